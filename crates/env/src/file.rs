@@ -1,0 +1,234 @@
+//! Files and directories: small, positional traits. No hidden cursor, no buffering that a reader could not see.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Result;
+
+/// What a name in a directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: a link, a device, a socket.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without the directory's. Names that are not UTF-8 are never Esker's, and come with replacement characters.
+    pub name: String,
+    /// What it stands for.
+    pub kind: FileKind,
+}
+
+/// What the file system knows of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    /// File or directory.
+    pub kind: FileKind,
+    /// Length in bytes.
+    pub len: u64,
+    /// Bytes of the device that it occupies: less than `len` where holes were punched, more where space was preallocated.
+    pub allocated: u64,
+    /// How many names it has. More than one means that a checkpoint shares it, and no hole may be punched.
+    pub links: u64,
+}
+
+/// Space of the file system that holds a path, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// In all.
+    pub total: u64,
+    /// Free to this process.
+    pub available: u64,
+}
+
+/// How a file is about to be read; a hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Here and there: no readahead.
+    Random,
+    /// Front to back: read far ahead.
+    Sequential,
+}
+
+/// One of the reads of [`ReadFile::read_many`].
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where to start.
+    pub offset: u64,
+    /// Filled whole or the request fails.
+    pub buffer: &'a mut [u8],
+    /// What came of it; [`ReadFile::read_many`] replaces it.
+    pub result: Result<()>,
+}
+
+/// A file's bytes, mapped. They are what the file held when mapped or later: map only what no longer changes.
+pub trait Mapping: Debug + Send + Sync {
+    /// The bytes, as long as the file was when it was mapped.
+    fn bytes(&self) -> &[u8];
+}
+
+/// A file open for reading. Shared: all reads are positional.
+pub trait ReadFile: Debug + Send + Sync {
+    /// Where it was opened.
+    fn path(&self) -> &Path;
+
+    /// Its length in bytes now.
+    fn len(&self) -> Result<u64>;
+
+    /// Fills `buffer` from `offset` on; returns how much there was, less than asked only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+
+    /// Fills `buffer` whole.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and `UnexpectedEof` if the file ends first.
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let wanted = buffer.len();
+        let got = self.read_at(offset, buffer)?;
+        if got == wanted {
+            return Ok(());
+        }
+        let eof = std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            format!("the file ends after {got} of the {wanted} bytes wanted"),
+        );
+        Err(crate::Error::new("reading", self.path(), eof).at(offset))
+    }
+
+    /// All of `requests`, in any order, at once where the system can; each request carries its own result.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        for request in requests {
+            request.result = self.read_exact_at(request.offset, request.buffer);
+        }
+    }
+
+    /// The whole file as memory, or `None` where the system has no such thing.
+    fn map(&self) -> Result<Option<Arc<dyn Mapping>>>;
+
+    /// How it is about to be read. A hint: failure is nobody's concern.
+    fn advise(&self, access: Access);
+}
+
+/// A file open for appending by one writer at a time. The handle may be shared, so that one thread syncs
+/// while another appends; two appends at once are the caller's mistake and are written one after the other.
+pub trait AppendFile: Debug + Send + Sync {
+    /// Where it was created.
+    fn path(&self) -> &Path;
+
+    /// Bytes appended so far, synced or not.
+    fn len(&self) -> u64;
+
+    /// Whether nothing was appended yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds `parts`, one after the other, in one system call where possible. They survive the death of the process, not yet that of the machine.
+    ///
+    /// # Errors
+    /// Some of the bytes may be in the file: [`truncate`](Self::truncate) to the length before, or write no more.
+    fn append(&self, parts: &[&[u8]]) -> Result<()>;
+
+    /// Makes every byte appended before the call survive power loss (`fdatasync`). The file's *name* needs
+    /// [`FileSystem::sync_dir`] as well.
+    ///
+    /// # Errors
+    /// What was appended since the last sync may be lost, and a second sync would not say so
+    /// (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020): never retry on the same file.
+    fn sync(&self) -> Result<()>;
+
+    /// Cuts the file to `len` bytes, which must not exceed [`len`](Self::len).
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// Asks for blocks up to `len` bytes without changing the length; `false` where the file system reserves nothing.
+    fn preallocate(&self, len: u64) -> Result<bool>;
+}
+
+/// The exclusive right to a directory, given up when dropped.
+pub trait Lock: Debug + Send + Sync {}
+
+/// Where files live. Paths are absolute or relative to the process; the simulated disk takes them as they are.
+pub trait FileSystem: Debug + Send + Sync {
+    /// A new, empty file.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken: no file of Esker's is ever opened for overwriting.
+    fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>>;
+
+    /// An existing file, to append after its first `len` bytes; what lies behind is cut off.
+    fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>>;
+
+    /// An existing file, to read.
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+
+    /// The names in `dir`, sorted.
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
+
+    /// What `path` is; `NotFound` if there is nothing.
+    fn metadata(&self, path: &Path) -> Result<Metadata>;
+
+    /// `dir` and its parents; no error if they are there.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Gives a file another name in one step, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a second name.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Takes a file's name away.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Takes an empty directory away.
+    fn remove_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Makes the names in `dir` survive power loss.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Gives the blocks of `range` back; they read as zeroes from now on.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system has no holes.
+    fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()>;
+
+    /// Room on the file system that holds `path`.
+    fn space(&self, path: &Path) -> Result<Space>;
+
+    /// The exclusive right to whatever `path` (a file, created if missing) stands for.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another process, or another handle of this one, holds it.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
+
+    /// Reads a whole file; for small ones.
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len];
+        let got = file.read_at(0, &mut bytes)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+
+    /// Writes a small file so that after power loss it is whole or absent: a temporary name, sync, rename, sync of the directory.
+    fn write_atomically(&self, path: &Path, temporary: &Path, bytes: &[u8]) -> Result<()> {
+        if self.metadata(temporary).is_ok() {
+            self.remove(temporary)?;
+        }
+        let file = self.create(temporary)?;
+        file.append(&[bytes])?;
+        file.sync()?;
+        drop(file);
+        self.rename(temporary, path)?;
+        let dir: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
+        self.sync_dir(&dir)
+    }
+}

@@ -1,0 +1,29 @@
+//! Every byte that Esker puts on disk, and nothing else: no I/O, no clock, no `unsafe`.
+//!
+//! - F1: decoding is total. Any input gives a value or a [`DecodeError`]; nothing panics, and nothing is allocated
+//!   before the input has shown that it is that long.
+//! - F2: encoding writes explicit little-endian and named hashes only; the host's byte order never reaches a file.
+//! - F3: one module per format. Its head shows the layout as a table, its tests hold golden bytes.
+//!
+//! | room            | bytes                                                                    |
+//! |-----------------|--------------------------------------------------------------------------|
+//! | [`cursor`], [`varint`] | integers and length-prefixed strings                              |
+//! | [`checksum`]    | CRC-32C (plain and masked), xxHash, XXH3: the trailers of records and blocks |
+//! | [`compression`] | none, Snappy, LZ4, Zstandard as RocksDB frames them                      |
+//! | [`file_name`]   | what a name in a store's directory says                                  |
+//! | [`limits`]      | the longest key, value and file, and which field's width says so         |
+//! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
+pub mod checksum;
+pub mod compression;
+pub mod cursor;
+pub mod error;
+pub mod file_name;
+pub mod limits;
+pub mod rocksdb;
+pub mod varint;
+
+pub use error::{DecodeError, DecodeErrorKind};
