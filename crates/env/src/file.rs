@@ -83,6 +83,11 @@ pub trait ReadFile: Debug + Send + Sync {
     /// Its length in bytes now.
     fn len(&self) -> Result<u64>;
 
+    /// Whether there is nothing to read.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
     /// Fills `buffer` from `offset` on; returns how much there was, less than asked only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
@@ -123,7 +128,7 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Where it was created.
     fn path(&self) -> &Path;
 
-    /// Bytes appended so far, synced or not.
+    /// Bytes in the file, synced or not, with the part of a failed append that got in: where the next append goes.
     fn len(&self) -> u64;
 
     /// Whether nothing was appended yet.
@@ -145,7 +150,10 @@ pub trait AppendFile: Debug + Send + Sync {
     /// (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020): never retry on the same file.
     fn sync(&self) -> Result<()>;
 
-    /// Cuts the file to `len` bytes, which must not exceed [`len`](Self::len).
+    /// Cuts the file to `len` bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `len` exceeds [`len`](Self::len).
     fn truncate(&self, len: u64) -> Result<()>;
 
     /// Asks for blocks up to `len` bytes without changing the length; `false` where the file system reserves nothing.
@@ -164,6 +172,9 @@ pub trait FileSystem: Debug + Send + Sync {
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>>;
 
     /// An existing file, to append after its first `len` bytes; what lies behind is cut off.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is shorter than `len`.
     fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>>;
 
     /// An existing file, to read.

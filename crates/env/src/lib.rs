@@ -10,6 +10,8 @@
 //! stay; any call may fail with EIO or ENOSPC at any moment; a failed sync loses the dirty bytes and is never retried
 //! on the same file; reads may return bit rot in durable data (which must be detected, not survived).
 
+#![deny(unsafe_code)]
+
 pub mod clock;
 pub mod entropy;
 pub mod error;
@@ -39,4 +41,11 @@ pub struct Env {
     pub threads: Arc<dyn Threads>,
     /// Where identities come from.
     pub entropy: Arc<dyn Entropy>,
+}
+
+impl Env {
+    /// The machine this runs on.
+    pub fn os() -> Self {
+        os::env()
+    }
 }

@@ -1,0 +1,155 @@
+//! Names, directories, space.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::append_file::OsAppendFile;
+use super::lock;
+use super::read_file::OsReadFile;
+use crate::{AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, ReadFile, Result, Space};
+
+/// `st_blocks` counts in these, whatever the file system's own block is (`stat(2)`).
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// The system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsFileSystem;
+
+impl FileSystem for OsFileSystem {
+    fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
+        let file = OsAppendFile::create(path).map_err(|source| Error::new("creating", path, source))?;
+        Ok(Arc::new(file))
+    }
+
+    fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>> {
+        let file = OsAppendFile::reopen(path, len).map_err(|source| Error::new("reopening", path, source))?;
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let file = OsReadFile::open(path).map_err(|source| Error::new("opening", path, source))?;
+        Ok(Arc::new(file))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        list(here_if_empty(dir)).map_err(|source| Error::new("listing", dir, source))
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let found = fs::metadata(here_if_empty(path)).map_err(|source| Error::new("inspecting", path, source))?;
+        Ok(Metadata {
+            kind: kind(found.file_type()),
+            len: found.len(),
+            allocated: found.blocks().saturating_mul(STAT_BLOCK_BYTES),
+            links: found.nlink(),
+        })
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        fs::create_dir_all(dir).map_err(|source| Error::new("creating", dir, source))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|source| Error::new("renaming", from, source))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::hard_link(from, to).map_err(|source| Error::new("linking to", from, source))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|source| Error::new("removing", path, source))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        fs::remove_dir(dir).map_err(|source| Error::new("removing", dir, source))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        sync_dir(here_if_empty(dir)).map_err(|source| Error::new("syncing", dir, source))
+    }
+
+    fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()> {
+        punch_hole(path, &range).map_err(|source| Error::new("punching a hole into", path, source).at(range.start))
+    }
+
+    #[expect(clippy::useless_conversion, reason = "the counts of statvfs are narrower than u64 on some systems")]
+    fn space(&self, path: &Path) -> Result<Space> {
+        let found = rustix::fs::statvfs(here_if_empty(path))
+            .map_err(|source| Error::new("measuring the space of", path, source.into()))?;
+        let block_bytes = u64::from(found.f_frsize);
+        Ok(Space {
+            total: u64::from(found.f_blocks).saturating_mul(block_bytes),
+            available: u64::from(found.f_bavail).saturating_mul(block_bytes),
+        })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        let lock = lock::lock(path).map_err(|source| Error::new("locking", path, source))?;
+        Ok(Box::new(lock))
+    }
+}
+
+/// The parent of a bare name is the empty path, which means here and which the system does not know.
+fn here_if_empty(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn kind(found: fs::FileType) -> FileKind {
+    if found.is_file() {
+        FileKind::File
+    } else if found.is_dir() {
+        FileKind::Directory
+    } else {
+        FileKind::Other
+    }
+}
+
+fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = kind(entry.file_type()?);
+        entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), kind });
+    }
+    entries.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+    Ok(entries)
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = fs::File::from(rustix::fs::open(dir, flags, Mode::empty())?);
+    dir.sync_all()
+}
+
+#[cfg(target_os = "linux")]
+fn punch_hole(path: &Path, range: &Range<u64>) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    if range.is_empty() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match fallocate(&file, flags, range.start, range.end - range.start) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "this file system has no holes"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_: &Path, _: &Range<u64>) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "Esker punches holes on Linux only"))
+}

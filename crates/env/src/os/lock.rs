@@ -1,0 +1,89 @@
+//! The exclusive right to a directory: a record lock on its `LOCK` file.
+//!
+//! It must keep out whatever else may open the directory, RocksDB too. RocksDB takes `fcntl(F_SETLK)` on the whole
+//! file and remembers what its own process holds; so does this. (`flock` and `fcntl` do not see each other on Linux.)
+//!
+//! - L1: a record lock belongs to the process. A second one on the same file by the same process succeeds, so what
+//!   this process holds stands in a table, by device and inode: another path to the same file is the same file.
+//! - L2: closing *any* descriptor of the file gives the lock up. So the table is asked before the file is opened, and
+//!   nothing in Esker opens a file named `LOCK` for anything else.
+//! - A RocksDB inside the same process has its own table and is not kept out.
+//!
+//! Source: RocksDB `env/fs_posix.cc`; `fcntl(2)`, "Advisory record locking".
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+
+use crate::Lock;
+
+/// Device and inode: what a path stands for, whatever it is called.
+type Identity = (u64, u64);
+
+/// The files that this process has locked (L1). Held while one is taken or given up, so that both are one step.
+static HELD: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+
+/// A locked file; given up when dropped.
+#[derive(Debug)]
+pub(super) struct OsLock {
+    /// `None` only inside `drop`.
+    file: Option<File>,
+    identity: Identity,
+}
+
+impl Lock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        let mut held = HELD.lock();
+        // Closing gives the lock up; only then may another handle of this process try.
+        drop(self.file.take());
+        held.remove(&self.identity);
+    }
+}
+
+/// Locks the file at `path`, creating it if there is none. `WouldBlock` if somebody holds it.
+pub(super) fn lock(path: &Path) -> io::Result<OsLock> {
+    let mut held = HELD.lock();
+    if let Ok(metadata) = fs::metadata(path)
+        && held.contains(&identity(&metadata))
+    {
+        return Err(taken("it is locked by this process"));
+    }
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let identity_opened = identity(&file.metadata()?);
+    if held.contains(&identity_opened) {
+        // Somebody gave a held file this name just now. Closing it would give the lock up (L2), so it stays open.
+        mem::forget(file);
+        return Err(taken("it is locked by this process"));
+    }
+    loop {
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Err(taken("it is locked by another process")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Who held it before may have removed the name: then the lock is on a file that nobody else will find.
+    if identity(&fs::metadata(path)?) != identity_opened {
+        return Err(taken("it was replaced while being locked"));
+    }
+    held.insert(identity_opened);
+    Ok(OsLock { file: Some(file), identity: identity_opened })
+}
+
+fn identity(metadata: &fs::Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
+}
+
+fn taken(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, why)
+}

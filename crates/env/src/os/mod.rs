@@ -1,0 +1,35 @@
+//! The real machine: a POSIX file system, the system's clocks, its threads and its entropy.
+//!
+//! - Reads and writes are positional, so no handle has a cursor to fight over. Interrupted and short calls are
+//!   carried on until everything is done or the system says why not.
+//! - Sync is `fdatasync` (`F_FULLFSYNC` on macOS).
+//! - The only `unsafe` of the crate is in [`map`]: mapping a file, and giving the mapping back.
+//! - What only Linux has (preallocation, holes, read hints) answers "not here" elsewhere, through the trait's own words.
+
+mod append_file;
+mod clock;
+mod entropy;
+mod file_system;
+mod lock;
+mod map;
+mod read_file;
+mod threads;
+
+use std::sync::Arc;
+
+pub use clock::OsClock;
+pub use entropy::OsEntropy;
+pub use file_system::OsFileSystem;
+pub use threads::OsThreads;
+
+use crate::Env;
+
+/// The machine this runs on.
+pub fn env() -> Env {
+    Env {
+        files: Arc::new(OsFileSystem),
+        clock: Arc::new(OsClock::new()),
+        threads: Arc::new(OsThreads),
+        entropy: Arc::new(OsEntropy),
+    }
+}
