@@ -1,0 +1,323 @@
+//! Compressed blocks and blobs, as RocksDB frames them.
+//!
+//! | byte | [`Compression`] | bytes                                                              |
+//! |-----:|-----------------|--------------------------------------------------------------------|
+//! |    0 | `None`          | the raw bytes                                                      |
+//! |    1 | `Snappy`        | a Snappy block, which begins with its raw length                   |
+//! |    4 | `Lz4`           | varint raw length, then one LZ4 block                              |
+//! |    5 | `Lz4hc`         | the same, packed with more patience; read, never written           |
+//! |    7 | `Zstd`          | varint raw length, then one Zstandard frame                        |
+//!
+//! Zlib (2), bzip2 (3) and Xpress (6) are unsupported. Tables of format version 2 and later and blob files use the same
+//! framing; a table's blocks never use a dictionary here.
+//!
+//! Source: RocksDB `include/rocksdb/compression_type.h`, `util/compression.cc` ("compress format version 2"),
+//! `db/blob/blob_file_builder.cc`.
+
+use std::cell::RefCell;
+
+use lz4_flex::block::CompressTable;
+
+use crate::error::DecodeError;
+use crate::limits::{LZ4_RAW_BYTES_MAX, TooLarge};
+use crate::varint;
+
+/// RocksDB's default level for Zstandard.
+const ZSTD_LEVEL: i32 = 3;
+/// One LZ4 byte extends a match by at most 255.
+const LZ4_RATIO_MAX: u64 = 255;
+/// A Snappy copy of three bytes yields at most 64.
+const SNAPPY_RATIO_MAX: u64 = 22;
+/// A Zstandard block of four bytes yields at most 128 KiB.
+const ZSTD_RATIO_MAX: u64 = 32 << 10;
+/// Largest block inside a Zstandard frame.
+const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
+
+/// How the bytes of a block or blob are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None = 0,
+    /// Snappy.
+    Snappy = 1,
+    /// LZ4: the fastest to unpack.
+    Lz4 = 4,
+    /// LZ4, packed harder by somebody else. Unpacks as LZ4.
+    Lz4hc = 5,
+    /// Zstandard: the smallest.
+    Zstd = 7,
+}
+
+impl Compression {
+    /// The kind that a trailer, a blob file or a blob index calls `byte`.
+    ///
+    /// # Errors
+    /// Unsupported for any other byte.
+    pub fn from_u8(byte: u8) -> Result<Self, DecodeError> {
+        let unsupported = |name| Err(DecodeError::unsupported("compression", 0, name));
+        match byte {
+            0 => Ok(Self::None),
+            1 => Ok(Self::Snappy),
+            4 => Ok(Self::Lz4),
+            5 => Ok(Self::Lz4hc),
+            7 => Ok(Self::Zstd),
+            2 => unsupported("zlib is not supported"),
+            3 => unsupported("bzip2 is not supported"),
+            6 => unsupported("Xpress is not supported"),
+            _ => Err(DecodeError::unsupported("compression", 0, format!("kind {byte} is not known"))),
+        }
+    }
+
+    /// The byte on disk.
+    pub const fn as_u8(self) -> u8 {
+        self as u8
+    }
+
+    /// As a table's property `rocksdb.compression` spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "NoCompression",
+            Self::Snappy => "Snappy",
+            Self::Lz4 => "LZ4",
+            Self::Lz4hc => "LZ4HC",
+            Self::Zstd => "ZSTD",
+        }
+    }
+
+    /// As RocksDB's OPTIONS file spells it.
+    pub const fn option_name(self) -> &'static str {
+        match self {
+            Self::None => "kNoCompression",
+            Self::Snappy => "kSnappyCompression",
+            Self::Lz4 => "kLZ4Compression",
+            Self::Lz4hc => "kLZ4HCCompression",
+            Self::Zstd => "kZSTD",
+        }
+    }
+
+    /// The kind that [`option_name`](Self::option_name) spells so.
+    pub fn from_option_name(name: &str) -> Option<Self> {
+        [Self::None, Self::Snappy, Self::Lz4, Self::Lz4hc, Self::Zstd]
+            .into_iter()
+            .find(|kind| kind.option_name() == name)
+    }
+}
+
+/// What each thread keeps: making a context costs more than packing a block.
+#[derive(Default)]
+struct Contexts {
+    lz4: CompressTable,
+    snappy: Option<snap::raw::Encoder>,
+    zstd_pack: Option<zstd::bulk::Compressor<'static>>,
+    zstd_unpack: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+thread_local! {
+    static CONTEXTS: RefCell<Contexts> = RefCell::default();
+}
+
+/// Replaces `out` by `raw`, packed and framed. The result may be longer than `raw`: whether it is worth keeping is the caller's to say.
+///
+/// Cost: one pass over `raw`; contexts are kept per thread, so only a growing `out` allocates.
+///
+/// # Errors
+/// If `raw` is longer than the format holds: 4 GiB, or [`LZ4_RAW_BYTES_MAX`] for LZ4. `out` is then empty.
+pub fn compress(kind: Compression, raw: &[u8], out: &mut Vec<u8>) -> Result<(), TooLarge> {
+    out.clear();
+    let limit_bytes = match kind {
+        Compression::Lz4 | Compression::Lz4hc => LZ4_RAW_BYTES_MAX,
+        Compression::Snappy | Compression::Zstd => u32::MAX as usize,
+        Compression::None => usize::MAX,
+    };
+    TooLarge::check("value to compress", raw.len(), limit_bytes)?;
+    match kind {
+        Compression::None => out.extend_from_slice(raw),
+        Compression::Snappy => compress_snappy(raw, out),
+        Compression::Lz4 | Compression::Lz4hc => compress_lz4(raw, out),
+        Compression::Zstd => compress_zstd(raw, out),
+    }
+    Ok(())
+}
+
+fn compress_snappy(raw: &[u8], out: &mut Vec<u8>) {
+    out.resize(snap::raw::max_compress_len(raw.len()), 0);
+    let packed = CONTEXTS
+        .with_borrow_mut(|contexts| contexts.snappy.get_or_insert_with(snap::raw::Encoder::new).compress(raw, out));
+    match packed {
+        Ok(count) => out.truncate(count),
+        Err(_) => store_snappy(raw, out),
+    }
+}
+
+fn compress_lz4(raw: &[u8], out: &mut Vec<u8>) {
+    varint::put_u64(out, raw.len() as u64);
+    let header_bytes = out.len();
+    out.resize(header_bytes.saturating_add(lz4_flex::block::get_maximum_output_size(raw.len())), 0);
+    let space = out.get_mut(header_bytes..).unwrap_or_default();
+    let packed = CONTEXTS
+        .with_borrow_mut(|contexts| lz4_flex::block::compress_into_with_table(raw, space, &mut contexts.lz4))
+        .ok();
+    out.truncate(header_bytes + packed.unwrap_or(0));
+    if packed.is_none() {
+        store_lz4(raw, out);
+    }
+}
+
+fn compress_zstd(raw: &[u8], out: &mut Vec<u8>) {
+    varint::put_u64(out, raw.len() as u64);
+    let header_bytes = out.len();
+    out.resize(header_bytes.saturating_add(zstd::zstd_safe::compress_bound(raw.len())), 0);
+    let packed = CONTEXTS.with_borrow_mut(|contexts| {
+        let context = match &mut contexts.zstd_pack {
+            Some(context) => context,
+            empty => empty.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
+        };
+        context.compress_to_buffer(raw, out.get_mut(header_bytes..)?).ok()
+    });
+    out.truncate(header_bytes + packed.unwrap_or(0));
+    if packed.is_none() {
+        store_zstd(raw, out);
+    }
+}
+
+// The packers fail only for want of memory. Then the bytes go out unpacked, in the same framing.
+
+fn store_snappy(raw: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    varint::put_u64(out, raw.len() as u64);
+    for piece in raw.chunks(1 << 16) {
+        // A literal with its length less one in two bytes.
+        out.push(61 << 2);
+        out.extend_from_slice(&(piece.len() as u16).wrapping_sub(1).to_le_bytes());
+        out.extend_from_slice(piece);
+    }
+}
+
+fn store_lz4(raw: &[u8], out: &mut Vec<u8>) {
+    // One last sequence: literals only.
+    if raw.len() < 15 {
+        out.push((raw.len() as u8) << 4);
+    } else {
+        out.push(15 << 4);
+        let rest = raw.len() - 15;
+        out.resize(out.len() + rest / 255, 255);
+        out.push((rest % 255) as u8);
+    }
+    out.extend_from_slice(raw);
+}
+
+fn store_zstd(raw: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&0xfd2f_b528u32.to_le_bytes());
+    // One segment, content size in eight bytes.
+    out.push(0b1110_0000);
+    out.extend_from_slice(&(raw.len() as u64).to_le_bytes());
+    let block = |piece: &[u8], last: bool, out: &mut Vec<u8>| {
+        let header = (piece.len() as u32) << 3 | u32::from(last);
+        out.extend(header.to_le_bytes().into_iter().take(3));
+        out.extend_from_slice(piece);
+    };
+    let mut pieces = raw.chunks(ZSTD_BLOCK_BYTES_MAX).peekable();
+    if pieces.peek().is_none() {
+        block(&[], true, out);
+    }
+    while let Some(piece) = pieces.next() {
+        block(piece, pieces.peek().is_none(), out);
+    }
+}
+
+/// Replaces `out` by what was packed into `compressed`.
+///
+/// Cost: one pass. Allocates the raw length, once the input is known to be long enough for it.
+///
+/// # Errors
+/// Corrupt if `compressed` is not what [`compress`] writes, or says that it unpacks to more than `limit_bytes`. `out` is then empty.
+pub fn decompress(
+    kind: Compression,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecodeError> {
+    out.clear();
+    let done = match kind {
+        Compression::None => raw_length(compressed.len() as u64, compressed.len(), 1, limit_bytes)
+            .map(|_| out.extend_from_slice(compressed)),
+        Compression::Snappy => decompress_snappy(compressed, out, limit_bytes),
+        Compression::Lz4 | Compression::Lz4hc => decompress_lz4(compressed, out, limit_bytes),
+        Compression::Zstd => decompress_zstd(compressed, out, limit_bytes),
+    };
+    if done.is_err() {
+        out.clear();
+    }
+    done
+}
+
+/// The raw length as a size, if `packed_bytes` of input can yield it and the caller wants it.
+fn raw_length(raw_bytes: u64, packed_bytes: usize, ratio_max: u64, limit_bytes: usize) -> Result<usize, DecodeError> {
+    let refuse = |reason: String| DecodeError::corrupt("raw length", 0, reason);
+    if raw_bytes > (packed_bytes as u64).saturating_mul(ratio_max) {
+        return Err(refuse(format!("{packed_bytes} compressed bytes cannot hold {raw_bytes}")));
+    }
+    usize::try_from(raw_bytes)
+        .ok()
+        .filter(|&bytes| bytes <= limit_bytes)
+        .ok_or_else(|| refuse(format!("{raw_bytes} bytes, at most {limit_bytes} are expected")))
+}
+
+fn bad_data(name: &'static str, offset: usize, reason: impl std::fmt::Display) -> DecodeError {
+    DecodeError::corrupt(name, offset as u64, format!("does not decompress: {reason}"))
+}
+
+fn decompress_snappy(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+    let bad = |error| bad_data("Snappy data", 0, error);
+    let raw_bytes = snap::raw::decompress_len(compressed).map_err(bad)?;
+    out.resize(raw_length(raw_bytes as u64, compressed.len(), SNAPPY_RATIO_MAX, limit_bytes)?, 0);
+    let count = snap::raw::Decoder::new().decompress(compressed, out).map_err(bad)?;
+    whole("Snappy data", 0, count, out)
+}
+
+/// The length before LZ4 and Zstandard data, how many bytes it takes, and the data.
+fn length_prefix(compressed: &[u8]) -> Result<(u64, usize, &[u8]), DecodeError> {
+    varint::get_u64(compressed)
+        .and_then(|(raw_bytes, count)| Some((raw_bytes, count, compressed.get(count..)?)))
+        .ok_or_else(|| DecodeError::corrupt("raw length", 0, "not a variable-length integer"))
+}
+
+fn decompress_lz4(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+    let (raw_bytes, offset, data) = length_prefix(compressed)?;
+    out.resize(raw_length(raw_bytes, data.len(), LZ4_RATIO_MAX, limit_bytes)?, 0);
+    let count = lz4_flex::block::decompress_into(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
+    whole("LZ4 data", offset, count, out)
+}
+
+fn decompress_zstd(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+    let (raw_bytes, offset, data) = length_prefix(compressed)?;
+    let raw_bytes = raw_length(raw_bytes, data.len(), ZSTD_RATIO_MAX, limit_bytes)?;
+    if let Ok(Some(frame_bytes)) = zstd::zstd_safe::get_frame_content_size(data)
+        && frame_bytes != raw_bytes as u64
+    {
+        return Err(bad_data("Zstandard data", offset, format!("its frame says {frame_bytes} bytes, not {raw_bytes}")));
+    }
+    // Not more than was asked for, even if `out` has more room from an earlier use.
+    out.resize(raw_bytes, 0);
+    let count = CONTEXTS
+        .with_borrow_mut(|contexts| {
+            let context = match &mut contexts.zstd_unpack {
+                Some(context) => context,
+                empty => empty.insert(zstd::bulk::Decompressor::new()?),
+            };
+            context.decompress_to_buffer(data, out.as_mut_slice())
+        })
+        .map_err(|error| bad_data("Zstandard data", offset, error))?;
+    whole("Zstandard data", offset, count, out)
+}
+
+fn whole(name: &'static str, offset: usize, count: usize, out: &[u8]) -> Result<(), DecodeError> {
+    if count != out.len() {
+        return Err(bad_data(name, offset, format!("{count} bytes come out, {} were promised", out.len())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: [Compression; 5] =
+    [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Lz4hc, Compression::Zstd];
+
+fn packed(kind: Compression, raw: &[u8]) -> Vec<u8> {
+    let mut out = b"old".to_vec();
+    compress(kind, raw, &mut out).unwrap();
+    out
+}
+
+fn unpacked(kind: Compression, compressed: &[u8], limit_bytes: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut out = b"old".to_vec();
+    decompress(kind, compressed, &mut out, limit_bytes).map(|()| out)
+}
+
+#[test]
+fn golden_bytes() {
+    let raw = [b'a'; 100];
+    assert_eq!(packed(Compression::Snappy, b"hi"), b"\x02\x04hi");
+    assert_eq!(packed(Compression::Lz4, b"hi"), b"\x02\x20hi");
+    assert_eq!(packed(Compression::Zstd, b"hi"), b"\x02\x28\xb5\x2f\xfd\x20\x02\x11\x00\x00hi");
+    // Written by the original libraries.
+    assert_eq!(unpacked(Compression::Lz4, b"\x64\x1fa\x01\x00\x4b\x50aaaaa", 100).unwrap(), raw);
+    assert_eq!(unpacked(Compression::Snappy, b"\x64\x00a\xfe\x01\x00\x8a\x01\x00", 100).unwrap(), raw);
+}
+
+#[test]
+fn empty_and_large_inputs_read_back() {
+    let large: Vec<u8> = (0..400_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+    for kind in ALL {
+        for raw in [&b""[..], b"x", &large] {
+            let compressed = packed(kind, raw);
+            assert_eq!(unpacked(kind, &compressed, raw.len()).unwrap(), raw, "{kind:?}");
+            assert!(raw.is_empty() || unpacked(kind, &compressed, raw.len() - 1).is_err(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_stored_for_want_of_memory_read_back() {
+    for len in [0, 1, 14, 15, 16, 269, 270, 271, 65_536, 65_537, 131_072, 131_073, 300_000] {
+        let raw: Vec<u8> = (0..len as u32).map(|n| (n * 31) as u8).collect();
+        let stored = |store: fn(&[u8], &mut Vec<u8>), prefix: bool| {
+            let mut out = Vec::new();
+            if prefix {
+                varint::put_u64(&mut out, len as u64);
+            }
+            store(&raw, &mut out);
+            out
+        };
+        assert_eq!(unpacked(Compression::Snappy, &stored(store_snappy, false), len).unwrap(), raw);
+        assert_eq!(unpacked(Compression::Lz4, &stored(store_lz4, true), len).unwrap(), raw);
+        assert_eq!(unpacked(Compression::Zstd, &stored(store_zstd, true), len).unwrap(), raw);
+    }
+}
+
+#[test]
+fn a_promise_that_the_input_cannot_keep_allocates_nothing() {
+    let mut bomb = Vec::new();
+    varint::put_u64(&mut bomb, 1 << 40);
+    bomb.extend_from_slice(b"0123456789");
+    for kind in [Compression::Lz4, Compression::Zstd, Compression::Snappy] {
+        let mut out = Vec::new();
+        assert!(decompress(kind, &bomb, &mut out, usize::MAX).is_err());
+        assert_eq!(out.capacity(), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn the_best_ratio_of_each_kind_is_within_what_is_believed() {
+    let raw = vec![0; 16 << 20];
+    for kind in ALL {
+        assert_eq!(unpacked(kind, &packed(kind, &raw), raw.len()).unwrap(), raw, "{kind:?}");
+    }
+    // A block of repeated bytes: the densest that Zstandard has.
+    let mut densest = b"\x80\x80\x08\x28\xb5\x2f\xfd\x00\x58".to_vec();
+    densest.extend_from_slice(b"\x03\x00\x10\x00");
+    assert_eq!(unpacked(Compression::Zstd, &densest, 1 << 20).unwrap(), vec![0; 131_072]);
+}
+
+#[test]
+fn names_and_bytes_agree() {
+    for kind in ALL {
+        assert_eq!(Compression::from_u8(kind.as_u8()), Ok(kind));
+        assert_eq!(Compression::from_option_name(kind.option_name()), Some(kind));
+    }
+    for byte in [2, 3, 6, 8, 0x80, 0xff] {
+        assert_eq!(Compression::from_u8(byte).unwrap_err().kind, crate::DecodeErrorKind::Unsupported);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_unpacks(raw in proptest::collection::vec(0u8..4, 0..2000)) {
+        for kind in ALL {
+            prop_assert_eq!(unpacked(kind, &packed(kind, &raw), 2000).unwrap(), &raw[..]);
+        }
+    }
+
+    #[test]
+    fn any_bytes_give_a_value_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for kind in ALL {
+            let _ = unpacked(kind, &bytes, 1 << 16);
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_give_a_value_or_an_error(
+        raw in proptest::collection::vec(0u8..4, 0..300), at in any::<prop::sample::Index>(), bit in 0u8..8,
+    ) {
+        for kind in ALL {
+            let mut compressed = packed(kind, &raw);
+            if !compressed.is_empty() {
+                let at = at.index(compressed.len());
+                compressed[at] ^= 1u8 << bit;
+            }
+            let _ = unpacked(kind, &compressed, 1 << 16);
+        }
+    }
+}

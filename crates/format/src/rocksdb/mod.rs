@@ -1,0 +1,3 @@
+//! The files of RocksDB, both ways.
+
+pub mod internal_key;
