@@ -1,0 +1,251 @@
+//! The bytes of one file: the live image, and what of the durable one differs.
+//!
+//! The durable image is not kept; it is the live one with the old sectors laid over it:
+//!
+//! - C1: of a sector that begins before `durable_len`, either `old` has the durable content, or the live bytes up to
+//!   `durable_len` are the durable ones.
+//! - C2: bytes from `durable_len` on have no durable content: zeroes, should the length survive without them.
+//! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was.
+//!
+//! So an operation costs what it touches, and a sync what is dirty.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::crash::Survivors;
+use super::entropy::SeededEntropy;
+
+/// What a device writes whole or not at all.
+const SECTOR_BYTES: u64 = 512;
+/// What a file system hands out.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+
+type Sector = [u8; SECTOR_BYTES as usize];
+const ZEROES: Sector = [0; SECTOR_BYTES as usize];
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    live: Vec<u8>,
+    durable_len: u64,
+    /// By index of the sector.
+    old: BTreeMap<u64, Sector>,
+    /// Bytes from here on were appended since the last sync.
+    unsynced_from: u64,
+    lost: Vec<Range<u64>>,
+    preallocated: u64,
+    /// Blocks given back, by index.
+    holes: BTreeSet<u64>,
+}
+
+impl Content {
+    /// A file with this live and durable content. Blocks of zeroes that `holes` names take up nothing.
+    pub(super) fn durable(live: Vec<u8>, holes: &BTreeSet<u64>) -> Self {
+        let len = live.len() as u64;
+        let is_zero = |block: &&u64| {
+            let start = block.saturating_mul(BLOCK_BYTES);
+            start < len && slice(&live, start, BLOCK_BYTES).iter().all(|&byte| byte == 0)
+        };
+        let holes = holes.iter().filter(is_zero).copied().collect();
+        Self { live, durable_len: len, unsynced_from: len, holes, ..Self::default() }
+    }
+
+    pub(super) fn live(&self) -> &[u8] {
+        &self.live
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.live.len() as u64
+    }
+
+    pub(super) fn holes(&self) -> &BTreeSet<u64> {
+        &self.holes
+    }
+
+    /// Bytes of the device that the file occupies.
+    pub(super) fn allocated(&self) -> u64 {
+        let blocks = self.len().max(self.preallocated).div_ceil(BLOCK_BYTES);
+        blocks.saturating_sub(self.holes.len() as u64) * BLOCK_BYTES
+    }
+
+    /// Bytes that can be appended within the blocks that the file has.
+    pub(super) fn free_tail(&self) -> u64 {
+        self.len().max(self.preallocated).div_ceil(BLOCK_BYTES) * BLOCK_BYTES - self.len()
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        let start = self.len();
+        self.keep_old(start..start + bytes.len() as u64);
+        self.live.extend_from_slice(bytes);
+        for block in blocks_touched(start..self.len()) {
+            if self.holes.is_empty() {
+                break;
+            }
+            self.holes.remove(&block);
+        }
+    }
+
+    pub(super) fn truncate(&mut self, len: u64) {
+        self.keep_old(len..self.len());
+        self.live.truncate(index(len));
+        self.unsynced_from = self.unsynced_from.min(len);
+        self.preallocated = self.preallocated.min(len);
+        self.holes.split_off(&len.div_ceil(BLOCK_BYTES));
+        self.lost.retain_mut(|range| {
+            range.end = range.end.min(len);
+            !range.is_empty()
+        });
+    }
+
+    pub(super) fn preallocate(&mut self, len: u64) {
+        self.preallocated = self.preallocated.max(len);
+    }
+
+    pub(super) fn punch_hole(&mut self, range: &Range<u64>) {
+        let occupied = self.len().max(self.preallocated).div_ceil(BLOCK_BYTES);
+        // The last block counts as whole even if the file ends within it.
+        let end_of_blocks = if range.end >= self.len() {
+            occupied.min(range.end.div_ceil(BLOCK_BYTES))
+        } else {
+            range.end / BLOCK_BYTES
+        };
+        self.holes.extend(range.start.div_ceil(BLOCK_BYTES)..end_of_blocks);
+        let zeroed = range.start.min(self.len())..range.end.min(self.len());
+        if zeroed.is_empty() {
+            return;
+        }
+        self.keep_old(zeroed.clone());
+        if let Some(bytes) = self.live.get_mut(index(zeroed.start)..index(zeroed.end)) {
+            bytes.fill(0);
+        }
+    }
+
+    /// Makes everything durable but what was lost before.
+    pub(super) fn sync(&mut self) {
+        let mut old = BTreeMap::new();
+        for sector in self.lost.iter().flat_map(|range| sectors(range.clone())) {
+            old.insert(sector, self.new_sector(sector));
+        }
+        self.old = old;
+        self.durable_len = self.len();
+        self.unsynced_from = self.durable_len;
+    }
+
+    /// Drops what was appended since the last sync: it stays live, and never becomes durable.
+    pub(super) fn fail_sync(&mut self) {
+        let dropped = self.unsynced_from..self.len();
+        if !dropped.is_empty() {
+            self.lost.push(dropped);
+        }
+        self.unsynced_from = self.len();
+    }
+
+    pub(super) fn flip_bit(&mut self, bit: u64) -> bool {
+        let (place, mask) = (bit / 8, 1u8 << (bit % 8));
+        let old = self.old.get_mut(&(place / SECTOR_BYTES)).and_then(|old| old.get_mut(index(place % SECTOR_BYTES)));
+        let live = self.live.get_mut(index(place));
+        let found = old.is_some() || live.is_some();
+        for byte in old.into_iter().chain(live) {
+            *byte ^= mask;
+        }
+        found
+    }
+
+    /// What a power loss leaves.
+    pub(super) fn after_power_loss(&self, survivors: Survivors, random: &SeededEntropy) -> Vec<u8> {
+        let len = match survivors {
+            Survivors::Nothing => self.durable_len,
+            Survivors::Everything => self.len(),
+            Survivors::Sample { .. } => self.sample_len(random),
+        };
+        let mut left = self.live.clone();
+        left.resize(index(len), 0);
+        let appended = sectors(self.durable_len..self.len());
+        let dirty: BTreeSet<u64> = self.old.keys().copied().chain(appended).collect();
+        for sector in dirty {
+            let start = sector * SECTOR_BYTES;
+            let survives = match survivors {
+                Survivors::Nothing => false,
+                Survivors::Everything => true,
+                // A length that outlived its truncation has the bytes that belong to it.
+                Survivors::Sample { .. } => start < self.len() && random.coin(),
+            };
+            let content = if survives { self.new_sector(sector) } else { self.old_sector(sector) };
+            let end = len.min(start + SECTOR_BYTES);
+            if let Some(place) = left.get_mut(index(start)..index(end)) {
+                place.copy_from_slice(slice(&content, 0, end - start));
+            }
+        }
+        left
+    }
+
+    fn sample_len(&self, random: &SeededEntropy) -> u64 {
+        let (low, high) = (self.durable_len.min(self.len()), self.durable_len.max(self.len()));
+        if low == high {
+            return low;
+        }
+        let first = low / SECTOR_BYTES + 1;
+        let between = high.div_ceil(SECTOR_BYTES).saturating_sub(first);
+        match random.below(3) {
+            0 => self.durable_len,
+            2 if between > 0 => (first + random.below(between)) * SECTOR_BYTES,
+            _ => self.len(),
+        }
+    }
+
+    /// Remembers the durable content of every sector that `range` touches (C1).
+    fn keep_old(&mut self, range: Range<u64>) {
+        for sector in sectors(range.start..range.end.min(self.durable_len)) {
+            let content = self.old_sector(sector);
+            self.old.entry(sector).or_insert(content);
+        }
+    }
+
+    /// The durable content of a sector (C1, C2).
+    fn old_sector(&self, sector: u64) -> Sector {
+        let start = sector * SECTOR_BYTES;
+        let durable = self.durable_len.saturating_sub(start).min(SECTOR_BYTES);
+        self.old.get(&sector).copied().unwrap_or_else(|| padded(slice(&self.live, start, durable)))
+    }
+
+    /// What a sync makes the durable content of a sector: the live one, but for what was lost.
+    fn new_sector(&self, sector: u64) -> Sector {
+        let start = sector * SECTOR_BYTES;
+        let mut content = padded(slice(&self.live, start, SECTOR_BYTES));
+        if !self.lost.is_empty() {
+            let old = self.old_sector(sector);
+            for (place, (byte, old)) in (start..).zip(content.iter_mut().zip(old)) {
+                if self.lost.iter().any(|range| range.contains(&place)) {
+                    *byte = old;
+                }
+            }
+        }
+        content
+    }
+}
+
+/// A place in a `Vec`; what does not fit lies behind every end.
+fn index(place: u64) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
+/// Up to `len` bytes from `start` on; fewer at the end.
+pub(super) fn slice(bytes: &[u8], start: u64, len: u64) -> &[u8] {
+    let rest = bytes.get(index(start)..).unwrap_or_default();
+    rest.get(..index(len)).unwrap_or(rest)
+}
+
+fn padded(bytes: &[u8]) -> Sector {
+    let mut sector = ZEROES;
+    for (place, byte) in sector.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    sector
+}
+
+fn sectors(range: Range<u64>) -> Range<u64> {
+    if range.is_empty() { 0..0 } else { range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES) }
+}
+
+fn blocks_touched(range: Range<u64>) -> Range<u64> {
+    if range.is_empty() { 0..0 } else { range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) }
+}

@@ -1,0 +1,82 @@
+//! What is left when the power goes, or only the processes.
+
+use super::content::Content;
+use super::disk::Disk;
+use super::entropy::SeededEntropy;
+use super::names::{self, Change, Entries, Inode};
+use super::tree::{Directory, File, Node, ROOT, Tree};
+
+use std::collections::BTreeMap;
+
+/// How much of what was not synced survives a power loss. What a failed sync dropped never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Survivors {
+    /// None of it.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// Some of it, as the rules S1 to S5 of [the module](super) allow. The same of the same disk for the same seed.
+    Sample {
+        /// Chooses.
+        seed: u64,
+    },
+}
+
+impl Disk {
+    pub(super) fn after_power_loss(&self, survivors: Survivors) -> Self {
+        let seed = if let Survivors::Sample { seed } = survivors { seed } else { 0 };
+        let random = SeededEntropy::new(seed);
+        let mut entries: BTreeMap<Inode, Entries> = BTreeMap::new();
+        for (inode, node) in &self.tree.nodes {
+            if let Node::Directory(directory) = node {
+                entries.insert(*inode, directory.durable.clone());
+            }
+        }
+        let surviving: Vec<&Change> = match survivors {
+            Survivors::Nothing => Vec::new(),
+            Survivors::Everything => self.tree.pending.iter().collect(),
+            Survivors::Sample { .. } => names::sample(&self.tree.pending, &random),
+        };
+        for change in surviving {
+            change.apply(&mut entries);
+        }
+        let leave = |content: &Content| Content::durable(content.after_power_loss(survivors, &random), content.holes());
+        self.successor(self.tree.rebuilt(entries, leave))
+    }
+
+    pub(super) fn after_process_death(&self) -> Self {
+        let mut tree = self.tree.clone();
+        for node in tree.nodes.values_mut() {
+            if let Node::File(file) = node {
+                file.handles = 0;
+            }
+        }
+        self.successor(tree)
+    }
+}
+
+impl Tree {
+    /// The tree in which directories have these `entries`, all durable, and files what `leave` leaves of them.
+    /// What cannot be reached from the root is gone (D2).
+    fn rebuilt(&self, mut entries: BTreeMap<Inode, Entries>, mut leave: impl FnMut(&Content) -> Content) -> Self {
+        let mut rebuilt = self.without_nodes();
+        let mut dirs = vec![ROOT];
+        while let Some(dir) = dirs.pop() {
+            let mut live = entries.remove(&dir).unwrap_or_default();
+            live.retain(|_, inode| self.nodes.contains_key(inode));
+            for inode in live.values() {
+                match (rebuilt.nodes.get_mut(inode), self.nodes.get(inode)) {
+                    (Some(Node::File(file)), _) => file.links += 1,
+                    (None, Some(Node::File(file))) => {
+                        let content = leave(&file.content);
+                        rebuilt.nodes.insert(*inode, Node::File(File { content, links: 1, handles: 0 }));
+                    }
+                    (None, Some(Node::Directory(_))) => dirs.push(*inode),
+                    _ => {}
+                }
+            }
+            rebuilt.nodes.insert(dir, Node::Directory(Directory { durable: live.clone(), live }));
+        }
+        rebuilt
+    }
+}

@@ -1,0 +1,286 @@
+//! The disk: every call that can reach it, counted, and failed if so scheduled.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::content::{BLOCK_BYTES, Content, slice};
+use super::faults::{Fault, Schedule};
+use super::names::{self, Inode};
+use super::tree::{Directory, File, Node, Tree, parts};
+use crate::{DirEntry, FileKind, Metadata, Space};
+
+/// Size of a disk without a limit, to those who ask: 1 TiB.
+const UNLIMITED_BYTES: u64 = 1 << 40;
+
+pub(super) struct Disk {
+    pub(super) tree: Tree,
+    pub(super) schedule: Schedule,
+    pub(super) capacity: Option<u64>,
+    locked: BTreeSet<Inode>,
+}
+
+/// What the system says.
+type Answer<T> = Result<T, Errno>;
+
+impl Disk {
+    pub(super) fn new() -> Self {
+        Self { tree: Tree::new(), schedule: Schedule::default(), capacity: None, locked: BTreeSet::new() }
+    }
+
+    /// The disk with this tree that succeeds this one: the same size, no locks, no faults.
+    pub(super) fn successor(&self, tree: Tree) -> Self {
+        Self { tree, schedule: self.schedule.successor(), capacity: self.capacity, locked: BTreeSet::new() }
+    }
+
+    fn used(&self) -> u64 {
+        self.tree.files().filter(|file| file.is_alive()).map(|file| file.content.allocated()).sum()
+    }
+
+    /// What files may still take up, in whole blocks.
+    fn room(&self) -> u64 {
+        let room = self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used()));
+        room / BLOCK_BYTES * BLOCK_BYTES
+    }
+
+    // Files by path.
+
+    pub(super) fn create(&mut self, path: &Path) -> Answer<Inode> {
+        self.schedule.begin(format_args!("create {}", path.display()))?;
+        let name = self.tree.name(path)?;
+        if self.tree.entry(name.0, &name.1)?.is_some() {
+            return Err(Errno::EXIST);
+        }
+        Ok(self.tree.add(name, Node::File(File::default())))
+    }
+
+    /// Opens for appending: an operation only if something is cut off.
+    pub(super) fn reopen(&mut self, path: &Path, len: u64) -> Answer<Inode> {
+        self.schedule.begin_read()?;
+        let inode = self.tree.find(path)?;
+        let found = self.tree.file(inode)?.content.len();
+        if len > found {
+            return Err(Errno::INVAL);
+        }
+        if len < found {
+            self.truncate(inode, path, len)?;
+        }
+        Ok(inode)
+    }
+
+    pub(super) fn open(&mut self, path: &Path) -> Answer<Inode> {
+        self.schedule.begin_read()?;
+        let inode = self.tree.find(path)?;
+        self.tree.file(inode)?;
+        Ok(inode)
+    }
+
+    pub(super) fn hold(&mut self, inode: Inode) {
+        if let Ok(file) = self.tree.file_mut(inode) {
+            file.handles += 1;
+        }
+    }
+
+    pub(super) fn release(&mut self, inode: Inode) {
+        if let Ok(file) = self.tree.file_mut(inode) {
+            file.handles = file.handles.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn lock(&mut self, path: &Path) -> Answer<Inode> {
+        let inode = match self.tree.find(path) {
+            Err(Errno::NOENT) => self.create(path)?,
+            found => {
+                self.schedule.begin_read()?;
+                found?
+            }
+        };
+        self.tree.file(inode)?;
+        if self.locked.insert(inode) { Ok(inode) } else { Err(Errno::WOULDBLOCK) }
+    }
+
+    pub(super) fn unlock(&mut self, inode: Inode) {
+        self.locked.remove(&inode);
+    }
+
+    pub(super) fn punch_hole(&mut self, path: &Path, range: &Range<u64>) -> Answer<()> {
+        self.schedule.begin(format_args!("punch_hole {} {range:?}", path.display()))?;
+        let inode = self.tree.find(path)?;
+        self.tree.file_mut(inode)?.content.punch_hole(range);
+        Ok(())
+    }
+
+    // Files by handle. The path is for the trace.
+
+    pub(super) fn append(&mut self, inode: Inode, path: &Path, parts: &[&[u8]]) -> Answer<()> {
+        let count: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let fault = self.schedule.begin_divisible(format_args!("append {} {count} bytes", path.display()))?;
+        let (chosen, errno) = match fault {
+            None => (count, Errno::NOSPC),
+            Some(Fault::ShortWrite { kept_bytes }) => (kept_bytes as u64, Errno::NOSPC),
+            Some(fault) => (0, fault.errno()),
+        };
+        let room = self.room();
+        let content = &mut self.tree.file_mut(inode)?.content;
+        let kept = chosen.min(count).min(content.free_tail().saturating_add(room));
+        let mut left = kept;
+        for part in parts {
+            let part = slice(part, 0, left);
+            content.append(part);
+            left -= part.len() as u64;
+        }
+        if fault.is_none() && kept == count { Ok(()) } else { Err(errno) }
+    }
+
+    pub(super) fn preallocate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
+        self.schedule.begin(format_args!("preallocate {} to {len}", path.display()))?;
+        let room = self.room();
+        let content = &mut self.tree.file_mut(inode)?.content;
+        if len.saturating_sub(content.len()) > content.free_tail().saturating_add(room) {
+            return Err(Errno::NOSPC);
+        }
+        content.preallocate(len);
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self, inode: Inode, path: &Path) -> Answer<()> {
+        let fault = self.schedule.begin_divisible(format_args!("sync {}", path.display()))?;
+        let content = &mut self.tree.file_mut(inode)?.content;
+        match fault {
+            None => {
+                content.sync();
+                Ok(())
+            }
+            Some(fault) => {
+                content.fail_sync();
+                Err(fault.errno())
+            }
+        }
+    }
+
+    pub(super) fn truncate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
+        self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
+        let content = &mut self.tree.file_mut(inode)?.content;
+        if len > content.len() {
+            return Err(Errno::INVAL);
+        }
+        content.truncate(len);
+        Ok(())
+    }
+
+    pub(super) fn len(&self, inode: Inode) -> u64 {
+        self.tree.file(inode).map_or(0, |file| file.content.len())
+    }
+
+    pub(super) fn read(&mut self, inode: Inode) -> Answer<&[u8]> {
+        self.schedule.begin_read()?;
+        Ok(self.tree.file(inode)?.content.live())
+    }
+
+    // Names.
+
+    pub(super) fn create_dir_all(&mut self, dir: &Path) -> Answer<()> {
+        let mut path = PathBuf::from("/");
+        for part in parts(dir) {
+            path.push(part);
+            match self.tree.find(&path) {
+                Err(Errno::NOENT) => {
+                    self.schedule.begin(format_args!("create_dir {}", path.display()))?;
+                    let name = self.tree.name(&path)?;
+                    self.tree.add(name, Node::Directory(Directory::default()));
+                }
+                found => {
+                    self.schedule.begin_read()?;
+                    self.tree.directory(found?).map_err(|_| Errno::EXIST)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("rename {} to {}", from.display(), to.display()))?;
+        self.tree.rename(from, to)
+    }
+
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("link {} as {}", from.display(), to.display()))?;
+        self.tree.link(from, to)
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("remove {}", path.display()))?;
+        self.tree.remove(path)
+    }
+
+    pub(super) fn remove_dir(&mut self, dir: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("remove_dir {}", dir.display()))?;
+        self.tree.remove_dir(dir)
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("sync_dir {}", dir.display()))?;
+        let inode = self.tree.find(dir)?;
+        self.tree.directory(inode)?;
+        let changes = names::take_for_sync(&mut self.tree.pending, inode);
+        self.tree.make_durable(&changes);
+        Ok(())
+    }
+
+    pub(super) fn list(&mut self, dir: &Path) -> Answer<Vec<DirEntry>> {
+        self.schedule.begin_read()?;
+        let directory = self.tree.directory(self.tree.find(dir)?)?;
+        let entry = |(name, inode): (&OsString, &Inode)| DirEntry {
+            name: name.to_string_lossy().into_owned(),
+            kind: self.tree.directory(*inode).map_or(FileKind::File, |_| FileKind::Directory),
+        };
+        let mut entries: Vec<DirEntry> = directory.live.iter().map(entry).collect();
+        entries.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+        Ok(entries)
+    }
+
+    pub(super) fn metadata(&mut self, path: &Path) -> Answer<Metadata> {
+        self.schedule.begin_read()?;
+        let inode = self.tree.find(path)?;
+        Ok(match self.tree.file(inode) {
+            Ok(file) => Metadata {
+                kind: FileKind::File,
+                len: file.content.len(),
+                allocated: file.content.allocated(),
+                links: file.links,
+            },
+            Err(_) => Metadata { kind: FileKind::Directory, len: 0, allocated: 0, links: 1 },
+        })
+    }
+
+    pub(super) fn space(&mut self, path: &Path) -> Answer<Space> {
+        self.schedule.begin_read()?;
+        self.tree.find(path)?;
+        let total = self.capacity.unwrap_or(UNLIMITED_BYTES);
+        Ok(Space { total, available: total.saturating_sub(self.used()) })
+    }
+
+    // Behind the back of the machine.
+
+    pub(super) fn content_mut(&mut self, path: &Path) -> Option<&mut Content> {
+        let inode = self.tree.find(path).ok()?;
+        self.tree.file_mut(inode).ok().map(|file| &mut file.content)
+    }
+
+    pub(super) fn overwrite(&mut self, path: &Path, bytes: Vec<u8>) {
+        // Whatever is pending about these names must come first, or a power loss would undo this.
+        let Some(inode) = self.tree.plant(path) else {
+            return;
+        };
+        if let Ok(file) = self.tree.file_mut(inode) {
+            file.content = Content::durable(bytes, &BTreeSet::new());
+        }
+    }
+
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.tree.paths()
+    }
+}
