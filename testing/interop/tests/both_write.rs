@@ -1,0 +1,178 @@
+//! One store, written by Esker and by RocksDB's tools by turns.
+
+use std::path::Path;
+
+use esker::{ChecksumKind, Compression, Db, Options};
+use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, must};
+use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
+use esker_interop::{db_bench, directory, ldb, sst_dump};
+
+const FAMILIES: [&str; 3] = [MIXED, SEPARATE, INLINE];
+
+fn create(store: &Path) -> (Db, Families) {
+    let options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    let db = must("creating a store", Db::open(store, options.clone()));
+    for name in [SEPARATE, INLINE] {
+        must("creating a family", db.create_column_family(name, options.families[name].clone()));
+    }
+    (db, FAMILIES.map(|name| (name.to_owned(), Contents::new())).into())
+}
+
+fn esker_holds(store: &Path, expected: &Families) -> Db {
+    let db = must("opening", Db::open(store, Options::default()));
+    assert_esker_holds(&db, expected);
+    assert_esker_finds_no_damage(&db);
+    db
+}
+
+#[test]
+fn esker_and_ldb_write_by_turns() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store);
+    let mut numbers = Numbers::new(1);
+    workload::write(&db, &mut expected, &mut numbers, 300);
+    must("closing", db.close());
+    for turn in 0..6_u64 {
+        for name in FAMILIES {
+            let contents = expected.entry(name.into()).or_default();
+            for number in 0..4_u64 {
+                let key = format!("turn/{number}/{}", turn % 3).into_bytes();
+                let value = numbers.value(200 * number as usize);
+                ldb::put(&store, name, &key, &value);
+                contents.insert(key, value);
+            }
+            let gone = contents.keys().nth(numbers.below(contents.len() as u64) as usize).cloned();
+            if let Some(key) = gone {
+                ldb::delete(&store, name, &key);
+                contents.remove(&key);
+            }
+            if turn % 2 == 1 {
+                ldb::ldb(&store, &[&format!("--column_family={name}"), "compact"]);
+            }
+        }
+        ldb::assert_holds(&store, &expected);
+
+        let db = esker_holds(&store, &expected);
+        workload::change(&db, &mut expected, &mut numbers);
+        if turn % 3 > 0 {
+            must("flushing", db.flush());
+        }
+        if turn % 3 == 2 {
+            workload::compact(&db);
+        }
+        assert_esker_holds(&db, &expected);
+        must("closing", db.close());
+        ldb::assert_holds(&store, &expected);
+        sst_dump::assert_tables_are_sound(&store);
+    }
+}
+
+#[test]
+fn esker_and_db_bench_write_by_turns() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let blobs = ["--enable_blob_files=1", "--min_blob_size=100", "--write_buffer_size=65536", "--value_size=150"];
+    let bench = |more: &[&str]| {
+        let arguments: Vec<&str> = blobs.into_iter().chain(more.iter().copied()).collect();
+        db_bench::db_bench(&store, &arguments);
+    };
+    bench(&["--benchmarks=fillrandom", "--num=2000", "--seed=1"]);
+    let mut numbers = Numbers::new(2);
+    for seed in ["--seed=2", "--seed=3", "--seed=4"] {
+        let mut expected = ldb::scan_all(&store);
+        let db = esker_holds(&store, &expected);
+        workload::change(&db, &mut expected, &mut numbers);
+        must("flushing", db.flush());
+        workload::compact(&db);
+        workload::write(&db, &mut expected, &mut numbers, 20);
+        must("closing", db.close());
+        ldb::assert_holds(&store, &expected);
+        db_bench::assert_finds_every_key(&store, expected["default"].len(), &blobs);
+        bench(&["--use_existing_db=1", "--benchmarks=overwrite,deleterandom", "--num=2000", "--deletes=300", seed]);
+    }
+    let expected = ldb::scan_all(&store);
+    drop(esker_holds(&store, &expected));
+}
+
+#[test]
+fn rocksdb_collects_the_garbage_in_eskers_blob_files() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store);
+    let mut numbers = Numbers::new(9);
+    for _ in 0..3 {
+        workload::write(&db, &mut expected, &mut numbers, 300);
+        must("flushing", db.flush());
+        workload::compact(&db);
+    }
+    must("closing", db.close());
+    let before = directory::filled(&store, ".blob");
+    assert!(before.len() > 2, "few blob files: {before:?}");
+    for name in FAMILIES {
+        ldb::ldb(
+            &store,
+            &[
+                &format!("--column_family={name}"),
+                "--enable_blob_files",
+                "--enable_blob_garbage_collection",
+                "--blob_garbage_collection_age_cutoff=1.0",
+                "compact",
+            ],
+        );
+    }
+    let after = directory::filled(&store, ".blob");
+    assert!(before.iter().all(|name| !after.contains(name)), "RocksDB kept some of {before:?}: {after:?}");
+    ldb::assert_holds(&store, &expected);
+    let db = esker_holds(&store, &expected);
+    workload::change(&db, &mut expected, &mut numbers);
+    must("flushing", db.flush());
+    workload::compact(&db);
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+}
+
+#[test]
+fn esker_reads_the_column_families_that_ldb_creates_and_drops() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store);
+    let mut numbers = Numbers::new(4);
+    workload::write(&db, &mut expected, &mut numbers, 200);
+    must("flushing", db.flush());
+    must("closing", db.close());
+    ldb::ldb(&store, &["create_column_family", "by_ldb"]);
+    ldb::put(&store, "by_ldb", b"key", b"value");
+    ldb::ldb(&store, &["drop_column_family", SEPARATE]);
+    expected.insert("by_ldb".into(), [(b"key".to_vec(), b"value".to_vec())].into());
+    expected.remove(SEPARATE);
+    ldb::assert_holds(&store, &expected);
+    let db = esker_holds(&store, &expected);
+    workload::write(&db, &mut expected, &mut numbers, 200);
+    must("flushing", db.flush());
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+}
+
+#[test]
+fn tables_that_rocksdb_ingests_into_an_empty_store_of_eskers_are_read_right() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let db = must("creating", Db::open(&store, Options { create_if_missing: true, ..Options::default() }));
+    must("closing", db.close());
+    for range in [100..200, 300..400] {
+        let table = directory.path().join("extern.sst").display().to_string();
+        let pairs: String = range.map(|number| format!("key{number:03} ==> ingested\n")).collect();
+        ldb::with_input(&store, &["write_extern_sst", &table], &pairs).succeeded();
+        ldb::ldb(&store, &["ingest_extern_sst", &table]);
+    }
+    let mut expected = ldb::scan_all(&store);
+    assert_eq!(expected["default"].len(), 200, "ldb ingested nothing");
+
+    let db = esker_holds(&store, &expected);
+    workload::change(&db, &mut expected, &mut Numbers::new(6));
+    must("flushing", db.flush());
+    workload::compact(&db);
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+}

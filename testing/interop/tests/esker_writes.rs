@@ -1,0 +1,257 @@
+//! Stores that Esker wrote, read by RocksDB's tools.
+
+use std::path::Path;
+
+use esker::{ChecksumKind, Compression, Db, Options, WriteOptions};
+use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, family, must};
+use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
+use esker_interop::{db_bench, directory, ldb, program, sst_dump};
+
+const COMPRESSIONS: [(Compression, &str); 4] = [
+    (Compression::None, "NoCompression"),
+    (Compression::Snappy, "Snappy"),
+    (Compression::Lz4, "LZ4"),
+    (Compression::Zstd, "ZSTD"),
+];
+
+const CHECKSUMS: [ChecksumKind; 5] =
+    [ChecksumKind::None, ChecksumKind::Crc32c, ChecksumKind::XxHash32, ChecksumKind::XxHash64, ChecksumKind::Xxh3];
+
+/// A new store with the three families of the workload, all empty.
+fn create(store: &Path, options: &Options) -> (Db, Families) {
+    let db = must("creating a store", Db::open(store, options.clone()));
+    for name in [SEPARATE, INLINE] {
+        let options = options.families[name].clone();
+        must("creating a family", db.create_column_family(name, options));
+    }
+    (db, [MIXED, SEPARATE, INLINE].map(|name| (name.to_owned(), Contents::new())).into())
+}
+
+/// Writes, flushes and compacts until the store has tables on several levels, level 0 among them, and blob files.
+fn fill(db: &Db, expected: &mut Families, numbers: &mut Numbers) {
+    for round in 0..5 {
+        workload::write(db, expected, numbers, 250);
+        must("flushing", db.flush());
+        if round == 2 {
+            workload::compact(db);
+        }
+    }
+}
+
+/// What RocksDB's tools say of a closed store, all of them.
+fn assert_rocksdb_reads(store: &Path, expected: &Families) {
+    ldb::assert_holds(store, expected);
+    let tables = sst_dump::assert_tables_are_sound(store);
+    assert!(tables > 0, "the store has no table, so nothing was shown");
+    for (name, contents) in expected {
+        let arguments = ["--try_load_options", "--hex", &format!("--column_family={name}"), "scan"];
+        let lines = ldb::ldb(store, &arguments).lines().count();
+        assert_eq!(lines, contents.len(), "ldb --try_load_options scan of {name}");
+    }
+    ldb::ldb(store, &["list_live_files_metadata"]);
+    ldb::ldb(store, &["idump", "--count_only"]);
+    let count = expected[MIXED].len();
+    db_bench::assert_finds_every_key(store, count, &["--readonly=1"]);
+}
+
+#[test]
+fn rocksdb_reads_every_compression_and_checksum_that_esker_writes() {
+    for (compression, name) in COMPRESSIONS {
+        for (seed, checksum) in CHECKSUMS.into_iter().enumerate() {
+            let directory = must("making a directory", tempfile::tempdir());
+            let store = directory.path().join("store");
+            let (db, mut expected) = create(&store, &workload::options(compression, checksum));
+            fill(&db, &mut expected, &mut Numbers::new(seed as u64));
+            assert_esker_holds(&db, &expected);
+            must("closing", db.close());
+
+            assert_rocksdb_reads(&store, &expected);
+            assert!(directory::count(&store, ".blob") > 0, "no blob file: {:?}", directory::names(&store));
+            let written = sst_dump::property(&store, "SST file compression algo");
+            assert!(written.iter().all(|one| one == name), "tables should be {name}: {written:?}");
+        }
+    }
+}
+
+#[test]
+fn rocksdb_replays_what_esker_left_in_the_log() {
+    for sync in [false, true] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+        let mut numbers = Numbers::new(77);
+        fill(&db, &mut expected, &mut numbers);
+        // Few enough for the write buffer, with one value that runs over several blocks of the log.
+        let target = family(&db, MIXED);
+        let long = numbers.value(100_000);
+        for key in [b"left in the log".as_slice(), b"", b"\xff\xff\xff"] {
+            must(
+                "putting",
+                db.put_cf(&target, key, &long[..key.len() * 100], &WriteOptions { sync, disable_wal: false }),
+            );
+            expected.entry(MIXED.into()).or_default().insert(key.into(), long[..key.len() * 100].into());
+        }
+        workload::write(&db, &mut expected, &mut numbers, 15);
+        must("closing", db.close());
+        assert!(!directory::filled(&store, ".log").is_empty(), "nothing was left in the log, so nothing is shown");
+
+        for name in directory::filled(&store, ".log") {
+            let file = format!("--walfile={}", store.join(&name).display());
+            let printed = ldb::ldb(&store, &["dump_wal", &file, "--header", "--print_value"]);
+            assert!(printed.contains("PUT"), "ldb dump_wal of {name} shows no put:\n{printed}");
+        }
+        assert_rocksdb_reads(&store, &expected);
+        // Opening for writing replays the log for good: RocksDB flushes it into tables of its own.
+        ldb::put(&store, MIXED, b"by ldb", b"a value");
+        expected.entry(MIXED.into()).or_default().insert(b"by ldb".into(), b"a value".into());
+        assert_rocksdb_reads(&store, &expected);
+        let db = must("reopening", Db::open(&store, Options::default()));
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+    }
+}
+
+#[test]
+fn rocksdb_reads_a_store_that_was_never_flushed() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store, &workload::options(Compression::Zstd, ChecksumKind::Crc32c));
+    let mut numbers = Numbers::new(3);
+    workload::write(&db, &mut expected, &mut numbers, 20);
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+}
+
+#[test]
+fn rocksdb_reads_an_empty_store() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+    ldb::put(&store, SEPARATE, b"key", b"value");
+    let db = must("reopening", Db::open(&store, Options::default()));
+    let got = must("getting", db.get_cf(&family(&db, SEPARATE), b"key", &esker::ReadOptions::default()));
+    assert_eq!(got.as_deref(), Some(b"value".as_slice()));
+}
+
+#[test]
+fn rocksdb_reads_the_store_after_every_one_of_five_openings() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    let (db, mut expected) = create(&store, &options);
+    let mut numbers = Numbers::new(5);
+    fill(&db, &mut expected, &mut numbers);
+    must("closing", db.close());
+    assert_rocksdb_reads(&store, &expected);
+    for opening in 0..5 {
+        // By turns: everything left in the log, some of it, none of it; with the options given, and with those found.
+        let options = if opening % 2 == 0 { options.clone() } else { Options::default() };
+        let db = must("reopening", Db::open(&store, options));
+        assert_esker_holds(&db, &expected);
+        workload::write(&db, &mut expected, &mut numbers, 60);
+        if opening % 3 > 0 {
+            must("flushing", db.flush());
+        }
+        if opening % 3 == 1 {
+            workload::write(&db, &mut expected, &mut numbers, 10);
+        }
+        must("closing", db.close());
+        assert_rocksdb_reads(&store, &expected);
+    }
+}
+
+#[test]
+fn a_dropped_column_family_is_gone_for_rocksdb_and_a_new_one_of_its_name_is_empty() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let options = workload::options(Compression::Snappy, ChecksumKind::Xxh3);
+    let (db, mut expected) = create(&store, &options);
+    fill(&db, &mut expected, &mut Numbers::new(8));
+    must("dropping", db.drop_column_family(&family(&db, SEPARATE)));
+    expected.remove(SEPARATE);
+    must("closing", db.close());
+    assert_rocksdb_reads(&store, &expected);
+
+    let db = must("reopening", Db::open(&store, options.clone()));
+    must("creating it again", db.create_column_family(SEPARATE, options.families[SEPARATE].clone()));
+    expected.insert(SEPARATE.into(), Contents::new());
+    must("closing", db.close());
+    assert_rocksdb_reads(&store, &expected);
+}
+
+#[test]
+fn db_bench_finds_every_key_that_esker_wrote_and_overwrites_them() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let mut options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    options.families.retain(|name, _| name == MIXED);
+    let db = must("creating a store", Db::open(&store, options));
+    let mut expected: Families = [(MIXED.to_owned(), Contents::new())].into();
+    // db_bench writes keys of 16 bytes only, so these have 16.
+    for number in 0..2000_u32 {
+        let key = format!("{number:016}").into_bytes();
+        let value = vec![number as u8; 100 + number as usize];
+        must("putting", db.put(&key, &value));
+        expected.entry(MIXED.into()).or_default().insert(key, value);
+    }
+    must("flushing", db.flush());
+    workload::compact(&db);
+    must("closing", db.close());
+    db_bench::assert_finds_every_key(&store, 2000, &[]);
+    ldb::assert_holds(&store, &expected);
+
+    let arguments = ["--use_existing_db=1", "--use_existing_keys=1", "--benchmarks=overwrite,compact", "--seed=5"];
+    db_bench::db_bench(&store, &arguments);
+    let changed = ldb::scan_all(&store);
+    assert_ne!(changed, expected, "db_bench overwrote nothing");
+    assert_eq!(changed[MIXED].len(), 2000);
+    let db = must("reopening", Db::open(&store, Options::default()));
+    assert_esker_holds(&db, &changed);
+    assert_esker_finds_no_damage(&db);
+}
+
+#[test]
+fn rocksdb_takes_a_checkpoint_and_a_backup_of_a_store_that_esker_wrote() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+    fill(&db, &mut expected, &mut Numbers::new(21));
+    must("closing", db.close());
+    let [checkpoint, backup, restored] = ["checkpoint", "backup", "restored"].map(|name| directory.path().join(name));
+    ldb::ldb(&store, &["checkpoint", &format!("--checkpoint_dir={}", checkpoint.display())]);
+    ldb::assert_holds(&checkpoint, &expected);
+    ldb::ldb(&store, &["backup", &format!("--backup_dir={}", backup.display())]);
+    ldb::ldb(&restored, &["restore", &format!("--backup_dir={}", backup.display())]);
+    ldb::assert_holds(&restored, &expected);
+    for copy in [&checkpoint, &restored, &store] {
+        let db = must("opening", Db::open(copy, Options::default()));
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+    }
+}
+
+#[test]
+fn damage_that_is_put_into_a_store_of_eskers_is_seen_by_these_very_checks() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store, &workload::options(Compression::None, ChecksumKind::Xxh3));
+    fill(&db, &mut expected, &mut Numbers::new(34));
+    must("closing", db.close());
+    let table = directory::filled(&store, ".sst").remove(0);
+    let path = store.join(table);
+    let mut raw = must("reading a table", std::fs::read(&path));
+    raw[20] ^= 1;
+    must("damaging a table", std::fs::write(&path, raw));
+
+    let file = format!("--file={}", path.display());
+    let outcome = program::run("sst_dump", &[file, "--command=verify".into()], "");
+    assert!(outcome.stderr.contains("Corruption"), "sst_dump verify saw nothing: {outcome:?}");
+    let caught = std::panic::catch_unwind(|| sst_dump::assert_tables_are_sound(&store));
+    assert!(caught.is_err(), "the check accepted a damaged table");
+    let mut fewer = expected.clone();
+    fewer.entry(MIXED.into()).or_default().pop_first();
+    let caught = std::panic::catch_unwind(|| ldb::assert_holds(&store, &fewer));
+    assert!(caught.is_err(), "the comparison accepted a pair too many");
+}

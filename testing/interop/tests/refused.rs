@@ -1,0 +1,186 @@
+//! Stores with features that Esker does not have yet: told as such, and left exactly as they were.
+
+use std::fs;
+use std::path::Path;
+
+use esker::{Db, Error, ErrorKind, Options, ReadOptions};
+use esker_interop::contents::must;
+use esker_interop::{db_bench, directory, ldb};
+
+const SMALL: [&str; 5] =
+    ["--seed=7", "--num=2000", "--value_size=120", "--write_buffer_size=65536", "--compression_type=snappy"];
+
+fn bench(store: &Path, more: &[&str]) {
+    let arguments: Vec<&str> = SMALL.into_iter().chain(more.iter().copied()).collect();
+    db_bench::db_bench(store, &arguments);
+}
+
+fn refusal<T>(opened: Result<T, Error>, what: &str) -> Error {
+    match opened {
+        Err(error) => error,
+        Ok(_) => esker_interop::program::fail(&format!("{what} was opened as if Esker could read it")),
+    }
+}
+
+/// Neither way of opening accepts the store, the error says what the store needs, and no byte of it changed.
+fn assert_refused(store: &Path, what: &str, words: &[&str]) {
+    let before = directory::bytes(store);
+    for read_only in [false, true] {
+        let options = Options { create_if_missing: true, ..Options::default() };
+        let opened = if read_only { Db::open_read_only(store, options) } else { Db::open(store, options) };
+        let error = refusal(opened, what);
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{what}: {error}");
+        let told = error.to_string().to_lowercase();
+        assert!(words.iter().any(|word| told.contains(word)), "{what}: the error does not say so: {error}");
+        assert!(!told.contains('\n'), "{what}: the error runs over more than one line: {error}");
+        directory::assert_unchanged(&before, &directory::bytes(store));
+    }
+}
+
+/// Makes a store, and has it refused.
+fn refused(what: &str, words: &[&str], make: impl FnOnce(&Path)) {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    make(&store);
+    assert_refused(&store, what, words);
+}
+
+#[test]
+fn merge_operands_in_the_log_are_refused() {
+    refused("a log with merges", &["merge"], |store| {
+        bench(store, &["--benchmarks=mergerandom", "--merge_operator=put", "--write_buffer_size=67108864"]);
+        assert_eq!(directory::count(store, ".sst"), 0);
+    });
+}
+
+#[test]
+fn merge_operands_in_tables_are_refused() {
+    refused("tables with merges", &["merge"], |store| {
+        bench(store, &["--benchmarks=mergerandom,compact", "--merge_operator=put"]);
+        bench(store, &["--use_existing_db=1", "--benchmarks=mergerandom,flush", "--merge_operator=put"]);
+        assert!(directory::filled(store, ".log").is_empty());
+    });
+}
+
+#[test]
+fn range_deletions_in_the_log_are_refused() {
+    refused("a log with a range deletion", &["range"], |store| {
+        bench(store, &["--benchmarks=fillrandom"]);
+        ldb::ldb(store, &["--hex", "deleterange", "0x00", "0x0000FF"]);
+        assert!(!directory::filled(store, ".log").is_empty());
+    });
+}
+
+#[test]
+fn range_deletions_in_tables_are_refused() {
+    refused("tables with range deletions", &["range"], |store| {
+        let ranges =
+            ["--writes_per_range_tombstone=100", "--range_tombstone_width=10", "--max_num_range_tombstones=50"];
+        let fill = ["--benchmarks=fillrandom,flush", "--disable_auto_compactions=1"];
+        bench(store, &[ranges.as_slice(), &fill].concat());
+        assert!(directory::filled(store, ".log").is_empty());
+    });
+}
+
+#[test]
+fn other_orders_of_keys_are_refused() {
+    refused("a store ordered by numbers", &["comparator"], |store| {
+        bench(store, &["--benchmarks=fillrandom", "--use_uint64_comparator=1", "--key_size=8"]);
+    });
+    refused("a store with timestamps in its keys", &["comparator", "timestamp"], |store| {
+        bench(store, &["--benchmarks=fillrandom", "--user_timestamp_size=8"]);
+    });
+}
+
+#[test]
+fn plain_tables_are_refused() {
+    refused("a store of plain tables", &["table"], |store| {
+        bench(store, &["--benchmarks=fillrandom,flush", "--use_plain_table=1", "--prefix_size=8", "--mmap_read=1"]);
+        assert!(directory::count(store, ".sst") > 0);
+    });
+}
+
+#[test]
+fn a_compressed_log_is_refused() {
+    refused("a log whose records are compressed", &["compress"], |store| {
+        bench(store, &["--benchmarks=fillrandom", "--wal_compression=zstd"]);
+    });
+}
+
+#[test]
+fn compressions_that_esker_lacks_are_refused() {
+    for compression in ["zlib", "bzip2"] {
+        refused("tables in another compression", &[compression], |store| {
+            let option = format!("--compression_type={compression}");
+            bench(store, &["--benchmarks=fillrandom,flush", &option]);
+        });
+    }
+    // Not bzip2: RocksDB itself cannot write small blobs with it.
+    refused("blobs in another compression", &["zlib"], |store| {
+        let blobs = ["--enable_blob_files=1", "--min_blob_size=100", "--blob_compression_type=zlib"];
+        bench(store, &[blobs.as_slice(), &["--benchmarks=fillrandom,flush"]].concat());
+    });
+}
+
+#[test]
+fn compression_dictionaries_are_refused() {
+    refused("tables with a dictionary", &["dictionary"], |store| {
+        let dictionary = ["--compression_type=zstd", "--compression_max_dict_bytes=4096"];
+        bench(store, &[dictionary.as_slice(), &["--benchmarks=fillrandom,compact"]].concat());
+    });
+}
+
+#[test]
+fn indexes_with_first_keys_are_refused() {
+    refused("tables whose index has first keys", &["first key", "index"], |store| {
+        bench(store, &["--benchmarks=fillrandom,flush", "--index_with_first_key=1"]);
+    });
+}
+
+/// Its entries take their sequence number from a property and not from their keys: taken at their word, older values win.
+#[test]
+fn ingested_tables_that_overlap_what_is_there_are_refused() {
+    refused("an ingested table", &["sequence", "ingest"], |store| {
+        bench(store, &["--benchmarks=fillseq,flush"]);
+        let table = store.with_extension("sst").display().to_string();
+        let pairs: String = (0..100).map(|number| format!("0x{number:016X}3030303030303030 ==> 0xEE\n")).collect();
+        ldb::with_input(store, &["--hex", "write_extern_sst", &table], &pairs).succeeded();
+        ldb::ldb(store, &["ingest_extern_sst", &table]);
+        let first = ldb::scan(store, "default").pop_first();
+        assert_eq!(first.map(|(_, value)| value), Some(vec![0xee]), "ldb ingested nothing");
+    });
+}
+
+#[test]
+fn a_directory_that_is_no_store_is_an_error_and_stays_as_it_was() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let path = directory.path();
+    must("writing a file", fs::write(path.join("letter.txt"), "Dear reader"));
+    let before = directory::bytes(path);
+    let error = refusal(Db::open(path, Options::default()), "a directory of letters");
+    assert!(error.path().is_some(), "the error names no path: {error}");
+    refusal(Db::open_read_only(path, Options::default()), "a directory of letters");
+    directory::assert_unchanged(&before, &directory::bytes(path));
+}
+
+/// The counterpart: what these tests do to a store does not by itself make Esker refuse it.
+#[test]
+fn the_same_store_without_the_feature_is_not_refused() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    bench(&store, &["--benchmarks=fillrandom,flush"]);
+    let before = directory::bytes(&store);
+    let db = must("opening read-only", Db::open_read_only(&store, Options::default()));
+    let family = esker_interop::contents::family(&db, "default");
+    let first = ldb::scan(&store, "default").pop_first();
+    let (key, value) = first.unwrap_or_default();
+    let got = must("getting", db.get_cf(&family, &key, &ReadOptions::default()));
+    assert_eq!(got.as_deref(), Some(value.as_slice()));
+    drop(db);
+    // `ldb` begins a new LOG of its own; Esker does not write there.
+    let without_log = |mut files: std::collections::BTreeMap<String, Vec<u8>>| {
+        files.retain(|name, _| !name.starts_with("LOG"));
+        files
+    };
+    directory::assert_unchanged(&without_log(before), &without_log(directory::bytes(&store)));
+}

@@ -1,0 +1,250 @@
+//! Stores that RocksDB's `db_bench` wrote, opened by Esker in place, changed, closed, and read again by RocksDB.
+
+use std::path::Path;
+
+use esker::{Db, Options};
+use esker_interop::contents::{Families, assert_esker_finds_no_damage, assert_esker_holds, must};
+use esker_interop::workload::{self, Numbers};
+use esker_interop::{db_bench, directory, ldb, sst_dump};
+
+/// Options of `db_bench` under which a few hundred KiB make several levels; `--seed` makes every run the same.
+const SMALL: [&str; 7] = [
+    "--seed=7",
+    "--num=3000",
+    "--value_size=120",
+    "--write_buffer_size=65536",
+    "--target_file_size_base=32768",
+    "--max_bytes_for_level_base=65536",
+    "--max_bytes_for_level_multiplier=3",
+];
+
+/// Fills the store as told, and gives what RocksDB reads from it.
+fn fill(store: &Path, more: &[&str]) -> Families {
+    let arguments: Vec<&str> = SMALL.into_iter().chain(more.iter().copied()).collect();
+    db_bench::db_bench(store, &arguments);
+    let found = ldb::scan_all(store);
+    assert!(found.values().all(|contents| contents.len() > 50), "db_bench {more:?} wrote next to nothing");
+    found
+}
+
+/// The whole round: reading it without a trace, opening it in place, changing it, giving it back.
+fn assert_round_trip(store: &Path, mut expected: Families) {
+    let before = directory::bytes(store);
+    let reader = must("opening read-only", Db::open_read_only(store, Options::default()));
+    assert_esker_holds(&reader, &expected);
+    drop(reader);
+    directory::assert_unchanged(&before, &directory::bytes(store));
+
+    let db = must("opening in place", Db::open(store, Options::default()));
+    assert_esker_holds(&db, &expected);
+    assert_esker_finds_no_damage(&db);
+    let mut numbers = Numbers::new(13);
+    workload::change(&db, &mut expected, &mut numbers);
+    must("flushing", db.flush());
+    assert_esker_holds(&db, &expected);
+    workload::compact(&db);
+    assert_esker_holds(&db, &expected);
+    // The last of it stays in the log, for RocksDB to replay.
+    workload::write(&db, &mut expected, &mut numbers, 10);
+    must("closing", db.close());
+
+    ldb::assert_holds(store, &expected);
+    sst_dump::assert_tables_are_sound(store);
+    db_bench::assert_finds_every_key(store, expected["default"].len(), &["--readonly=1"]);
+
+    let db = must("reopening", Db::open(store, Options::default()));
+    assert_esker_holds(&db, &expected);
+    assert_esker_finds_no_damage(&db);
+    must("closing", db.close());
+    // RocksDB opens it for writing and rewrites all of it.
+    for name in expected.keys() {
+        ldb::ldb(store, &[&format!("--column_family={name}"), "compact"]);
+    }
+    ldb::assert_holds(store, &expected);
+    let db = must("reopening", Db::open(store, Options::default()));
+    assert_esker_holds(&db, &expected);
+}
+
+fn round_trip(more: &[&str]) {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let expected = fill(&store, more);
+    assert_round_trip(&store, expected);
+}
+
+/// How many levels of the default family hold a table.
+fn level_count(store: &Path) -> usize {
+    let printed = ldb::ldb(store, &["get_property", "rocksdb.levelstats"]);
+    let rows = printed.lines().filter_map(|line| {
+        let mut columns = line.split_whitespace().map(str::parse::<u64>);
+        Some((columns.next()?.ok()?, columns.next()?.ok()?))
+    });
+    rows.filter(|(_, files)| *files > 0).count()
+}
+
+#[test]
+fn esker_takes_over_what_db_bench_wrote_with_each_compression() {
+    for (compression, name) in [("none", "NoCompression"), ("snappy", "Snappy"), ("lz4", "LZ4"), ("zstd", "ZSTD")] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let option = format!("--compression_type={compression}");
+        let expected = fill(&store, &["--benchmarks=fillrandom,overwrite", &option]);
+        // Shown, not assumed: these tools were built with this compression, and the store needs what is claimed.
+        let written = sst_dump::property(&store, "SST file compression algo");
+        assert!(!written.is_empty() && written.iter().all(|one| one == name), "db_bench wrote {written:?}, not {name}");
+        assert!(level_count(&store) >= 3, "db_bench filled fewer than three levels");
+        assert!(!directory::filled(&store, ".log").is_empty(), "db_bench left nothing in the log");
+        assert_round_trip(&store, expected);
+
+        // Esker writes on as the store's own options say.
+        let written = sst_dump::property(&store, "SST file compression algo");
+        assert!(!written.is_empty() && written.iter().all(|one| one == name), "the tables became {written:?}");
+    }
+}
+
+#[test]
+fn esker_takes_over_what_it_reads_but_does_not_write() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--compression_type=lz4hc"]);
+}
+
+#[test]
+fn esker_takes_over_blob_files_with_each_compression() {
+    for compression in ["none", "snappy", "lz4", "zstd"] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let expected = fill(
+            &store,
+            &[
+                "--benchmarks=fillrandom,overwrite",
+                "--enable_blob_files=1",
+                "--min_blob_size=100",
+                "--blob_file_size=65536",
+                &format!("--blob_compression_type={compression}"),
+            ],
+        );
+        assert!(directory::count(&store, ".blob") > 3, "db_bench wrote few blob files");
+        assert_round_trip(&store, expected);
+    }
+}
+
+#[test]
+fn esker_takes_over_blob_files_that_hold_garbage_and_values_of_every_size() {
+    round_trip(&[
+        "--benchmarks=fillrandom,overwrite,deleterandom,compact,overwrite",
+        "--deletes=700",
+        "--enable_blob_files=1",
+        "--min_blob_size=300",
+        "--blob_file_size=100000",
+        "--enable_blob_garbage_collection=1",
+        "--value_size_distribution_type=uniform",
+        "--value_size_min=1",
+        "--value_size_max=1500",
+        "--blob_compression_type=lz4",
+    ]);
+}
+
+#[test]
+fn esker_takes_over_deletions_and_sequential_fills() {
+    round_trip(&["--benchmarks=fillrandom,deleterandom", "--deletes=1500"]);
+    round_trip(&["--benchmarks=fillseq,overwrite,deleteseq", "--deletes=900"]);
+    round_trip(&["--benchmarks=fillseq"]);
+    let replace = ["--benchmarks=randomreplacekeys", "--use_single_deletes=1"];
+    round_trip(&replace);
+    round_trip(&[replace.as_slice(), &["--write_buffer_size=67108864"]].concat());
+}
+
+#[test]
+fn esker_takes_over_several_column_families_with_a_common_log() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--num_column_families=4"]);
+    round_trip(&[
+        "--benchmarks=fillrandom,overwrite",
+        "--num_column_families=3",
+        "--enable_blob_files=1",
+        "--min_blob_size=100",
+        "--compression_type=zstd",
+    ]);
+}
+
+#[test]
+fn esker_takes_over_a_log_that_was_never_flushed() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let expected =
+        fill(&store, &["--benchmarks=fillrandom,deleterandom", "--deletes=200", "--write_buffer_size=67108864"]);
+    assert_eq!(directory::count(&store, ".sst"), 0, "db_bench flushed");
+    assert_round_trip(&store, expected);
+}
+
+#[test]
+fn esker_takes_over_every_format_version_of_a_table() {
+    for version in 2..=5 {
+        let version = format!("--format_version={version}");
+        round_trip(&["--benchmarks=fillrandom,overwrite", "--bloom_bits=10", &version]);
+    }
+}
+
+#[test]
+fn esker_takes_over_every_checksum() {
+    for kind in 0..=4 {
+        round_trip(&["--benchmarks=fillrandom,overwrite", &format!("--checksum_type={kind}")]);
+    }
+}
+
+#[test]
+fn esker_takes_over_other_filters_and_block_sizes() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--bloom_bits=10"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--bloom_bits=10", "--use_ribbon_filter=1"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--bloom_bits=10", "--prefix_size=8", "--keys_per_prefix=10"]);
+    round_trip(&[
+        "--benchmarks=fillrandom,overwrite",
+        "--block_size=512",
+        "--block_restart_interval=1",
+        "--index_block_restart_interval=8",
+        "--enable_index_compression=0",
+    ]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--block_align=1", "--compression_type=none"]);
+}
+
+#[test]
+fn esker_takes_over_other_kinds_of_index() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--partition_index=1", "--metadata_block_size=512"]);
+    let filters = ["--partition_index_and_filters=1", "--metadata_block_size=512", "--bloom_bits=10"];
+    round_trip(&[filters.as_slice(), &["--benchmarks=fillrandom,overwrite"]].concat());
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--use_data_block_hash_index=1"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--use_hash_search=1", "--prefix_size=8"]);
+}
+
+#[test]
+fn esker_takes_over_stores_of_other_compaction_styles() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--compaction_style=1"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--level_compaction_dynamic_level_bytes=1"]);
+}
+
+#[test]
+fn esker_takes_over_logs_written_in_other_ways() {
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--enable_pipelined_write=1", "--threads=2"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--track_and_verify_wals_in_manifest=1"]);
+    round_trip(&["--benchmarks=fillbatch,overwrite", "--batch_size=100"]);
+    round_trip(&["--benchmarks=fillrandom", "--transaction_db=1"]);
+}
+
+#[test]
+fn a_flipped_bit_in_a_store_of_rocksdbs_is_seen_by_these_very_checks() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let expected = fill(&store, &["--benchmarks=fillrandom,overwrite", "--compression_type=none"]);
+    let check = |expected: &Families| {
+        let db = must("opening read-only", Db::open_read_only(&store, Options::default()));
+        assert_esker_holds(&db, expected);
+    };
+    check(&expected);
+    let mut fewer = expected.clone();
+    fewer.entry("default".into()).or_default().pop_last();
+    assert!(std::panic::catch_unwind(|| check(&fewer)).is_err(), "a pair too many went unnoticed");
+
+    let table = directory::filled(&store, ".sst").remove(0);
+    let mut raw = must("reading a table", std::fs::read(store.join(&table)));
+    raw[100] ^= 1;
+    must("damaging a table", std::fs::write(store.join(&table), raw));
+    assert!(std::panic::catch_unwind(|| check(&expected)).is_err(), "a flipped bit in {table} went unnoticed");
+}
