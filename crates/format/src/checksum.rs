@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c_extend(crc32c(b"1234"), b"56789"), 0xe306_9283);
         // The reference implementation's check values for empty input.
-        assert_eq!(block_checksum(ChecksumKind::Xxh3, b"", 0), 0x51d8_e999u32);
+        assert_eq!(block_checksum(ChecksumKind::Xxh3, b"", 0), 0x38d3_94c2);
         assert_eq!(xxhash_rust::xxh32::xxh32(b"", 0), 0x02cc_5d05);
     }
 

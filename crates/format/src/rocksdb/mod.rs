@@ -1,3 +1,5 @@
 //! The files of RocksDB, both ways.
 
+pub mod filter;
 pub mod internal_key;
+pub mod log;

@@ -10,7 +10,7 @@ fn key(user_key: &[u8], sequence: u64, kind: ValueKind) -> Vec<u8> {
 
 #[test]
 fn golden_bytes() {
-    assert_eq!(key(b"key", 0x0102_0304_0506_07, ValueKind::BlobIndex), b"key\x11\x07\x06\x05\x04\x03\x02\x01");
+    assert_eq!(key(b"key", 0x0001_0203_0405_0607, ValueKind::BlobIndex), b"key\x11\x07\x06\x05\x04\x03\x02\x01");
     assert_eq!(lookup(b"k", SequenceNumber::MAX), b"k\x18\xff\xff\xff\xff\xff\xff\xff");
 }
 
