@@ -183,8 +183,9 @@ impl Disk {
     // Names.
 
     pub(super) fn create_dir_all(&mut self, dir: &Path) -> Answer<()> {
+        let parts = parts(dir);
         let mut path = PathBuf::from("/");
-        for part in parts(dir) {
+        for (depth, part) in parts.iter().enumerate() {
             path.push(part);
             match self.tree.find(&path) {
                 Err(Errno::NOENT) => {
@@ -194,7 +195,8 @@ impl Disk {
                 }
                 found => {
                     self.schedule.begin_read()?;
-                    self.tree.directory(found?).map_err(|_| Errno::EXIST)?;
+                    let in_the_way = if depth + 1 == parts.len() { Errno::EXIST } else { Errno::NOTDIR };
+                    self.tree.directory(found?).map_err(|_| in_the_way)?;
                 }
             }
         }

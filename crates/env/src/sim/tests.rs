@@ -1,1 +1,112 @@
+//! One test for each sentence of the module's head.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::{AppendFile, Clock, Entropy, FileSystem, Result};
+
+const SEEDS: u64 = 200;
+
+fn path(name: &str) -> PathBuf {
+    Path::new("/store").join(name)
+}
+
+/// A disk with the durable directory `/store`.
+fn store() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.create_dir_all(Path::new("/store")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+fn create(disk: &SimDisk, name: &str, bytes: &[u8]) -> Arc<dyn AppendFile> {
+    let file = disk.create(&path(name)).unwrap();
+    file.append(&[bytes]).unwrap();
+    file
+}
+
+/// A file whose bytes and name are durable.
+fn create_durable(disk: &SimDisk, name: &str, bytes: &[u8]) -> Arc<dyn AppendFile> {
+    let file = create(disk, name, bytes);
+    file.sync().unwrap();
+    disk.sync_dir(Path::new("/store")).unwrap();
+    file
+}
+
+fn names(disk: &SimDisk) -> Vec<String> {
+    let name = |path: PathBuf| path.strip_prefix("/store").unwrap().display().to_string();
+    disk.paths().into_iter().map(name).collect()
+}
+
+/// Every disk that a power loss may leave, as far as `SEEDS` samples find them.
+fn samples(disk: &SimDisk) -> impl Iterator<Item = SimDisk> {
+    (0..SEEDS).map(|seed| disk.after_power_loss(Survivors::Sample { seed }))
+}
+
+/// What is found in the samples, each once.
+fn outcomes<T: Ord>(disk: &SimDisk, look: impl Fn(&SimDisk) -> T) -> Vec<T> {
+    let mut found: Vec<T> = samples(disk).map(|disk| look(&disk)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn after(disk: &SimDisk, survivors: Survivors, name: &str) -> Option<Vec<u8>> {
+    disk.after_power_loss(survivors).file_bytes(&path(name))
+}
+
+fn kind<T>(result: Result<T>) -> std::io::ErrorKind {
+    match result {
+        Ok(_) => panic!("a call succeeded that must fail"),
+        Err(error) => error.kind(),
+    }
+}
+
+mod bytes;
+mod counting;
+mod names_lost;
+mod space;
+
+#[test]
+fn a_clock_stands_still_until_somebody_waits() {
+    let disk = SimDisk::new();
+    let clock = disk.clock();
+    assert_eq!(clock.monotonic(), Duration::ZERO);
+    disk.env().clock.sleep(Duration::from_secs(90));
+    clock.advance(Duration::from_millis(5));
+    assert_eq!(clock.monotonic(), Duration::from_millis(90_005));
+    assert_eq!(clock.unix_seconds(), 1_600_000_090);
+    assert_eq!(disk.after_process_death().clock().monotonic(), clock.monotonic(), "time goes on over a restart");
+}
+
+#[test]
+fn entropy_repeats_its_seed_and_goes_on_over_a_restart() {
+    let draw = |disk: &SimDisk| {
+        let mut bytes = [0; 16];
+        disk.env().entropy.fill(&mut bytes);
+        bytes
+    };
+    let (one, other) = (SimDisk::new(), SimDisk::new());
+    let first = draw(&one);
+    assert_eq!(first, draw(&other));
+    assert_ne!(first, draw(&one.after_process_death()));
+    let mut seeded = [0; 16];
+    SeededEntropy::new(7).fill(&mut seeded);
+    assert_ne!(first, seeded);
+}
+
+#[test]
+fn a_workload_of_ten_thousand_operations_and_its_crashes_are_quick() {
+    // Not a benchmark: a copy of the file for each operation would take minutes.
+    let disk = store();
+    let file = create_durable(&disk, "a", b"");
+    for round in 0..10_000u32 {
+        file.append(&[&round.to_le_bytes(), &[7; 1000]]).unwrap();
+        if round % 4 == 0 {
+            file.sync().unwrap();
+        }
+    }
+    assert_eq!(samples(&disk).take(5).map(|disk| disk.paths().len()).sum::<usize>(), 5);
+}

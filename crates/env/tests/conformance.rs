@@ -1,0 +1,492 @@
+//! Goal: the simulated disk answers as the real one does, so that what holds on one holds on the other.
+//! Method: every case runs on both, with the same asserts, down to the kinds of errors.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use esker_env::sim::SimDisk;
+use esker_env::{Access, DirEntry, Env, FileKind, FileSystem, ReadRequest, Result};
+
+/// A machine and an empty directory on it.
+struct Place {
+    env: Env,
+    root: PathBuf,
+}
+
+impl Place {
+    fn at(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn files(&self) -> &dyn FileSystem {
+        self.env.files.as_ref()
+    }
+
+    /// Writes a file in one go.
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.at(name);
+        self.files().create(&path).unwrap().append(&[bytes]).unwrap();
+        path
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.files().list(&self.root).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+}
+
+fn kind<T>(result: Result<T>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("a call succeeded that must fail"),
+        Err(error) => error.kind(),
+    }
+}
+
+/// One test for each case and each machine.
+macro_rules! on_both {
+    ($($case:ident)*) => {
+        mod os {
+            $(#[test] fn $case() {
+                let dir = tempfile::tempdir().unwrap();
+                super::$case(&super::Place { env: esker_env::Env::os(), root: dir.path().to_owned() });
+            })*
+        }
+        mod sim {
+            $(#[test] fn $case() {
+                let disk = super::SimDisk::new();
+                let root = std::path::PathBuf::from("/store");
+                esker_env::FileSystem::create_dir_all(&disk, &root).unwrap();
+                super::$case(&super::Place { env: disk.env(), root });
+            })*
+        }
+    };
+}
+
+on_both! {
+    appended_parts_read_back_in_order
+    many_parts_are_one_append
+    a_read_past_the_end_is_short
+    an_exact_read_past_the_end_is_an_unexpected_end
+    many_reads_each_have_their_own_result
+    a_map_is_the_whole_file
+    a_map_outlives_handle_and_name
+    truncating_cuts_and_appending_goes_on_there
+    reopening_cuts_what_lies_behind
+    preallocating_does_not_change_the_length
+    a_taken_name_cannot_be_created
+    missing_files_are_not_found
+    directories_are_not_files_and_files_not_directories
+    directories_are_made_with_their_parents_and_again
+    names_are_listed_sorted_with_their_kinds
+    renaming_replaces
+    renaming_directories_moves_what_is_in_them
+    links_share_one_file
+    a_handle_outlives_the_name
+    directories_are_removed_only_empty
+    a_punched_range_reads_as_zeroes_and_is_given_back
+    space_is_available
+    a_lock_excludes_until_dropped
+    a_lock_follows_the_file_not_the_path
+    small_files_are_written_whole
+    errors_say_what_where_and_why
+    threads_run_and_are_waited_for
+    clocks_advance_while_sleeping
+    entropy_does_not_repeat_itself
+    one_thread_may_sync_while_another_appends
+}
+
+fn appended_parts_read_back_in_order(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    assert!(file.is_empty());
+    file.append(&[b"one", b"", b" two"]).unwrap();
+    file.append(&[]).unwrap();
+    file.append(&[b""]).unwrap();
+    file.append(&[b" three"]).unwrap();
+    assert_eq!((file.len(), file.path()), (13, path.as_path()));
+    file.sync().unwrap();
+    let reader = place.files().open(&path).unwrap();
+    assert_eq!((reader.len().unwrap(), reader.is_empty().unwrap(), reader.path()), (13, false, path.as_path()));
+    assert_eq!(place.files().read(&path).unwrap(), b"one two three");
+    file.append(&[b"!"]).unwrap();
+    let mut tail = [0; 6];
+    assert_eq!(reader.read_at(8, &mut tail).unwrap(), 6);
+    assert_eq!(&tail, b"three!", "an open reader sees what is appended later");
+}
+
+fn many_parts_are_one_append(place: &Place) {
+    let file = place.files().create(&place.at("a")).unwrap();
+    let parts: Vec<Vec<u8>> = (0..3000u32).map(|part| vec![part as u8; (part % 7) as usize]).collect();
+    let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    file.append(&slices).unwrap();
+    assert_eq!(place.files().read(&place.at("a")).unwrap(), parts.concat());
+    assert_eq!(file.len(), parts.concat().len() as u64);
+}
+
+fn a_read_past_the_end_is_short(place: &Place) {
+    let reader = place.files().open(&place.write("a", b"abcdef")).unwrap();
+    let mut buffer = [9; 4];
+    assert_eq!(reader.read_at(4, &mut buffer).unwrap(), 2);
+    assert_eq!(&buffer, b"ef\x09\x09");
+    assert_eq!(reader.read_at(6, &mut buffer).unwrap(), 0);
+    assert_eq!(reader.read_at(1 << 40, &mut buffer).unwrap(), 0);
+    assert_eq!(reader.read_at(0, &mut []).unwrap(), 0);
+    reader.advise(Access::Random);
+    reader.advise(Access::Sequential);
+}
+
+fn an_exact_read_past_the_end_is_an_unexpected_end(place: &Place) {
+    let reader = place.files().open(&place.write("a", b"abcdef")).unwrap();
+    let mut buffer = [0; 4];
+    reader.read_exact_at(2, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"cdef");
+    let error = reader.read_exact_at(3, &mut buffer).unwrap_err();
+    assert_eq!((error.kind(), error.offset()), (ErrorKind::UnexpectedEof, Some(3)));
+}
+
+fn many_reads_each_have_their_own_result(place: &Place) {
+    let reader = place.files().open(&place.write("a", b"abcdefgh")).unwrap();
+    let (mut last, mut beyond, mut first) = ([0; 3], [0; 3], [0; 3]);
+    let mut requests = [
+        ReadRequest { offset: 5, buffer: &mut last, result: Ok(()) },
+        ReadRequest { offset: 7, buffer: &mut beyond, result: Ok(()) },
+        ReadRequest { offset: 0, buffer: &mut first, result: Ok(()) },
+    ];
+    reader.read_many(&mut requests);
+    let offsets = requests.each_ref().map(|request| request.offset);
+    assert_eq!(offsets, [5, 7, 0], "the caller's order stays");
+    let kinds = requests.map(|request| request.result.err().map(|error| error.kind()));
+    assert_eq!(kinds, [None, Some(ErrorKind::UnexpectedEof), None]);
+    assert_eq!((&last, &first), (b"fgh", b"abc"));
+    reader.read_many(&mut []);
+}
+
+fn a_map_is_the_whole_file(place: &Place) {
+    let bytes: Vec<u8> = (0..10_000u32).map(|byte| (byte % 251) as u8).collect();
+    let full = place.files().open(&place.write("full", &bytes)).unwrap();
+    let empty = place.files().open(&place.write("empty", b"")).unwrap();
+    assert_eq!(full.map().unwrap().unwrap().bytes(), bytes);
+    assert_eq!(empty.map().unwrap().unwrap().bytes(), b"");
+}
+
+fn a_map_outlives_handle_and_name(place: &Place) {
+    let path = place.write("a", b"still here");
+    let map = place.files().open(&path).unwrap().map().unwrap().unwrap();
+    place.files().remove(&path).unwrap();
+    let read_elsewhere = std::thread::spawn(move || map.bytes().to_vec());
+    assert_eq!(read_elsewhere.join().unwrap(), b"still here");
+}
+
+fn truncating_cuts_and_appending_goes_on_there(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.append(&[b"abcdef"]).unwrap();
+    assert_eq!(kind(file.truncate(7)), ErrorKind::InvalidInput);
+    file.truncate(6).unwrap();
+    file.truncate(2).unwrap();
+    assert_eq!(file.len(), 2);
+    file.append(&[b"XY"]).unwrap();
+    assert_eq!(place.files().read(&path).unwrap(), b"abXY");
+}
+
+fn reopening_cuts_what_lies_behind(place: &Place) {
+    let path = place.write("a", b"abcdef");
+    assert_eq!(kind(place.files().reopen(&path, 7)), ErrorKind::InvalidInput);
+    let file = place.files().reopen(&path, 4).unwrap();
+    assert_eq!((file.len(), place.files().metadata(&path).unwrap().len), (4, 4));
+    file.append(&[b"!"]).unwrap();
+    drop(file);
+    let whole = place.files().reopen(&path, 5).unwrap();
+    whole.append(&[b"?"]).unwrap();
+    assert_eq!(place.files().read(&path).unwrap(), b"abcd!?");
+}
+
+fn preallocating_does_not_change_the_length(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.append(&[b"abc"]).unwrap();
+    let reserved = file.preallocate(1 << 20).unwrap();
+    let found = place.files().metadata(&path).unwrap();
+    assert_eq!((file.len(), found.len), (3, 3));
+    if reserved {
+        assert!(found.allocated >= 1 << 20, "{found:?}");
+    }
+    assert_eq!(file.preallocate(2).unwrap(), reserved, "less than there is asks for nothing");
+    file.append(&[b"def"]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(place.files().read(&path).unwrap(), b"abcdef");
+}
+
+fn a_taken_name_cannot_be_created(place: &Place) {
+    let path = place.write("a", b"mine");
+    assert_eq!(kind(place.files().create(&path)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(place.files().create(&place.root)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(place.files().link(&path, &path)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(place.files().create_dir_all(&path)), ErrorKind::AlreadyExists);
+    assert_eq!(place.files().read(&path).unwrap(), b"mine");
+}
+
+fn missing_files_are_not_found(place: &Place) {
+    let files = place.files();
+    let (none, below) = (place.at("none"), place.at("none/a"));
+    let there = place.write("a", b"");
+    assert_eq!(kind(files.open(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.reopen(&none, 0)), ErrorKind::NotFound);
+    assert_eq!(kind(files.create(&below)), ErrorKind::NotFound);
+    assert_eq!(kind(files.lock(&below)), ErrorKind::NotFound);
+    assert_eq!(kind(files.metadata(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.list(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.rename(&none, &there)), ErrorKind::NotFound);
+    assert_eq!(kind(files.rename(&there, &below)), ErrorKind::NotFound);
+    assert_eq!(kind(files.link(&none, &below)), ErrorKind::NotFound);
+    assert_eq!(kind(files.link(&there, &below)), ErrorKind::NotFound);
+    assert_eq!(kind(files.remove(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.remove_dir(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.sync_dir(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.punch_hole(&none, 0..1)), ErrorKind::NotFound);
+    assert_eq!(kind(files.space(&none)), ErrorKind::NotFound);
+    assert_eq!(kind(files.read(&none)), ErrorKind::NotFound);
+    assert_eq!(place.names(), ["a"]);
+}
+
+fn directories_are_not_files_and_files_not_directories(place: &Place) {
+    let files = place.files();
+    let (dir, file) = (place.at("dir"), place.write("file", b""));
+    files.create_dir_all(&dir).unwrap();
+    let through = file.join("a");
+    assert_eq!(kind(files.open(&dir)), ErrorKind::IsADirectory);
+    assert_eq!(kind(files.reopen(&dir, 0)), ErrorKind::IsADirectory);
+    assert_eq!(kind(files.punch_hole(&dir, 0..1)), ErrorKind::IsADirectory);
+    assert_eq!(kind(files.lock(&dir)), ErrorKind::IsADirectory);
+    assert_eq!(kind(files.rename(&file, &dir)), ErrorKind::IsADirectory);
+    assert_eq!(kind(files.rename(&dir, &file)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.link(&dir, &place.at("b"))), ErrorKind::PermissionDenied);
+    assert_eq!(kind(files.list(&file)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.sync_dir(&file)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.remove_dir(&file)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.create(&through)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.open(&through)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.metadata(&through)), ErrorKind::NotADirectory);
+    assert_eq!(kind(files.create_dir_all(&through)), ErrorKind::NotADirectory);
+    if cfg!(target_os = "linux") {
+        assert_eq!(kind(files.remove(&dir)), ErrorKind::IsADirectory);
+    }
+}
+
+fn directories_are_made_with_their_parents_and_again(place: &Place) {
+    let dir = place.at("a/b/c");
+    place.files().create_dir_all(&dir).unwrap();
+    place.files().create_dir_all(&dir).unwrap();
+    place.files().create_dir_all(&place.at("a/b")).unwrap();
+    assert_eq!(place.files().metadata(&dir).unwrap().kind, FileKind::Directory);
+    place.write("a/b/c/file", b"x");
+    place.files().sync_dir(&dir).unwrap();
+}
+
+fn names_are_listed_sorted_with_their_kinds(place: &Place) {
+    for name in ["000010.sst", "CURRENT", "000002.log"] {
+        place.write(name, b"");
+    }
+    place.files().create_dir_all(&place.at("archive")).unwrap();
+    let entry = |name: &str, kind| DirEntry { name: name.to_owned(), kind };
+    let expected = [
+        entry("000002.log", FileKind::File),
+        entry("000010.sst", FileKind::File),
+        entry("CURRENT", FileKind::File),
+        entry("archive", FileKind::Directory),
+    ];
+    assert_eq!(place.files().list(&place.root).unwrap(), expected);
+}
+
+fn renaming_replaces(place: &Place) {
+    let (new, old) = (place.write("new", b"new"), place.write("old", b"old"));
+    let reader = place.files().open(&old).unwrap();
+    place.files().rename(&new, &old).unwrap();
+    assert_eq!(place.names(), ["old"]);
+    assert_eq!(place.files().read(&old).unwrap(), b"new");
+    let mut bytes = [0; 3];
+    reader.read_exact_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"old", "an open handle stays with the file it opened");
+    place.files().rename(&old, &old).unwrap();
+    place.files().link(&old, &new).unwrap();
+    place.files().rename(&old, &new).unwrap();
+    assert_eq!(place.names(), ["new", "old"], "two names of one file stay two names");
+}
+
+fn renaming_directories_moves_what_is_in_them(place: &Place) {
+    let files = place.files();
+    files.create_dir_all(&place.at("a/b")).unwrap();
+    place.write("a/b/file", b"x");
+    assert_eq!(kind(files.rename(&place.at("a"), &place.at("a/b/c"))), ErrorKind::InvalidInput);
+    files.create_dir_all(&place.at("empty")).unwrap();
+    files.rename(&place.at("a"), &place.at("empty")).unwrap();
+    assert_eq!(place.names(), ["empty"]);
+    assert_eq!(files.read(&place.at("empty/b/file")).unwrap(), b"x");
+    files.create_dir_all(&place.at("other")).unwrap();
+    assert_eq!(kind(files.rename(&place.at("other"), &place.at("empty"))), ErrorKind::DirectoryNotEmpty);
+    files.rename(&place.at("empty/b/file"), &place.at("other/file")).unwrap();
+    assert_eq!(files.read(&place.at("other/file")).unwrap(), b"x");
+}
+
+fn links_share_one_file(place: &Place) {
+    let (first, second) = (place.at("a"), place.at("b"));
+    let file = place.files().create(&first).unwrap();
+    assert_eq!(place.files().metadata(&first).unwrap().links, 1);
+    place.files().link(&first, &second).unwrap();
+    file.append(&[b"shared"]).unwrap();
+    assert_eq!(place.files().metadata(&second).unwrap().links, 2);
+    place.files().remove(&first).unwrap();
+    assert_eq!(place.files().read(&second).unwrap(), b"shared");
+    assert_eq!(place.files().metadata(&second).unwrap().links, 1);
+}
+
+fn a_handle_outlives_the_name(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.append(&[b"abc"]).unwrap();
+    let reader = place.files().open(&path).unwrap();
+    place.files().remove(&path).unwrap();
+    place.files().sync_dir(&place.root).unwrap();
+    file.append(&[b"def"]).unwrap();
+    file.sync().unwrap();
+    let mut bytes = [0; 6];
+    reader.read_exact_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"abcdef");
+    place.write("a", b"another");
+    assert_eq!(reader.len().unwrap(), 6);
+}
+
+fn directories_are_removed_only_empty(place: &Place) {
+    place.files().create_dir_all(&place.at("dir")).unwrap();
+    let file = place.write("dir/a", b"");
+    assert_eq!(kind(place.files().remove_dir(&place.at("dir"))), ErrorKind::DirectoryNotEmpty);
+    place.files().remove(&file).unwrap();
+    place.files().remove_dir(&place.at("dir")).unwrap();
+    assert_eq!(place.names(), [""; 0]);
+}
+
+fn a_punched_range_reads_as_zeroes_and_is_given_back(place: &Place) {
+    let bytes = vec![7u8; 64 << 10];
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.append(&[&bytes]).unwrap();
+    file.sync().unwrap();
+    let before = place.files().metadata(&path).unwrap();
+    match place.files().punch_hole(&path, 5000..50_000) {
+        Ok(()) => {}
+        Err(error) => return assert_eq!(error.kind(), ErrorKind::Unsupported),
+    }
+    let after = place.files().metadata(&path).unwrap();
+    assert_eq!((after.len, before.len), (64 << 10, 64 << 10));
+    assert!(after.allocated < before.allocated, "{before:?} {after:?}");
+    let mut expected = bytes;
+    expected[5000..50_000].fill(0);
+    assert_eq!(place.files().read(&path).unwrap(), expected);
+    place.files().punch_hole(&path, 10..10).unwrap();
+    place.files().punch_hole(&path, 1 << 20..2 << 20).unwrap();
+    assert_eq!(place.files().read(&path).unwrap(), expected);
+    place.files().punch_hole(&path, 60_000..1 << 20).unwrap();
+    expected[60_000..].fill(0);
+    assert_eq!(place.files().read(&path).unwrap(), expected);
+}
+
+fn space_is_available(place: &Place) {
+    let space = place.files().space(&place.root).unwrap();
+    assert!(space.total > 0 && space.available <= space.total, "{space:?}");
+    let of_a_file = place.files().space(&place.write("a", b"")).unwrap();
+    assert_eq!(of_a_file.total, space.total);
+}
+
+fn a_lock_excludes_until_dropped(place: &Place) {
+    let path = place.at("LOCK");
+    let lock = place.files().lock(&path).unwrap();
+    assert_eq!(place.files().metadata(&path).unwrap().len, 0);
+    assert_eq!(kind(place.files().lock(&path)), ErrorKind::WouldBlock);
+    assert_eq!(kind(place.files().lock(&path)), ErrorKind::WouldBlock, "a refused attempt does not give the lock up");
+    drop(lock);
+    let again = place.files().lock(&path).unwrap();
+    drop(place.files().lock(&place.at("OTHER")).unwrap());
+    drop(again);
+}
+
+fn a_lock_follows_the_file_not_the_path(place: &Place) {
+    let path = place.at("LOCK");
+    let lock = place.files().lock(&path).unwrap();
+    place.files().link(&path, &place.at("ALIAS")).unwrap();
+    assert_eq!(kind(place.files().lock(&place.at("ALIAS"))), ErrorKind::WouldBlock);
+    assert_eq!(kind(place.files().lock(&place.at("./LOCK"))), ErrorKind::WouldBlock);
+    drop(lock);
+    place.files().lock(&place.at("ALIAS")).unwrap();
+}
+
+fn small_files_are_written_whole(place: &Place) {
+    let (path, temporary) = (place.at("CURRENT"), place.at("000003.dbtmp"));
+    place.files().write_atomically(&path, &temporary, b"MANIFEST-000001\n").unwrap();
+    place.write("000003.dbtmp", b"left over by a crash");
+    place.files().write_atomically(&path, &temporary, b"MANIFEST-000005\n").unwrap();
+    assert_eq!(place.files().read(&path).unwrap(), b"MANIFEST-000005\n");
+    assert_eq!(place.names(), ["CURRENT"]);
+}
+
+fn errors_say_what_where_and_why(place: &Place) {
+    let path = place.at("none");
+    let error = place.files().open(&path).unwrap_err();
+    assert_eq!((error.doing(), error.path()), ("opening", path.as_path()));
+    let expected = format!("opening {}: No such file or directory (os error 2)", path.display());
+    assert_eq!(error.to_string(), expected);
+    assert!(!error.is_exhausted());
+}
+
+fn threads_run_and_are_waited_for(place: &Place) {
+    let done = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&done);
+    let work = Box::new(move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut thread = place.env.threads.spawn("esker-\0test", work).unwrap();
+    assert!(thread.join() && thread.join());
+    assert_eq!(done.load(Ordering::SeqCst), 1);
+    let mut unlucky = place.env.threads.spawn("unlucky", Box::new(|| panic!("on purpose"))).unwrap();
+    assert!(!unlucky.join() && !unlucky.join());
+}
+
+fn clocks_advance_while_sleeping(place: &Place) {
+    let clock = &place.env.clock;
+    let before = clock.monotonic();
+    clock.sleep(Duration::from_millis(2));
+    assert!(clock.monotonic() >= before + Duration::from_millis(2));
+    assert!(clock.unix_seconds() > 1_500_000_000);
+}
+
+fn entropy_does_not_repeat_itself(place: &Place) {
+    let (mut first, mut second) = ([0; 21], [0; 21]);
+    place.env.entropy.fill(&mut first);
+    place.env.entropy.fill(&mut second);
+    assert_ne!(first, second);
+    assert_ne!(first[16..], [0; 5], "the end is filled too");
+    place.env.entropy.fill(&mut []);
+}
+
+fn one_thread_may_sync_while_another_appends(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..200).for_each(|_| file.append(&[b"0123456789", b"abcdef"]).unwrap()));
+        }
+        scope.spawn(|| (0..5).for_each(|_| file.sync().unwrap()));
+    });
+    assert_eq!(place.files().read(&path).unwrap(), b"0123456789abcdef".repeat(400));
+}
+
+#[test]
+fn the_parent_of_a_bare_name_is_here() {
+    let disk = SimDisk::new();
+    disk.write_atomically(Path::new("CURRENT"), Path::new("tmp"), b"x").unwrap();
+    assert_eq!(disk.paths(), [Path::new("/CURRENT")]);
+    let here = Env::os().files;
+    here.sync_dir(Path::new("")).unwrap();
+    assert_eq!(here.list(Path::new("")).unwrap(), here.list(Path::new(".")).unwrap());
+}
