@@ -1,6 +1,8 @@
 //! Goal: the simulated disk answers as the real one does, so that what holds on one holds on the other.
 //! Method: every case runs on both, with the same asserts, down to the kinds of errors.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

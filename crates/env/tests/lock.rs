@@ -1,6 +1,8 @@
 //! Goal: the lock of a directory keeps other processes out, by the kind of lock that RocksDB takes.
 //! Method: the test binary runs itself as the other process.
 
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
 use std::env;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -79,14 +79,12 @@ impl FileSystem for OsFileSystem {
         punch_hole(path, &range).map_err(|source| Error::new("punching a hole into", path, source).at(range.start))
     }
 
-    #[expect(clippy::useless_conversion, reason = "the counts of statvfs are narrower than u64 on some systems")]
     fn space(&self, path: &Path) -> Result<Space> {
         let found = rustix::fs::statvfs(here_if_empty(path))
             .map_err(|source| Error::new("measuring the space of", path, source.into()))?;
-        let block_bytes = u64::from(found.f_frsize);
         Ok(Space {
-            total: u64::from(found.f_blocks).saturating_mul(block_bytes),
-            available: u64::from(found.f_bavail).saturating_mul(block_bytes),
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
         })
     }
 
