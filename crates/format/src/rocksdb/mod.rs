@@ -3,3 +3,4 @@
 pub mod filter;
 pub mod internal_key;
 pub mod log;
+pub mod write_batch;
