@@ -1,12 +1,12 @@
 //! What is left when the power goes, or only the processes.
 
+use std::collections::BTreeMap;
+
 use super::content::Content;
 use super::disk::Disk;
 use super::entropy::SeededEntropy;
 use super::names::{self, Change, Entries, Inode};
 use super::tree::{Directory, File, Node, ROOT, Tree};
-
-use std::collections::BTreeMap;
 
 /// How much of what was not synced survives a power loss. What a failed sync dropped never does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,8 +62,7 @@ impl Tree {
         let mut rebuilt = self.without_nodes();
         let mut dirs = vec![ROOT];
         while let Some(dir) = dirs.pop() {
-            let mut live = entries.remove(&dir).unwrap_or_default();
-            live.retain(|_, inode| self.nodes.contains_key(inode));
+            let live = entries.remove(&dir).unwrap_or_default();
             for inode in live.values() {
                 match (rebuilt.nodes.get_mut(inode), self.nodes.get(inode)) {
                     (Some(Node::File(file)), _) => file.links += 1,

@@ -43,9 +43,9 @@ impl Change {
     pub(super) fn apply(&self, entries: &mut BTreeMap<Inode, Entries>) {
         match self {
             Self::Set { name, inode } => set(entries, name, *inode),
-            Self::Unset { name, inode } => unset(entries, name, *inode),
+            Self::Unset { name, .. } => unset(entries, name),
             Self::Rename { from, to, inode } => {
-                unset(entries, from, *inode);
+                unset(entries, from);
                 set(entries, to, *inode);
             }
         }
@@ -56,11 +56,8 @@ fn set(entries: &mut BTreeMap<Inode, Entries>, (dir, name): &Name, inode: Inode)
     entries.entry(*dir).or_default().insert(name.clone(), inode);
 }
 
-/// Takes the name away if it still stands for `inode`.
-fn unset(entries: &mut BTreeMap<Inode, Entries>, (dir, name): &Name, inode: Inode) {
-    if let Some(entries) = entries.get_mut(dir)
-        && entries.get(name) == Some(&inode)
-    {
+fn unset(entries: &mut BTreeMap<Inode, Entries>, (dir, name): &Name) {
+    if let Some(entries) = entries.get_mut(dir) {
         entries.remove(name);
     }
 }

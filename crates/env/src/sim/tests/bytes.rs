@@ -115,6 +115,18 @@ fn rewriting_what_a_failed_sync_dropped_saves_it() {
 }
 
 #[test]
+fn a_failed_sync_drops_what_was_appended_behind_a_cut() {
+    let disk = store();
+    let file = create_durable(&disk, "a", b"abcdef");
+    file.truncate(2).unwrap();
+    file.append(&[b"XY"]).unwrap();
+    disk.fail_at(disk.op_count(), Fault::Eio);
+    assert!(file.sync().is_err());
+    file.sync().unwrap();
+    assert_eq!(after(&disk, Survivors::Everything, "a").unwrap(), b"abcd", "the length is cut, the old bytes stay");
+}
+
+#[test]
 fn flipped_bits_are_in_both_images() {
     let disk = store();
     let file = create_durable(&disk, "a", &[0; 600]);

@@ -67,6 +67,34 @@ fn a_rename_between_directories_is_one_change() {
 }
 
 #[test]
+fn a_synced_rename_takes_the_earlier_changes_of_its_names_with_it() {
+    let disk = store();
+    disk.create_dir_all(Path::new("/other")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    create_durable(&disk, "a", b"moved");
+    disk.create(Path::new("/other/a")).unwrap();
+    disk.rename(&path("a"), Path::new("/other/a")).unwrap();
+    disk.sync_dir(Path::new("/store")).unwrap();
+    disk.sync_dir(Path::new("/other")).unwrap();
+    let left = disk.after_power_loss(Survivors::Nothing);
+    assert_eq!(left.file_bytes(Path::new("/other/a")).unwrap(), b"moved");
+}
+
+#[test]
+fn what_nothing_leads_to_is_forgotten() {
+    let disk = store();
+    let nodes = |disk: &SimDisk| disk.shared.disk.lock().tree.nodes.len();
+    let before = nodes(&disk);
+    drop(create_durable(&disk, "a", b"x"));
+    disk.create_dir_all(&path("dir")).unwrap();
+    disk.remove(&path("a")).unwrap();
+    disk.remove_dir(&path("dir")).unwrap();
+    assert_eq!(nodes(&disk), before + 2, "both may come back");
+    disk.sync_dir(directory()).unwrap();
+    assert_eq!(nodes(&disk), before);
+}
+
+#[test]
 fn no_chain_of_renames_loses_a_durable_file() {
     let disk = store();
     create_durable(&disk, "a", b"1");
