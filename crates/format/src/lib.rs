@@ -12,6 +12,7 @@
 //! | [`compression`] | none, Snappy, LZ4, Zstandard as RocksDB frames them                      |
 //! | [`file_name`]   | what a name in a store's directory says                                  |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
+//! | [`xxph3`]       | the hash of RocksDB's filters                                            |
 //! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
 
 #![forbid(unsafe_code)]
@@ -25,5 +26,6 @@ pub mod file_name;
 pub mod limits;
 pub mod rocksdb;
 pub mod varint;
+pub mod xxph3;
 
 pub use error::{DecodeError, DecodeErrorKind};

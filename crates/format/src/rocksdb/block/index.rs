@@ -1,0 +1,116 @@
+//! Reads index blocks.
+
+use crate::error::DecodeError;
+use crate::rocksdb::internal_key;
+use crate::rocksdb::table::BlockHandle;
+
+use super::BlockLayout;
+use super::cursor::{BlockCursor, ValueEncoding};
+
+/// How a table's index is written; its properties say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexFormat {
+    /// Handles are differences to the one before (`rocksdb.index.value.is.delta.encoded`).
+    pub delta_encoded: bool,
+    /// Separators are user keys, without a tag (`rocksdb.index.key.is.user.key`).
+    pub user_keys: bool,
+}
+
+/// A position in an index block: a separator, and the handle of the block whose keys are not behind it.
+#[derive(Debug, Clone, Default)]
+pub struct IndexCursor {
+    cursor: BlockCursor,
+    format: IndexFormat,
+}
+
+impl IndexCursor {
+    /// Before any entry of an index block with this layout.
+    pub fn new(layout: BlockLayout, format: IndexFormat) -> Self {
+        Self { cursor: BlockCursor::with_encoding(layout, encoding(format)), format }
+    }
+
+    /// The same for another block of the same or another table, keeping the key's buffer.
+    #[inline]
+    pub fn reset(&mut self, layout: BlockLayout, format: IndexFormat) {
+        self.cursor.reset_encoding(layout, encoding(format));
+        self.format = format;
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub const fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    /// The separator: a user key or an internal key, as the format says; empty unless valid.
+    #[inline]
+    pub fn separator(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
+    /// The handle.
+    ///
+    /// # Errors
+    /// Corrupt if it does not decode, or if the cursor is not valid.
+    #[inline]
+    pub fn handle(&self, block: &[u8]) -> Result<BlockHandle, DecodeError> {
+        if !self.valid() {
+            return Err(DecodeError::corrupt("handle", 0, "not at an entry"));
+        }
+        if self.format.delta_encoded {
+            return Ok(self.cursor.handle());
+        }
+        let at = self.cursor.value_range().start as u64;
+        BlockHandle::decode(self.cursor.value(block)).map(|(handle, _)| handle).map_err(|error| error.at_base(at))
+    }
+
+    /// To the first block, if there is one.
+    ///
+    /// # Errors
+    /// Corrupt, naming the field of the first entry that does not decode.
+    pub fn seek_to_first(&mut self, block: &[u8]) -> Result<(), DecodeError> {
+        self.cursor.seek_to_first(block)
+    }
+
+    /// To the last block, if there is one.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek_to_last(&mut self, block: &[u8]) -> Result<(), DecodeError> {
+        self.cursor.seek_to_last(block)
+    }
+
+    /// To the first block that may hold a key not before the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[inline]
+    pub fn seek(&mut self, block: &[u8], target: &[u8]) -> Result<(), DecodeError> {
+        if self.format.user_keys {
+            self.cursor.seek(block, internal_key::user_key(target), |separator, target| separator.cmp(target))
+        } else {
+            self.cursor.seek(block, target, internal_key::compare)
+        }
+    }
+
+    /// To the block after, if there is one.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[inline]
+    pub fn next(&mut self, block: &[u8]) -> Result<(), DecodeError> {
+        self.cursor.next(block)
+    }
+
+    /// To the block before, if there is one.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn prev(&mut self, block: &[u8]) -> Result<(), DecodeError> {
+        self.cursor.prev(block)
+    }
+}
+
+const fn encoding(format: IndexFormat) -> ValueEncoding {
+    if format.delta_encoded { ValueEncoding::Handle } else { ValueEncoding::Prefixed }
+}

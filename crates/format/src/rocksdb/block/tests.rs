@@ -1,0 +1,237 @@
+//! Blocks against a sorted map, golden bytes, and arbitrary bytes.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rocksdb::internal_key;
+use crate::rocksdb::table::BlockHandle;
+use crate::{DecodeErrorKind, rocksdb::internal_key::SequenceNumber};
+
+fn block_of(entries: &BTreeMap<Vec<u8>, Vec<u8>>, restart_interval: usize) -> Vec<u8> {
+    let mut builder = BlockBuilder::new(restart_interval);
+    for (key, value) in entries {
+        builder.add(key, value);
+    }
+    assert_eq!((builder.is_empty(), builder.entry_count()), (entries.is_empty(), entries.len()));
+    let estimated_bytes = builder.estimated_bytes();
+    let block = builder.finish().to_vec();
+    assert_eq!(block.len(), estimated_bytes);
+    block
+}
+
+fn current(cursor: &BlockCursor, block: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    cursor.valid().then(|| (cursor.key().to_vec(), cursor.value(block).to_vec()))
+}
+
+fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
+    entry.map(|(key, value)| (key.clone(), value.clone()))
+}
+
+#[test]
+fn golden_bytes() {
+    let mut builder = BlockBuilder::new(2);
+    builder.add(b"apple", b"1");
+    builder.add(b"apply", b"22");
+    builder.add(b"apps", b"");
+    #[rustfmt::skip]
+    let golden = [
+        0, 5, 1, b'a', b'p', b'p', b'l', b'e', b'1',
+        4, 1, 2, b'y', b'2', b'2',
+        0, 4, 0, b'a', b'p', b'p', b's',
+        0, 0, 0, 0, 15, 0, 0, 0,
+        2, 0, 0, 0,
+    ];
+    assert_eq!(builder.finish(), golden);
+}
+
+#[test]
+fn golden_index_bytes() {
+    let mut builder = IndexBuilder::new(2, true);
+    for (separator, offset, bytes) in [(b"ab", 0, 300), (b"ac", 305, 290), (b"ad", 600, 1)] {
+        builder.add(separator, BlockHandle { offset, bytes });
+    }
+    #[rustfmt::skip]
+    let golden = [
+        0, 2, b'a', b'b', 0, 0xac, 0x02,
+        1, 1, b'c', 19,
+        0, 2, b'a', b'd', 0xd8, 0x04, 1,
+        0, 0, 0, 0, 11, 0, 0, 0,
+        2, 0, 0, 0,
+    ];
+    assert_eq!(builder.finish(), golden);
+}
+
+#[test]
+fn an_empty_block_has_no_entries() {
+    let block = block_of(&BTreeMap::new(), 16);
+    let mut cursor = BlockCursor::new(BlockLayout::parse(&block).unwrap());
+    cursor.seek_to_first(&block).unwrap();
+    assert!(!cursor.valid());
+    cursor.seek_to_last(&block).unwrap();
+    assert!(!cursor.valid());
+    cursor.seek(&block, b"a", |a, b| a.cmp(b)).unwrap();
+    assert!(!cursor.valid());
+    assert!(BlockLayout::parse(&[0; 4]).is_ok());
+}
+
+#[test]
+fn flags_are_known_or_refused() {
+    let mut block = block_of(&BTreeMap::from([(b"k".to_vec(), b"v".to_vec())]), 16);
+    let layout = BlockLayout::parse(&block).unwrap();
+    let at = block.len() - 1;
+    block[at] |= 0x20;
+    assert_eq!(BlockLayout::parse(&block).unwrap(), layout);
+    for flag in [0x10, 0x40] {
+        let mut other = block.clone();
+        other[at] |= flag;
+        assert_eq!(BlockLayout::parse(&other).unwrap_err().kind, DecodeErrorKind::Unsupported);
+    }
+    // Three buckets and their count before the footer.
+    let footer = block.split_off(block.len() - 4);
+    block.extend([255, 0, 255, 3, 0]);
+    block.extend(footer);
+    let at = block.len() - 1;
+    block[at] = 0x80;
+    assert_eq!(BlockLayout::parse(&block).unwrap(), layout);
+    block[at - 4] = 0xff;
+    assert_eq!(BlockLayout::parse(&block).unwrap_err().kind, DecodeErrorKind::Corrupt);
+}
+
+#[test]
+fn an_index_reads_back_in_every_format() {
+    for (restart_interval, delta_encoded, user_keys) in
+        [1, 2, 3, 16].into_iter().flat_map(|i| [(i, false, false), (i, false, true), (i, true, false), (i, true, true)])
+    {
+        let mut builder = IndexBuilder::new(restart_interval, delta_encoded);
+        let mut handles = Vec::new();
+        let mut handle = BlockHandle { offset: 0, bytes: 4000 };
+        for number in 0..100u64 {
+            let user_key = format!("key{:05}", number * 10);
+            let internal = internal_key::lookup(user_key.as_bytes(), SequenceNumber::MAX);
+            let separator = if user_keys { user_key.as_bytes() } else { internal.as_slice() };
+            builder.add(separator, handle);
+            handles.push(handle);
+            handle = BlockHandle { offset: handle.end().unwrap(), bytes: 3900 + number * 37 % 250 };
+        }
+        let block = builder.finish().to_vec();
+        let format = IndexFormat { delta_encoded, user_keys };
+        let mut cursor = IndexCursor::new(BlockLayout::parse(&block).unwrap(), format);
+        for target in 0..=1000usize {
+            let key = internal_key::lookup(format!("key{target:05}").as_bytes(), SequenceNumber::new(7));
+            cursor.seek(&block, &key).unwrap();
+            // An internal separator `key, newest` lies before `key, 7`.
+            let expected = if user_keys { target.div_ceil(10) } else { target / 10 + 1 };
+            let found = cursor.valid().then(|| cursor.handle(&block).unwrap());
+            assert_eq!(found, handles.get(expected).copied(), "{target} {format:?} {restart_interval}");
+        }
+        let mut backwards = Vec::new();
+        cursor.seek_to_last(&block).unwrap();
+        while cursor.valid() {
+            backwards.push(cursor.handle(&block).unwrap());
+            cursor.prev(&block).unwrap();
+        }
+        backwards.reverse();
+        assert_eq!(backwards, handles);
+        assert!(cursor.handle(&block).is_err());
+    }
+}
+
+fn walk_everywhere(block: &[u8]) {
+    let Ok(layout) = BlockLayout::parse(block) else { return };
+    let mut cursor = BlockCursor::new(layout);
+    let mut forward = || -> Result<(), crate::DecodeError> {
+        cursor.seek_to_first(block)?;
+        while cursor.valid() {
+            let _ = (cursor.key().len(), cursor.value(block).len());
+            cursor.next(block)?;
+        }
+        Ok(())
+    };
+    let _ = forward();
+    let mut backward = || -> Result<(), crate::DecodeError> {
+        cursor.seek_to_last(block)?;
+        while cursor.valid() {
+            cursor.prev(block)?;
+        }
+        Ok(())
+    };
+    let _ = backward();
+    let _ = cursor.seek(block, b"key", |a, b| a.cmp(b));
+    for delta_encoded in [false, true] {
+        let mut index = IndexCursor::new(layout, IndexFormat { delta_encoded, user_keys: true });
+        let _ = index.seek(block, b"key12345678");
+        let _ = index.handle(block);
+        let _ = index.seek_to_first(block);
+        while index.valid() {
+            let _ = index.handle(block);
+            if index.next(block).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+fn entries() -> impl Strategy<Value = BTreeMap<Vec<u8>, Vec<u8>>> {
+    let key = prop_oneof![
+        "[ab]{0,6}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..20),
+        prop::collection::vec(Just(7u8), 100..300),
+    ];
+    prop::collection::btree_map(key, prop::collection::vec(any::<u8>(), 0..200), 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_block_is_a_sorted_map(entries in entries(), restart_interval in 1usize..20, targets in prop::collection::vec("[ab]{0,6}", 8)) {
+        let block = block_of(&entries, restart_interval);
+        let mut cursor = BlockCursor::new(BlockLayout::parse(&block).unwrap());
+
+        let mut forwards = Vec::new();
+        cursor.seek_to_first(&block).unwrap();
+        while let Some(entry) = current(&cursor, &block) {
+            forwards.push(entry);
+            cursor.next(&block).unwrap();
+        }
+        prop_assert_eq!(&forwards, &entries.clone().into_iter().collect::<Vec<_>>());
+
+        let mut backwards = Vec::new();
+        cursor.seek_to_last(&block).unwrap();
+        while let Some(entry) = current(&cursor, &block) {
+            backwards.push(entry);
+            cursor.prev(&block).unwrap();
+        }
+        backwards.reverse();
+        prop_assert_eq!(&backwards, &forwards);
+
+        let targets = targets.into_iter().map(String::into_bytes).chain(entries.keys().cloned());
+        for target in targets {
+            cursor.seek(&block, &target, |a, b| a.cmp(b)).unwrap();
+            prop_assert_eq!(current(&cursor, &block), owned(entries.range(target.clone()..).next()));
+            if cursor.valid() {
+                cursor.prev(&block).unwrap();
+                prop_assert_eq!(current(&cursor, &block), owned(entries.range(..target).next_back()));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(block in prop::collection::vec(any::<u8>(), 0..300)) {
+        walk_everywhere(&block);
+    }
+
+    #[test]
+    fn damaged_blocks_are_read_without_a_panic(
+        entries in entries(), restart_interval in 1usize..20, damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
+    ) {
+        let mut block = block_of(&entries, restart_interval);
+        for (at, byte) in damage {
+            let at = at.index(block.len());
+            block[at] = byte;
+        }
+        walk_everywhere(&block);
+    }
+}
