@@ -5,4 +5,5 @@ pub mod filter;
 pub mod internal_key;
 pub mod log;
 pub mod table;
+pub mod version_edit;
 pub mod write_batch;
