@@ -1,0 +1,125 @@
+//! Blocks of tables that were read and may be read again.
+//!
+//! | what                    | how                                                                              |
+//! |-------------------------|----------------------------------------------------------------------------------|
+//! | key                     | number of the table's file, offset of the block in it                            |
+//! | weight                  | bytes of the block and of what keeps it                                          |
+//! | eviction                | `quick_cache`'s: once-read blocks go first, so that a scan does not empty it      |
+//!
+//! - K1: a file number is never used twice in a store, and a cache belongs to one store: an entry is never stale.
+//!   Blocks of a file that died are never asked for again and go when room is needed.
+//! - K2: a block that is in use outlives its eviction; what readers pin is not part of `used_bytes`.
+
+mod block;
+mod counts;
+
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+pub(crate) use block::Block;
+use counts::Counts;
+
+/// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (40).
+const ENTRY_OVERHEAD_BYTES: u64 = 120;
+
+/// A shard is never smaller: what is larger than its shard cannot be kept, and blocks of 1 MiB occur.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+
+/// Shards at most; a shard's lock is held for a few dozen nanoseconds.
+const SHARD_COUNT_MAX: u64 = 64;
+
+/// What a block usually weighs: sizes the memory of recently evicted keys, nothing else.
+const USUAL_BLOCK_BYTES: u64 = 4 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct BlockKey {
+    file: u64,
+    offset: u64,
+}
+
+#[derive(Debug, Clone)]
+struct ByBytes;
+
+impl Weighter<BlockKey, Arc<Block>> for ByBytes {
+    fn weight(&self, _: &BlockKey, block: &Arc<Block>) -> u64 {
+        block.allocated_bytes() as u64 + ENTRY_OVERHEAD_BYTES
+    }
+}
+
+/// Blocks by file number and offset, at most `capacity_bytes` of them. Shared by all readers of a store.
+///
+/// Cost: a shard's read lock and one hash for [`get`](Self::get); a write lock for [`insert`](Self::insert).
+#[derive(Debug)]
+pub(crate) struct BlockCache {
+    /// `None` keeps nothing.
+    blocks: Option<Cache<BlockKey, Arc<Block>, ByBytes>>,
+    counts: Counts,
+    capacity_bytes: u64,
+}
+
+/// What a [`BlockCache`] did since it was made, and holds now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BlockCacheStats {
+    /// Lookups that found their block.
+    pub(crate) hits: u64,
+    /// Lookups that did not.
+    pub(crate) misses: u64,
+    /// Weight of the blocks held.
+    pub(crate) used_bytes: u64,
+    /// Most that `used_bytes` may be.
+    pub(crate) capacity_bytes: u64,
+    /// Blocks held.
+    pub(crate) entries: u64,
+}
+
+impl BlockCache {
+    /// Keeps at most `capacity_bytes`; 0 keeps nothing.
+    pub(crate) fn new(capacity_bytes: u64) -> Self {
+        let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARD_COUNT_MAX);
+        // The cache rounds the number of shards up to a power of two: round down first.
+        let shards = 1u64 << shards.ilog2();
+        let usual_count = (capacity_bytes / USUAL_BLOCK_BYTES).max(shards * 32);
+        let options = OptionsBuilder::new()
+            .shards(shards as usize)
+            .weight_capacity(capacity_bytes)
+            .estimated_items_capacity(usize::try_from(usual_count).unwrap_or(usize::MAX))
+            .build();
+        // Both required options are set, so it does not fail; if it did, the store would only be slower.
+        let blocks = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
+            Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
+        });
+        Self { blocks, counts: Counts::default(), capacity_bytes }
+    }
+
+    /// The block of `file` that begins at `offset`, if it is held.
+    #[inline]
+    pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+        let found = self.blocks.as_ref().and_then(|blocks| blocks.get(&BlockKey { file, offset }));
+        self.counts.add(offset, found.is_some());
+        found
+    }
+
+    /// Holds `block` from now on, in place of others if there is no room; not at all if it is larger than a shard.
+    pub(crate) fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+        if let Some(blocks) = &self.blocks {
+            blocks.insert(BlockKey { file, offset }, block);
+        }
+    }
+
+    /// Counts and sizes now. Locks one shard after the other: not for hot paths.
+    pub(crate) fn stats(&self) -> BlockCacheStats {
+        let (hits, misses) = self.counts.sums();
+        BlockCacheStats {
+            hits,
+            misses,
+            used_bytes: self.blocks.as_ref().map_or(0, Cache::weight),
+            capacity_bytes: self.capacity_bytes,
+            entries: self.blocks.as_ref().map_or(0, |blocks| blocks.len() as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
