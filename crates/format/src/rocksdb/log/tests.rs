@@ -7,6 +7,10 @@ use crate::DecodeErrorKind;
 const PUT: &[u8] = b"\x10\x23\x44\xb5\x17\x00\x01\
     \x02\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x03key\x05value";
 
+/// `db_bench` putting four bytes under four, with recycled logs, in 000004.log.
+const RECYCLABLE_PUT: &[u8] = b"\xd2\xa1\x6b\x37\x17\x00\x05\x04\x00\x00\x00\
+    \x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x04\x00\x00\x00\x00\x04\x5e\x7b\x56\x68";
+
 fn framed(records: &[&[u8]]) -> Vec<u8> {
     let mut framer = Framer::default();
     let mut log = Vec::new();
@@ -46,6 +50,9 @@ fn fragment(type_byte: u8, number: Option<u32>, payload: &[u8]) -> Vec<u8> {
 fn golden_bytes() {
     assert_eq!(framed(&[&PUT[7..]]), PUT);
     assert_eq!(read(PUT, None), (vec![PUT[7..].to_vec()], vec![]));
+    assert_eq!(fragment(5, Some(4), &RECYCLABLE_PUT[11..]), RECYCLABLE_PUT);
+    assert_eq!(read(RECYCLABLE_PUT, Some(4)), (vec![RECYCLABLE_PUT[11..].to_vec()], vec![]));
+    assert_eq!(next_fragment(RECYCLABLE_PUT, 0, Some(5)), Fragment::StaleRecycled);
 }
 
 #[test]
