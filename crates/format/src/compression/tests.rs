@@ -23,6 +23,8 @@ fn golden_bytes() {
     assert_eq!(packed(Compression::Lz4, b"hi"), b"\x02\x20hi");
     assert_eq!(packed(Compression::Zstd, b"hi"), b"\x02\x28\xb5\x2f\xfd\x20\x02\x11\x00\x00hi");
     // Written by the original libraries.
+    let zstd = b"\x64\x28\xb5\x2f\xfd\x20\x64\x45\x00\x00\x10\x61\x61\x01\x00\x3f\x01\x2c";
+    assert_eq!(unpacked(Compression::Zstd, zstd, 100).unwrap(), raw);
     assert_eq!(unpacked(Compression::Lz4, b"\x64\x1fa\x01\x00\x4b\x50aaaaa", 100).unwrap(), raw);
     assert_eq!(unpacked(Compression::Snappy, b"\x64\x00a\xfe\x01\x00\x8a\x01\x00", 100).unwrap(), raw);
 }
