@@ -2,10 +2,10 @@
 //!
 //! | limit                            | value        | because                                                     |
 //! |----------------------------------|-------------:|-------------------------------------------------------------|
-//! | [`KEY_BYTES_MAX`]                | 8 MiB        | RocksDB's documented limit; its batches take more           |
+//! | [`KEY_BYTES_MAX`]                | 8 MiB        | the most that RocksDB's FAQ recommends; its fields are wider |
 //! | [`STORED_KEY_BYTES_MAX`]         | 2^32 - 9     | varint32 length of key and tag in a block, u32 in a batch   |
-//! | [`VALUE_BYTES_MAX`]              | 3 GiB        | varint32 length in a batch, less than all of it in one record |
-//! | [`LZ4_RAW_BYTES_MAX`]            | `0x7e000000` | LZ4's own limit for one block                               |
+//! | [`VALUE_BYTES_MAX`]              | 3 GiB        | the same; a batch with one still has a 32-bit length        |
+//! | [`LZ4_RAW_BYTES_MAX`]            | `0x7e000000` | LZ4's own for one block: RocksDB unpacks no longer one      |
 //! | [`BATCH_COUNT_MAX`]              | 2^32 - 1     | u32 count in a batch's header                               |
 //! | [`BATCH_BYTES_MAX`]              | 4 GiB - 1    | what RocksDB's own batches and memtables count on           |
 //! | [`COLUMN_FAMILY_NAME_BYTES_MAX`] | 64 KiB - 1   | Esker's own: the name travels in the manifest and in every table |

@@ -1,4 +1,7 @@
-//! The files of RocksDB, both ways.
+//! The files of RocksDB, both ways: logs and manifests are framed alike ([`log`]), what they hold is a [`write_batch`] or a
+//! [`version_edit`]; tables and blob files are made of blocks and records under [`internal_key`]s.
+//!
+//! Bytes of every release since LevelDB are read where their meaning is known; what is written, 7.8 and later read.
 
 pub mod block;
 pub mod filter;
