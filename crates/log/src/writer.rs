@@ -1,0 +1,176 @@
+//! Appends records to a log in RocksDB's framing.
+//!
+//! - W1: what is staged reaches the file in one append.
+//! - W2: after a failed append the file is as long as before it, so nothing of it remains and the next one may follow.
+//! - W3: where that cannot be had, or a sync failed, the writer is broken: nobody knows what the file holds, and
+//!   nothing more is written to it. Only a recovery can tell.
+//!
+//! Cost: one copy and one CRC of each record, one append per flush; no allocation once the buffer has grown.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::AppendFile;
+use esker_format::rocksdb::log::{BLOCK_BYTES, Framer, HEADER_BYTES};
+
+use crate::{Error, ErrorKind, Result};
+
+/// The buffer is kept up to this capacity; one large record does not hold its memory for ever.
+const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+/// The writing end of a log.
+pub struct LogWriter {
+    file: Arc<dyn AppendFile>,
+    /// Where the staged bytes end, in its block.
+    framer: Framer,
+    /// Framed and not yet in the file.
+    staged: Vec<u8>,
+    len: u64,
+    /// W3. Syncs may come from other threads than appends.
+    is_broken: AtomicBool,
+}
+
+impl LogWriter {
+    /// At the start of `file`, which must be empty.
+    pub fn new(file: Arc<dyn AppendFile>) -> Self {
+        Self::at_end(file)
+    }
+
+    /// At the end of `file`, whose last record is whole: recovery cut off what was not.
+    pub fn at_end(file: Arc<dyn AppendFile>) -> Self {
+        let len = file.len();
+        Self { file, framer: Framer::at(len), staged: Vec::new(), len, is_broken: AtomicBool::new(false) }
+    }
+
+    /// Appends one record that holds all `parts`, one after the other, and whatever was staged before it, in one
+    /// append to the file. Returns where the record begins in the file, its header included.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: nothing was written, of what was staged either; a later call may succeed.
+    /// - `ReadOnly`: the writer is broken, by this call or an earlier one; what the file holds is unknown.
+    pub fn append(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let offset = self.stage(parts);
+        self.flush()?;
+        Ok(offset)
+    }
+
+    /// Appends each of `records` as a record of its own, all in one append to the file; nothing if there are none.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); all of them are written, or none.
+    pub fn append_all<'a>(&mut self, records: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+        for record in records {
+            self.stage(&[record]);
+        }
+        self.flush()
+    }
+
+    /// Frames one record for the next [`flush`](Self::flush). Returns where it will begin in the file.
+    pub fn stage(&mut self, parts: &[&[u8]]) -> u64 {
+        // Too few bytes for a header are left empty at the end of a block.
+        let left = BLOCK_BYTES - self.framer.block_offset();
+        let padding = if left < HEADER_BYTES { left } else { 0 };
+        let offset = self.len + (self.staged.len() + padding) as u64;
+        self.framer.frame_parts(parts, &mut self.staged);
+        offset
+    }
+
+    /// Hands what is staged to the file. Afterwards nothing is staged, whatever came of it.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn flush(&mut self) -> Result<()> {
+        if self.staged.is_empty() {
+            return self.check();
+        }
+        let result = self.check().and_then(|()| self.append_staged());
+        self.staged.clear();
+        self.staged.shrink_to(BUFFER_BYTES_KEPT);
+        self.framer = Framer::at(self.len);
+        result
+    }
+
+    fn append_staged(&mut self) -> Result<()> {
+        let Err(error) = self.file.append(&[&self.staged]) else {
+            self.len += self.staged.len() as u64;
+            return Ok(());
+        };
+        let error = Error::from(error);
+        match self.file.truncate(self.len) {
+            Ok(()) => Err(error),
+            Err(truncating) => {
+                self.mark_broken();
+                let reason = format!(
+                    "an append failed ({}) and what it left cannot be cut off ({truncating}); reopen to go on",
+                    error.reason()
+                );
+                Err(Error::new(ErrorKind::ReadOnly, reason)
+                    .with_path(self.file.path())
+                    .with_offset(self.len)
+                    .with_source(error))
+            }
+        }
+    }
+
+    /// Makes every record appended before the call survive power loss. May run beside an append.
+    ///
+    /// # Errors
+    /// `ReadOnly`: what is durable is unknown, now and for good; every later append and sync fails as well.
+    pub fn sync(&self) -> Result<()> {
+        self.check()?;
+        self.file.sync().map_err(|error| {
+            self.mark_broken();
+            let reason = format!("a sync failed, so what is durable is unknown; reopen to go on: {}", error.io());
+            Error::new(ErrorKind::ReadOnly, reason).with_path(self.file.path()).with_source(error)
+        })
+    }
+
+    /// Breaks the writer: for whoever synced [`file`](Self::file) by other ways, and failed.
+    pub fn mark_broken(&self) {
+        self.is_broken.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing can be written any more.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.is_broken() {
+            return Ok(());
+        }
+        let reason =
+            "an earlier append or sync failed in a way that leaves unknown what the log holds; reopen to go on";
+        Err(Error::new(ErrorKind::ReadOnly, reason).with_path(self.file.path()))
+    }
+
+    /// The file, to sync it while another thread appends.
+    pub fn file(&self) -> Arc<dyn AppendFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// Bytes in the file; not what is only staged.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the file is empty.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogWriter")
+            .field("path", &self.file.path())
+            .field("len", &self.len)
+            .field("staged_bytes", &self.staged.len())
+            .field("is_broken", &self.is_broken())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
