@@ -1,1 +1,46 @@
-//! (being written)
+//! Esker's ordered engine: an LSM-tree with key-value separation, in RocksDB's own files.
+//!
+//! The public surface is [`Db`]; `ARCHITECTURE.md` at the top of the repository is the map of the rooms.
+
+#![warn(clippy::indexing_slicing)]
+
+mod background;
+mod batch;
+mod blob;
+mod cache;
+mod check;
+mod compaction;
+mod counters;
+mod db;
+mod families;
+mod family;
+mod flush;
+mod iterate;
+mod memtable;
+mod open;
+mod options;
+mod output;
+mod pinned;
+mod read;
+mod reclaim;
+mod snapshot;
+mod stats;
+mod store;
+mod table;
+mod version;
+mod write;
+
+pub use batch::WriteBatch;
+pub use check::{Check, CheckProgress};
+pub use db::Db;
+pub use esker_format::checksum::ChecksumKind;
+pub use esker_format::compression::Compression;
+pub use esker_log::scan::RecoveryMode;
+pub use esker_log::{Error, ErrorKind, Result};
+pub use family::ColumnFamily;
+pub use iterate::{DbIterator, Entries};
+pub use open::Recovery;
+pub use options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+pub use pinned::PinnedSlice;
+pub use snapshot::Snapshot;
+pub use stats::{CacheStats, FamilyStats, LevelStats, OnDisk, Stats, Written};

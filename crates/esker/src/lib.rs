@@ -1,1 +1,10 @@
-//! (being written)
+#![doc = include_str!("../../../README.md")]
+
+pub use esker_db::{
+    Check, CheckProgress, CacheStats, ColumnFamily, Db, DbIterator, Entries, FamilyOptions, FamilyStats, LevelStats, OnDisk,
+    Options, PinnedSlice, ReadOptions, Recovery, Separation, Snapshot, Stats, WriteBatch, WriteOptions, Written,
+};
+pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
+
+/// The machine an engine runs on: for tests on a simulated disk, see [`env::sim`].
+pub use esker_env as env;

@@ -1,0 +1,92 @@
+//! A batch of writes that take effect together. Its bytes are RocksDB's `WriteBatch`, so that the log gets a copy of them.
+
+use esker_format::rocksdb::write_batch;
+
+use crate::family::ColumnFamily;
+use crate::{Error, Result};
+
+/// Puts and deletes, of any column families, that become visible and durable all together or not at all.
+/// Within a batch, later operations on a key win.
+#[derive(Debug, Clone, Default)]
+pub struct WriteBatch {
+    raw: write_batch::WriteBatch,
+}
+
+impl WriteBatch {
+    /// Without operations.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `key` to `value` in the default column family. Cost: one copy of both.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the key is longer than 8 MiB, the value than 3 GiB, or the batch has 2^32 - 1 operations; it is as before.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        refuse(self.raw.put(0, key.as_ref(), value.as_ref()))
+    }
+
+    /// Sets `key` to `value` in `family`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        refuse(self.raw.put(family.id(), key.as_ref(), value.as_ref()))
+    }
+
+    /// Removes `key` from the default column family; no error if it is not there.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, as [`put`](Self::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        refuse(self.raw.delete(0, key.as_ref()))
+    }
+
+    /// Removes `key` from `family`; no error if it is not there.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, as [`put`](Self::put).
+    pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        refuse(self.raw.delete(family.id(), key.as_ref()))
+    }
+
+    /// Operations in it.
+    pub fn count(&self) -> u32 {
+        self.raw.count()
+    }
+
+    /// Its size in the log, in bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.raw.len_bytes()
+    }
+
+    /// Whether it has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Takes all operations out, keeping the memory.
+    pub fn clear(&mut self) {
+        self.raw.clear();
+    }
+
+    /// Adds the operations of `other` after its own.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: together they are too many.
+    pub fn append(&mut self, other: &Self) -> Result<()> {
+        refuse(self.raw.append(&other.raw))
+    }
+
+    pub(crate) fn raw(&self) -> &write_batch::WriteBatch {
+        &self.raw
+    }
+
+    pub(crate) fn raw_mut(&mut self) -> &mut write_batch::WriteBatch {
+        &mut self.raw
+    }
+}
+
+fn refuse(result: std::result::Result<(), write_batch::TooLarge>) -> Result<()> {
+    result.map_err(|error| Error::invalid_argument(error.to_string()).with_source(error))
+}

@@ -1,0 +1,178 @@
+//! Check: reads every byte and says what is wrong, going on after each damage.
+//!
+//! Cost: one sequential read of every table and blob file, and one read of each separated value; no cache is filled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+
+use crate::family::{Family, View};
+use crate::store::Store;
+use crate::version::Garbage;
+use crate::{Error, ErrorKind, Result};
+
+/// How far a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Bytes of files checked.
+    pub bytes_done: u64,
+    /// Bytes of files to check.
+    pub bytes_total: u64,
+}
+
+/// What a check read, and what it found wrong.
+#[derive(Debug, Clone, Default)]
+pub struct Check {
+    /// Tables read.
+    pub tables: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Blob files read.
+    pub blob_files: u64,
+    /// Their values.
+    pub blobs: u64,
+    /// Bytes of all these files.
+    pub bytes: u64,
+    /// Damage, with path and offset. Empty: the store is sound.
+    pub errors: Vec<Error>,
+}
+
+/// The check of one column family.
+struct FamilyCheck<'a> {
+    family: &'a Family,
+    view: Arc<View>,
+    check: &'a mut Check,
+    progress: &'a mut dyn FnMut(CheckProgress),
+    bytes_total: u64,
+    /// What tables point to, by blob file: to compare with the ledger (B10).
+    referenced: BTreeMap<FileNumber, Garbage>,
+}
+
+impl Store {
+    /// See [`Db::check`](crate::Db::check).
+    pub(crate) fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
+        self.check_open()?;
+        let families = self.families.load_full();
+        let views: Vec<_> = families.values().map(|family| (family, family.view.load_full())).collect();
+        let bytes_total = views.iter().map(|(_, view)| bytes_of(view)).sum();
+        let mut check = Check::default();
+        progress(CheckProgress { bytes_done: 0, bytes_total });
+        for (family, view) in views {
+            let referenced = BTreeMap::new();
+            let mut one = FamilyCheck { family, view, check: &mut check, progress, bytes_total, referenced };
+            one.tables()?;
+            one.blobs()?;
+            one.ledger();
+        }
+        Ok(check)
+    }
+}
+
+fn bytes_of(view: &View) -> u64 {
+    let tables: u64 = view.version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let blobs: u64 = view.version.blobs().values().map(|entry| entry.handle.addition.total_bytes).sum();
+    tables + blobs
+}
+
+impl FamilyCheck<'_> {
+    /// Keeps damage, gives up on everything else.
+    fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::Io) => {
+                self.check.errors.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.check.bytes += bytes;
+        (self.progress)(CheckProgress { bytes_done: self.check.bytes, bytes_total: self.bytes_total });
+    }
+
+    fn tables(&mut self) -> Result<()> {
+        let view = self.view.clone();
+        for (level, table) in view.version.tables() {
+            let mut referenced: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
+            let mut dangling = Vec::new();
+            let path = table.table.path().to_owned();
+            let mut bounds: Option<(Vec<u8>, Vec<u8>)> = None;
+            let result = table.table.check(&mut |key, value| {
+                match &mut bounds {
+                    Some((_, last)) => last.clone_from(&key.to_vec()),
+                    None => bounds = Some((key.to_vec(), key.to_vec())),
+                }
+                let parsed = InternalKey::decode(key).map_err(|error| Error::decode(&path, 0, "reading a key", error))?;
+                if parsed.kind != ValueKind::BlobIndex {
+                    return Ok(());
+                }
+                let index = BlobIndex::decode(value).map_err(|error| Error::decode(&path, 0, "reading a blob index", error))?;
+                referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
+                let read = match view.version.blobs().get(&index.file) {
+                    Some(entry) => entry.handle.file.read(parsed.user_key, &index).map(drop),
+                    None => Err(Error::corruption(&path, 0, format!("points into blob file {}, which is not there", index.file))),
+                };
+                dangling.extend(read.err());
+                Ok(())
+            });
+            for error in dangling {
+                self.note::<()>(Err(error.while_doing("following a pointer of a table")))?;
+            }
+            if let Some(read) = self.note(result)? {
+                self.check.tables += 1;
+                self.check.blocks += read.blocks;
+                self.check.entries += read.entries;
+                if let Some((smallest, largest)) = bounds
+                    && (internal_key::compare(&smallest, &table.meta.smallest).is_ne()
+                        || internal_key::compare(&largest, &table.meta.largest).is_ne())
+                {
+                    let reason = format!("holds other keys than the manifest says of this table of level {level}");
+                    self.note::<()>(Err(Error::corruption(&path, 0, reason)))?;
+                }
+            }
+            for (file, sum) in referenced {
+                self.referenced.entry(file).or_default().add(sum.count, sum.bytes);
+            }
+            self.advance(table.meta.file_bytes);
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self) -> Result<()> {
+        let view = self.view.clone();
+        for entry in view.version.blobs().values() {
+            let result = entry.handle.file.check(&mut |_| Ok(()));
+            if let Some(read) = self.note(result)? {
+                self.check.blob_files += 1;
+                self.check.blobs += read.blobs;
+            }
+            self.advance(entry.handle.addition.total_bytes);
+        }
+        Ok(())
+    }
+
+    /// Live bytes as tables have them, against live bytes as the manifest has them.
+    fn ledger(&mut self) {
+        for (number, entry) in self.view.version.blobs() {
+            let total = &entry.handle.addition;
+            let live = self.referenced.remove(number).unwrap_or_default();
+            let expected = Garbage {
+                count: total.total_count.saturating_sub(entry.garbage.count),
+                bytes: total.total_bytes.saturating_sub(entry.garbage.bytes),
+            };
+            if live != expected {
+                let reason = format!(
+                    "column family {:?}: the manifest says {} live values of {} bytes, tables point to {} of {} bytes",
+                    self.family.name, expected.count, expected.bytes, live.count, live.bytes
+                );
+                self.check.errors.push(Error::corruption(entry.handle.file.path(), 0, reason));
+            }
+        }
+    }
+}

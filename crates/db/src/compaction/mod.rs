@@ -1,0 +1,13 @@
+//! Compaction: leveled, with level sizes that follow from the last level's.
+//!
+//! [`levels`] says how large each level may be, [`pick`] what to compact next (both pure), [`run`] writes the tables,
+//! and install makes them the version. [`Sieve`] is the rule which entries survive.
+
+mod levels;
+mod pick;
+mod run;
+mod sieve;
+
+pub(crate) use levels::Levels;
+pub(crate) use pick::{Plan, pick, pick_range};
+pub(crate) use sieve::Sieve;

@@ -1,0 +1,118 @@
+//! Runs a plan: merges its inputs through the sieve into new tables of the output level.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key;
+
+use super::pick::overlap_bytes_max;
+use super::{Plan, Sieve};
+use crate::Result;
+use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
+use crate::output::{Outputs, pour};
+use crate::store::Store;
+use crate::version::{Edit, TableFile};
+
+impl Store {
+    /// Runs a compaction and installs what comes of it. Its inputs are claimed by the caller.
+    pub(crate) fn run_compaction(&self, plan: &Plan) -> Result<()> {
+        if plan.family.is_dropped() {
+            return Ok(());
+        }
+        let is_move = plan.is_trivial_move();
+        let edit = if is_move { move_edit(plan) } else { merge(plan, self) };
+        let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
+        self.install_or_discard(&plan.family, edit, &[])?;
+        let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
+        counter.add(1);
+        Ok(())
+    }
+}
+
+fn move_edit(plan: &Plan) -> Result<Edit> {
+    Ok(Edit {
+        deleted: plan.upper.iter().map(|table| (plan.level, table.clone())).collect(),
+        added: plan.upper.iter().map(|table| (plan.output_level, table.clone())).collect(),
+        ..Edit::default()
+    })
+}
+
+fn inputs(plan: &Plan) -> MergingIterator {
+    let mut inputs: Vec<Box<dyn InternalIterator>> = Vec::new();
+    if plan.level == 0 {
+        for table in &plan.upper {
+            inputs.push(Box::new(table.table.iter(false)));
+        }
+    } else {
+        inputs.push(Box::new(LevelIterator::new(plan.upper.clone(), false)));
+    }
+    inputs.push(Box::new(LevelIterator::new(plan.lower.clone(), false)));
+    MergingIterator::new(inputs)
+}
+
+/// Writes the files. Touches nothing else.
+fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
+    let snapshots = store.snapshots.sequences();
+    let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
+    let mut sieve = Sieve::new(&snapshots, may_hold_below);
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, false);
+    let mut fence = Fence::new(plan);
+    pour(&mut inputs(plan), &mut sieve, |key, internal, value| {
+        if fence.ends_table_before(key.user_key) {
+            outputs.finish_table()?;
+        }
+        outputs.add(key, internal, value)
+    })?;
+    let garbage = sieve.into_garbage();
+    let files = outputs.finish()?;
+    store.counters.compaction_bytes.add(files.table_bytes);
+    store.counters.compaction_read_bytes.add(plan.inputs().map(|(_, table)| table.meta.file_bytes).sum());
+    let deleted = plan.inputs().map(|(level, table)| (level, table.clone())).collect();
+    Ok(Edit { deleted, garbage, ..files.edit })
+}
+
+/// Ends an output table where it would overlap too much of the level after it, so that its own compaction stays cheap.
+struct Fence {
+    beyond: Vec<Arc<TableFile>>,
+    next: usize,
+    overlapped_bytes: u64,
+    bytes_max: u64,
+    last_user_key: Option<Vec<u8>>,
+}
+
+impl Fence {
+    fn new(plan: &Plan) -> Self {
+        let smallest = plan.inputs().map(|(_, table)| &table.meta.smallest).min_by(|a, b| internal_key::compare(a, b));
+        let largest = plan.inputs().map(|(_, table)| &table.meta.largest).max_by(|a, b| internal_key::compare(a, b));
+        let begin = smallest.map(|key| internal_key::user_key(key));
+        let end = largest.map(|key| internal_key::user_key(key));
+        let beyond = plan.version.overlapping(plan.output_level + 1, begin, end);
+        let bytes_max = overlap_bytes_max(&plan.family.options);
+        Self { beyond, next: 0, overlapped_bytes: 0, bytes_max, last_user_key: None }
+    }
+
+    fn ends_table_before(&mut self, user_key: &[u8]) -> bool {
+        let mut passed = 0;
+        while let Some(table) = self.beyond.get(self.next)
+            && table.largest() < user_key
+        {
+            passed += table.meta.file_bytes;
+            self.next += 1;
+        }
+        let is_first = self.last_user_key.is_none();
+        let is_new = self.last_user_key.as_deref() != Some(user_key);
+        if is_new {
+            let held = self.last_user_key.get_or_insert_default();
+            held.clear();
+            held.extend_from_slice(user_key);
+        }
+        if !is_first {
+            self.overlapped_bytes += passed;
+        }
+        // Only between two user keys (O1).
+        if is_new && self.overlapped_bytes > self.bytes_max {
+            self.overlapped_bytes = 0;
+            return true;
+        }
+        false
+    }
+}

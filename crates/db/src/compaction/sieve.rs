@@ -1,0 +1,129 @@
+//! Which entries of a sorted run survive: the rule that flush and compaction share. Pure.
+//!
+//! - S1: of several entries of a user key, an older one is dropped only if no snapshot lies between it and the next newer.
+//! - S2: a tombstone is dropped only if every snapshot sees it and nothing outside this run, in the output level's depth
+//!   or below, may hold its key (B1). What it hides within the run is dropped by S1.
+//! - S3: whatever is dropped and pointed into a blob file is counted as garbage there, exactly once (B10).
+
+use std::collections::BTreeMap;
+
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
+
+use crate::version::Garbage;
+use crate::{Error, ErrorKind, Result};
+
+/// Decides entry by entry; give them in internal key order.
+pub(crate) struct Sieve<'a> {
+    /// Ascending.
+    snapshots: &'a [SequenceNumber],
+    /// Whether something deeper may hold this user key.
+    may_hold_below: Box<dyn FnMut(&[u8]) -> bool + Send + 'a>,
+    user_key: Vec<u8>,
+    /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
+    stripe: Option<usize>,
+    garbage: BTreeMap<FileNumber, Garbage>,
+}
+
+impl<'a> Sieve<'a> {
+    pub(crate) fn new(
+        snapshots: &'a [SequenceNumber],
+        may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a,
+    ) -> Self {
+        let may_hold_below = Box::new(may_hold_below);
+        Self { snapshots, may_hold_below, user_key: Vec::new(), stripe: None, garbage: BTreeMap::new() }
+    }
+
+    /// Whether the entry survives.
+    ///
+    /// # Errors
+    /// Corruption or `UnsupportedFormat` if its value is no BlobIndex though its kind says so.
+    pub(crate) fn keeps(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<bool> {
+        if self.stripe.is_none() || self.user_key != key.user_key {
+            self.user_key.clear();
+            self.user_key.extend_from_slice(key.user_key);
+            self.stripe = None;
+        }
+        let stripe = self.stripe_of(key.sequence);
+        let shadowed = self.stripe == Some(stripe);
+        self.stripe = Some(stripe);
+        let keep = !shadowed && !self.is_spent_tombstone(key, stripe);
+        if !keep && key.kind == ValueKind::BlobIndex {
+            self.count_garbage(key.user_key, value)?;
+        }
+        Ok(keep)
+    }
+
+    /// How many snapshots are older than `sequence`: entries of a key with the same number look alike to all snapshots.
+    fn stripe_of(&self, sequence: SequenceNumber) -> usize {
+        self.snapshots.partition_point(|&snapshot| snapshot < sequence)
+    }
+
+    fn is_spent_tombstone(&mut self, key: &InternalKey<'_>, stripe: usize) -> bool {
+        matches!(key.kind, ValueKind::Deletion | ValueKind::SingleDeletion)
+            && stripe == 0
+            && !(self.may_hold_below)(key.user_key)
+    }
+
+    fn count_garbage(&mut self, user_key: &[u8], value: &[u8]) -> Result<()> {
+        let index = BlobIndex::decode(value).map_err(|error| {
+            Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
+        })?;
+        self.garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, user_key.len()));
+        Ok(())
+    }
+
+    /// What was dropped, by blob file.
+    pub(crate) fn into_garbage(self) -> BTreeMap<FileNumber, Garbage> {
+        self.garbage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
+        let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
+        let mut sieve = Sieve::new(&snapshots, |_| deeper);
+        let mut kept = Vec::new();
+        for &(key, sequence, kind) in entries {
+            let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
+            if sieve.keeps(&key, b"").unwrap() {
+                kept.push((String::from_utf8_lossy(key.user_key).into_owned(), sequence));
+            }
+        }
+        kept
+    }
+
+    const V: ValueKind = ValueKind::Value;
+    const D: ValueKind = ValueKind::Deletion;
+
+    #[test]
+    fn only_the_newest_entry_survives_without_snapshots() {
+        assert_eq!(kept(&[], true, &[("a", 9, V), ("a", 5, V), ("b", 7, V), ("b", 6, D)]), [("a".into(), 9), ("b".into(), 7)]);
+    }
+
+    #[test]
+    fn each_snapshot_keeps_what_it_sees() {
+        let entries = [("a", 9, V), ("a", 7, V), ("a", 5, V), ("a", 3, V)];
+        assert_eq!(kept(&[5, 8], true, &entries).iter().map(|e| e.1).collect::<Vec<_>>(), [9, 7, 5]);
+        assert_eq!(kept(&[4], true, &entries).iter().map(|e| e.1).collect::<Vec<_>>(), [9, 3]);
+    }
+
+    #[test]
+    fn a_tombstone_stays_while_something_deeper_may_hold_its_key() {
+        assert_eq!(kept(&[], true, &[("a", 9, D), ("a", 5, V)]), [("a".into(), 9)]);
+        assert_eq!(kept(&[], false, &[("a", 9, D), ("a", 5, V)]), []);
+    }
+
+    #[test]
+    fn a_tombstone_stays_while_a_snapshot_sees_what_it_hides() {
+        assert_eq!(kept(&[6], false, &[("a", 9, D), ("a", 5, V)]), [("a".into(), 9), ("a".into(), 5)]);
+    }
+
+    #[test]
+    fn an_empty_user_key_is_a_key() {
+        assert_eq!(kept(&[], true, &[("", 9, V), ("", 5, V), ("a", 1, V)]), [(String::new(), 9), ("a".into(), 1)]);
+    }
+}

@@ -1,0 +1,359 @@
+//! The whole public surface of an open store in one place; the work is done in the rooms it names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, Lock, Thread};
+use parking_lot::Mutex;
+
+use crate::batch::WriteBatch;
+use crate::check::{Check, CheckProgress};
+use crate::family::ColumnFamily;
+use crate::iterate::DbIterator;
+use crate::open;
+use crate::options::{FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::pinned::PinnedSlice;
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// An ordered store of byte strings, in a directory of its own.
+///
+/// Keys are ordered bytewise. A clone is another handle to the same store; the store closes with the last one, or with
+/// [`close`](Self::close). All calls may be made from any number of threads at once.
+///
+/// # Durability
+/// Once a write has returned `Ok`, the death of the process does not lose it. With [`WriteOptions::sync`], power loss
+/// does not either. A batch is there whole or not at all.
+#[derive(Debug, Clone)]
+pub struct Db {
+    open: Arc<OpenDb>,
+}
+
+/// What the last handle closes.
+#[derive(Debug)]
+struct OpenDb {
+    store: Arc<Store>,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
+    lock: Mutex<Option<Box<dyn Lock>>>,
+}
+
+impl Db {
+    /// Opens the store in `path`, Esker's or RocksDB's, in place.
+    ///
+    /// Replays the write-ahead log into tables, and takes the directory's lock until the store is closed. Cost: see
+    /// [`crate`]; memory for the index and filter of every table.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no store, and `create_if_missing` is not set.
+    /// - `InvalidArgument`: an option is out of its range, or `path` is something else than a store.
+    /// - `Busy`: another process, or another handle of this one, has it open.
+    /// - `Corruption`: a file is damaged or missing; path, offset and remedy are in the message.
+    /// - `UnsupportedFormat`: the store has a feature that Esker lacks.
+    /// - `Io`, `Exhausted`: the system refused.
+    ///
+    /// After each of them the directory is as it was.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_with_env(path, options, Env::os())
+    }
+
+    /// As [`open`](Self::open), on another machine than the real one: a simulated disk, for tests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<Self> {
+        let opened = open::open(path.as_ref(), options, env)?;
+        let db = Self::new(opened);
+        db.start_threads()?;
+        Ok(db)
+    }
+
+    /// Opens the store in `path` for reading: takes no lock, writes nothing, starts no thread, and shows the store as
+    /// it is now, with what is in its log. Writes fail with `ReadOnly`.
+    ///
+    /// A store that another process writes meanwhile may take files away that this handle has yet to open; reads then
+    /// fail with `Corruption`, and opening again helps.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), except `Busy`.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_read_only_with_env(path, options, Env::os())
+    }
+
+    /// As [`open_read_only`](Self::open_read_only), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`open_read_only`](Self::open_read_only).
+    pub fn open_read_only_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<Self> {
+        Ok(Self::new(open::open_read_only(path.as_ref(), options, env)?))
+    }
+
+    fn new(opened: open::Opened) -> Self {
+        let open::Opened { store, lock } = opened;
+        Self { open: Arc::new(OpenDb { store, threads: Mutex::default(), lock: Mutex::new(lock) }) }
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let store = &self.open.store;
+        for index in 0..store.options.background_jobs {
+            let worker = store.clone();
+            let work = Box::new(move || worker.work_until_closed());
+            self.open.threads.lock().push(store.env.threads.spawn(&format!("esker-bg-{index}"), work)?);
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> &Store {
+        &self.open.store
+    }
+
+    /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values
+    /// that were taken earlier stay readable.
+    ///
+    /// What is in memory only because of [`WriteOptions::disable_wal`] is flushed; everything else is in the log
+    /// already. The log is synced, so that a closed store survives power loss. Dropping the last handle does the same,
+    /// but has nobody to tell an error to.
+    ///
+    /// # Errors
+    /// The first failure of these steps, or an earlier one that made the store read-only; the store is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.open.close()
+    }
+
+    /// The store's directory.
+    pub fn path(&self) -> &Path {
+        &self.store().dir
+    }
+
+    /// Sets `key` to `value` in the default column family. See [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key, value)?;
+        self.write(batch, &WriteOptions::default())
+    }
+
+    /// Sets `key` to `value` in `family`. See [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn put_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put_cf(family, key, value)?;
+        self.write(batch, options)
+    }
+
+    /// Removes `key` from the default column family; no error if it is not there. See [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete(key)?;
+        self.write(batch, &WriteOptions::default())
+    }
+
+    /// Removes `key` from `family`; no error if it is not there. See [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn delete_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_cf(family, key)?;
+        self.write(batch, options)
+    }
+
+    /// Applies a batch and makes it visible to every later read.
+    ///
+    /// Cost: one append to the log, shared with all concurrent callers, and with `sync` one shared `fdatasync`; one
+    /// insertion into a memtable per operation. Waits where flush or compaction cannot keep up, smoothly at first.
+    ///
+    /// # Durability
+    /// With `sync`, `Ok` means that the batch survives power loss; without, that it survives the death of the process.
+    /// `Err` means unknown: after reopen the batch is whole or absent, never in part.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: a column family was dropped or is another store's; nothing was written.
+    /// - `Exhausted`: no space left; nothing was written, reads go on, and so do writes once there is space again.
+    /// - `ReadOnly`: an earlier sync failed, or the store is open for reading only.
+    /// - `Closed`.
+    pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.store().write(batch, *options)
+    }
+
+    /// Makes everything written so far survive power loss.
+    ///
+    /// # Errors
+    /// `ReadOnly` if the sync fails: what is durable is then unknown until the store is reopened.
+    pub fn sync_wal(&self) -> Result<()> {
+        self.store().sync_wal()
+    }
+
+    /// The value of `key` in the default column family.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.get_cf(&self.default_column_family(), key, &ReadOptions::default())
+    }
+
+    /// The value of `key` in `family`, now or as of a snapshot.
+    ///
+    /// Cost: no lock. A filter probe and at most one block per level that may hold the key, and one read of a blob if
+    /// the value is separated. The value shares memory with the memtable, block or blob that holds it.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` from reading; `Closed`.
+    pub fn get_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.store().get(&family.0, key.as_ref(), options)
+    }
+
+    /// Whether `key` has a value in `family`. Never reads a blob.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn exists_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<bool> {
+        self.store().exists(&family.0, key.as_ref(), options)
+    }
+
+    /// An iterator over the default column family.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn iter(&self) -> Result<DbIterator> {
+        self.iter_cf(&self.default_column_family(), &ReadOptions::default())
+    }
+
+    /// An iterator over `family`, as it is now or as of a snapshot. It stands on no entry until a seek.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<DbIterator> {
+        self.store().iter(&family.0, options)
+    }
+
+    /// The store as it is now, all column families together. Held until the last clone of it is dropped.
+    pub fn snapshot(&self) -> Snapshot {
+        let store = self.store();
+        store.snapshots.take(|| store.visible())
+    }
+
+    /// Writes all memtables to tables and waits until that is done.
+    ///
+    /// # Errors
+    /// What made a flush fail; the writes are safe in the log, and the flush is tried again.
+    pub fn flush(&self) -> Result<()> {
+        let families: Vec<u32> = self.store().families.load().keys().copied().collect();
+        self.store().flush(&families)
+    }
+
+    /// Flushes `family` and moves what it holds between `begin` and `end` (inclusive; `None` is open) to its deepest
+    /// level, dropping what is overwritten or deleted. Waits until that is done.
+    ///
+    /// # Errors
+    /// What made a flush or compaction fail; nothing is lost.
+    pub fn compact_range(&self, family: &ColumnFamily, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        self.store().compact_range(&family.0, begin, end)
+    }
+
+    /// The column family named `default`, which every store has.
+    pub fn default_column_family(&self) -> ColumnFamily {
+        ColumnFamily(self.open.store.default_family.clone())
+    }
+
+    /// The column family of that name, if there is one.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
+        self.store().families.load().values().find(|family| family.name == name).cloned().map(ColumnFamily)
+    }
+
+    /// All column families, in the order of their creation.
+    pub fn column_families(&self) -> Vec<ColumnFamily> {
+        self.store().families.load().values().cloned().map(ColumnFamily).collect()
+    }
+
+    /// Makes a column family. Durable when it returns.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: the name is empty or too long, or an option is out of its range.
+    /// - `Conflict`: there is one of that name.
+    /// - `ReadOnly`, `Exhausted`, `Io`: the manifest could not be written.
+    pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
+        self.store().create_family(name, options).map(ColumnFamily)
+    }
+
+    /// Drops a column family. Durable when it returns; its files go once nobody reads them any more.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: it is the default column family, or was dropped before.
+    /// - `ReadOnly`, `Exhausted`, `Io`: the manifest could not be written.
+    pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
+        self.store().drop_family(&family.0)
+    }
+
+    /// A picture of the store at this moment. Cost: a few microseconds per hundred tables, and one listing of the directory.
+    pub fn stats(&self) -> Stats {
+        self.store().stats()
+    }
+
+    /// A property by the name that RocksDB gives it; `None` for one that Esker does not have.
+    ///
+    /// Known: `rocksdb.num-files-at-level<N>`, `rocksdb.estimate-num-keys`, `rocksdb.cur-size-all-mem-tables`,
+    /// `rocksdb.num-immutable-mem-table`, `rocksdb.total-sst-files-size`, `rocksdb.num-blob-files`,
+    /// `rocksdb.total-blob-file-size`, `rocksdb.live-blob-file-size`, `rocksdb.live-blob-file-garbage-size`,
+    /// `rocksdb.num-snapshots`, `rocksdb.base-level`, `rocksdb.estimate-pending-compaction-bytes`,
+    /// `rocksdb.block-cache-usage`, `rocksdb.block-cache-capacity`, `rocksdb.background-errors`.
+    pub fn property(&self, family: &ColumnFamily, name: &str) -> Option<String> {
+        self.store().property(&family.0, name)
+    }
+
+    /// Reads and checks every byte of every table and blob file, and that everything fits together: key order, filters,
+    /// pointers into blob files, counts of garbage. Writes go on meanwhile; what they add is not checked.
+    ///
+    /// # Errors
+    /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns.
+    pub fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
+        self.store().check(progress)
+    }
+}
+
+impl OpenDb {
+    fn close(&self) -> Result<()> {
+        if self.store.check_open().is_err() {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed before").with_path(&self.store.dir));
+        }
+        let written = self.store.prepare_close();
+        self.store.set_closed();
+        self.store.state.lock().closing = true;
+        self.store.changed.notify_all();
+        let mut joined = true;
+        for mut thread in self.threads.lock().drain(..) {
+            joined &= thread.join();
+        }
+        let purged = self.store.trash.purge();
+        // The lock goes last: until here the directory is this store's.
+        self.lock.lock().take();
+        let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");
+        written.and(purged).and(if joined { Ok(()) } else { Err(panicked()) })
+    }
+}
+
+impl Drop for OpenDb {
+    fn drop(&mut self) {
+        // An explicit `close` has done it, and told its errors.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,99 @@
+//! Column families come and go: a manifest edit each, made durable before anybody sees the change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::version_edit::VersionEdit;
+
+use crate::family::Family;
+use crate::options::{FamilyOptions, validate_family_name};
+use crate::store::Store;
+use crate::version::{COMPARATOR_NAME, Version};
+use crate::{Error, ErrorKind, Result};
+
+impl Store {
+    /// See [`Db::create_column_family`](crate::Db::create_column_family).
+    pub(crate) fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
+        validate_family_name(name)?;
+        options.validate()?;
+        self.commit.exclusive(|lead| {
+            self.check_writable()?;
+            let mut installer = self.installer.lock();
+            let families = self.families.load_full();
+            if families.values().any(|family| family.name == name) {
+                return Err(Error::new(ErrorKind::Conflict, format!("there is a column family {name:?} already")));
+            }
+            let Some(id) = installer.family_id_max.checked_add(1) else {
+                return Err(Error::new(ErrorKind::Exhausted, "all 2^32 column family ids of the store are used up"));
+            };
+            let edit = VersionEdit {
+                column_family: id,
+                column_family_add: Some(name.to_owned()),
+                comparator: Some(COMPARATOR_NAME.to_owned()),
+                log_number: Some(lead.wal_number),
+                max_column_family: Some(id),
+                ..VersionEdit::default()
+            };
+            self.record(&mut installer, edit).map_err(|failure| failure.error)?;
+            installer.family_id_max = id;
+            let family = Family::new(id, name.to_owned(), options, Version::empty(), lead.wal_number);
+            let mut next: BTreeMap<_, _> = (*families).clone();
+            next.insert(id, family.clone());
+            self.families.store(Arc::new(next));
+            lead.reload(&self.families.load());
+            self.write_options_file()?;
+            Ok(family)
+        })
+    }
+
+    /// See [`Db::drop_column_family`](crate::Db::drop_column_family).
+    pub(crate) fn drop_family(&self, family: &Arc<Family>) -> Result<()> {
+        if family.id == 0 {
+            return Err(Error::invalid_argument("the default column family cannot be dropped; delete its keys"));
+        }
+        self.commit.exclusive(|lead| {
+            self.check_writable()?;
+            let mut installer = self.installer.lock();
+            let families = self.families.load_full();
+            if family.is_dropped() || !families.get(&family.id).is_some_and(|known| Arc::ptr_eq(known, family)) {
+                let reason = format!("column family {:?} was dropped before, or is another store's", family.name);
+                return Err(Error::invalid_argument(reason));
+            }
+            let edit = VersionEdit { column_family: family.id, column_family_drop: true, ..VersionEdit::default() };
+            self.record(&mut installer, edit).map_err(|failure| failure.error)?;
+            family.mark_dropped();
+            let mut next: BTreeMap<_, _> = (*families).clone();
+            next.remove(&family.id);
+            self.families.store(Arc::new(next));
+            lead.reload(&self.families.load());
+            let version = family.view.load().version.clone();
+            version.tables().for_each(|(_, table)| table.mark_obsolete());
+            version.blobs().values().for_each(|entry| entry.handle.mark_obsolete());
+            self.retire_logs(&mut self.state.lock());
+            self.changed.notify_all();
+            self.write_options_file()
+        })
+    }
+
+    /// Writes the options down, so that they hold when the store is opened without any, by Esker or by RocksDB.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        let number = self.new_file_number();
+        let temporary = self.path_of(&FileName::OptionsTemporary(number));
+        let text = crate::options::print(&self.options, &self.families.load(), &self.foreign_options);
+        Ok(self.env.files.write_atomically(&self.path_of(&FileName::Options(number)), &temporary, text.as_bytes())?)
+    }
+
+    /// The last steps of a close that may fail.
+    pub(crate) fn prepare_close(&self) -> Result<()> {
+        if let Err(error) = self.check_writable() {
+            // A store open for reading has nothing to write.
+            return self.failure().map_or(Ok(()), |_| Err(error));
+        }
+        if self.commit.exclusive(|lead| lead.unlogged) {
+            let families: Vec<u32> = self.families.load().keys().copied().collect();
+            self.flush(&families)?;
+        }
+        self.sync_wal()
+    }
+}

@@ -1,0 +1,112 @@
+//! A column family at work: its view, which readers pin without a lock, and the memtables that make it up.
+//!
+//! - V1: a view is never changed, only replaced, and only under the store's `state` lock. Readers load it with one atomic step.
+//! - V2: what a view holds together was together at one moment: a memtable leaves the view in the same step in which the
+//!   version with its table enters.
+//! - V3: a reader loads the view first and the sequence number second, so that nothing it may see was compacted away
+//!   from the view it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use crate::memtable::Memtable;
+use crate::options::FamilyOptions;
+use crate::version::Version;
+
+/// A memtable and the oldest log that holds what is in it.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) memtable: Arc<Memtable>,
+    /// Moves forward while the memtable is empty; only the leader of the commit queue changes it.
+    first_wal: AtomicU64,
+}
+
+impl Generation {
+    pub(crate) fn new(first_wal: FileNumber) -> Arc<Self> {
+        let (memtable, first_wal) = (Arc::new(Memtable::new()), AtomicU64::new(first_wal.get()));
+        Arc::new(Self { memtable, first_wal })
+    }
+
+    pub(crate) fn first_wal(&self) -> FileNumber {
+        FileNumber::new(self.first_wal.load(Ordering::Acquire))
+    }
+
+    /// An empty memtable needs no log before the one that is begun now.
+    pub(crate) fn set_first_wal(&self, number: FileNumber) {
+        self.first_wal.store(number.get(), Ordering::Release);
+    }
+}
+
+/// Everything a reader needs of a family. See V1, V2.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// Takes writes.
+    pub(crate) active: Arc<Generation>,
+    /// Sealed, waiting for their flush; newest first.
+    pub(crate) sealed: Vec<Arc<Generation>>,
+    /// Tables and blob files.
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// The oldest log that the family still needs: none before the first write of its oldest unflushed memtable.
+    /// `None` while all its memtables are empty.
+    pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
+        let oldest = self.sealed.last().unwrap_or(&self.active);
+        (!oldest.memtable.is_empty()).then(|| oldest.first_wal())
+    }
+
+    /// Memtables, newest first.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+}
+
+/// A column family of an open store.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) options: FamilyOptions,
+    pub(crate) view: ArcSwap<View>,
+    dropped: AtomicBool,
+}
+
+impl Family {
+    pub(crate) fn new(id: u32, name: String, options: FamilyOptions, version: Version, wal: FileNumber) -> Arc<Self> {
+        let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
+        Arc::new(Self { id, name, options, view: ArcSwap::from_pointee(view), dropped: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// A column family, as a handle for calls. Cheap to clone. Outlives a drop of the family: reads go on, writes are refused.
+#[derive(Debug, Clone)]
+pub struct ColumnFamily(pub(crate) Arc<Family>);
+
+impl ColumnFamily {
+    /// The name it was created with.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The number that stands for it in the log and the manifest.
+    pub fn id(&self) -> u32 {
+        self.0.id
+    }
+
+    /// The options it is open with.
+    pub fn options(&self) -> &FamilyOptions {
+        &self.0.options
+    }
+}

@@ -1,0 +1,28 @@
+//! The one face of everything that holds internal keys in order: a memtable, a table, a level, a merge of them.
+
+use crate::pinned::PinnedSlice;
+use crate::Result;
+
+/// A position in a sorted run of internal keys. After an error it is not valid.
+pub(crate) trait InternalIterator: Send {
+    /// Whether it stands on an entry.
+    fn valid(&self) -> bool;
+    /// To the first entry.
+    fn seek_to_first(&mut self) -> Result<()>;
+    /// To the last entry.
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// To the first entry at or after `target`, an internal key.
+    fn seek(&mut self, target: &[u8]) -> Result<()>;
+    /// To the last entry at or before `target`, an internal key.
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
+    /// To the entry after; only when valid.
+    fn next(&mut self) -> Result<()>;
+    /// To the entry before; only when valid.
+    fn prev(&mut self) -> Result<()>;
+    /// The internal key; empty unless valid.
+    fn key(&self) -> &[u8];
+    /// The value; empty unless valid.
+    fn value(&self) -> &[u8];
+    /// The value, sharing the block or memtable that holds it.
+    fn pinned_value(&self) -> PinnedSlice;
+}

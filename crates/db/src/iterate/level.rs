@@ -1,0 +1,125 @@
+//! The tables of a level below 0 as one run: they follow each other, so only one is open at a time.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key;
+
+use super::InternalIterator;
+use crate::Result;
+use crate::pinned::PinnedSlice;
+use crate::table::TableIterator;
+use crate::version::TableFile;
+
+/// Cost of a step: that of a table's iterator, and an open of the next one's at a table's end.
+pub(crate) struct LevelIterator {
+    /// Sorted, without overlap.
+    tables: Vec<Arc<TableFile>>,
+    index: usize,
+    current: Option<TableIterator>,
+    fill_cache: bool,
+}
+
+impl LevelIterator {
+    pub(crate) fn new(tables: Vec<Arc<TableFile>>, fill_cache: bool) -> Self {
+        Self { tables, index: 0, current: None, fill_cache }
+    }
+
+    /// Opens table `index`; nothing past the end.
+    fn open(&mut self, index: usize) -> Option<&mut TableIterator> {
+        if self.index != index || self.current.is_none() {
+            self.index = index;
+            self.current = self.tables.get(index).map(|table| table.table.iter(self.fill_cache));
+        }
+        self.current.as_mut()
+    }
+
+    fn skip_forward(&mut self) -> Result<()> {
+        while self.current.as_ref().is_some_and(|current| !current.valid()) {
+            match self.open(self.index + 1) {
+                Some(next) => next.seek_to_first()?,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_backward(&mut self) -> Result<()> {
+        while self.current.as_ref().is_some_and(|current| !current.valid()) {
+            let Some(before) = self.index.checked_sub(1) else {
+                self.current = None;
+                return Ok(());
+            };
+            if let Some(previous) = self.open(before) {
+                previous.seek_to_last()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl InternalIterator for LevelIterator {
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(TableIterator::valid)
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        if let Some(first) = self.open(0) {
+            first.seek_to_first()?;
+        }
+        self.skip_forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        if let Some(last) = self.open(last) {
+            last.seek_to_last()?;
+        }
+        self.skip_backward()
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let index = self.tables.partition_point(|table| internal_key::compare(&table.meta.largest, target).is_lt());
+        if let Some(table) = self.open(index) {
+            table.seek(target)?;
+        }
+        self.skip_forward()
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        let after = self.tables.partition_point(|table| internal_key::compare(&table.meta.smallest, target).is_le());
+        let Some(index) = after.checked_sub(1) else {
+            self.current = None;
+            return Ok(());
+        };
+        if let Some(table) = self.open(index) {
+            table.seek_for_prev(target)?;
+        }
+        self.skip_backward()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.next()?;
+        }
+        self.skip_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.prev()?;
+        }
+        self.skip_backward()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], TableIterator::key)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], TableIterator::value)
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.current.as_ref().map(TableIterator::pinned_value).unwrap_or_default()
+    }
+}

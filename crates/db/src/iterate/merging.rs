@@ -1,0 +1,178 @@
+//! Several sorted runs as one.
+//!
+//! - M1: `heap` holds the children that are valid; its first is the one with the smallest key (largest, going backward).
+//! - M2: going forward, every other child stands after the first one's key; going backward, before it.
+//!
+//! Cost of a step: one step of a child and `log2(children)` comparisons, fewer while the same child stays in front.
+
+use std::cmp::Ordering;
+
+use esker_format::rocksdb::internal_key;
+
+use super::InternalIterator;
+use crate::Result;
+use crate::pinned::PinnedSlice;
+
+/// See the module's head.
+pub(crate) struct MergingIterator {
+    children: Vec<Box<dyn InternalIterator>>,
+    heap: Vec<usize>,
+    forward: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Seek<'a> {
+    First,
+    Last,
+    AtOrAfter(&'a [u8]),
+    AtOrBefore(&'a [u8]),
+}
+
+impl MergingIterator {
+    pub(crate) fn new(children: Vec<Box<dyn InternalIterator>>) -> Self {
+        let heap = Vec::with_capacity(children.len());
+        Self { children, heap, forward: true }
+    }
+
+    fn key_of(&self, position: usize) -> &[u8] {
+        let child = self.heap.get(position).and_then(|&child| self.children.get(child));
+        child.map_or(&[], |child| child.key())
+    }
+
+    /// Whether what stands at `a` in the heap goes before what stands at `b`.
+    fn goes_before(&self, a: usize, b: usize) -> bool {
+        let order = internal_key::compare(self.key_of(a), self.key_of(b));
+        order == if self.forward { Ordering::Less } else { Ordering::Greater }
+    }
+
+    fn sift_down(&mut self, mut position: usize) {
+        loop {
+            let (left, right) = (2 * position + 1, 2 * position + 2);
+            let mut best = position;
+            if left < self.heap.len() && self.goes_before(left, best) {
+                best = left;
+            }
+            if right < self.heap.len() && self.goes_before(right, best) {
+                best = right;
+            }
+            if best == position {
+                return;
+            }
+            self.heap.swap(position, best);
+            position = best;
+        }
+    }
+
+    /// Restores M1 after all children moved.
+    fn rebuild(&mut self) {
+        self.heap.clear();
+        self.heap.extend(self.children.iter().enumerate().filter(|(_, child)| child.valid()).map(|(index, _)| index));
+        for position in (0..self.heap.len() / 2).rev() {
+            self.sift_down(position);
+        }
+    }
+
+    fn seek_all(&mut self, seek: Seek<'_>) -> Result<()> {
+        self.heap.clear();
+        self.forward = matches!(seek, Seek::First | Seek::AtOrAfter(_));
+        for child in &mut self.children {
+            match seek {
+                Seek::First => child.seek_to_first()?,
+                Seek::Last => child.seek_to_last()?,
+                Seek::AtOrAfter(target) => child.seek(target)?,
+                Seek::AtOrBefore(target) => child.seek_for_prev(target)?,
+            }
+        }
+        self.rebuild();
+        Ok(())
+    }
+
+    /// Restores M2 for the other direction; the current entry stays current.
+    fn turn(&mut self, forward: bool) -> Result<()> {
+        let Some(&current) = self.heap.first() else { return Ok(()) };
+        let key = self.key().to_vec();
+        let mut turned = Ok(());
+        for (index, child) in self.children.iter_mut().enumerate() {
+            if index == current || turned.is_err() {
+                continue;
+            }
+            turned = if forward { child.seek(&key) } else { child.seek_for_prev(&key) };
+            // Two runs never hold the same internal key, but a damaged store may.
+            if turned.is_ok() && child.valid() && child.key() == key.as_slice() {
+                turned = if forward { child.next() } else { child.prev() };
+            }
+        }
+        if turned.is_err() {
+            self.heap.clear();
+            return turned;
+        }
+        self.forward = forward;
+        self.rebuild();
+        // The rebuilt heap has the current entry first again: all others lie beyond it.
+        Ok(())
+    }
+
+    fn step(&mut self, forward: bool) -> Result<()> {
+        if self.forward != forward {
+            self.turn(forward)?;
+        }
+        let Some(&current) = self.heap.first() else { return Ok(()) };
+        let Some(child) = self.children.get_mut(current) else { return Ok(()) };
+        let moved = if forward { child.next() } else { child.prev() };
+        if let Err(error) = moved {
+            self.heap.clear();
+            return Err(error);
+        }
+        if !child.valid() {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
+        Ok(())
+    }
+
+    fn first(&self) -> Option<&dyn InternalIterator> {
+        self.heap.first().and_then(|&child| self.children.get(child)).map(|child| &**child)
+    }
+}
+
+impl InternalIterator for MergingIterator {
+    fn valid(&self) -> bool {
+        !self.heap.is_empty()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.seek_all(Seek::First)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.seek_all(Seek::Last)
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.seek_all(Seek::AtOrAfter(target))
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.seek_all(Seek::AtOrBefore(target))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.step(true)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.step(false)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.first().map_or(&[], |child| child.key())
+    }
+
+    fn value(&self) -> &[u8] {
+        self.first().map_or(&[], |child| child.value())
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.first().map(|child| child.pinned_value()).unwrap_or_default()
+    }
+}

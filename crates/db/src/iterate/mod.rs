@@ -1,0 +1,14 @@
+//! Iterators: from sorted runs of internal keys to what the user sees.
+//!
+//! memtables, tables of level 0 and levels → [`MergingIterator`] → [`DbIterator`], which hides what is older, deleted
+//! or newer than the reader's snapshot.
+
+mod internal;
+mod level;
+mod merging;
+mod visible;
+
+pub(crate) use internal::InternalIterator;
+pub(crate) use level::LevelIterator;
+pub(crate) use merging::MergingIterator;
+pub use visible::{DbIterator, Entries};

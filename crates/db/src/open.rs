@@ -1,0 +1,254 @@
+//! Opening: directory → manifest → version → replay, through the same `apply` that writes use.
+//!
+//! - O1: everything is read and accepted before the first byte is written: what cannot be opened stays as it was.
+//! - O2: recovery writes new files only, and they count all at once when CURRENT is replaced. Before that the store is
+//!   what it was; after it, the logs and the old manifest are superfluous.
+//! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give.
+//!
+//! Cost: one read of the manifest, the ends of all tables, and the logs twice: once to check them, once to replay them.
+
+mod files;
+mod replay;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, Lock};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_log::writer::LogWriter;
+
+use crate::cache::BlockCache;
+use crate::counters::Counters;
+use crate::family::{Family, View};
+use crate::options::{FamilyOptions, Options, OptionsInFile};
+use crate::reclaim::Trash;
+use crate::store::{Installer, Parts, Store};
+use crate::version::{COMPARATOR_NAME, Recovered, recover, write_new};
+use crate::write::Lead;
+use crate::{Error, ErrorKind, Result};
+
+/// What open found in the write-ahead logs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Logs read.
+    pub wal_files: u64,
+    /// Batches replayed.
+    pub batches: u64,
+    /// Bytes behind the point where the logs ended torn; their writes were never acknowledged as synced.
+    pub dropped_bytes: u64,
+    /// Where the logs ended, if a crash tore the record there.
+    pub torn_at: Option<(PathBuf, u64)>,
+    /// Bytes passed over in `SkipCorrupt` mode.
+    pub skipped_bytes: u64,
+}
+
+/// An open store with the right to its directory.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) store: Arc<Store>,
+    /// `None` when open for reading only.
+    pub(crate) lock: Option<Box<dyn Lock>>,
+}
+
+/// Opens for reading and writing.
+pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
+    options.validate()?;
+    let exists = files::store_exists(&env, dir)?;
+    if exists && options.error_if_exists {
+        let reason = "there is a store already, and error_if_exists is set";
+        return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
+    }
+    if !exists {
+        files::may_create(&env, dir, &options)?;
+        files::create_durable_dir(&env, dir)?;
+    }
+    let lock_path = dir.join(FileName::Lock.to_string());
+    let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
+    if !exists {
+        create(dir, &env)?;
+    }
+    let store = read(dir, options, env, false)?;
+    let logs = replay::Logs::check(&store)?;
+    begin_writing(&store, &logs)?;
+    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock) })
+}
+
+/// Opens for reading only: takes no lock, writes nothing, and sees the store as it is now.
+pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
+    options.validate()?;
+    if !files::store_exists(&env, dir)? {
+        return Err(files::no_store(dir));
+    }
+    let store = read(dir, options, env, true)?;
+    let logs = replay::Logs::check(&store)?;
+    let last = logs.replay(&store, |_| Ok(()))?;
+    store.publish(store.visible().max(last));
+    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: None })
+}
+
+fn locked(error: Error, dir: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::Busy => {
+            let reason = "the store is open elsewhere; close it there, or open it for reading only";
+            Error::new(ErrorKind::Busy, reason).with_path(dir).with_source(error)
+        }
+        _ => error,
+    }
+}
+
+/// An empty store: an identity, a manifest with nothing in it, and CURRENT.
+fn create(dir: &Path, env: &Env) -> Result<()> {
+    files::remove_failed_creation(env, dir)?;
+    let files = &*env.files;
+    let db_id = new_identity(env);
+    let temporary = dir.join(FileName::Temporary(FileNumber::new(1)).to_string());
+    files.write_atomically(&dir.join(FileName::Identity.to_string()), &temporary, db_id.as_bytes())?;
+    let edit = VersionEdit {
+        db_id: Some(db_id),
+        comparator: Some(COMPARATOR_NAME.to_owned()),
+        log_number: Some(FileNumber::new(0)),
+        next_file_number: Some(2),
+        last_sequence: Some(SequenceNumber::new(0)),
+        ..VersionEdit::default()
+    };
+    write_new(files, dir, FileNumber::new(1), &[edit])?;
+    Ok(())
+}
+
+/// 128 random bits, as RocksDB prints its identities: a version-4 UUID.
+fn new_identity(env: &Env) -> String {
+    let mut bits = [0u8; 16];
+    env.entropy.fill(&mut bits);
+    let n = (u128::from_be_bytes(bits) & !(0xf000 << 64) & !(0xc000 << 48)) | (0x4000 << 64) | (0x8000 << 48);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        n >> 96,
+        (n >> 80) & 0xffff,
+        (n >> 64) & 0xffff,
+        (n >> 48) & 0xffff,
+        n & 0xffff_ffff_ffff
+    )
+}
+
+/// 20 characters of 0-9A-Z, as RocksDB's session ids.
+fn new_session(env: &Env) -> String {
+    let mut bits = [0u8; 20];
+    env.entropy.fill(&mut bits);
+    let digit = |byte: u8| char::from_digit(u32::from(byte) % 36, 36).unwrap_or('0').to_ascii_uppercase();
+    bits.into_iter().map(digit).collect()
+}
+
+/// Everything but the logs. Writes nothing.
+fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store> {
+    let recovered = recover(&*env.files, dir)?;
+    let listing = files::Listing::of(&env, dir)?;
+    let in_file = listing.options(&env, dir)?;
+    let cache = Arc::new(BlockCache::new(options.cache_bytes));
+    let trash = Trash::new(env.files.clone());
+    let next_file = recovered.next_file_number.max(listing.highest_number + 1);
+    // The next number is the new log's, so that memtables can say from the start that they need none before it.
+    let wal_number = FileNumber::new(next_file);
+    let opener = files::Opener { env: &env, dir, cache: &cache, trash: &trash };
+    let mut families = BTreeMap::new();
+    for (&id, family) in &recovered.families {
+        let chosen = family_options(&options, &in_file, &family.name)?;
+        let version = opener.version(family)?;
+        families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number));
+    }
+    let Some(default_family) = families.get(&0).cloned() else {
+        return Err(Error::new(ErrorKind::Corruption, "the manifest drops the default column family").with_path(dir));
+    };
+    let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
+    let wals = listing.logs_from(first_log(&recovered)).collect();
+    Ok(Store::new(Parts {
+        session_id: new_session(&env),
+        env,
+        dir: dir.to_owned(),
+        options,
+        foreign_options: in_file.foreign,
+        db_id,
+        cache,
+        counters: Counters::default(),
+        trash,
+        log_numbers: recovered.families.iter().map(|(&id, family)| (id, family.log_number)).collect(),
+        last_sequence: recovered.last_sequence,
+        next_file: next_file + 1,
+        lead: Lead::new(wal_number, recovered.last_sequence),
+        installer: Installer { manifest: None, family_id_max: recovered.family_id_max },
+        default_family,
+        families,
+        wals,
+        read_only,
+    }))
+}
+
+/// The first log that some family needs.
+fn first_log(recovered: &Recovered) -> FileNumber {
+    let needed = recovered.families.values().map(|family| family.log_number).min().unwrap_or_default();
+    needed.max(recovered.log_number_min)
+}
+
+/// What the caller says of a family; else what the store's OPTIONS file says; else the defaults.
+fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Result<FamilyOptions> {
+    match (options.families.get(name), in_file.families.get(name)) {
+        (Some(given), _) => Ok(given.clone()),
+        (None, Some(written)) => written.clone(),
+        (None, None) => Ok(FamilyOptions::default()),
+    }
+}
+
+/// Replays the logs into tables, begins a new log and a new manifest, and makes that the store (O2).
+fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
+    let first_new_number = store.next_file_number() - 1;
+    if let Err(error) = write_recovered(store, logs) {
+        // CURRENT still names the old manifest: what was written since is nobody's. What cannot be removed now, the next open removes.
+        let _ = files::remove_numbered_from(store, first_new_number);
+        return Err(error);
+    }
+    let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
+        let path = store.path_of(&FileName::Wal(lead.wal_number));
+        lead.wal = Some(LogWriter::new(store.env.files.create(&path)?));
+        lead.last_sequence = store.visible();
+        lead.reload(&store.families.load());
+        Ok(lead.wal_number)
+    })?;
+    let mut installer = store.installer.lock();
+    let number = store.new_file_number();
+    let edits = store.state_edits(installer.family_id_max);
+    let manifest = write_new(&*store.env.files, &store.dir, number, &edits)?;
+    store.counters.manifest_bytes.add(manifest.bytes());
+    installer.manifest = Some(manifest);
+    drop(installer);
+    {
+        let mut state = store.state.lock();
+        state.wals.clear();
+        state.wals.insert(wal, 0);
+    }
+    store.write_options_file()?;
+    files::remove_superfluous(store)
+}
+
+fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
+    let last = logs.replay(store, |family| flush_recovered(store, family))?;
+    store.publish(store.visible().max(last));
+    for family in store.families.load().values() {
+        flush_recovered(store, family)?;
+    }
+    Ok(())
+}
+
+/// Turns what was replayed of a family into tables of its version, which no manifest names yet.
+fn flush_recovered(store: &Store, family: &Arc<Family>) -> Result<()> {
+    let view = family.view.load_full();
+    if view.active.memtable.is_empty() {
+        return Ok(());
+    }
+    let edit = crate::flush::write_files(store, family, std::slice::from_ref(&view.active))?;
+    let version = Arc::new(view.version.apply(&edit)?);
+    let active = crate::family::Generation::new(view.active.first_wal());
+    family.view.store(Arc::new(View { active, sealed: Vec::new(), version }));
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! The files of a directory, seen from open: is it a store, what may be created, what must be there, what may go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, FileKind};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use crate::blob::BlobFile;
+use crate::cache::BlockCache;
+use crate::options::{LEVEL_COUNT, Options, OptionsInFile};
+use crate::reclaim::Trash;
+use crate::store::Store;
+use crate::table::Table;
+use crate::version::{BlobHandle, Edit, Garbage, RecoveredFamily, TableFile, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// Whether `dir` holds a store: whether it has a CURRENT.
+///
+/// # Errors
+/// `InvalidArgument` if `dir` is no directory.
+pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
+    match env.files.metadata(dir) {
+        Ok(metadata) if metadata.kind != FileKind::Directory => {
+            Err(Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir))
+        }
+        Ok(_) => exists(env, &dir.join(FileName::Current.to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn exists(env: &Env, path: &Path) -> Result<bool> {
+    match env.files.metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// There is no store, and none was asked for.
+pub(super) fn no_store(dir: &Path) -> Error {
+    let reason = "there is no store here; check the path, or set create_if_missing to make one";
+    Error::new(ErrorKind::NotFound, reason).with_path(dir)
+}
+
+/// Refuses to make a store where none was asked for, or among other files.
+pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()> {
+    if let Some(stranger) = strangers(env, dir)?.first() {
+        return Err(match FileName::parse(stranger) {
+            Some(FileName::Table(_) | FileName::Blob(_) | FileName::Wal(_)) => {
+                let reason = format!("holds {stranger:?} but no CURRENT to say what is live; restore CURRENT from a backup");
+                Error::new(ErrorKind::Corruption, reason).with_path(dir)
+            }
+            _ if !options.create_if_missing => no_store(dir),
+            _ => {
+                let reason = format!("is no store and holds {stranger:?}; give an empty or a new directory");
+                Error::invalid_argument(reason).with_path(dir)
+            }
+        });
+    }
+    if options.create_if_missing { Ok(()) } else { Err(no_store(dir)) }
+}
+
+/// Makes `dir` and what of its parents is missing, and their names durable.
+pub(super) fn create_durable_dir(env: &Env, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        if exists(env, ancestor)? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    env.files.create_dir_all(dir)?;
+    for made in missing {
+        if let Some(parent) = made.parent() {
+            env.files.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+        }
+    }
+    Ok(())
+}
+
+/// Names that a creation, even a failed one, does not leave.
+fn strangers(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    let entries = match env.files.list(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let names = entries.into_iter().map(|entry| entry.name);
+    Ok(names.filter(|name| !FileName::parse(name).is_some_and(|name| is_left_by_creation(&name))).collect())
+}
+
+fn is_left_by_creation(name: &FileName) -> bool {
+    match name {
+        FileName::Lock | FileName::Identity => true,
+        FileName::Manifest(number) | FileName::Temporary(number) => number.get() == 1,
+        _ => false,
+    }
+}
+
+/// Removes what a creation that failed left, except the lock, which is held.
+pub(super) fn remove_failed_creation(env: &Env, dir: &Path) -> Result<()> {
+    for entry in env.files.list(dir)? {
+        let parsed = FileName::parse(&entry.name);
+        if parsed.is_some_and(|name| is_left_by_creation(&name) && !matches!(name, FileName::Lock)) {
+            env.files.remove(&dir.join(&entry.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// What lies in a store's directory, as far as the names are known.
+pub(super) struct Listing {
+    pub(super) names: Vec<FileName>,
+    /// The highest number that a file has.
+    pub(super) highest_number: u64,
+    logs: BTreeMap<FileNumber, u64>,
+}
+
+impl Listing {
+    pub(super) fn of(env: &Env, dir: &Path) -> Result<Self> {
+        let entries = env.files.list(dir)?;
+        let names: Vec<_> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
+        let highest_number = names.iter().filter_map(FileName::number).map(FileNumber::get).max().unwrap_or(0);
+        let mut logs = BTreeMap::new();
+        for name in &names {
+            if let FileName::Wal(number) = name {
+                logs.insert(*number, env.files.metadata(&dir.join(name.to_string()))?.len);
+            }
+        }
+        Ok(Self { names, highest_number, logs })
+    }
+
+    /// Logs from `first` on, with their lengths.
+    pub(super) fn logs_from(&self, first: FileNumber) -> impl Iterator<Item = (FileNumber, u64)> + '_ {
+        self.logs.range(first..).map(|(&number, &bytes)| (number, bytes))
+    }
+
+    /// What the newest OPTIONS file says; nothing if there is none.
+    pub(super) fn options(&self, env: &Env, dir: &Path) -> Result<OptionsInFile> {
+        let numbers = self.names.iter().filter_map(|name| match name {
+            FileName::Options(number) => Some(*number),
+            _ => None,
+        });
+        let Some(newest) = numbers.max() else {
+            return Ok(OptionsInFile::default());
+        };
+        let path = dir.join(FileName::Options(newest).to_string());
+        OptionsInFile::parse(&path, &env.files.read(&path)?)
+    }
+
+    /// What IDENTITY says; nothing if there is none.
+    pub(super) fn identity(&self, env: &Env, dir: &Path) -> Result<String> {
+        if !self.names.contains(&FileName::Identity) {
+            return Ok(String::new());
+        }
+        let identity = env.files.read(&dir.join(FileName::Identity.to_string()))?;
+        Ok(String::from_utf8_lossy(&identity).trim_end().to_owned())
+    }
+}
+
+/// Opens the files that a manifest names.
+pub(super) struct Opener<'a> {
+    pub(super) env: &'a Env,
+    pub(super) dir: &'a Path,
+    pub(super) cache: &'a Arc<BlockCache>,
+    pub(super) trash: &'a Arc<Trash>,
+}
+
+impl Opener<'_> {
+    /// The version of a family.
+    pub(super) fn version(&self, family: &RecoveredFamily) -> Result<Version> {
+        let mut edit = Edit::default();
+        for ((level, number), meta) in &family.tables {
+            let level = *level as usize;
+            let name = FileName::Table(*number);
+            if level >= LEVEL_COUNT || meta.path_id != 0 {
+                let reason = format!(
+                    "the manifest puts {name} into level {level} and path {}; Esker has levels 0..{LEVEL_COUNT} and one path",
+                    meta.path_id
+                );
+                return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(self.dir));
+            }
+            let (path, legacy) = (self.dir.join(name.to_string()), self.dir.join(FileName::LegacyTable(*number).to_string()));
+            let path = if exists(self.env, &legacy)? { legacy } else { path };
+            let table = Table::open(&*self.env.files, &path, *number, meta.file_bytes, self.cache.clone())
+                .map_err(|error| missing(error, &path))?;
+            edit.added.push((level, TableFile::new(meta.clone(), table, path, self.trash.clone())));
+        }
+        for (number, (addition, garbage)) in &family.blobs {
+            // Nothing of it lives: the manifest has no other way to say that it is gone.
+            if garbage.count >= addition.total_count {
+                continue;
+            }
+            let path = self.dir.join(FileName::Blob(*number).to_string());
+            let file = BlobFile::open(&*self.env.files, &path, *number).map_err(|error| missing(error, &path))?;
+            edit.blobs.push(BlobHandle::new(addition.clone(), file, path, self.trash.clone()));
+            if *garbage != Garbage::default() {
+                edit.garbage.insert(*number, *garbage);
+            }
+        }
+        Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir))
+    }
+}
+
+fn missing(error: Error, path: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            Error::corruption(path, 0, "the manifest names this file, but it is not there; restore it from a backup")
+        }
+        _ => error,
+    }
+}
+
+/// Removes files that were numbered from `first` on: those of a recovery that failed.
+pub(super) fn remove_numbered_from(store: &Store, first: u64) -> Result<()> {
+    for name in Listing::of(&store.env, &store.dir)?.names {
+        if name.number().is_some_and(|number| number.get() >= first) {
+            store.env.files.remove(&store.path_of(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what no manifest names any more (O3). The newest two OPTIONS files stay, as RocksDB leaves them.
+pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
+    let mut live = BTreeSet::new();
+    for family in store.families.load().values() {
+        let view = family.view.load();
+        live.extend(view.version.tables().map(|(_, table)| table.number()));
+        live.extend(view.version.blobs().keys());
+    }
+    live.extend(store.state.lock().wals.keys());
+    live.extend(store.installer.lock().manifest.as_ref().map(|manifest| manifest.number()));
+    let names = Listing::of(&store.env, &store.dir)?.names;
+    let mut options: Vec<_> = names.iter().filter(|name| matches!(name, FileName::Options(_))).collect();
+    options.sort_by_key(|name| std::cmp::Reverse(name.number()));
+    let old_options: BTreeSet<_> = options.into_iter().skip(2).filter_map(FileName::number).collect();
+    for name in &names {
+        let superfluous = match name {
+            FileName::Wal(number)
+            | FileName::Table(number)
+            | FileName::LegacyTable(number)
+            | FileName::Blob(number)
+            | FileName::Manifest(number) => !live.contains(number),
+            FileName::Temporary(_) | FileName::OptionsTemporary(_) => true,
+            FileName::Options(number) => old_options.contains(number),
+            _ => false,
+        };
+        if superfluous {
+            store.trash.add(store.path_of(name));
+        }
+    }
+    store.trash.purge()
+}

@@ -1,0 +1,134 @@
+//! The write-ahead logs at open: read twice, so that nothing is written before all of them are known to be good.
+//!
+//! - A torn end of the last log is where the store ends: the writes behind it were never acknowledged as durable.
+//! - A torn end of an earlier log is damage (W4: a log is synced before its successor takes a write), unless the next
+//!   log goes on with the very next sequence number: RocksDB leaves that after a failed append.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::write_batch;
+use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
+
+use super::Recovery;
+use crate::family::Family;
+use crate::store::Store;
+use crate::write::apply;
+use crate::{Error, ErrorKind, Result};
+
+/// Logs that were read and found good.
+#[derive(Debug)]
+pub(super) struct Logs {
+    logs: Vec<(FileNumber, PathBuf)>,
+    pub(super) found: Recovery,
+}
+
+impl Logs {
+    /// Reads the logs that some family needs, whole.
+    ///
+    /// # Errors
+    /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
+    pub(super) fn check(store: &Store) -> Result<Self> {
+        let numbers: Vec<FileNumber> = store.state.lock().wals.keys().copied().collect();
+        let logs: Vec<_> = numbers.iter().map(|&number| (number, store.path_of(&FileName::Wal(number)))).collect();
+        let mut found = Recovery::default();
+        // Where an earlier log ended torn, and the sequence number that should follow.
+        let mut torn: Option<(PathBuf, u64)> = None;
+        let mut expected: Option<u64> = None;
+        for (index, (number, path)) in logs.iter().enumerate() {
+            let is_last = index + 1 == logs.len();
+            let mut scanner = scanner(store, *number, path, is_last)?;
+            while let Some((offset, record)) = scanner.next()? {
+                let (sequence, count) = check_batch(path, offset, record)?;
+                if let Some((torn_path, torn_offset)) = torn.take()
+                    && expected.is_some_and(|expected| expected != sequence)
+                    && store.options.wal_recovery == RecoveryMode::PointInTime
+                {
+                    let reason = format!(
+                        "the log ends torn, but a later log ({}) has writes; reopen with recovery mode SkipCorrupt to go \
+                         on without what is missing, or restore from a backup",
+                        path.display()
+                    );
+                    return Err(Error::corruption(&torn_path, torn_offset, reason));
+                }
+                expected = Some(sequence + count);
+                found.batches += 1;
+            }
+            found.wal_files += 1;
+            found.skipped_bytes += scanner.skipped_bytes();
+            if let LogEnd::Torn { offset, dropped_bytes, .. } = scanner.end() {
+                torn = Some((path.clone(), offset));
+                found.torn_at = torn.clone();
+                found.dropped_bytes += dropped_bytes;
+            }
+        }
+        Ok(Self { logs, found })
+    }
+
+    /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
+    /// Returns the last sequence number.
+    pub(super) fn replay(
+        &self,
+        store: &Store,
+        mut full: impl FnMut(&Arc<Family>) -> Result<()>,
+    ) -> Result<SequenceNumber> {
+        let families = store.families.load();
+        let mut last = SequenceNumber::new(0);
+        for (index, (number, path)) in self.logs.iter().enumerate() {
+            let mut scanner = scanner(store, *number, path, index + 1 == self.logs.len())?;
+            while let Some((offset, record)) = scanner.next()? {
+                let mut sequence = check_batch(path, offset, record)?.0;
+                for record in write_batch::records(record) {
+                    let record = record.map_err(|error| Error::decode(path, offset, "replaying the log", error))?;
+                    if !record.is_counted() {
+                        continue;
+                    }
+                    // A family that was dropped since, or whose tables have this already, takes nothing.
+                    if let Some(family) = families.get(&record.cf)
+                        && store.log_numbers.get(&record.cf).is_none_or(|first| first <= number)
+                    {
+                        let view = family.view.load_full();
+                        apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
+                        if view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes {
+                            full(family)?;
+                        }
+                    }
+                    last = last.max(SequenceNumber::new(sequence));
+                    sequence += 1;
+                }
+            }
+        }
+        Ok(last)
+    }
+}
+
+fn scanner(store: &Store, number: FileNumber, path: &std::path::Path, is_last: bool) -> Result<Scanner> {
+    // The low half of the number is what a recycled log's records carry.
+    Scanner::open(&*store.env.files, path, store.options.wal_recovery, is_last, number.get() as u32)
+}
+
+/// Accepts a batch; returns its first sequence number and how many it takes.
+fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, u64)> {
+    let doing = "reading a batch of the log";
+    let header = write_batch::header(raw).map_err(|error| Error::decode(path, offset, doing, error))?;
+    let mut count = 0;
+    for record in write_batch::records(raw) {
+        let record = record.map_err(|error| Error::decode(path, offset, doing, error))?;
+        match record.kind {
+            ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
+            ValueKind::LogData | ValueKind::Noop => {}
+            kind => {
+                let reason =
+                    format!("{doing}: an operation of kind {kind:?} is not supported yet; flush the log with RocksDB first");
+                return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset));
+            }
+        }
+    }
+    if count != u64::from(header.count) {
+        let reason = format!("{doing}: it says {} operations and holds {count}", header.count);
+        return Err(Error::corruption(path, offset, reason));
+    }
+    Ok((header.sequence.get(), count))
+}

@@ -1,0 +1,326 @@
+//! What a user may choose, each with its default, its range and its cost. [`Options::validate`] is called by every
+//! open before the first file is touched; nothing is adjusted silently.
+
+mod persist;
+
+use std::collections::BTreeMap;
+
+use esker_format::checksum::ChecksumKind;
+use esker_format::compression::Compression;
+use esker_format::limits;
+use esker_log::scan::RecoveryMode;
+
+use crate::snapshot::Snapshot;
+use crate::{Error, Result};
+
+pub(crate) use persist::{ForeignOptions, OptionsInFile, print};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// How many levels a tree has, as RocksDB's default `num_levels`.
+pub(crate) const LEVEL_COUNT: usize = 7;
+
+/// Options of a whole store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Make a new store where there is none. Default `false`: a mistyped path is an error, not an empty store.
+    pub create_if_missing: bool,
+
+    /// Refuse a store that is already there. Default `false`.
+    pub error_if_exists: bool,
+
+    /// Options of column families, by name; `"default"` always exists.
+    ///
+    /// A family of an existing store that is not named here keeps what the store's OPTIONS file says of it, whoever
+    /// wrote that file, Esker or RocksDB. Naming a family that does not exist does not create it.
+    pub families: BTreeMap<String, FamilyOptions>,
+
+    /// What open does about a damaged write-ahead log. Default [`RecoveryMode::PointInTime`].
+    pub wal_recovery: RecoveryMode,
+
+    /// Threads for flush and compaction. Default 2. Range 0..=64.
+    ///
+    /// 0 means that the writer whose write makes work necessary does it before it returns: no thread is started, and
+    /// the same calls do the same I/O in the same order on every run.
+    pub background_jobs: usize,
+
+    /// Budget of the cache of uncompressed table blocks, in bytes. Default 64 MiB. Range 0..=1 TiB; 0 caches nothing.
+    /// Indexes and filters of open tables are held beside it.
+    pub cache_bytes: u64,
+
+    /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
+    /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
+    /// Smaller means a faster open after a crash, larger fewer small tables of families that are seldom written.
+    pub wal_bytes_max: u64,
+
+    /// Size at which a new manifest is begun, in bytes. Default 64 MiB. Range 4 KiB..=1 GiB.
+    pub manifest_bytes_max: u64,
+
+    /// The largest group of concurrent writes that goes to the log in one append, in bytes. Default 1 MiB.
+    /// Range 4 KiB..=1 GiB. A single larger batch is a group of its own.
+    pub group_bytes_max: u64,
+
+    /// Writing speed that is left when the tree is at its limits, in bytes per second. Default 4 MiB/s.
+    /// Range 64 KiB/s..=1 TiB/s. The delay grows smoothly from the slowdown triggers on; see [`esker_log::pacer`].
+    pub delayed_write_bytes_per_second_min: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            create_if_missing: false,
+            error_if_exists: false,
+            families: BTreeMap::new(),
+            wal_recovery: RecoveryMode::PointInTime,
+            background_jobs: 2,
+            cache_bytes: 64 * MIB,
+            wal_bytes_max: 0,
+            manifest_bytes_max: 64 * MIB,
+            group_bytes_max: MIB,
+            delayed_write_bytes_per_second_min: 4 * MIB,
+        }
+    }
+}
+
+/// Where values live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Separation {
+    /// With their keys, in the tables.
+    Off,
+    /// Values of at least `min_blob_size` bytes move to blob files when their memtable is flushed (Titan's way): the
+    /// log has them once, a blob file once, and compaction never copies them.
+    AtFlush,
+}
+
+/// Options of one column family.
+#[derive(Debug, Clone)]
+pub struct FamilyOptions {
+    /// Size at which a memtable is sealed and flushed, in bytes of arena. Default 64 MiB. Range 64 KiB..=16 GiB.
+    /// Larger means fewer, larger flushes and more memory; smaller means a faster open after a crash.
+    pub write_buffer_bytes: u64,
+
+    /// Memtables of the family in memory, the active one included, at which writers wait for a flush. Default 4.
+    /// Range 2..=64.
+    pub write_buffer_count_max: usize,
+
+    /// Where values live. Default [`Separation::AtFlush`]. May change on reopen: values stay where they are until compaction.
+    pub separation: Separation,
+
+    /// Smallest value that is separated, in bytes. Default 4,096, below which one more read per value costs more than
+    /// compaction saves (Titan's default). Range 0..=3 GiB. May change on reopen.
+    pub min_blob_size: u64,
+
+    /// Size at which a blob file is sealed and the next one opened, in bytes. Default 256 MiB. Range 64 KiB..=4 GiB.
+    /// Larger means fewer files and longer sequential reads; smaller means space returns sooner.
+    pub blob_file_bytes: u64,
+
+    /// How separated values are compressed, one by one. Default LZ4. May change on reopen.
+    pub blob_compression: Compression,
+
+    /// How table blocks are compressed. Default LZ4. May change on reopen.
+    pub compression: Compression,
+
+    /// Uncompressed size at which a table block is closed, in bytes. Default 4 KiB. Range 256 B..=16 MiB.
+    /// Larger means a smaller index and better compression; smaller means less read per point lookup.
+    pub block_bytes: u64,
+
+    /// Keys between restart points in a block, where a key is stored whole. Default 16. Range 1..=1,024.
+    pub restart_interval: usize,
+
+    /// Bloom filter bits per key. Default 10.0: about one useless table probe in a hundred. Range 0.0..=64.0; 0 writes no filter.
+    pub bloom_bits_per_key: f64,
+
+    /// Checksum of table blocks. Default XXH3, RocksDB's own default since 6.27.
+    pub checksum: ChecksumKind,
+
+    /// Size at which compaction begins the next table, in bytes. Default 64 MiB. Range 4 KiB..=16 GiB.
+    pub target_file_bytes: u64,
+
+    /// Size of the first level below level 0 that has data, at most, in bytes. Default 256 MiB. Range 16 KiB..=1 TiB.
+    pub level_base_bytes: u64,
+
+    /// How many times larger each level may be than the one above. Default 10. Range 2..=100.
+    /// Level sizes are dynamic: they follow from the last level's, so that about 1/10 of the tree lies above it.
+    pub level_multiplier: u64,
+
+    /// Tables in level 0 at which compaction begins. Default 4. Range 1..=10,000.
+    pub level0_compaction_trigger: usize,
+
+    /// Tables in level 0 from which on writers are slowed down, smoothly. Default 20. Range trigger..=10,000.
+    pub level0_slowdown_trigger: usize,
+
+    /// Tables in level 0 at which writers are at their slowest. Default 36. Range slowdown + 1..=20,000.
+    pub level0_stop_trigger: usize,
+
+    /// Bytes that compaction owes from which on writers are slowed down. Default 64 GiB.
+    pub pending_compaction_bytes_soft: u64,
+
+    /// Bytes that compaction owes at which writers are at their slowest. Default 256 GiB. More than the soft limit.
+    pub pending_compaction_bytes_hard: u64,
+}
+
+impl Default for FamilyOptions {
+    fn default() -> Self {
+        Self {
+            write_buffer_bytes: 64 * MIB,
+            write_buffer_count_max: 4,
+            separation: Separation::AtFlush,
+            min_blob_size: 4 * KIB,
+            blob_file_bytes: 256 * MIB,
+            blob_compression: Compression::Lz4,
+            compression: Compression::Lz4,
+            block_bytes: 4 * KIB,
+            restart_interval: 16,
+            bloom_bits_per_key: 10.0,
+            checksum: ChecksumKind::Xxh3,
+            target_file_bytes: 64 * MIB,
+            level_base_bytes: 256 * MIB,
+            level_multiplier: 10,
+            level0_compaction_trigger: 4,
+            level0_slowdown_trigger: 20,
+            level0_stop_trigger: 36,
+            pending_compaction_bytes_soft: 64 * GIB,
+            pending_compaction_bytes_hard: 256 * GIB,
+        }
+    }
+}
+
+fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("option {name} is {value}, must be in {least}..={most}")))
+}
+
+impl Options {
+    /// Refuses what is out of range. Called by every open before the first file is touched.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the first option out of its range, and the range.
+    pub fn validate(&self) -> Result<()> {
+        in_range("background_jobs", self.background_jobs, 0, 64)?;
+        in_range("cache_bytes", self.cache_bytes, 0, GIB << 10)?;
+        if self.wal_bytes_max != 0 {
+            in_range("wal_bytes_max", self.wal_bytes_max, 64 * KIB, GIB << 10)?;
+        }
+        in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, GIB)?;
+        in_range("group_bytes_max", self.group_bytes_max, 4 * KIB, GIB)?;
+        let rate = self.delayed_write_bytes_per_second_min;
+        in_range("delayed_write_bytes_per_second_min", rate, 64 * KIB, GIB << 10)?;
+        for (name, family) in &self.families {
+            validate_family_name(name)?;
+            family.validate().map_err(|error| error.while_doing(format!("column family {name:?}")))?;
+        }
+        Ok(())
+    }
+}
+
+impl FamilyOptions {
+    /// Refuses what is out of range.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the first option out of its range, and the range.
+    pub fn validate(&self) -> Result<()> {
+        in_range("write_buffer_bytes", self.write_buffer_bytes, 64 * KIB, 16 * GIB)?;
+        in_range("write_buffer_count_max", self.write_buffer_count_max, 2, 64)?;
+        in_range("min_blob_size", self.min_blob_size, 0, limits::VALUE_BYTES_MAX as u64)?;
+        in_range("blob_file_bytes", self.blob_file_bytes, 64 * KIB, 4 * GIB)?;
+        in_range("block_bytes", self.block_bytes, 256, 16 * MIB)?;
+        in_range("restart_interval", self.restart_interval, 1, 1024)?;
+        in_range("bloom_bits_per_key", self.bloom_bits_per_key, 0.0, 64.0)?;
+        in_range("target_file_bytes", self.target_file_bytes, 4 * KIB, 16 * GIB)?;
+        in_range("level_base_bytes", self.level_base_bytes, 16 * KIB, GIB << 10)?;
+        in_range("level_multiplier", self.level_multiplier, 2, 100)?;
+        in_range("level0_compaction_trigger", self.level0_compaction_trigger, 1, 10_000)?;
+        let slowdown = self.level0_slowdown_trigger;
+        in_range("level0_slowdown_trigger", slowdown, self.level0_compaction_trigger, 10_000)?;
+        in_range("level0_stop_trigger", self.level0_stop_trigger, slowdown + 1, 20_000)?;
+        let soft = self.pending_compaction_bytes_soft;
+        in_range("pending_compaction_bytes_soft", soft, MIB, u64::MAX / 2)?;
+        in_range("pending_compaction_bytes_hard", self.pending_compaction_bytes_hard, soft + 1, u64::MAX)?;
+        for (name, kind) in [("compression", self.compression), ("blob_compression", self.blob_compression)] {
+            if !matches!(kind, Compression::None | Compression::Snappy | Compression::Lz4 | Compression::Zstd) {
+                return Err(Error::invalid_argument(format!(
+                    "option {name} is {kind:?}, which can be read but not written; choose None, Snappy, Lz4 or Zstd"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What may name a column family.
+pub(crate) fn validate_family_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid_argument("the name of a column family is empty; give it at least one character"));
+    }
+    if name.len() > limits::COLUMN_FAMILY_NAME_BYTES_MAX {
+        return Err(Error::invalid_argument(format!(
+            "the name of a column family has {} bytes, at most {} are allowed",
+            name.len(),
+            limits::COLUMN_FAMILY_NAME_BYTES_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// Options of one write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Whether `Ok` means that the write survives power loss, not only the death of the process. Default `false`.
+    /// Costs one `fdatasync`, shared by all who write at the same time.
+    pub sync: bool,
+
+    /// Leave the write-ahead log out: the write survives nothing until a flush. Default `false`. Not with `sync`.
+    pub disable_wal: bool,
+}
+
+/// Options of one read or iterator.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Read the store as it was then. Default `None`: as it is now.
+    pub snapshot: Option<Snapshot>,
+
+    /// Keep blocks that had to be read in the cache. Default `true`; `false` for scans of what is read once.
+    pub fill_cache: bool,
+
+    /// Iterators begin at this key. Default `None`.
+    pub lower_bound: Option<Vec<u8>>,
+
+    /// Iterators end before this key. Default `None`.
+    pub upper_bound: Option<Vec<u8>>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { snapshot: None, fill_cache: true, lower_bound: None, upper_bound: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_in_range() {
+        Options::default().validate().unwrap();
+        FamilyOptions::default().validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_by_name() {
+        let family = FamilyOptions { level_multiplier: 1, ..FamilyOptions::default() };
+        let mut options = Options::default();
+        options.families.insert("default".into(), family);
+        let error = options.validate().unwrap_err();
+        assert!(error.to_string().contains("level_multiplier is 1, must be in 2..=100"), "{error}");
+        let family = FamilyOptions { bloom_bits_per_key: f64::NAN, ..FamilyOptions::default() };
+        assert!(family.validate().is_err());
+        options.families.clear();
+        options.families.insert(String::new(), FamilyOptions::default());
+        assert!(options.validate().is_err());
+    }
+}

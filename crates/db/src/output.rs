@@ -1,0 +1,287 @@
+//! Tables and blob files that one piece of background work writes, before any version names them.
+//!
+//! - O1: entries come in internal key order; a user key is never split over two tables.
+//! - O2: every file is synced when it is finished; the directory is synced by install.
+//! - O3: until [`Outputs::finish`] hands the files over, dropping this removes them: a failed job leaves nothing behind.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
+
+use crate::blob::{BlobFile, BlobWriter};
+use crate::family::{Family, Generation};
+use crate::options::Separation;
+use crate::store::Store;
+use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
+use crate::version::{BlobHandle, Edit, TableFile};
+use crate::{Error, Result};
+
+/// See the module's head.
+pub(crate) struct Outputs<'a> {
+    store: &'a Store,
+    family: &'a Family,
+    level: usize,
+    table_options: TableOptions,
+    identity: TableIdentity,
+    /// Whether values that are large enough go to blob files; only flush separates.
+    separates: bool,
+    table: Option<OpenTable>,
+    blob: Option<BlobWriter>,
+    last_user_key: Vec<u8>,
+    tables: Vec<Arc<TableFile>>,
+    blobs: Vec<Arc<BlobHandle>>,
+    /// Files to remove unless they are handed over.
+    created: Vec<PathBuf>,
+    index: Vec<u8>,
+    table_bytes: u64,
+    blob_bytes: u64,
+}
+
+struct OpenTable {
+    writer: TableWriter,
+    number: FileNumber,
+    oldest_blob_file: Option<FileNumber>,
+    blob_refs: std::collections::BTreeMap<FileNumber, u64>,
+}
+
+impl<'a> Outputs<'a> {
+    pub(crate) fn new(store: &'a Store, family: &'a Family, level: usize, separates: bool) -> Self {
+        let options = &family.options;
+        let now = store.env.clock.unix_seconds();
+        Self {
+            store,
+            family,
+            level,
+            table_options: TableOptions {
+                block_bytes: usize::try_from(options.block_bytes).unwrap_or(usize::MAX),
+                restart_interval: options.restart_interval,
+                compression: options.compression,
+                bits_per_key: options.bloom_bits_per_key,
+                checksum: options.checksum,
+                ..TableOptions::default()
+            },
+            identity: TableIdentity {
+                column_family_id: family.id,
+                column_family_name: family.name.clone(),
+                creation_time: now,
+                oldest_key_time: now,
+                db_id: store.db_id.clone(),
+                session_id: store.session_id.clone(),
+            },
+            separates: separates && options.separation == Separation::AtFlush,
+            table: None,
+            blob: None,
+            last_user_key: Vec::new(),
+            tables: Vec::new(),
+            blobs: Vec::new(),
+            created: Vec::new(),
+            index: Vec::new(),
+            table_bytes: 0,
+            blob_bytes: 0,
+        }
+    }
+
+    /// Bytes of the table being written, so far.
+    pub(crate) fn open_table_bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, |table| table.writer.file_bytes())
+    }
+
+    /// Adds an entry that survived.
+    pub(crate) fn add(&mut self, key: &InternalKey<'_>, internal: &[u8], value: &[u8]) -> Result<()> {
+        let is_large = value.len() as u64 >= self.family.options.min_blob_size;
+        if self.separates && key.kind == ValueKind::Value && is_large {
+            return self.add_separated(key, value);
+        }
+        if key.kind == ValueKind::BlobIndex {
+            let index = BlobIndex::decode(value)
+                .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a blob index").with_source(error))?;
+            return self.add_entry(key.user_key, internal, value, Some((index.file, accounted_bytes(&index, key.user_key.len()))));
+        }
+        self.add_entry(key.user_key, internal, value, None)
+    }
+
+    fn add_separated(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<()> {
+        let writer = match &mut self.blob {
+            Some(writer) => writer,
+            empty => {
+                let number = self.store.new_file_number();
+                let path = self.store.path_of(&FileName::Blob(number));
+                let (files, options) = (&*self.store.env.files, &self.family.options);
+                let writer = BlobWriter::create(files, &path, number, self.family.id, options.blob_compression)?;
+                self.created.push(path);
+                empty.insert(writer)
+            }
+        };
+        let index = writer.add(key.user_key, value)?;
+        let full = writer.file_bytes() >= self.family.options.blob_file_bytes;
+        let mut encoded = std::mem::take(&mut self.index);
+        encoded.clear();
+        index.encode(&mut encoded);
+        let mut internal = Vec::with_capacity(key.user_key.len() + 8);
+        internal_key::append(&mut internal, key.user_key, key.sequence, ValueKind::BlobIndex);
+        let reference = (index.file, accounted_bytes(&index, key.user_key.len()));
+        let added = self.add_entry(key.user_key, &internal, &encoded, Some(reference));
+        self.index = encoded;
+        added?;
+        if full { self.finish_blob() } else { Ok(()) }
+    }
+
+    fn add_entry(
+        &mut self,
+        user_key: &[u8],
+        internal: &[u8],
+        value: &[u8],
+        reference: Option<(FileNumber, u64)>,
+    ) -> Result<()> {
+        if self.open_table_bytes() >= self.family.options.target_file_bytes && self.level > 0 && user_key != self.last_user_key {
+            self.finish_table()?;
+        }
+        self.last_user_key.clear();
+        self.last_user_key.extend_from_slice(user_key);
+        let table = match &mut self.table {
+            Some(table) => table,
+            empty => {
+                let number = self.store.new_file_number();
+                let path = self.store.path_of(&FileName::Table(number));
+                let files = &*self.store.env.files;
+                let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
+                self.created.push(path);
+                empty.insert(OpenTable { writer, number, oldest_blob_file: None, blob_refs: Default::default() })
+            }
+        };
+        table.writer.add(internal, value)?;
+        if let Some((file, bytes)) = reference {
+            table.oldest_blob_file = Some(table.oldest_blob_file.map_or(file, |oldest| oldest.min(file)));
+            *table.blob_refs.entry(file).or_insert(0) += bytes;
+        }
+        Ok(())
+    }
+
+    /// Ends the table being written; the next entry, which must have another user key, begins a new one.
+    pub(crate) fn finish_table(&mut self) -> Result<()> {
+        let Some(mut open) = self.table.take() else { return Ok(()) };
+        if !open.blob_refs.is_empty() {
+            open.writer.set_user_property(BLOB_REFS_PROPERTY, encode_blob_refs(&open.blob_refs));
+        }
+        let summary = open.writer.finish()?;
+        let path = self.store.path_of(&FileName::Table(open.number));
+        let files = &*self.store.env.files;
+        let table = Table::open(files, &path, open.number, summary.file_bytes, self.store.cache.clone())?;
+        let meta = TableMeta {
+            number: open.number,
+            file_bytes: summary.file_bytes,
+            smallest: summary.smallest,
+            largest: summary.largest,
+            smallest_sequence: summary.smallest_sequence,
+            largest_sequence: summary.largest_sequence,
+            oldest_blob_file: open.oldest_blob_file,
+            oldest_ancestor_time: self.identity.oldest_key_time,
+            file_creation_time: self.identity.creation_time,
+            ..TableMeta::default()
+        };
+        self.table_bytes += summary.file_bytes;
+        self.tables.push(TableFile::new(meta, table, path, self.store.trash.clone()));
+        Ok(())
+    }
+
+    fn finish_blob(&mut self) -> Result<()> {
+        let Some(writer) = self.blob.take() else { return Ok(()) };
+        let summary = writer.finish()?;
+        let path = self.store.path_of(&FileName::Blob(summary.number));
+        let file = BlobFile::open(&*self.store.env.files, &path, summary.number)?;
+        let addition = BlobFileAddition {
+            number: summary.number,
+            total_count: summary.blob_count,
+            total_bytes: summary.blob_bytes,
+            checksum_method: summary.checksum_method,
+            checksum_value: summary.checksum_value,
+        };
+        self.blob_bytes += summary.file_bytes;
+        self.blobs.push(BlobHandle::new(addition, file, path, self.store.trash.clone()));
+        Ok(())
+    }
+
+    /// Finishes what is open and hands all files over.
+    pub(crate) fn finish(mut self) -> Result<Finished> {
+        self.finish_table()?;
+        self.finish_blob()?;
+        self.created.clear();
+        let level = self.level;
+        let edit = Edit {
+            added: std::mem::take(&mut self.tables).into_iter().map(|table| (level, table)).collect(),
+            blobs: std::mem::take(&mut self.blobs),
+            ..Edit::default()
+        };
+        Ok(Finished { edit, table_bytes: self.table_bytes, blob_bytes: self.blob_bytes })
+    }
+}
+
+/// Files that are whole and synced.
+pub(crate) struct Finished {
+    /// Adds them.
+    pub(crate) edit: Edit,
+    pub(crate) table_bytes: u64,
+    pub(crate) blob_bytes: u64,
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        for path in std::mem::take(&mut self.created) {
+            self.store.trash.add(path);
+        }
+    }
+}
+
+impl Store {
+    /// Installs an edit; if that fails and the manifest cannot name its files, they are removed. Work on a family that
+    /// was dropped meanwhile is discarded without an error.
+    pub(crate) fn install_or_discard(&self, family: &Family, edit: Edit, flushed: &[Arc<Generation>]) -> Result<()> {
+        let (tables, blobs) = (edit.new_tables(), edit.blobs.clone());
+        let Err(failure) = self.install(family, edit, flushed) else {
+            return Ok(());
+        };
+        if failure.files_are_orphans {
+            tables.iter().for_each(|table| table.mark_obsolete());
+            blobs.iter().for_each(|blob| blob.mark_obsolete());
+        }
+        if family.is_dropped() { Ok(()) } else { Err(failure.error) }
+    }
+}
+
+/// Table property with the blob files that a table points to: varint count, then for each its number and the bytes of
+/// the records pointed to. RocksDB ignores it.
+pub(crate) const BLOB_REFS_PROPERTY: &str = "esker.blob_refs";
+
+fn encode_blob_refs(refs: &std::collections::BTreeMap<FileNumber, u64>) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    esker_format::varint::put_u64(&mut encoded, refs.len() as u64);
+    for (file, bytes) in refs {
+        esker_format::varint::put_u64(&mut encoded, file.get());
+        esker_format::varint::put_u64(&mut encoded, *bytes);
+    }
+    encoded
+}
+
+/// Drives a sorted run through a sieve into outputs: what flush and compaction have in common.
+pub(crate) fn pour(
+    input: &mut dyn crate::iterate::InternalIterator,
+    sieve: &mut crate::compaction::Sieve<'_>,
+    mut each: impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>,
+) -> Result<SequenceNumber> {
+    let mut newest = SequenceNumber::new(0);
+    input.seek_to_first()?;
+    while input.valid() {
+        let key = InternalKey::decode(input.key())
+            .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
+        newest = newest.max(key.sequence);
+        if sieve.keeps(&key, input.value())? {
+            each(&key, input.key(), input.value())?;
+        }
+        input.next()?;
+    }
+    Ok(newest)
+}

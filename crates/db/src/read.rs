@@ -1,0 +1,133 @@
+//! Point reads: pin a view → memtables → tables, newest first → at most one blob.
+//!
+//! - R1: no lock is taken. The view is pinned with one atomic step, the sequence number read after it (family V3).
+//! - R2: values are shared with the memtable, block or blob buffer that holds them; nothing is copied.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::{self, ValueKind};
+
+use crate::counters::Counter;
+use crate::family::{Family, View};
+use crate::iterate::DbIterator;
+use crate::options::ReadOptions;
+use crate::pinned::PinnedSlice;
+use crate::store::Store;
+use crate::version::Version;
+use crate::{Error, ErrorKind, Result};
+
+/// Reads separated values, and counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BlobReader {
+    counts: Arc<BlobCounts>,
+}
+
+/// What blob reads cost so far.
+#[derive(Debug, Default)]
+pub(crate) struct BlobCounts {
+    pub(crate) reads: Counter,
+    pub(crate) bytes: Counter,
+}
+
+impl BlobReader {
+    pub(crate) fn counts(&self) -> &BlobCounts {
+        &self.counts
+    }
+
+    /// The value that `index`, as a table or memtable has it, points to.
+    pub(crate) fn read(&self, version: &Version, user_key: &[u8], index: &[u8]) -> Result<PinnedSlice> {
+        let index = BlobIndex::decode(index).map_err(|error| {
+            Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
+        })?;
+        let Some(entry) = version.blobs().get(&index.file) else {
+            return Err(Error::new(
+                ErrorKind::Corruption,
+                format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file),
+            ));
+        };
+        self.counts.reads.add(1);
+        self.counts.bytes.add(index.bytes);
+        entry.handle.file.read(user_key, &index)
+    }
+}
+
+enum Found {
+    Nothing,
+    Deleted,
+    Value(PinnedSlice),
+    Blob(PinnedSlice),
+}
+
+fn found(kind: ValueKind, value: PinnedSlice) -> Result<Found> {
+    match kind {
+        ValueKind::Value => Ok(Found::Value(value)),
+        ValueKind::BlobIndex => Ok(Found::Blob(value)),
+        ValueKind::Deletion | ValueKind::SingleDeletion => Ok(Found::Deleted),
+        kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+    }
+}
+
+fn find(view: &View, lookup: &[u8], fill_cache: bool) -> Result<Found> {
+    for generation in view.generations() {
+        if let Some(hit) = generation.memtable.get(lookup) {
+            return found(hit.kind, hit.value);
+        }
+    }
+    match view.version.get(lookup, fill_cache)? {
+        Some(hit) => found(hit.kind, hit.value),
+        None => Ok(Found::Nothing),
+    }
+}
+
+/// Longest key whose lookup needs no allocation.
+const INLINE_KEY_BYTES: usize = 120;
+
+impl Store {
+    /// Finds `key` and hands what was found to `take`, with the version that a blob would be in.
+    fn look_up<T>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+        take: impl FnOnce(&View, Found) -> Result<T>,
+    ) -> Result<T> {
+        self.check_open()?;
+        let view = family.view.load();
+        let sequence = options.snapshot.as_ref().map_or_else(|| self.visible(), crate::Snapshot::number);
+        let tag = (sequence.get() << 8 | u64::from(internal_key::SEEK_KIND_TAG)).to_le_bytes();
+        let mut inline = [0u8; INLINE_KEY_BYTES + 8];
+        let found = match inline.get_mut(..key.len() + 8) {
+            Some(lookup) => {
+                let (user_key, end) = lookup.split_at_mut(key.len());
+                user_key.copy_from_slice(key);
+                end.copy_from_slice(&tag);
+                find(&view, lookup, options.fill_cache)?
+            }
+            None => find(&view, &[key, &tag].concat(), options.fill_cache)?,
+        };
+        take(&view, found)
+    }
+
+    /// See [`Db::get_cf`](crate::Db::get_cf).
+    pub(crate) fn get(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Option<PinnedSlice>> {
+        self.look_up(family, key, options, |view, found| match found {
+            Found::Nothing | Found::Deleted => Ok(None),
+            Found::Value(value) => Ok(Some(value)),
+            Found::Blob(index) => self.blobs.read(&view.version, key, &index).map(Some),
+        })
+    }
+
+    /// See [`Db::exists_cf`](crate::Db::exists_cf).
+    pub(crate) fn exists(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<bool> {
+        self.look_up(family, key, options, |_, found| Ok(matches!(found, Found::Value(_) | Found::Blob(_))))
+    }
+
+    /// See [`Db::iter_cf`](crate::Db::iter_cf).
+    pub(crate) fn iter(&self, family: &Family, options: &ReadOptions) -> Result<DbIterator> {
+        self.check_open()?;
+        let view = family.view.load_full();
+        let sequence = options.snapshot.as_ref().map_or_else(|| self.visible(), crate::Snapshot::number);
+        Ok(DbIterator::new(view, sequence, options, self.blobs.clone()))
+    }
+}

@@ -1,0 +1,63 @@
+//! Files that no durable manifest names and nobody reads, on their way off the disk.
+//!
+//! - T1: a file gets here only after the edit that drops it was synced (B6), so deleting it loses nothing, at any moment or never.
+//! - T2: a deletion that fails is not forgotten (B8): the file stays here and the next purge tries again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::FileSystem;
+use parking_lot::Mutex;
+
+use crate::{Error, Result};
+
+/// See the module's head. Dropping the last reader of a file adds to it, on whatever thread that happens; files are
+/// removed by [`purge`](Self::purge), on a background thread.
+#[derive(Debug)]
+pub(crate) struct Trash {
+    files: Arc<dyn FileSystem>,
+    waiting: Mutex<Vec<PathBuf>>,
+    /// Whether there may be something in `waiting`: keeps the common check free of the lock.
+    filled: AtomicBool,
+}
+
+impl Trash {
+    pub(crate) fn new(files: Arc<dyn FileSystem>) -> Arc<Self> {
+        Arc::new(Self { files, waiting: Mutex::default(), filled: AtomicBool::new(false) })
+    }
+
+    /// `path` shall be removed.
+    pub(crate) fn add(&self, path: PathBuf) {
+        self.waiting.lock().push(path);
+        self.filled.store(true, Ordering::Release);
+    }
+
+    /// Whether a purge would have something to do.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    /// Removes what waits. What cannot be removed waits on.
+    ///
+    /// # Errors
+    /// The first failure; all files were tried.
+    pub(crate) fn purge(&self) -> Result<()> {
+        if !self.filled.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let taken = std::mem::take(&mut *self.waiting.lock());
+        let mut first = Ok(());
+        for path in taken {
+            match self.files.remove(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    first = first.and(Err(Error::from(error)));
+                    self.add(path);
+                }
+            }
+        }
+        first
+    }
+}

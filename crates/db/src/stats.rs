@@ -1,0 +1,297 @@
+//! What a store is made of and what it has done: a picture of one moment.
+
+use esker_format::file_name::FileName;
+
+use crate::compaction::Levels;
+use crate::family::Family;
+use crate::open::Recovery;
+use crate::store::Store;
+use crate::Error;
+
+/// The tables of one level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelStats {
+    /// 0 is where flushes go, 6 is the deepest.
+    pub level: usize,
+    /// Tables in it.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// One column family.
+#[derive(Debug, Clone)]
+pub struct FamilyStats {
+    /// Its name.
+    pub name: String,
+    /// Its number in log and manifest.
+    pub id: u32,
+    /// All levels, empty ones too.
+    pub levels: Vec<LevelStats>,
+    /// Where level 0 is compacted to.
+    pub base_level: usize,
+    /// Memory of its memtables, in bytes.
+    pub memtable_bytes: u64,
+    /// Memtables that wait for their flush.
+    pub immutable_memtables: usize,
+    /// Entries in tables and memtables: keys, older versions of them and deletions.
+    pub entries: u64,
+    /// Of these, deletions.
+    pub deletions: u64,
+    /// Blob files.
+    pub blob_files: usize,
+    /// Bytes of blob records that some table points to.
+    pub blob_live_bytes: u64,
+    /// Bytes of blob records that nothing points to any more.
+    pub blob_garbage_bytes: u64,
+    /// Bytes of keys and values in tables, before compression, counting a separated value as its pointer.
+    pub table_raw_bytes: u64,
+    /// Of `table_raw_bytes`, in the deepest level with data: about what the keys take without older versions.
+    pub deepest_level_bytes: u64,
+    /// What compaction has to move until all levels are within their targets, in bytes; an estimate.
+    pub pending_compaction_bytes: u64,
+}
+
+impl FamilyStats {
+    /// Bytes of its tables.
+    pub fn table_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.bytes).sum()
+    }
+}
+
+/// The block cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Blocks found.
+    pub hits: u64,
+    /// Blocks that had to be read.
+    pub misses: u64,
+    /// Bytes held.
+    pub used_bytes: u64,
+    /// Bytes it may hold.
+    pub capacity_bytes: u64,
+}
+
+/// Bytes written since the store was opened, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// What users wrote: batches with keys, values and their headers.
+    pub user_bytes: u64,
+    /// The write-ahead log.
+    pub wal_bytes: u64,
+    /// Tables by flush.
+    pub flush_bytes: u64,
+    /// Blob files by flush.
+    pub flush_blob_bytes: u64,
+    /// Tables by compaction.
+    pub compaction_bytes: u64,
+    /// Manifests.
+    pub manifest_bytes: u64,
+}
+
+impl Written {
+    /// All but what users wrote.
+    pub fn device_bytes(&self) -> u64 {
+        self.wal_bytes + self.flush_bytes + self.flush_blob_bytes + self.compaction_bytes + self.manifest_bytes
+    }
+}
+
+/// Bytes on the disk, by kind of file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OnDisk {
+    /// Tables, obsolete ones too.
+    pub table_bytes: u64,
+    /// Blob files.
+    pub blob_bytes: u64,
+    /// Write-ahead logs.
+    pub wal_bytes: u64,
+    /// Manifests, OPTIONS, CURRENT, IDENTITY and what else lies there.
+    pub other_bytes: u64,
+}
+
+impl OnDisk {
+    /// All of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.table_bytes + self.blob_bytes + self.wal_bytes + self.other_bytes
+    }
+}
+
+/// A picture of one moment. Counters begin at zero with each open.
+#[derive(Debug, Clone)]
+pub struct Stats {
+    /// By column family.
+    pub families: Vec<FamilyStats>,
+    /// Write-ahead logs that are still needed, the active one included.
+    pub wal_files: usize,
+    /// The last sequence number that readers see.
+    pub sequence: u64,
+    /// Snapshots held.
+    pub snapshots: usize,
+    /// The block cache.
+    pub cache: CacheStats,
+    /// Bytes written, by cause.
+    pub written: Written,
+    /// Batches written.
+    pub writes: u64,
+    /// Syncs of the log.
+    pub wal_syncs: u64,
+    /// Flushes done.
+    pub flushes: u64,
+    /// Compactions done, and moves of a table to the next level without rewriting it.
+    pub compactions: u64,
+    /// See [`compactions`](Self::compactions).
+    pub trivial_moves: u64,
+    /// Bytes that compactions read.
+    pub compaction_read_bytes: u64,
+    /// Separated values read.
+    pub blob_reads: u64,
+    /// Their stored bytes.
+    pub blob_read_bytes: u64,
+    /// Time that writers were held back, in microseconds.
+    pub stall_micros: u64,
+    /// What lies on the disk.
+    pub on_disk: OnDisk,
+    /// What open found in the logs.
+    pub recovery: Recovery,
+    /// Why background work fails at present, or why the store is read-only.
+    pub background_error: Option<Error>,
+}
+
+impl Stats {
+    /// Bytes written to the device per byte that users wrote; `None` before the first write.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let user = self.written.user_bytes;
+        (user > 0).then(|| self.written.device_bytes() as f64 / user as f64)
+    }
+
+    /// Bytes of tables and blob files on the disk per byte of them that is live: tables count as live as far as they
+    /// are in the deepest level with data, blob files as far as tables point to them. `None` for an empty store.
+    pub fn space_amplification(&self) -> Option<f64> {
+        let live: u64 = self.families.iter().map(|family| family.live_bytes()).sum();
+        let all = self.on_disk.table_bytes + self.on_disk.blob_bytes;
+        (live > 0).then(|| all as f64 / live as f64)
+    }
+}
+
+impl FamilyStats {
+    fn live_bytes(&self) -> u64 {
+        let deepest = self.levels.iter().rev().find(|level| level.files > 0).map_or(0, |level| level.bytes);
+        deepest + self.blob_live_bytes
+    }
+}
+
+impl Store {
+    /// See [`Db::stats`](crate::Db::stats).
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let cache = self.cache.stats();
+        Stats {
+            families: self.families.load().values().map(|family| family_stats(family)).collect(),
+            wal_files: self.state.lock().wals.len(),
+            sequence: self.visible().get(),
+            snapshots: self.snapshots.count(),
+            cache: CacheStats {
+                hits: cache.hits,
+                misses: cache.misses,
+                used_bytes: cache.used_bytes,
+                capacity_bytes: cache.capacity_bytes,
+            },
+            written: Written {
+                user_bytes: counters.user_bytes.get(),
+                wal_bytes: counters.wal_bytes.get(),
+                flush_bytes: counters.flush_bytes.get(),
+                flush_blob_bytes: counters.flush_blob_bytes.get(),
+                compaction_bytes: counters.compaction_bytes.get(),
+                manifest_bytes: counters.manifest_bytes.get(),
+            },
+            writes: counters.user_writes.get(),
+            wal_syncs: counters.wal_syncs.get(),
+            flushes: counters.flushes.get(),
+            compactions: counters.compactions.get(),
+            trivial_moves: counters.trivial_moves.get(),
+            compaction_read_bytes: counters.compaction_read_bytes.get(),
+            blob_reads: self.blobs.counts().reads.get(),
+            blob_read_bytes: self.blobs.counts().bytes.get(),
+            stall_micros: counters.stall_micros.get(),
+            on_disk: self.on_disk(),
+            recovery: self.recovery.clone(),
+            background_error: self.background_error(),
+        }
+    }
+
+    /// What cannot be listed counts as nothing: this is a report, and whoever needs the files finds the error there.
+    fn on_disk(&self) -> OnDisk {
+        let mut sum = OnDisk::default();
+        for entry in self.env.files.list(&self.dir).unwrap_or_default() {
+            let Ok(metadata) = self.env.files.metadata(&self.dir.join(&entry.name)) else { continue };
+            let kind = match FileName::parse(&entry.name) {
+                Some(FileName::Table(_)) => &mut sum.table_bytes,
+                Some(FileName::Blob(_)) => &mut sum.blob_bytes,
+                Some(FileName::Wal(_)) => &mut sum.wal_bytes,
+                _ => &mut sum.other_bytes,
+            };
+            *kind += metadata.len;
+        }
+        sum
+    }
+
+    /// See [`Db::property`](crate::Db::property).
+    pub(crate) fn property(&self, family: &Family, name: &str) -> Option<String> {
+        let name = name.strip_prefix("rocksdb.")?;
+        if let Some(level) = name.strip_prefix("num-files-at-level") {
+            let level: usize = level.parse().ok().filter(|&level| level < crate::options::LEVEL_COUNT)?;
+            return Some(family.view.load().version.level(level).len().to_string());
+        }
+        let stats = family_stats(family);
+        let value = match name {
+            "estimate-num-keys" => stats.entries.saturating_sub(2 * stats.deletions),
+            "cur-size-all-mem-tables" => stats.memtable_bytes,
+            "num-immutable-mem-table" => stats.immutable_memtables as u64,
+            "total-sst-files-size" | "live-sst-files-size" => stats.table_bytes(),
+            "num-blob-files" => stats.blob_files as u64,
+            "total-blob-file-size" | "live-blob-file-size" => stats.blob_live_bytes + stats.blob_garbage_bytes,
+            "live-blob-file-garbage-size" => stats.blob_garbage_bytes,
+            "num-snapshots" => self.snapshots.count() as u64,
+            "base-level" => stats.base_level as u64,
+            "estimate-pending-compaction-bytes" => stats.pending_compaction_bytes,
+            "block-cache-usage" => self.cache.stats().used_bytes,
+            "block-cache-capacity" => self.cache.stats().capacity_bytes,
+            "background-errors" => u64::from(self.background_error().is_some()),
+            _ => return None,
+        };
+        Some(value.to_string())
+    }
+}
+
+fn family_stats(family: &Family) -> FamilyStats {
+    let view = family.view.load();
+    let version = &view.version;
+    let levels = Levels::of(version, &family.options);
+    let properties = || version.tables().map(|(level, table)| (level, table.table.properties()));
+    let raw = |level: Option<usize>| {
+        let of_level = properties().filter(|(at, _)| level.is_none_or(|level| level == *at));
+        of_level.map(|(_, properties)| properties.raw_key_bytes + properties.raw_value_bytes).sum()
+    };
+    let memtables = || view.generations().map(|generation| &generation.memtable);
+    FamilyStats {
+        name: family.name.clone(),
+        id: family.id,
+        levels: version
+            .levels()
+            .map(|(level, tables)| LevelStats { level, files: tables.len(), bytes: version.level_bytes(level) })
+            .collect(),
+        base_level: levels.base,
+        memtable_bytes: memtables().map(|memtable| memtable.allocated_bytes() as u64).sum(),
+        immutable_memtables: view.sealed.len(),
+        entries: properties().map(|(_, properties)| properties.entry_count).sum::<u64>()
+            + memtables().map(|memtable| memtable.entry_count() as u64).sum::<u64>(),
+        deletions: properties().map(|(_, properties)| properties.deletion_count).sum::<u64>()
+            + memtables().map(|memtable| memtable.deletion_count() as u64).sum::<u64>(),
+        blob_files: version.blobs().len(),
+        blob_live_bytes: version.blobs().values().map(crate::version::BlobEntry::live_bytes).sum(),
+        blob_garbage_bytes: version.blobs().values().map(|entry| entry.garbage.bytes).sum(),
+        table_raw_bytes: raw(None),
+        deepest_level_bytes: raw(Some(version.deepest_level())),
+        pending_compaction_bytes: levels.debt_bytes,
+    }
+}

@@ -1,0 +1,248 @@
+//! An open store: what the rooms share, and who may touch it.
+//!
+//! | state            | guarded by                    | changed by                                        |
+//! |------------------|-------------------------------|---------------------------------------------------|
+//! | log, last sequence, active memtables | leadership of `commit` | the leader of a group of writes        |
+//! | manifest         | `installer`                   | install, creation and drop of families            |
+//! | views, live logs, work in progress | `state`     | rotation (leader), install, background threads    |
+//! | what readers see | nothing: `ArcSwap` and an atomic | replaced under `state`, published by the leader |
+//!
+//! Locks are taken in the order of the rows; nothing is read from or written to a disk under `state`, except the
+//! removal of names from memory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use esker_env::Env;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_log::commit::CommitQueue;
+use parking_lot::{Condvar, Mutex};
+
+use crate::cache::BlockCache;
+use crate::counters::Counters;
+use crate::family::Family;
+use crate::open::Recovery;
+use crate::options::{ForeignOptions, Options};
+use crate::read::BlobReader;
+use crate::reclaim::Trash;
+use crate::snapshot::SnapshotList;
+use crate::version::ManifestWriter;
+use crate::write::{Lead, Request};
+use crate::{Error, ErrorKind, Result};
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    /// Options of the store's OPTIONS file that Esker does not model: kept, and written back.
+    pub(crate) foreign_options: ForeignOptions,
+    /// Written into tables.
+    pub(crate) db_id: String,
+    /// Written into tables.
+    pub(crate) session_id: String,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) counters: Counters,
+    pub(crate) blobs: BlobReader,
+    pub(crate) trash: Arc<Trash>,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    /// What open found in the logs.
+    pub(crate) recovery: Recovery,
+    /// The first log that each family needed when the store was opened.
+    pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    read_only: bool,
+    /// The family that every store has, beside `families` so that the common read needs no look-up.
+    pub(crate) default_family: Arc<Family>,
+    pub(crate) families: ArcSwap<BTreeMap<u32, Arc<Family>>>,
+    /// The last sequence number that readers may see.
+    published: AtomicU64,
+    next_file: AtomicU64,
+    /// Bytes per second that writers may write; 0 is as fast as they can. Set whenever a view changes.
+    pub(crate) delayed_rate: AtomicU64,
+    /// Bytes of all logs but the one being written; follows `state.wals`.
+    pub(crate) sealed_wal_bytes: AtomicU64,
+    pub(crate) commit: CommitQueue<Request, Lead>,
+    pub(crate) installer: Mutex<Installer>,
+    pub(crate) state: Mutex<State>,
+    /// Signalled whenever `state` or a view has changed.
+    pub(crate) changed: Condvar,
+    health: Health,
+}
+
+/// Who appends to the manifest.
+#[derive(Debug)]
+pub(crate) struct Installer {
+    /// `None` in a store open for reading only.
+    pub(crate) manifest: Option<ManifestWriter>,
+    pub(crate) family_id_max: u32,
+}
+
+/// See the table in the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Logs that are on the disk, and their bytes when they were sealed; the last one is being written.
+    pub(crate) wals: BTreeMap<FileNumber, u64>,
+    /// Families with a flush in progress.
+    pub(crate) flushing: Vec<u32>,
+    /// Compactions in progress.
+    pub(crate) compacting: usize,
+    /// Manual compactions that keep automatic ones out of a family.
+    pub(crate) manual: Vec<u32>,
+    /// Why the last flush failed; gone with the next that succeeds.
+    pub(crate) flush_error: Option<Error>,
+    /// Why the last compaction or removal of files failed; gone with the next that succeeds.
+    pub(crate) compaction_error: Option<Error>,
+    /// Work has failed: pause before the next.
+    pub(crate) rests: bool,
+    /// No new work is begun.
+    pub(crate) closing: bool,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    closed: AtomicBool,
+    failed: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+/// What [`Store::new`] is made of.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) foreign_options: ForeignOptions,
+    pub(crate) db_id: String,
+    pub(crate) session_id: String,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) counters: Counters,
+    pub(crate) trash: Arc<Trash>,
+    pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    pub(crate) read_only: bool,
+    pub(crate) default_family: Arc<Family>,
+    pub(crate) families: BTreeMap<u32, Arc<Family>>,
+    pub(crate) last_sequence: SequenceNumber,
+    pub(crate) next_file: u64,
+    pub(crate) lead: Lead,
+    pub(crate) installer: Installer,
+    pub(crate) wals: BTreeMap<FileNumber, u64>,
+}
+
+impl Store {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            default_family: parts.default_family,
+            env: parts.env,
+            dir: parts.dir,
+            options: parts.options,
+            foreign_options: parts.foreign_options,
+            db_id: parts.db_id,
+            session_id: parts.session_id,
+            cache: parts.cache,
+            counters: parts.counters,
+            blobs: BlobReader::default(),
+            trash: parts.trash,
+            snapshots: Arc::default(),
+            recovery: Recovery::default(),
+            log_numbers: parts.log_numbers,
+            read_only: parts.read_only,
+            families: ArcSwap::from_pointee(parts.families),
+            published: AtomicU64::new(parts.last_sequence.get()),
+            next_file: AtomicU64::new(parts.next_file),
+            delayed_rate: AtomicU64::new(0),
+            sealed_wal_bytes: AtomicU64::new(0),
+            commit: CommitQueue::new(parts.lead),
+            installer: Mutex::new(parts.installer),
+            state: Mutex::new(State { wals: parts.wals, ..State::default() }),
+            changed: Condvar::new(),
+            health: Health::default(),
+        }
+    }
+
+    /// The same, with what open found in the logs.
+    pub(crate) fn with_recovery(self, recovery: Recovery) -> Self {
+        Self { recovery, ..self }
+    }
+
+    /// The last write that readers may see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        SequenceNumber::new(self.published.load(Ordering::Acquire))
+    }
+
+    /// Everything up to `sequence` is in the memtables now.
+    pub(crate) fn publish(&self, sequence: SequenceNumber) {
+        self.published.store(sequence.get(), Ordering::Release);
+    }
+
+    /// A number that no file of the store has, nor ever had.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        FileNumber::new(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number that the next file will have.
+    pub(crate) fn next_file_number(&self) -> u64 {
+        self.next_file.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn path_of(&self, name: &FileName) -> PathBuf {
+        self.dir.join(name.to_string())
+    }
+
+    pub(crate) fn family(&self, id: u32) -> Option<Arc<Family>> {
+        self.families.load().get(&id).cloned()
+    }
+
+    /// From now on writes fail with what `error` says: what is durable is unknown until the store is reopened.
+    pub(crate) fn fail(&self, error: &Error) {
+        let mut held = self.health.error.lock();
+        if held.is_none() {
+            *held = Some(error.clone().with_kind(ErrorKind::ReadOnly));
+        }
+        self.health.failed.store(true, Ordering::Release);
+        drop(held);
+        self.changed.notify_all();
+    }
+
+    /// # Errors
+    /// `Closed`, or `ReadOnly` with the failure that made the store so.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            let reason = "the store is open for reading only; open it for writing";
+            return Err(Error::new(ErrorKind::ReadOnly, reason).with_path(&self.dir));
+        }
+        if !self.health.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let held = self.health.error.lock();
+        Err(held.clone().unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "an earlier write failed; reopen the store")))
+    }
+
+    /// # Errors
+    /// `Closed`.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.health.closed.load(Ordering::Acquire) {
+            return Err(closed(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// The sticky failure, if there is one.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.health.error.lock().clone()
+    }
+
+    pub(crate) fn set_closed(&self) {
+        self.health.closed.store(true, Ordering::Release);
+    }
+}
+
+fn closed(dir: &Path) -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed; open it again").with_path(dir)
+}

@@ -1,0 +1,136 @@
+//! What one piece of background work changes in a column family, and the version that comes of it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::{self, FileNumber};
+use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
+
+use super::{BlobEntry, BlobHandle, TableFile, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// Records of a blob file that nothing points to any more: how many, and their bytes with headers and keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Garbage {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Garbage {
+    pub(crate) fn add(&mut self, count: u64, bytes: u64) {
+        self.count = self.count.saturating_add(count);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Everything that changes at once.
+#[derive(Debug, Default)]
+pub(crate) struct Edit {
+    /// Tables that go, with the level they are in.
+    pub(crate) deleted: Vec<(usize, Arc<TableFile>)>,
+    /// Tables that come, with the level they are for.
+    pub(crate) added: Vec<(usize, Arc<TableFile>)>,
+    /// Blob files that come.
+    pub(crate) blobs: Vec<Arc<BlobHandle>>,
+    /// Garbage that this work made or found, by blob file.
+    pub(crate) garbage: BTreeMap<FileNumber, Garbage>,
+    /// Logs before this one hold nothing that the family still needs.
+    pub(crate) log_number: Option<FileNumber>,
+}
+
+impl Edit {
+    /// Tables that this edit brings into being: not those that it only moves to another level.
+    pub(crate) fn new_tables(&self) -> Vec<Arc<TableFile>> {
+        let moved = |table: &Arc<TableFile>| self.deleted.iter().any(|(_, gone)| gone.number() == table.number());
+        self.added.iter().map(|(_, table)| table).filter(|table| !moved(table)).cloned().collect()
+    }
+
+    /// The edit as the manifest has it.
+    pub(crate) fn record(&self, family_id: u32) -> VersionEdit {
+        VersionEdit {
+            column_family: family_id,
+            log_number: self.log_number,
+            deleted_files: self.deleted.iter().map(|(level, table)| (*level as u32, table.number())).collect(),
+            new_files: self.added.iter().map(|(level, table)| (*level as u32, table.meta.clone())).collect(),
+            blob_additions: self.blobs.iter().map(|blob| blob.addition.clone()).collect(),
+            blob_garbage: garbage_records(&self.garbage),
+            ..VersionEdit::default()
+        }
+    }
+}
+
+fn garbage_records(garbage: &BTreeMap<FileNumber, Garbage>) -> Vec<BlobFileGarbage> {
+    let record = |(&number, garbage): (&FileNumber, &Garbage)| BlobFileGarbage {
+        number,
+        count: garbage.count,
+        bytes: garbage.bytes,
+    };
+    garbage.iter().map(record).collect()
+}
+
+fn inconsistent(reason: String) -> Error {
+    Error::new(ErrorKind::Corruption, format!("the edit does not fit the version: {reason}"))
+}
+
+impl Version {
+    /// The version after `edit`.
+    ///
+    /// # Errors
+    /// Corruption when the edit does not fit: it deletes what is not there, adds what overlaps (V1), or counts more garbage than there is (V2).
+    pub(crate) fn apply(&self, edit: &Edit) -> Result<Self> {
+        let mut next = self.clone();
+        let gone: BTreeSet<(usize, FileNumber)> =
+            edit.deleted.iter().map(|(level, table)| (*level, table.number())).collect();
+        let mut removed = 0;
+        for (level, tables) in next.levels.iter_mut().enumerate() {
+            let before = tables.len();
+            tables.retain(|table| !gone.contains(&(level, table.number())));
+            removed += before - tables.len();
+        }
+        if removed != gone.len() {
+            return Err(inconsistent(format!("{removed} of the {} tables it deletes are there", gone.len())));
+        }
+        for (level, table) in &edit.added {
+            let Some(tables) = next.levels.get_mut(*level) else {
+                return Err(inconsistent(format!("table {} is for level {level}", table.number())));
+            };
+            tables.push(table.clone());
+        }
+        for (level, tables) in next.levels.iter_mut().enumerate() {
+            sort_level(level, tables)?;
+        }
+        for handle in &edit.blobs {
+            next.blobs.insert(handle.number(), BlobEntry { handle: handle.clone(), garbage: Garbage::default() });
+        }
+        for (number, garbage) in &edit.garbage {
+            let Some(entry) = next.blobs.get_mut(number) else {
+                return Err(inconsistent(format!("garbage in blob file {number}, which is not there")));
+            };
+            entry.garbage.add(garbage.count, garbage.bytes);
+            let addition = &entry.handle.addition;
+            if entry.garbage.count > addition.total_count || entry.garbage.bytes > addition.total_bytes {
+                return Err(inconsistent(format!("more garbage than blobs in blob file {number}")));
+            }
+        }
+        next.blobs.retain(|_, entry| entry.garbage.count < entry.handle.addition.total_count);
+        Ok(next)
+    }
+}
+
+/// Restores V1, or says why it cannot hold.
+fn sort_level(level: usize, tables: &mut [Arc<TableFile>]) -> Result<()> {
+    if level == 0 {
+        tables.sort_by_key(|table| std::cmp::Reverse((table.meta.largest_sequence, table.meta.number)));
+        return Ok(());
+    }
+    tables.sort_by(|a, b| internal_key::compare(&a.meta.smallest, &b.meta.smallest));
+    for pair in tables.windows(2) {
+        if let [before, after] = pair
+            && internal_key::compare(&before.meta.largest, &after.meta.smallest).is_ge()
+        {
+            let (before, after) = (before.number(), after.number());
+            return Err(inconsistent(format!("tables {before} and {after} overlap in level {level}")));
+        }
+    }
+    Ok(())
+}

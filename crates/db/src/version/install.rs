@@ -1,0 +1,174 @@
+//! Install: the only place where a version is replaced.
+//!
+//! Order: the files of the edit were synced by whoever wrote them, and their directory here; then the manifest takes the
+//! edit and is synced; then readers see it; then what it made obsolete may go (B6).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::VersionEdit;
+
+use super::{Edit, Version, snapshot_edits, write_new};
+use crate::family::{Family, Generation, View};
+use crate::store::{Installer, State, Store};
+use crate::{Error, ErrorKind};
+
+/// Why an edit was not installed, and whether its files may be removed.
+#[derive(Debug)]
+pub(crate) struct NotInstalled {
+    pub(crate) error: Error,
+    /// `false`: the manifest on the disk may name the new files after all (M2).
+    pub(crate) files_are_orphans: bool,
+}
+
+impl Store {
+    /// Makes `edit` the next version of `family`; the sealed memtables of `flushed` leave the view in the same step.
+    pub(crate) fn install(
+        &self,
+        family: &Family,
+        mut edit: Edit,
+        flushed: &[Arc<Generation>],
+    ) -> std::result::Result<(), NotInstalled> {
+        let orphans = |error| NotInstalled { error, files_are_orphans: true };
+        let mut installer = self.installer.lock();
+        self.check_writable().map_err(orphans)?;
+        if family.is_dropped() {
+            return Err(orphans(Error::new(ErrorKind::Conflict, format!("column family {:?} was dropped", family.name))));
+        }
+        let before = family.view.load_full();
+        edit.log_number = edit.log_number.or_else(|| log_number_without(&before, flushed));
+        let next = Arc::new(before.version.apply(&edit).map_err(orphans)?);
+        if !edit.added.is_empty() || !edit.blobs.is_empty() {
+            self.env.files.sync_dir(&self.dir).map_err(|error| orphans(error.into()))?;
+        }
+        self.record(&mut installer, edit.record(family.id))?;
+        let mut state = self.state.lock();
+        let view = family.view.load_full();
+        let waits = |sealed: &&Arc<Generation>| !flushed.iter().any(|flushed| Arc::ptr_eq(flushed, sealed));
+        let sealed = view.sealed.iter().filter(waits).cloned().collect();
+        family.view.store(Arc::new(View { active: view.active.clone(), sealed, version: next.clone() }));
+        mark_obsolete(&before.version, &next, &edit);
+        self.retire_logs(&mut state);
+        drop(state);
+        self.refresh_delay();
+        self.changed.notify_all();
+        self.roll_manifest_if_large(&mut installer);
+        Ok(())
+    }
+
+    /// Appends one edit to the manifest.
+    pub(crate) fn record(
+        &self,
+        installer: &mut Installer,
+        mut edit: VersionEdit,
+    ) -> std::result::Result<(), NotInstalled> {
+        edit.next_file_number = Some(self.next_file_number());
+        edit.last_sequence = Some(self.visible());
+        let Some(manifest) = installer.manifest.as_mut() else {
+            let error = Error::new(ErrorKind::ReadOnly, "the store is open for reading only");
+            return Err(NotInstalled { error, files_are_orphans: true });
+        };
+        match manifest.append(&edit) {
+            Ok(bytes) => {
+                self.counters.manifest_bytes.add(bytes);
+                Ok(())
+            }
+            Err(error) => {
+                let files_are_orphans = error.kind() != ErrorKind::ReadOnly;
+                let error = error.while_doing("recording a change in the manifest");
+                if !files_are_orphans {
+                    self.fail(&error);
+                }
+                Err(NotInstalled { error, files_are_orphans })
+            }
+        }
+    }
+
+    /// Logs that no memtable needs any more go.
+    pub(crate) fn retire_logs(&self, state: &mut State) {
+        let families = self.families.load();
+        let needed = families.values().filter_map(|family| family.view.load().oldest_wal()).min();
+        let current = state.wals.keys().next_back().copied();
+        let Some(first_needed) = needed.or(current).min(current) else { return };
+        while let Some((&number, &bytes)) = state.wals.first_key_value()
+            && number < first_needed
+        {
+            state.wals.remove(&number);
+            self.sealed_wal_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.trash.add(self.path_of(&FileName::Wal(number)));
+        }
+    }
+
+    /// A manifest that has grown large is replaced by a new one with the present state. Failure to write it changes
+    /// nothing, unless CURRENT may already name it.
+    fn roll_manifest_if_large(&self, installer: &mut Installer) {
+        let Some(old) = installer.manifest.as_ref() else { return };
+        if old.bytes() < self.options.manifest_bytes_max {
+            return;
+        }
+        let old_number = old.number();
+        let number = self.new_file_number();
+        match write_new(&*self.env.files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
+            Ok(manifest) => {
+                self.counters.manifest_bytes.add(manifest.bytes());
+                installer.manifest = Some(manifest);
+                self.trash.add(self.path_of(&FileName::Manifest(old_number)));
+            }
+            // Whether CURRENT names the old or the new one is known only to whoever reads it next.
+            Err(error) => self.fail(&error.while_doing("beginning a new manifest")),
+        }
+    }
+
+    /// The whole store, as the edits of a new manifest.
+    pub(crate) fn state_edits(&self, family_id_max: u32) -> Vec<VersionEdit> {
+        let families = self.families.load();
+        let whole = |family: &Arc<Family>| {
+            let view = family.view.load();
+            let log_number = view.oldest_wal().unwrap_or_else(|| view.active.first_wal());
+            snapshot_edits(family.id, &family.name, &view.version, log_number)
+        };
+        let mut edits = vec![VersionEdit {
+            db_id: Some(self.db_id.clone()),
+            next_file_number: Some(self.next_file_number()),
+            last_sequence: Some(self.visible()),
+            max_column_family: Some(family_id_max),
+            ..VersionEdit::default()
+        }];
+        edits.extend(families.values().flat_map(whole));
+        edits
+    }
+}
+
+/// The oldest log that the family needs once `flushed` are in tables; `None` says that nothing was flushed.
+fn log_number_without(view: &View, flushed: &[Arc<Generation>]) -> Option<FileNumber> {
+    if flushed.is_empty() {
+        return None;
+    }
+    let waits = |sealed: &&Arc<Generation>| !flushed.iter().any(|flushed| Arc::ptr_eq(flushed, sealed));
+    let oldest = view.sealed.iter().rev().find(waits).unwrap_or(&view.active);
+    Some(oldest.first_wal())
+}
+
+/// F1: the edit is durable, so what it dropped may go once nobody reads it.
+fn mark_obsolete(before: &Version, next: &Version, edit: &Edit) {
+    for (level, table) in &edit.deleted {
+        let moved = edit.added.iter().any(|(_, added)| added.number() == table.number());
+        debug_assert!(*level < crate::options::LEVEL_COUNT);
+        if !moved {
+            table.mark_obsolete();
+        }
+    }
+    for (number, entry) in before.blobs() {
+        if !next.blobs().contains_key(number) {
+            entry.handle.mark_obsolete();
+        }
+    }
+    // A blob file all of whose values were dropped by the very work that wrote it was never part of a version.
+    for blob in &edit.blobs {
+        if !next.blobs().contains_key(&blob.number()) {
+            blob.mark_obsolete();
+        }
+    }
+}

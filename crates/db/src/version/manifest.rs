@@ -1,0 +1,239 @@
+//! The manifest: which files are a store, as a log of edits, and CURRENT, which names the manifest.
+//!
+//! - M1: CURRENT is replaced only after the manifest that it will name holds the whole state and was synced.
+//! - M2: an edit counts once it was synced. If that fails, nobody knows whether it counts: the store becomes
+//!   read-only, and neither the files it adds nor those it drops are removed, until an open has read what is there.
+//! - M3: reading is pure of consequences: nothing is written before everything was read and accepted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use esker_env::FileSystem;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::version_edit::{BlobFileAddition, BlobFileGarbage, TableMeta, VersionEdit};
+use esker_log::scan::{RecoveryMode, Scanner};
+use esker_log::writer::LogWriter;
+
+use super::{COMPARATOR_NAME, Garbage, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// A column family as the manifest has it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecoveredFamily {
+    pub(crate) name: String,
+    pub(crate) tables: BTreeMap<(u32, FileNumber), TableMeta>,
+    pub(crate) blobs: BTreeMap<FileNumber, (BlobFileAddition, Garbage)>,
+    pub(crate) log_number: FileNumber,
+}
+
+/// A store as the manifest has it.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub(crate) manifest_number: FileNumber,
+    pub(crate) db_id: String,
+    pub(crate) families: BTreeMap<u32, RecoveredFamily>,
+    pub(crate) family_id_max: u32,
+    pub(crate) next_file_number: u64,
+    pub(crate) last_sequence: SequenceNumber,
+    /// Logs before this one are needed by nobody.
+    pub(crate) log_number_min: FileNumber,
+}
+
+/// Reads CURRENT and the manifest that it names.
+///
+/// # Errors
+/// `NotFound` if there is no CURRENT; corruption with path and offset; `UnsupportedFormat` for what a later writer added.
+pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
+    let current_path = dir.join(FileName::Current.to_string());
+    let current = files.read(&current_path)?;
+    let number = manifest_number(&current).ok_or_else(|| {
+        Error::corruption(&current_path, 0, "CURRENT does not name a manifest; restore it, or the store, from a backup")
+    })?;
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let mut recovered = Recovered { manifest_number: number, ..Recovered::default() };
+    recovered.families.insert(0, RecoveredFamily { name: "default".into(), ..RecoveredFamily::default() });
+    // Only an edit whose sync never returned can be torn, and nobody was told of it.
+    let mut scanner = Scanner::open(files, &path, RecoveryMode::TolerateTornTail, true, number.get() as u32)
+        .map_err(|error| missing_manifest(error, &path))?;
+    let mut group = Vec::new();
+    let mut edit_count = 0u64;
+    while let Some((offset, record)) = scanner.next()? {
+        let edit = VersionEdit::decode(record)
+            .map_err(|error| Error::decode(&path, offset, "reading an edit of the manifest", error))?;
+        edit_count += 1;
+        let remaining = edit.atomic_group_remaining;
+        group.push(edit);
+        // An atomic group counts once its last edit is there.
+        if remaining.unwrap_or(0) == 0 {
+            for edit in group.drain(..) {
+                recovered.take(edit).map_err(|error| error.with_path(&path).with_offset(offset))?;
+            }
+        }
+    }
+    if edit_count == 0 {
+        return Err(Error::corruption(&path, 0, "the manifest holds no edit; restore the store from a backup"));
+    }
+    Ok(recovered)
+}
+
+fn missing_manifest(error: Error, path: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            Error::corruption(path, 0, "CURRENT names this manifest, but it is not there; restore it from a backup")
+        }
+        _ => error,
+    }
+}
+
+fn manifest_number(current: &[u8]) -> Option<FileNumber> {
+    let name = std::str::from_utf8(current).ok()?.strip_suffix('\n')?;
+    match FileName::parse(name)? {
+        FileName::Manifest(number) => Some(number),
+        _ => None,
+    }
+}
+
+fn misfit(reason: String) -> Error {
+    Error::new(ErrorKind::Corruption, format!("{reason}; restore the manifest, or the store, from a backup"))
+}
+
+impl Recovered {
+    fn take(&mut self, edit: VersionEdit) -> Result<()> {
+        if let Some(id) = edit.db_id {
+            self.db_id = id;
+        }
+        if let Some(name) = &edit.comparator
+            && name != COMPARATOR_NAME
+        {
+            let family = edit.column_family;
+            let reason = format!("column family {family} is ordered by {name:?}, which Esker does not have");
+            return Err(Error::new(ErrorKind::UnsupportedFormat, reason));
+        }
+        self.next_file_number = self.next_file_number.max(edit.next_file_number.unwrap_or(0));
+        self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
+        self.log_number_min = self.log_number_min.max(edit.min_log_number_to_keep.unwrap_or_default());
+        self.family_id_max = self.family_id_max.max(edit.max_column_family.unwrap_or(0)).max(edit.column_family);
+        let id = edit.column_family;
+        if let Some(name) = edit.column_family_add {
+            self.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
+        }
+        if edit.column_family_drop {
+            self.families.remove(&id);
+            return Ok(());
+        }
+        let Some(family) = self.families.get_mut(&id) else {
+            return Err(misfit(format!("an edit is for column family {id}, which does not exist")));
+        };
+        if let Some(number) = edit.log_number {
+            family.log_number = family.log_number.max(number);
+        }
+        for (level, number) in edit.deleted_files {
+            if family.tables.remove(&(level, number)).is_none() {
+                return Err(misfit(format!("an edit deletes table {number} of level {level}, which is not there")));
+            }
+        }
+        for (level, meta) in edit.new_files {
+            family.tables.insert((level, meta.number), meta);
+        }
+        for addition in edit.blob_additions {
+            family.blobs.insert(addition.number, (addition, Garbage::default()));
+        }
+        for garbage in edit.blob_garbage {
+            let Some((addition, sum)) = family.blobs.get_mut(&garbage.number) else {
+                return Err(misfit(format!("an edit counts garbage in blob file {}, which is not there", garbage.number)));
+            };
+            sum.add(garbage.count, garbage.bytes);
+            if sum.count > addition.total_count || sum.bytes > addition.total_bytes {
+                return Err(misfit(format!("more garbage than blobs in blob file {}", garbage.number)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The manifest that edits are appended to.
+#[derive(Debug)]
+pub(crate) struct ManifestWriter {
+    log: LogWriter,
+    number: FileNumber,
+    scratch: Vec<u8>,
+}
+
+impl ManifestWriter {
+    pub(crate) fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log.len()
+    }
+
+    /// Appends and syncs an edit; returns the bytes that took.
+    ///
+    /// # Errors
+    /// `Exhausted` or `Io`: nothing was appended. `ReadOnly`: unknown whether the edit counts (M2).
+    pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<u64> {
+        let before = self.log.len();
+        self.scratch.clear();
+        edit.encode(&mut self.scratch);
+        self.log.append(&[&self.scratch])?;
+        self.log.sync()?;
+        Ok(self.log.len().saturating_sub(before))
+    }
+}
+
+/// A new manifest holding `edits`, made current (M1). Returns what was appended, in bytes.
+///
+/// # Errors
+/// As the file system's; the manifest that was current still is, unless the very last step, the sync of the directory, failed.
+pub(crate) fn write_new(
+    files: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    edits: &[VersionEdit],
+) -> Result<ManifestWriter> {
+    let name = FileName::Manifest(number).to_string();
+    let path = dir.join(&name);
+    let mut writer =
+        ManifestWriter { log: LogWriter::new(files.create(&path)?), number, scratch: Vec::with_capacity(4096) };
+    for edit in edits {
+        writer.scratch.clear();
+        edit.encode(&mut writer.scratch);
+        writer.log.append(&[&writer.scratch])?;
+    }
+    writer.log.sync()?;
+    files.sync_dir(dir)?;
+    set_current(files, dir, number, &name)?;
+    Ok(writer)
+}
+
+fn set_current(files: &dyn FileSystem, dir: &Path, number: FileNumber, name: &str) -> Result<()> {
+    let temporary: PathBuf = dir.join(FileName::Temporary(number).to_string());
+    let current = dir.join(FileName::Current.to_string());
+    Ok(files.write_atomically(&current, &temporary, format!("{name}\n").as_bytes())?)
+}
+
+/// What a family is, as edits: the first creates it, the second holds its files.
+pub(crate) fn snapshot_edits(id: u32, name: &str, version: &Version, log_number: FileNumber) -> Vec<VersionEdit> {
+    let create = VersionEdit {
+        column_family: id,
+        column_family_add: (id != 0).then(|| name.to_owned()),
+        comparator: Some(COMPARATOR_NAME.to_owned()),
+        ..VersionEdit::default()
+    };
+    let garbage = |entry: &super::BlobEntry| BlobFileGarbage {
+        number: entry.handle.number(),
+        count: entry.garbage.count,
+        bytes: entry.garbage.bytes,
+    };
+    let contents = VersionEdit {
+        column_family: id,
+        log_number: Some(log_number),
+        new_files: version.tables().map(|(level, table)| (level as u32, table.meta.clone())).collect(),
+        blob_additions: version.blobs().values().map(|entry| entry.handle.addition.clone()).collect(),
+        blob_garbage: version.blobs().values().filter(|entry| entry.garbage.count > 0).map(garbage).collect(),
+        ..VersionEdit::default()
+    };
+    vec![create, contents]
+}

@@ -1,0 +1,124 @@
+//! A version is the immutable set of tables and blob files of one column family. Readers hold an `Arc` of it; flush
+//! and compaction make the next one with an [`Edit`], which the manifest records before anybody sees it.
+//!
+//! - V1: tables of a level below 0 are sorted and share no internal key (Esker's own share no user key either; old
+//!   RocksDB releases could split one); level 0 is newest first.
+//! - V2: garbage of a blob file never exceeds what was written to it (B10). When nothing of it lives, the version drops it.
+//! - V3: a version changes only in [`install`], after the manifest has it (B4).
+
+mod edit;
+mod file;
+mod install;
+mod manifest;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::{self, FileNumber};
+
+pub(crate) use edit::{Edit, Garbage};
+pub(crate) use file::{BlobHandle, TableFile};
+pub(crate) use manifest::{ManifestWriter, Recovered, RecoveredFamily, recover, snapshot_edits, write_new};
+
+use crate::Result;
+use crate::options::LEVEL_COUNT;
+use crate::table::TableHit;
+
+/// The only comparator that Esker knows, by the name that RocksDB gives it.
+pub(crate) const COMPARATOR_NAME: &str = "leveldb.BytewiseComparator";
+
+/// A blob file within a version: how much of it is garbage differs from one version to the next.
+#[derive(Debug, Clone)]
+pub(crate) struct BlobEntry {
+    pub(crate) handle: Arc<BlobHandle>,
+    pub(crate) garbage: Garbage,
+}
+
+impl BlobEntry {
+    /// Bytes of records that some table still points to.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.handle.addition.total_bytes.saturating_sub(self.garbage.bytes)
+    }
+}
+
+/// See the module's head.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    levels: Vec<Vec<Arc<TableFile>>>,
+    blobs: BTreeMap<FileNumber, BlobEntry>,
+}
+
+impl Version {
+    pub(crate) fn empty() -> Self {
+        Self { levels: vec![Vec::new(); LEVEL_COUNT], blobs: BTreeMap::new() }
+    }
+
+    /// The tables of a level; none for a level that does not exist.
+    pub(crate) fn level(&self, level: usize) -> &[Arc<TableFile>] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn levels(&self) -> impl DoubleEndedIterator<Item = (usize, &[Arc<TableFile>])> {
+        self.levels.iter().map(Vec::as_slice).enumerate()
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.levels().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    pub(crate) fn blobs(&self) -> &BTreeMap<FileNumber, BlobEntry> {
+        &self.blobs
+    }
+
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.level(level).iter().map(|table| table.meta.file_bytes).sum()
+    }
+
+    /// The deepest level with a table; 0 when there is none.
+    pub(crate) fn deepest_level(&self) -> usize {
+        self.levels().rev().find(|(_, tables)| !tables.is_empty()).map_or(0, |(level, _)| level)
+    }
+
+    /// Tables of a level that hold user keys of the range; both ends inclusive, `None` is open.
+    pub(crate) fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<TableFile>> {
+        let tables = self.level(level);
+        if level == 0 {
+            return tables.iter().filter(|table| table.overlaps(begin, end)).cloned().collect();
+        }
+        let from = begin.map_or(0, |begin| tables.partition_point(|table| table.largest() < begin));
+        tables.iter().skip(from).take_while(|table| table.overlaps(None, end)).cloned().collect()
+    }
+
+    /// The table of a level below 0 that may hold `user_key`.
+    pub(crate) fn table_for(&self, level: usize, user_key: &[u8]) -> Option<&Arc<TableFile>> {
+        let tables = self.level(level);
+        let index = tables.partition_point(|table| table.largest() < user_key);
+        tables.get(index).filter(|table| table.smallest() <= user_key)
+    }
+
+    /// The newest entry at or before `lookup` with its user key. Level 0 newest first, then one table a level: the
+    /// first hit is the newest, since data only moves down and level by level.
+    pub(crate) fn get(&self, lookup: &[u8], fill_cache: bool) -> Result<Option<TableHit>> {
+        let user_key = internal_key::user_key(lookup);
+        for table in self.level(0) {
+            if table.overlaps(Some(user_key), Some(user_key))
+                && let Some(hit) = table.table.get(lookup, fill_cache)?
+            {
+                return Ok(Some(hit));
+            }
+        }
+        for level in 1..self.levels.len() {
+            if let Some(table) = self.table_for(level, user_key)
+                && let Some(hit) = table.table.get(lookup, fill_cache)?
+            {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a table below `level` may hold `user_key`: while one does, a tombstone must stay (B1).
+    pub(crate) fn may_hold_below(&self, level: usize, user_key: &[u8]) -> bool {
+        (level + 1..self.levels.len()).any(|deeper| self.table_for(deeper, user_key).is_some())
+    }
+}

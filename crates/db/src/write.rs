@@ -1,0 +1,353 @@
+//! Writing: batch → group commit → log → memtables → publish → acknowledge.
+//!
+//! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
+//! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
+//! - W3: a write is published, and so visible, only when all of it is in the memtables.
+//! - W4: a log is synced before its successor takes a write, so that a power loss can only take the end of the last one.
+//! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::write_batch::Record;
+use esker_log::writer::LogWriter;
+
+use crate::batch::WriteBatch;
+use crate::family::{Family, Generation, View};
+use crate::memtable::Memtable;
+use crate::options::WriteOptions;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// A member of a group.
+#[derive(Debug)]
+pub(crate) struct Request {
+    batch: WriteBatch,
+    options: WriteOptions,
+}
+
+/// What only the leader touches.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    /// `None` in a store open for reading only.
+    pub(crate) wal: Option<LogWriter>,
+    pub(crate) wal_number: FileNumber,
+    pub(crate) last_sequence: SequenceNumber,
+    /// Families that take writes, by ascending id.
+    pub(crate) actives: Vec<Active>,
+    /// Whether something was written without the log since the last rotation of everything.
+    pub(crate) unlogged: bool,
+}
+
+/// A family and the memtable that takes its writes.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) family: Arc<Family>,
+    pub(crate) generation: Arc<Generation>,
+}
+
+impl Lead {
+    /// Without a log yet: `wal_number` is the one it will have.
+    pub(crate) fn new(wal_number: FileNumber, last_sequence: SequenceNumber) -> Self {
+        Self { wal: None, wal_number, last_sequence, actives: Vec::new(), unlogged: false }
+    }
+
+    fn active(&self, family_id: u32) -> Option<&Active> {
+        let index = self.actives.binary_search_by_key(&family_id, |active| active.family.id).ok()?;
+        self.actives.get(index)
+    }
+
+    /// Takes the active memtables from the views: after recovery, and when families come and go.
+    pub(crate) fn reload(&mut self, families: &std::collections::BTreeMap<u32, Arc<Family>>) {
+        let active = |family: &Arc<Family>| Active {
+            family: family.clone(),
+            generation: family.view.load().active.clone(),
+        };
+        self.actives = families.values().map(active).collect();
+    }
+}
+
+/// Puts one record where it belongs. Writes and recovery go through here alike.
+///
+/// # Errors
+/// `UnsupportedFormat` for an operation that Esker does not have (yet).
+pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Record<'_>) -> Result<()> {
+    match record.kind {
+        ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => {
+            memtable.add(sequence, record.kind, record.key, record.value);
+            Ok(())
+        }
+        kind => Err(Error::new(
+            ErrorKind::UnsupportedFormat,
+            format!("the log holds an operation of kind {kind:?}, which Esker cannot apply; flush it with RocksDB first"),
+        )),
+    }
+}
+
+impl Store {
+    /// See [`Db::write`](crate::Db::write).
+    pub(crate) fn write(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
+        if options.sync && options.disable_wal {
+            return Err(Error::invalid_argument("a write cannot be synced without the log: choose sync or disable_wal"));
+        }
+        self.check_writable()?;
+        let families = self.families.load();
+        for record in batch.raw().records() {
+            let id = record.map_err(|error| Error::invalid_argument(error.to_string()))?.cf;
+            if !families.contains_key(&id) {
+                return Err(Error::invalid_argument(format!(
+                    "the batch writes to column family {id}, which was dropped or is of another store"
+                )));
+            }
+        }
+        drop(families);
+        if batch.is_empty() {
+            return if options.sync { self.sync_wal() } else { Ok(()) };
+        }
+        let request = Request { batch, options };
+        let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
+        let weigh = |request: &Request| request.batch.len_bytes();
+        self.commit.submit(request, weigh, group_bytes_max, |lead, group| self.write_group(lead, group))
+    }
+
+    /// Everything written so far survives power loss when this returns.
+    pub(crate) fn sync_wal(&self) -> Result<()> {
+        self.check_writable()?;
+        self.commit.exclusive(|lead| self.sync_log(lead))
+    }
+
+    fn write_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
+        self.check_writable()?;
+        let group_bytes = group.iter().map(|request| request.batch.len_bytes() as u64).sum();
+        self.make_room(lead, group_bytes)?;
+        let mut last = lead.last_sequence.get();
+        for request in group.iter_mut() {
+            request.batch.raw_mut().set_sequence(SequenceNumber::new(last + 1));
+            last += u64::from(request.batch.count());
+        }
+        if last > SequenceNumber::MAX.get() {
+            return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
+        }
+        self.log_group(lead, group)?;
+        for request in group.iter() {
+            let mut sequence = request.batch.raw().sequence();
+            for record in request.batch.raw().records() {
+                let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
+                // A family dropped since the batch was checked takes nothing any more.
+                if let Some(active) = lead.active(record.cf) {
+                    apply(&active.generation.memtable, sequence, &record)?;
+                }
+                sequence = SequenceNumber::new(sequence.get() + 1);
+            }
+            lead.unlogged |= request.options.disable_wal;
+        }
+        lead.last_sequence = SequenceNumber::new(last);
+        self.publish(lead.last_sequence);
+        self.counters.user_bytes.add(group_bytes);
+        self.counters.user_writes.add(group.len() as u64);
+        Ok(())
+    }
+
+    fn log_group(&self, lead: &mut Lead, group: &[Request]) -> Result<()> {
+        let Some(wal) = lead.wal.as_mut() else {
+            return Err(read_only(self));
+        };
+        let before = wal.len();
+        let logged = group.iter().filter(|request| !request.options.disable_wal);
+        let result = wal.append_all(logged.map(|request| request.batch.raw().bytes()));
+        self.check_log(result)?;
+        self.counters.wal_bytes.add(wal.len() - before);
+        if group.iter().any(|request| request.options.sync) {
+            return self.sync_log(lead);
+        }
+        Ok(())
+    }
+
+    fn sync_log(&self, lead: &mut Lead) -> Result<()> {
+        let Some(wal) = lead.wal.as_mut() else {
+            return Err(read_only(self));
+        };
+        self.counters.wal_syncs.add(1);
+        let result = wal.sync();
+        self.check_log(result)
+    }
+
+    /// A log that cannot say what it holds makes the store read-only (W5).
+    fn check_log(&self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::ReadOnly
+        {
+            self.fail(error);
+        }
+        result
+    }
+
+    /// Seals what is full, and waits where compaction or flush cannot keep up.
+    fn make_room(&self, lead: &mut Lead, bytes: u64) -> Result<()> {
+        let full = |active: &Active| {
+            active.generation.memtable.allocated_bytes() as u64 >= active.family.options.write_buffer_bytes
+        };
+        let mut sealing: Vec<u32> = lead.actives.iter().filter(|a| full(a)).map(|a| a.family.id).collect();
+        if sealing.is_empty() {
+            sealing = self.holders_of_oldest_log(lead);
+        }
+        if !sealing.is_empty() {
+            self.wait_for_buffers(&sealing)?;
+            self.rotate(lead, &sealing)?;
+            if self.options.background_jobs == 0 {
+                self.run_due_work()?;
+            }
+        }
+        self.delay_writes(bytes);
+        Ok(())
+    }
+
+    /// The families to flush because the logs together have grown too large.
+    fn holders_of_oldest_log(&self, lead: &Lead) -> Vec<u32> {
+        let wal_bytes = lead.wal.as_ref().map_or(0, LogWriter::len);
+        let sealed = self.sealed_wal_bytes.load(Ordering::Relaxed);
+        if wal_bytes == 0 || sealed + wal_bytes < self.wal_bytes_max(lead) {
+            return Vec::new();
+        }
+        let Some(oldest) = self.state.lock().wals.keys().next().copied() else {
+            return Vec::new();
+        };
+        let holds = |a: &&Active| !a.generation.memtable.is_empty() && a.generation.first_wal() <= oldest;
+        lead.actives.iter().filter(holds).map(|active| active.family.id).collect()
+    }
+
+    fn wal_bytes_max(&self, lead: &Lead) -> u64 {
+        match self.options.wal_bytes_max {
+            0 => lead.actives.iter().map(|active| active.family.options.write_buffer_bytes).sum::<u64>() * 4,
+            bytes => bytes,
+        }
+    }
+
+    /// Waits until each of the families may have one more sealed memtable.
+    fn wait_for_buffers(&self, families: &[u32]) -> Result<()> {
+        for &id in families {
+            let Some(family) = self.family(id) else { continue };
+            if self.options.background_jobs == 0 {
+                continue;
+            }
+            let began = self.env.clock.monotonic();
+            let mut waited = false;
+            let mut state = self.state.lock();
+            while family.view.load().sealed.len() + 1 >= family.options.write_buffer_count_max && !family.is_dropped() {
+                self.check_writable()?;
+                if let Some(error) = &state.flush_error {
+                    return Err(error.clone().while_doing("writers wait for a flush that fails"));
+                }
+                waited = true;
+                self.changed.wait(&mut state);
+            }
+            drop(state);
+            if waited {
+                let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
+                self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals the active memtables of `families` and begins a new log.
+    pub(crate) fn rotate(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
+        self.begin_log(lead)?;
+        let mut state = self.state.lock();
+        state.wals.entry(lead.wal_number).or_insert(0);
+        for active in &mut lead.actives {
+            if active.generation.memtable.is_empty() {
+                active.generation.set_first_wal(lead.wal_number);
+                continue;
+            }
+            if !families.contains(&active.family.id) {
+                continue;
+            }
+            active.generation = Generation::new(lead.wal_number);
+            let view = active.family.view.load_full();
+            let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
+            sealed.push(view.active.clone());
+            sealed.extend(view.sealed.iter().cloned());
+            let next = View { active: active.generation.clone(), sealed, version: view.version.clone() };
+            active.family.view.store(Arc::new(next));
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The next log, once the last is durable (W4). One without a record is used on.
+    fn begin_log(&self, lead: &mut Lead) -> Result<()> {
+        let Some(wal) = lead.wal.as_ref() else {
+            return Err(read_only(self));
+        };
+        let wal_bytes = wal.len();
+        if wal_bytes == 0 {
+            return Ok(());
+        }
+        let number = self.new_file_number();
+        let next = LogWriter::new(self.env.files.create(&self.path_of(&FileName::Wal(number)))?);
+        self.env.files.sync_dir(&self.dir)?;
+        self.sync_log(lead)?;
+        self.state.lock().wals.insert(lead.wal_number, wal_bytes);
+        self.sealed_wal_bytes.fetch_add(wal_bytes, Ordering::Relaxed);
+        lead.wal = Some(next);
+        lead.wal_number = number;
+        Ok(())
+    }
+
+    /// Holds the group back while compaction is behind: smoothly, see [`esker_log::pacer`].
+    fn delay_writes(&self, bytes: u64) {
+        if self.options.background_jobs == 0 {
+            return;
+        }
+        let rate = self.delayed_rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
+        }
+        let wait = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        self.counters.stall_micros.add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+        self.env.clock.sleep(wait);
+    }
+
+    /// See [`Db::flush`](crate::Db::flush).
+    pub(crate) fn flush(&self, families: &[u32]) -> Result<()> {
+        self.check_writable()?;
+        let sealed = self.commit.exclusive(|lead| -> Result<Vec<_>> {
+            self.check_writable()?;
+            self.wait_for_buffers(families)?;
+            self.rotate(lead, families)?;
+            lead.unlogged = false;
+            if self.options.background_jobs == 0 {
+                self.run_due_work()?;
+            }
+            let last = |id: &u32| self.family(*id).and_then(|f| f.view.load().sealed.first().cloned().map(|g| (f, g)));
+            Ok(families.iter().filter_map(last).collect())
+        })?;
+        for (family, generation) in sealed {
+            self.wait_for_flush(&family, &generation)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_flush(&self, family: &Family, generation: &Arc<Generation>) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            if family.is_dropped() || !family.view.load().sealed.iter().any(|sealed| Arc::ptr_eq(sealed, generation)) {
+                return Ok(());
+            }
+            self.check_writable()?;
+            if let Some(error) = &state.flush_error {
+                return Err(error.clone().while_doing("waiting for a flush"));
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+fn read_only(store: &Store) -> Error {
+    Error::new(ErrorKind::ReadOnly, "the store is open for reading only; open it for writing").with_path(&store.dir)
+}

@@ -1,0 +1,93 @@
+//! The answers: a map of maps.
+
+use std::collections::BTreeMap;
+
+use esker::{ColumnFamily, Db, ReadOptions, Result};
+
+/// Key and value of one column family.
+pub type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One write, as a store and a model take it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Sets a key of a family.
+    Put(String, Vec<u8>, Vec<u8>),
+    /// Removes a key of a family.
+    Delete(String, Vec<u8>),
+}
+
+/// What a store should hold, by name of column family.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Model {
+    /// See the type.
+    pub families: BTreeMap<String, Contents>,
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self { families: BTreeMap::from([("default".to_owned(), Contents::new())]) }
+    }
+
+    /// Takes the operations of a batch. Those of families that do not exist are ignored.
+    pub fn apply(&mut self, batch: &[Op]) {
+        for op in batch {
+            match op {
+                Op::Put(family, key, value) => {
+                    if let Some(contents) = self.families.get_mut(family) {
+                        contents.insert(key.clone(), value.clone());
+                    }
+                }
+                Op::Delete(family, key) => {
+                    if let Some(contents) = self.families.get_mut(family) {
+                        contents.remove(key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Everything a family holds, by iterating forward.
+///
+/// # Errors
+/// As the store's.
+pub fn forward(db: &Db, family: &ColumnFamily, options: &ReadOptions) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut iterator = db.iter_cf(family, options)?;
+    let mut entries = Vec::new();
+    iterator.seek_to_first()?;
+    while iterator.valid() {
+        entries.push((iterator.key().to_vec(), iterator.value()?.to_vec()));
+        iterator.next()?;
+    }
+    Ok(entries)
+}
+
+/// Everything a family holds, by iterating backward; in ascending order.
+///
+/// # Errors
+/// As the store's.
+pub fn backward(db: &Db, family: &ColumnFamily, options: &ReadOptions) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut iterator = db.iter_cf(family, options)?;
+    let mut entries = Vec::new();
+    iterator.seek_to_last()?;
+    while iterator.valid() {
+        entries.push((iterator.key().to_vec(), iterator.value()?.to_vec()));
+        iterator.prev()?;
+    }
+    entries.reverse();
+    Ok(entries)
+}
+
+/// Everything a store holds.
+///
+/// # Errors
+/// As the store's.
+pub fn contents(db: &Db) -> Result<Model> {
+    let mut model = Model::default();
+    for family in db.column_families() {
+        let entries = forward(db, &family, &ReadOptions::default())?;
+        model.families.insert(family.name().to_owned(), entries.into_iter().collect());
+    }
+    Ok(model)
+}

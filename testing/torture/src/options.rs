@@ -1,0 +1,47 @@
+//! Random options, small enough that a few hundred writes meet every mechanism.
+
+use esker::{ChecksumKind, Compression, FamilyOptions, Options, Separation};
+use fastrand::Rng;
+
+fn compression(random: &mut Rng) -> Compression {
+    [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd][random.usize(..4)]
+}
+
+/// Options of a column family.
+pub fn family(random: &mut Rng) -> FamilyOptions {
+    let level0_compaction_trigger = random.usize(1..=4);
+    let level0_slowdown_trigger = level0_compaction_trigger + random.usize(1..=8);
+    FamilyOptions {
+        write_buffer_bytes: [64 << 10, 80 << 10, 128 << 10][random.usize(..3)],
+        write_buffer_count_max: random.usize(2..=5),
+        separation: if random.u8(..4) == 0 { Separation::Off } else { Separation::AtFlush },
+        min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],
+        blob_file_bytes: [64 << 10, 100 << 10][random.usize(..2)],
+        blob_compression: compression(random),
+        compression: compression(random),
+        block_bytes: [256, 1024, 4096][random.usize(..3)],
+        restart_interval: [1, 2, 16][random.usize(..3)],
+        bloom_bits_per_key: [0.0, 5.0, 10.0][random.usize(..3)],
+        checksum: [ChecksumKind::Crc32c, ChecksumKind::Xxh3][random.usize(..2)],
+        target_file_bytes: [4 << 10, 16 << 10, 64 << 10][random.usize(..3)],
+        level_base_bytes: [16 << 10, 64 << 10][random.usize(..2)],
+        level_multiplier: random.u64(2..=6),
+        level0_compaction_trigger,
+        level0_slowdown_trigger,
+        level0_stop_trigger: level0_slowdown_trigger + random.usize(1..=8),
+        ..FamilyOptions::default()
+    }
+}
+
+/// Options of a store with families of the given names.
+pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Options {
+    Options {
+        create_if_missing: true,
+        families: families.iter().map(|&name| (name.to_owned(), family(random))).collect(),
+        background_jobs,
+        cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
+        wal_bytes_max: [0, 100 << 10][random.usize(..2)],
+        manifest_bytes_max: [4 << 10, 64 << 20][random.usize(..2)],
+        ..Options::default()
+    }
+}

@@ -1,0 +1,174 @@
+//! A sequence of batches that a seed determines, and a record of what the store said of each.
+
+use esker::{Db, ErrorKind, Result, WriteBatch, WriteOptions};
+use fastrand::Rng;
+
+use crate::model::{Model, Op};
+
+/// One step of a workload.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A batch, synced or not.
+    Write(Vec<Op>, bool),
+    /// Memtables to tables.
+    Flush,
+    /// Everything to the deepest level.
+    Compact,
+    /// The log to the disk.
+    Sync,
+}
+
+/// Steps over the families of `families`, which exist already.
+pub fn steps(random: &mut Rng, families: &[&str], count: usize) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(count);
+    for _ in 0..count {
+        steps.push(match random.u8(..100) {
+            0..8 => Step::Flush,
+            8..12 => Step::Compact,
+            12..15 => Step::Sync,
+            roll => Step::Write(batch(random, families), roll < 45),
+        });
+    }
+    steps
+}
+
+/// A batch of one to four operations on few keys, so that they meet.
+pub fn batch(random: &mut Rng, families: &[&str]) -> Vec<Op> {
+    let count = if random.bool() { 1 } else { random.usize(1..=4) };
+    (0..count).map(|_| op(random, families)).collect()
+}
+
+fn op(random: &mut Rng, families: &[&str]) -> Op {
+    let family = families[random.usize(..families.len())].to_owned();
+    let key = key(random);
+    if random.u8(..4) == 0 { Op::Delete(family, key) } else { Op::Put(family, key, value(random)) }
+}
+
+/// One of some 60 keys: empty, short, long, with bytes of all values.
+pub fn key(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..60) {
+        0 => Vec::new(),
+        1 => vec![0xff; 20],
+        2 => vec![0],
+        n @ 3..8 => [b"long".repeat(50), vec![n]].concat(),
+        n => format!("key{:02}", n).into_bytes(),
+    }
+}
+
+/// A value, half compressible, of a size that lands on every side of every threshold.
+pub fn value(random: &mut Rng) -> Vec<u8> {
+    let len = match random.u8(..10) {
+        0 => 0,
+        1..5 => random.usize(..50),
+        5..9 => random.usize(..1500),
+        _ => random.usize(..9000),
+    };
+    let mut value = vec![random.u8(..); len];
+    random.fill(&mut value[len / 2..]);
+    value
+}
+
+/// What a store was asked and what it promised: the batches in order, and how many of them must survive what.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Batches that were written, or may have been: only the last may be unknown.
+    pub batches: Vec<Vec<Op>>,
+    /// So many from the front were acknowledged: the death of the process must not lose them.
+    pub acknowledged: usize,
+    /// So many from the front must survive power loss.
+    pub durable: usize,
+}
+
+impl Ledger {
+    /// The model after the first `count` batches, starting from `start`.
+    pub fn after(&self, start: &Model, count: usize) -> Model {
+        let mut model = start.clone();
+        self.batches[..count].iter().for_each(|batch| model.apply(batch));
+        model
+    }
+
+    /// How many batches `found` holds, if it holds the first so many of at least `least`, whole and nothing else.
+    pub fn prefix(&self, start: &Model, found: &Model, least: usize) -> Option<usize> {
+        let mut model = self.after(start, least);
+        for count in least..=self.batches.len() {
+            if model == *found {
+                return Some(count);
+            }
+            if let Some(batch) = self.batches.get(count) {
+                model.apply(batch);
+            }
+        }
+        None
+    }
+}
+
+/// The batch as the store takes it; families that do not exist are left out, as the model does.
+///
+/// # Errors
+/// As the store's.
+pub fn to_batch(db: &Db, ops: &[Op]) -> Result<WriteBatch> {
+    let mut batch = WriteBatch::new();
+    for op in ops {
+        match op {
+            Op::Put(family, key, value) => {
+                if let Some(family) = db.column_family(family) {
+                    batch.put_cf(&family, key, value)?;
+                }
+            }
+            Op::Delete(family, key) => {
+                if let Some(family) = db.column_family(family) {
+                    batch.delete_cf(&family, key)?;
+                }
+            }
+        }
+    }
+    Ok(batch)
+}
+
+/// Runs the steps until one fails; says in `ledger` what was promised. Returns the failure.
+pub fn run(db: &Db, steps: &[Step], ledger: &mut Ledger) -> Result<()> {
+    for step in steps {
+        match step {
+            Step::Write(ops, sync) => {
+                ledger.batches.push(ops.clone());
+                let batch = to_batch(db, ops)?;
+                db.write(batch, &WriteOptions { sync: *sync, ..WriteOptions::default() })?;
+                ledger.acknowledged = ledger.batches.len();
+                if *sync {
+                    ledger.durable = ledger.acknowledged;
+                }
+            }
+            Step::Flush => {
+                db.flush()?;
+                ledger.durable = ledger.acknowledged;
+            }
+            Step::Compact => {
+                for family in db.column_families() {
+                    db.compact_range(&family, None, None)?;
+                }
+                ledger.durable = ledger.acknowledged;
+            }
+            Step::Sync => {
+                db.sync_wal()?;
+                ledger.durable = ledger.acknowledged;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// As [`run`], but goes on after failures that promise that nothing was written; their batch is struck off the ledger.
+/// Ends at a failure that promises nothing. Returns how many steps failed.
+pub fn run_on(db: &Db, steps: &[Step], ledger: &mut Ledger) -> usize {
+    let mut failures = 0;
+    for step in steps {
+        let before = ledger.batches.len();
+        let Err(error) = run(db, std::slice::from_ref(step), ledger) else { continue };
+        failures += 1;
+        match error.kind() {
+            ErrorKind::Exhausted | ErrorKind::Io => ledger.batches.truncate(before),
+            _ => return failures,
+        }
+    }
+    failures
+}

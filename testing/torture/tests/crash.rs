@@ -1,0 +1,147 @@
+//! Nothing acknowledged is lost, wherever the machine dies.
+//!
+//! Method of all tests here: one healthy run counts the disk operations of a workload; then one run per operation dies
+//! just before it, and what is left is opened and compared with what had been promised. Background work runs in the
+//! calling thread, so the same failures come in the same order on every machine, without a sleep.
+
+use esker::env::sim::{SimDisk, Survivors};
+use esker::{Db, Options};
+use esker_torture::model::{Model, contents};
+use esker_torture::workload::{Ledger, Step, run, steps};
+use esker_torture::{options, seeds};
+use fastrand::Rng;
+
+const FAMILIES: [&str; 2] = ["default", "second"];
+
+struct Scene {
+    options: Options,
+    steps: Vec<Step>,
+}
+
+impl Scene {
+    fn new(seed: u64, step_count: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let options = options::store(&mut random, &FAMILIES, 0);
+        let steps = steps(&mut random, &FAMILIES, step_count);
+        Self { options, steps }
+    }
+
+    /// Creates a store, runs the first half, closes and reopens it, runs the second half, closes it. Ends at the first failure.
+    fn play(&self, disk: &SimDisk, ledger: &mut Ledger) -> esker::Result<()> {
+        let (first, second) = self.steps.split_at(self.steps.len() / 2);
+        let db = Db::open_with_env("/store", self.options.clone(), disk.env())?;
+        db.create_column_family("second", self.options.families["second"].clone())?;
+        run(&db, first, ledger)?;
+        db.close()?;
+        ledger.durable = ledger.acknowledged;
+        let db = Db::open_with_env("/store", self.options.clone(), disk.env())?;
+        run(&db, second, ledger)?;
+        db.close()?;
+        ledger.durable = ledger.acknowledged;
+        Ok(())
+    }
+
+    fn healthy_op_count(&self) -> u64 {
+        let disk = SimDisk::new();
+        self.play(&disk, &mut Ledger::default()).unwrap();
+        disk.op_count()
+    }
+}
+
+/// Opens what a crash left, twice, and compares it with what was promised.
+fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) {
+    let mut start = Model::new();
+    start.families.insert("second".to_owned(), Default::default());
+    let mut kept = None;
+    for attempt in ["first", "second"] {
+        let db = match Db::open_with_env("/store", options.clone(), disk.env()) {
+            Ok(db) => db,
+            Err(error) => panic!("{what}: {attempt} open: {error}"),
+        };
+        let mut found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading: {error}"));
+        // The creation of the family may itself have been cut off, but then nothing was written.
+        found.families.entry("second".to_owned()).or_default();
+        let count = ledger.prefix(&start, &found, least).unwrap_or_else(|| {
+            panic!("{what}: {attempt} open: {least} of {} batches must survive, found {:?}", ledger.batches.len(), summary(&found))
+        });
+        assert_eq!(*kept.get_or_insert(count), count, "{what}: the second open lost what the first had");
+        let check = db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+        db.close().unwrap();
+    }
+}
+
+fn summary(model: &Model) -> Vec<(String, usize)> {
+    model.families.iter().map(|(name, contents)| (name.clone(), contents.len())).collect()
+}
+
+fn die_everywhere(seed: u64, step_count: usize, stride: u64) -> u64 {
+    let scene = Scene::new(seed, step_count);
+    let ops = scene.healthy_op_count();
+    for n in (seed % stride..ops).step_by(stride as usize) {
+        let disk = SimDisk::new();
+        disk.die_after(n);
+        let mut ledger = Ledger::default();
+        // Dropped handles find a dead disk: what they fail at is part of the scene.
+        let _ = scene.play(&disk, &mut ledger);
+        let what = |image: &str| format!("ESKER_SEED={seed}, died before operation {n} of {ops}, {image}");
+        verify(&disk.after_process_death(), &scene.options, &ledger, ledger.acknowledged, &what("process death"));
+        for (image, survivors) in [
+            ("nothing unsynced survives", Survivors::Nothing),
+            ("everything survives", Survivors::Everything),
+            ("a sample survives", Survivors::Sample { seed: n }),
+            ("another sample survives", Survivors::Sample { seed: n ^ 0xabcd_ef01 }),
+        ] {
+            verify(&disk.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what(image));
+        }
+    }
+    ops
+}
+
+/// Goal: an acknowledged batch survives the death of the process, a synced one power loss, wherever either strikes;
+/// a batch is there whole or not at all; the second open finds what the first did.
+#[test]
+fn acknowledged_batches_survive_death_before_every_operation() {
+    for seed in seeds(6) {
+        die_everywhere(seed, 60, 1);
+    }
+}
+
+/// The same for longer lives, with compactions over several levels, dying at every 13th operation.
+#[test]
+fn long_lives_survive_death() {
+    for seed in seeds(12) {
+        die_everywhere(100 + seed, 250, 13);
+    }
+}
+
+/// Goal: recovery is itself safe: it may die at each of its operations, again and again, and loses nothing.
+#[test]
+fn recovery_survives_death_before_every_operation() {
+    for seed in seeds(4) {
+        let scene = Scene::new(200 + seed, 80);
+        let disk = SimDisk::new();
+        // In the midst of the second half, with a log full of writes.
+        disk.die_after(scene.healthy_op_count() * 3 / 4);
+        let mut ledger = Ledger::default();
+        let _ = scene.play(&disk, &mut ledger);
+        let crashed = disk.after_power_loss(Survivors::Sample { seed });
+        let mut n = 0;
+        loop {
+            let again = crashed.after_process_death();
+            again.die_after(n);
+            let opened = Db::open_with_env("/store", scene.options.clone(), again.env());
+            let whole = opened.is_ok();
+            drop(opened);
+            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+                let what = format!("ESKER_SEED={seed}: recovery died before its operation {n}");
+                verify(&again.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what);
+            }
+            if whole && !again.is_dead() {
+                break;
+            }
+            n += 1;
+        }
+        assert!(n > 5, "a recovery has operations to die at");
+    }
+}

@@ -1,0 +1,122 @@
+//! A call of the disk fails: the store says so, loses nothing, and goes on where it can.
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{Db, ErrorKind, Options};
+use esker_torture::model::{Model, contents};
+use esker_torture::workload::{Ledger, Step, run_on, steps};
+use esker_torture::{options, seeds};
+use fastrand::Rng;
+
+const FAMILIES: [&str; 2] = ["default", "second"];
+
+fn scene(seed: u64) -> (Options, Vec<Step>) {
+    let mut random = Rng::with_seed(seed);
+    let options = options::store(&mut random, &FAMILIES, 0);
+    let steps = steps(&mut random, &FAMILIES, 60);
+    (options, steps)
+}
+
+fn open(disk: &SimDisk, options: &Options) -> esker::Result<Db> {
+    let db = Db::open_with_env("/store", options.clone(), disk.env())?;
+    if db.column_family("second").is_none() {
+        db.create_column_family("second", options.families["second"].clone())?;
+    }
+    Ok(db)
+}
+
+fn start() -> Model {
+    let mut model = Model::new();
+    model.families.insert("second".to_owned(), Default::default());
+    model
+}
+
+/// Goal: after any single failed call, answers stay right; a failure that says that nothing was written is true; and
+/// what was acknowledged survives the crash that follows.
+#[test]
+fn every_call_may_fail_once() {
+    for seed in seeds(4) {
+        let (options, steps) = scene(300 + seed);
+        let healthy = SimDisk::new();
+        let db = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&db, &steps, &mut Ledger::default());
+        let ops = healthy.op_count();
+        drop(db);
+        for n in first..ops {
+            for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 5 }] {
+                one_fault(seed, &options, &steps, n, fault);
+            }
+        }
+    }
+}
+
+fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault) {
+    let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
+    let disk = SimDisk::new();
+    let db = open(&disk, options).unwrap();
+    disk.fail_at(n, fault);
+    let mut ledger = Ledger::default();
+    run_on(&db, steps, &mut ledger);
+    let found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
+    let acknowledged = ledger.prefix(&start(), &found, ledger.acknowledged);
+    assert!(acknowledged.is_some(), "{what}: the answers are those of no prefix");
+    let power_loss = [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }];
+    for survivors in power_loss {
+        let image = disk.after_power_loss(survivors);
+        let db = open(&image, options).unwrap_or_else(|error| panic!("{what}, then power loss {survivors:?}: {error}"));
+        let found = contents(&db).unwrap();
+        let kept = ledger.prefix(&start(), &found, ledger.durable);
+        assert!(kept.is_some(), "{what}, then power loss {survivors:?}: a durable batch is lost");
+        let check = db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    }
+    // The death of the process alone loses nothing that was acknowledged, unless a failed sync took it.
+    drop(db);
+    let db = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
+    let found = contents(&db).unwrap();
+    assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
+}
+
+/// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    for seed in seeds(20) {
+        let (options, steps) = scene(400 + seed);
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        disk.set_capacity(Some(120_000 + seed * 10_000));
+        let mut ledger = Ledger::default();
+        run_on(&db, &steps, &mut ledger);
+        let found = contents(&db).unwrap();
+        assert!(found == ledger.after(&start(), ledger.batches.len()), "seed {seed}: what was refused is not there");
+        let error = db.put("big", vec![7; 1 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+        disk.set_capacity(None);
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), b"value"[..]);
+        db.close().unwrap();
+    }
+}
+
+/// Goal: a failed sync is never taken for durable, nor repeated: the store is read-only until it is reopened.
+#[test]
+fn a_failed_sync_makes_the_store_read_only() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", Options { create_if_missing: true, ..Options::default() }, disk.env()).unwrap();
+    db.put("before", "x").unwrap();
+    db.sync_wal().unwrap();
+    db.put("unsynced", "x").unwrap();
+    disk.fail_at(disk.op_count(), Fault::Eio);
+    assert_eq!(db.sync_wal().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.sync_wal().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(db.get("before").unwrap().is_some());
+    assert!(db.stats().background_error.is_some());
+    drop(db);
+    let disk = disk.after_power_loss(Survivors::Everything);
+    let db = Db::open_with_env("/store", Options::default(), disk.env()).unwrap();
+    assert!(db.get("before").unwrap().is_some());
+    assert!(db.get("unsynced").unwrap().is_none());
+    db.put("after", "x").unwrap();
+}

@@ -1,0 +1,236 @@
+//! Same answers as a map, whatever the options: random operations on a simulated disk.
+
+use esker::env::sim::SimDisk;
+use esker::{ColumnFamily, Db, Options, ReadOptions, Snapshot, WriteOptions};
+use esker_torture::model::{Contents, Model, backward, contents, forward};
+use esker_torture::workload::{batch, key, to_batch};
+use esker_torture::{options, seeds};
+use fastrand::Rng;
+
+const FAMILIES: [&str; 3] = ["default", "second", "third"];
+
+struct Run {
+    random: Rng,
+    disk: SimDisk,
+    options: Options,
+    db: Option<Db>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+}
+
+impl Run {
+    fn new(seed: u64, background_jobs: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let options = options::store(&mut random, &FAMILIES, background_jobs);
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        Self { random, disk, options, db: Some(db), model: Model::new(), snapshots: Vec::new() }
+    }
+
+    fn db(&self) -> Db {
+        self.db.clone().unwrap()
+    }
+
+    fn any_family(&mut self) -> ColumnFamily {
+        let families = self.db().column_families();
+        families[self.random.usize(..families.len())].clone()
+    }
+
+    fn step(&mut self) {
+        match self.random.u8(..100) {
+            0..55 => self.write(),
+            55..72 => self.get(),
+            72..80 => self.walk(),
+            80..84 => self.scan_whole(),
+            84..89 => self.snapshots(),
+            89..92 => self.db().flush().unwrap(),
+            92..94 => self.compact(),
+            94..97 => self.come_and_go(),
+            _ => self.reopen(),
+        }
+    }
+
+    fn write(&mut self) {
+        let ops = batch(&mut self.random, &FAMILIES);
+        let options = WriteOptions { sync: self.random.u8(..8) == 0, ..WriteOptions::default() };
+        self.db().write(to_batch(&self.db(), &ops).unwrap(), &options).unwrap();
+        self.model.apply(&ops);
+    }
+
+    /// The present, or a snapshot and what held then.
+    fn a_moment(&mut self, family: &str) -> (ReadOptions, Contents) {
+        let mut options = ReadOptions { fill_cache: self.random.bool(), ..ReadOptions::default() };
+        if self.snapshots.is_empty() || self.random.bool() {
+            return (options, self.model.families[family].clone());
+        }
+        let (snapshot, model) = &self.snapshots[self.random.usize(..self.snapshots.len())];
+        options.snapshot = Some(snapshot.clone());
+        (options, model.families.get(family).cloned().unwrap_or_default())
+    }
+
+    fn get(&mut self) {
+        let family = self.any_family();
+        let (options, expected) = self.a_moment(family.name());
+        for _ in 0..5 {
+            let key = key(&mut self.random);
+            let found = self.db().get_cf(&family, &key, &options).unwrap();
+            assert_eq!(found.as_deref(), expected.get(&key).map(Vec::as_slice), "get {key:?}");
+            assert_eq!(self.db().exists_cf(&family, &key, &options).unwrap(), expected.contains_key(&key));
+        }
+    }
+
+    fn scan_whole(&mut self) {
+        let family = self.any_family();
+        let (options, expected) = self.a_moment(family.name());
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert!(forward(&self.db(), &family, &options).unwrap() == expected, "forward");
+        assert!(backward(&self.db(), &family, &options).unwrap() == expected, "backward");
+    }
+
+    /// A random walk within random bounds.
+    fn walk(&mut self) {
+        let family = self.any_family();
+        let (mut options, expected) = self.a_moment(family.name());
+        options.lower_bound = self.random.bool().then(|| key(&mut self.random));
+        options.upper_bound = self.random.bool().then(|| key(&mut self.random));
+        let within = |k: &[u8]| {
+            options.lower_bound.as_deref().is_none_or(|lower| k >= lower)
+                && options.upper_bound.as_deref().is_none_or(|upper| k < upper)
+        };
+        let expected: Vec<_> = expected.into_iter().filter(|(k, _)| within(k)).collect();
+        let mut iterator = self.db().iter_cf(&family, &options).unwrap();
+        let mut at: Option<usize> = None;
+        for _ in 0..12 {
+            let wanted = key(&mut self.random);
+            match self.random.u8(..10) {
+                0 => {
+                    iterator.seek_to_first().unwrap();
+                    at = (!expected.is_empty()).then_some(0);
+                }
+                1 => {
+                    iterator.seek_to_last().unwrap();
+                    at = expected.len().checked_sub(1);
+                }
+                2 => {
+                    iterator.seek(&wanted).unwrap();
+                    at = Some(expected.partition_point(|(k, _)| *k < wanted)).filter(|&i| i < expected.len());
+                }
+                3 => {
+                    iterator.seek_for_prev(&wanted).unwrap();
+                    at = expected.partition_point(|(k, _)| *k <= wanted).checked_sub(1);
+                }
+                4..7 => {
+                    iterator.prev().unwrap();
+                    at = at.and_then(|i| i.checked_sub(1));
+                }
+                _ => {
+                    iterator.next().unwrap();
+                    at = at.map(|i| i + 1).filter(|&i| i < expected.len());
+                }
+            }
+            assert_eq!(iterator.valid(), at.is_some());
+            if let Some((key, value)) = at.map(|i| &expected[i]) {
+                assert_eq!(iterator.key(), key);
+                assert!(iterator.value().unwrap() == *value, "value of {key:?}");
+            }
+        }
+    }
+
+    fn snapshots(&mut self) {
+        if self.snapshots.len() < 4 && self.random.bool() {
+            self.snapshots.push((self.db().snapshot(), self.model.clone()));
+        } else if !self.snapshots.is_empty() {
+            let index = self.random.usize(..self.snapshots.len());
+            self.snapshots.swap_remove(index);
+        }
+    }
+
+    fn compact(&mut self) {
+        let family = self.any_family();
+        let (begin, end) = (key(&mut self.random), key(&mut self.random));
+        let begin = self.random.bool().then_some(begin);
+        let end = self.random.bool().then_some(end);
+        self.db().compact_range(&family, begin.as_deref(), end.as_deref()).unwrap();
+    }
+
+    fn come_and_go(&mut self) {
+        let name = FAMILIES[self.random.usize(1..3)];
+        // A dropped family's keys are gone from every snapshot's view of the new one of that name.
+        match self.db().column_family(name) {
+            Some(family) if self.random.u8(..3) == 0 => {
+                self.db().drop_column_family(&family).unwrap();
+                self.model.families.remove(name);
+                self.snapshots.clear();
+            }
+            Some(_) => {}
+            None => {
+                self.db().create_column_family(name, self.options.families[name].clone()).unwrap();
+                self.model.families.insert(name.to_owned(), Contents::new());
+                self.snapshots.clear();
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        let db = self.db.take().unwrap();
+        if self.random.bool() {
+            db.close().unwrap();
+        } else {
+            // The process dies: nothing that was written may be lost.
+            self.disk = self.disk.after_process_death();
+            std::mem::forget(db);
+        }
+        let mut options = self.options.clone();
+        if self.random.bool() {
+            // What the OPTIONS file says holds.
+            options.families.clear();
+        }
+        let db = Db::open_with_env("/store", options, self.disk.env()).unwrap();
+        assert!(contents(&db).unwrap() == self.model, "after reopen");
+        self.db = Some(db);
+    }
+
+    fn finish(mut self) {
+        self.snapshots.clear();
+        let db = self.db.take().unwrap();
+        let check = db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{:?}", check.errors);
+        assert!(contents(&db).unwrap() == self.model, "at the end");
+        db.close().unwrap();
+        let options = Options { families: Default::default(), ..self.options.clone() };
+        let db = Db::open_read_only_with_env("/store", options, self.disk.env()).unwrap();
+        assert!(contents(&db).unwrap() == self.model, "read-only");
+    }
+}
+
+fn run(seed: u64, background_jobs: usize) {
+    let attempt = std::panic::catch_unwind(|| {
+        let mut run = Run::new(seed, background_jobs);
+        for _ in 0..120 {
+            run.step();
+        }
+        run.finish();
+    });
+    if let Err(panic) = attempt {
+        eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Goal: no options and no order of operations change an answer.
+/// Method: a thousand seeds, each with random options, 120 random operations, the last of them a full comparison.
+#[test]
+fn a_thousand_random_histories_answer_as_a_map_does() {
+    for seed in seeds(1000) {
+        run(seed, 0);
+    }
+}
+
+/// The same with real background threads, so that flushes and compactions fall at any moment.
+#[test]
+fn random_histories_with_background_threads_answer_as_a_map_does() {
+    for seed in seeds(60) {
+        run(1_000_000 + seed, 2);
+    }
+}
