@@ -1,0 +1,185 @@
+//! Reads every byte of a table and compares what must agree.
+
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
+use esker_format::rocksdb::filter;
+use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
+use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer};
+
+use super::index::IndexWalk;
+use super::read::DOING;
+use super::{Table, TableCheck};
+use crate::Result;
+
+/// Read at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+struct Check<'a> {
+    table: &'a Table,
+    visit: &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    done: TableCheck,
+    /// A part of the file, so that small blocks do not need a call each.
+    chunk: Vec<u8>,
+    chunk_offset: u64,
+    last_key: Vec<u8>,
+    deletion_count: u64,
+    data_blocks: u64,
+    raw_key_bytes: u64,
+    raw_value_bytes: u64,
+}
+
+impl Table {
+    /// Reads every block from the file, past the cache, and shows every entry to `visit`. Compares: checksums, the order of
+    /// keys, separators of the index, the filter, and what the properties count.
+    ///
+    /// Cost: the file, read once in order; 1 MiB.
+    ///
+    /// # Errors
+    /// The first damage as `Corruption`, with its offset; whatever `visit` returns.
+    pub(crate) fn check(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<TableCheck> {
+        let mut check = Check {
+            table: self,
+            visit,
+            done: TableCheck::default(),
+            chunk: Vec::new(),
+            chunk_offset: 0,
+            last_key: Vec::new(),
+            deletion_count: 0,
+            data_blocks: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+        };
+        check.meta_blocks()?;
+        check.data_blocks()?;
+        check.counts()?;
+        Ok(check.done)
+    }
+}
+
+impl Check<'_> {
+    /// A block from the file, checked and unpacked.
+    fn read(&mut self, handle: BlockHandle) -> Result<Vec<u8>> {
+        let table = self.table;
+        let count = table.stored_bytes(handle)?;
+        let end = self.chunk_offset + self.chunk.len() as u64;
+        if handle.offset < self.chunk_offset || handle.offset + count as u64 > end {
+            let wanted = (count as u64).max(CHUNK_BYTES.min(table.file_bytes - handle.offset));
+            self.chunk.clear();
+            self.chunk.resize(usize::try_from(wanted).unwrap_or(count), 0);
+            self.chunk_offset = handle.offset;
+            table.file.read_exact_at(handle.offset, &mut self.chunk)?;
+        }
+        let start = usize::try_from(handle.offset - self.chunk_offset).unwrap_or(usize::MAX);
+        let stored = self.chunk.get(start..start.saturating_add(count)).unwrap_or_default();
+        self.done.blocks += 1;
+        self.done.bytes += count as u64;
+        table.unpack(stored, handle)
+    }
+
+    /// What was read when the table was opened may have rotted since.
+    fn meta_blocks(&mut self) -> Result<()> {
+        let table = self.table;
+        let mut raw = [0; FOOTER_BYTES];
+        table.file.read_exact_at(table.blocks_end(), &mut raw)?;
+        let footer = Footer::decode(&raw, table.file_bytes)
+            .map_err(|error| crate::Error::decode(&table.path, 0, "reading the footer of a table", error))?;
+        if footer != table.footer {
+            return Err(table.corrupt(table.blocks_end(), "the footer is not what it was when the table was opened"));
+        }
+        self.done.bytes += FOOTER_BYTES as u64;
+        self.read(footer.meta_index)?;
+        if let Some(index) = footer.index {
+            self.read(index)?;
+        }
+        let others: Vec<BlockHandle> = table.meta.entries().map(|(_, handle)| handle).collect();
+        for handle in others {
+            self.read(handle)?;
+        }
+        Ok(())
+    }
+
+    fn data_blocks(&mut self) -> Result<()> {
+        let table = self.table;
+        let mut walk = IndexWalk::default();
+        walk.reset(table);
+        walk.seek_to_first(table)?;
+        let mut partition = None;
+        while let Some(handle) = walk.handle(table)? {
+            if let Some(at) = walk.partition().filter(|at| partition != Some(*at)) {
+                self.read(at)?;
+                partition = Some(at);
+            }
+            self.data_block(handle)?;
+            self.separator(&walk, handle)?;
+            walk.next(table)?;
+        }
+        Ok(())
+    }
+
+    fn data_block(&mut self, handle: BlockHandle) -> Result<()> {
+        let table = self.table;
+        let block = self.read(handle)?;
+        let damaged = |error| table.damaged(handle.offset, DOING, error);
+        let mut cursor = BlockCursor::new(BlockLayout::parse(&block).map_err(damaged)?);
+        cursor.seek_to_first(&block).map_err(damaged)?;
+        while cursor.valid() {
+            self.entry(handle, cursor.key(), cursor.value(&block))?;
+            cursor.next(&block).map_err(damaged)?;
+        }
+        self.data_blocks += 1;
+        Ok(())
+    }
+
+    fn entry(&mut self, handle: BlockHandle, key: &[u8], value: &[u8]) -> Result<()> {
+        let table = self.table;
+        let parsed = InternalKey::decode(key).map_err(|error| table.damaged(handle.offset, "reading a key", error))?;
+        if self.done.entries > 0 && internal_key::compare(&self.last_key, key).is_ge() {
+            return Err(table.corrupt(handle.offset, format!("key {key:?} does not follow {:?}", self.last_key)));
+        }
+        if !filter::may_contain(&table.filter, parsed.user_key) {
+            return Err(table.corrupt(handle.offset, format!("the filter denies key {:?}", parsed.user_key)));
+        }
+        let deletion = [ValueKind::Deletion, ValueKind::SingleDeletion, ValueKind::DeletionWithTimestamp];
+        self.deletion_count += u64::from(deletion.contains(&parsed.kind));
+        self.raw_key_bytes += key.len() as u64;
+        self.raw_value_bytes += value.len() as u64;
+        self.done.entries += 1;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        (self.visit)(key, value)
+    }
+
+    /// The separator of the block just read must not be before its last key, nor before the keys to come: order sees to that.
+    fn separator(&mut self, walk: &IndexWalk, handle: BlockHandle) -> Result<()> {
+        let table = self.table;
+        let separator = walk.separator();
+        let is_before = if table.index.format.user_keys {
+            separator < internal_key::user_key(&self.last_key)
+        } else {
+            internal_key::compare(separator, &self.last_key).is_lt()
+        };
+        if is_before {
+            let reason =
+                format!("the index says that this block ends at {separator:?}, but it has {:?}", self.last_key);
+            return Err(table.corrupt(handle.offset, reason));
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<()> {
+        let properties = &self.table.properties;
+        let pairs = [
+            ("entries", properties.entry_count, self.done.entries),
+            ("deletions", properties.deletion_count, self.deletion_count),
+            ("data blocks", properties.data_block_count, self.data_blocks),
+            ("bytes of keys", properties.raw_key_bytes, self.raw_key_bytes),
+            ("bytes of values", properties.raw_value_bytes, self.raw_value_bytes),
+        ];
+        match pairs.into_iter().find(|(_, said, found)| said != found) {
+            Some((what, said, found)) => {
+                let reason = format!("the properties say {said} {what}, the blocks have {found}");
+                Err(self.table.corrupt(self.table.data_end(), reason))
+            }
+            None => Ok(()),
+        }
+    }
+}

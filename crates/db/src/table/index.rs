@@ -1,0 +1,156 @@
+//! Walks the index of a table, in one block or in partitions, from data block to data block.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::block::{BlockLayout, IndexCursor};
+use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::table::BlockHandle;
+
+use super::{Index, Table};
+use crate::Result;
+use crate::cache::Block;
+
+const DOING: &str = "reading the index";
+
+/// A position in the index of one table.
+///
+/// - I1: with partitions, the position is valid only if `partition` is, and `partition` walks the block that `top` stands on.
+#[derive(Debug, Default)]
+pub(super) struct IndexWalk {
+    top: IndexCursor,
+    partition: IndexCursor,
+    partition_block: Option<(BlockHandle, Arc<Block>)>,
+}
+
+impl IndexWalk {
+    /// Before the first block of `table`. Keeps buffers from the walk before.
+    #[inline]
+    pub(super) fn reset(&mut self, table: &Table) {
+        self.top.reset(table.index.layout, table.index.format);
+        self.partition_block = None;
+    }
+
+    /// Lets go of the partition that the walk stood on.
+    pub(super) fn release(&mut self) {
+        self.partition_block = None;
+    }
+
+    /// The data block that the walk stands on; `None` before the first and after the last.
+    #[inline]
+    pub(super) fn handle(&self, table: &Table) -> Result<Option<BlockHandle>> {
+        let (cursor, block, offset) = match &self.partition_block {
+            None if table.index.has_partitions => return Ok(None),
+            None => (&self.top, table.index.block.bytes(), table.index.offset),
+            Some((handle, block)) => (&self.partition, block.bytes(), handle.offset),
+        };
+        if !cursor.valid() {
+            return Ok(None);
+        }
+        cursor.handle(block).map(Some).map_err(|error| table.damaged(offset, DOING, error))
+    }
+
+    /// Whether every key of the blocks behind this one has a greater user key than `user_key`.
+    #[inline]
+    pub(super) fn ends_beyond(&self, table: &Table, user_key: &[u8]) -> bool {
+        let separator = self.separator();
+        let separator = if table.index.format.user_keys { separator } else { internal_key::user_key(separator) };
+        separator > user_key
+    }
+
+    /// The separator: an internal key or, as the index says, a user key; empty unless the walk stands on a block.
+    #[inline]
+    pub(super) fn separator(&self) -> &[u8] {
+        if self.partition_block.is_some() { self.partition.separator() } else { self.top.separator() }
+    }
+
+    /// The partition that the walk is in.
+    pub(super) fn partition(&self) -> Option<BlockHandle> {
+        self.partition_block.as_ref().map(|(handle, _)| *handle)
+    }
+
+    pub(super) fn seek_to_first(&mut self, table: &Table) -> Result<()> {
+        self.on_top(table, |cursor, block| cursor.seek_to_first(block))?;
+        self.enter(table, |cursor, block| cursor.seek_to_first(block))?;
+        self.skip_forward(table)
+    }
+
+    pub(super) fn seek_to_last(&mut self, table: &Table) -> Result<()> {
+        self.on_top(table, |cursor, block| cursor.seek_to_last(block))?;
+        self.enter(table, |cursor, block| cursor.seek_to_last(block))?;
+        self.skip_backward(table)
+    }
+
+    /// To the first block that may hold `target` or a key after it.
+    #[inline]
+    pub(super) fn seek(&mut self, table: &Table, target: &[u8]) -> Result<()> {
+        self.on_top(table, |cursor, block| cursor.seek(block, target))?;
+        if table.index.has_partitions {
+            self.enter(table, |cursor, block| cursor.seek(block, target))?;
+            self.skip_forward(table)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn next(&mut self, table: &Table) -> Result<()> {
+        if !table.index.has_partitions {
+            return self.on_top(table, |cursor, block| cursor.next(block));
+        }
+        self.in_partition(table, |cursor, block| cursor.next(block))?;
+        self.skip_forward(table)
+    }
+
+    pub(super) fn prev(&mut self, table: &Table) -> Result<()> {
+        if !table.index.has_partitions {
+            return self.on_top(table, |cursor, block| cursor.prev(block));
+        }
+        self.in_partition(table, |cursor, block| cursor.prev(block))?;
+        self.skip_backward(table)
+    }
+
+    #[inline]
+    fn on_top(&mut self, table: &Table, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+        let Index { block, offset, .. } = &table.index;
+        step(&mut self.top, block.bytes()).map_err(|error| table.damaged(*offset, DOING, error))
+    }
+
+    fn in_partition(&mut self, table: &Table, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+        let Some((handle, block)) = &self.partition_block else {
+            return Ok(());
+        };
+        step(&mut self.partition, block.bytes()).map_err(|error| table.damaged(handle.offset, DOING, error))
+    }
+
+    /// Loads the partition that `top` stands on, if there are partitions, and puts the walk where `seek` says.
+    fn enter(&mut self, table: &Table, seek: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+        self.partition_block = None;
+        let Index { block, offset, format, has_partitions, .. } = &table.index;
+        if !has_partitions || !self.top.valid() {
+            return Ok(());
+        }
+        let handle = self.top.handle(block.bytes()).map_err(|error| table.damaged(*offset, DOING, error))?;
+        let partition = table.block(handle, true)?;
+        let layout =
+            BlockLayout::parse(partition.bytes()).map_err(|error| table.damaged(handle.offset, DOING, error))?;
+        self.partition.reset(layout, *format);
+        self.partition_block = Some((handle, partition));
+        self.in_partition(table, seek)
+    }
+
+    fn skip_forward(&mut self, table: &Table) -> Result<()> {
+        while self.partition_block.is_some() && !self.partition.valid() {
+            self.on_top(table, |cursor, block| cursor.next(block))?;
+            self.enter(table, |cursor, block| cursor.seek_to_first(block))?;
+        }
+        Ok(())
+    }
+
+    fn skip_backward(&mut self, table: &Table) -> Result<()> {
+        while self.partition_block.is_some() && !self.partition.valid() {
+            self.on_top(table, |cursor, block| cursor.prev(block))?;
+            self.enter(table, |cursor, block| cursor.seek_to_last(block))?;
+        }
+        Ok(())
+    }
+}
+
+type Step = std::result::Result<(), esker_format::DecodeError>;

@@ -1,0 +1,254 @@
+//! Reads a table in order.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
+use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::table::BlockHandle;
+
+use super::Table;
+use super::index::IndexWalk;
+use super::read::DOING;
+use crate::Result;
+use crate::cache::Block;
+use crate::iterate::InternalIterator;
+use crate::pinned::PinnedSlice;
+
+/// Blocks read one after the other before reading ahead begins: a short scan should not pay for a long one.
+const STREAK_MIN: u32 = 2;
+/// First and largest amount read ahead.
+const AHEAD_BYTES_MIN: usize = 16 << 10;
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// A position in a table. Keeps the table open.
+///
+/// - I1: it stands on an entry only if it holds the block of that entry, and `cursor` walks that block.
+/// - I2: after an error it stands on no entry.
+///
+/// Cost: one block and, in a long forward scan, up to `AHEAD_BYTES_MAX` of what comes next.
+pub(crate) struct TableIterator {
+    table: Arc<Table>,
+    fill_cache: bool,
+    walk: IndexWalk,
+    cursor: BlockCursor,
+    block: Option<(BlockHandle, Arc<Block>)>,
+    ahead: Ahead,
+}
+
+/// Bytes of the file that were read before anybody asked for them.
+#[derive(Default)]
+struct Ahead {
+    /// Blocks asked for in a row, each following the one before.
+    streak: u32,
+    /// Where the last block that was asked for ends.
+    expected: u64,
+    /// How much to read next time.
+    next_bytes: usize,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Table {
+    /// An iterator that stands nowhere yet. With `fill_cache`, blocks that it reads stay in the cache.
+    pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIterator {
+        let mut walk = IndexWalk::default();
+        walk.reset(self);
+        TableIterator {
+            table: self.clone(),
+            fill_cache,
+            walk,
+            cursor: BlockCursor::default(),
+            block: None,
+            ahead: Ahead::default(),
+        }
+    }
+}
+
+impl TableIterator {
+    /// Holds the block that the walk stands on, if any.
+    fn load(&mut self) -> Result<()> {
+        self.block = None;
+        let Some(handle) = self.walk.handle(&self.table)? else {
+            return Ok(());
+        };
+        let block = self.block(handle)?;
+        let layout =
+            BlockLayout::parse(block.bytes()).map_err(|error| self.table.damaged(handle.offset, DOING, error))?;
+        self.cursor.reset(layout);
+        self.block = Some((handle, block));
+        Ok(())
+    }
+
+    fn block(&mut self, handle: BlockHandle) -> Result<Arc<Block>> {
+        let table = &*self.table;
+        self.ahead.note(handle);
+        if self.ahead.streak < STREAK_MIN && self.ahead.bytes.is_empty() {
+            return table.block(handle, self.fill_cache);
+        }
+        if let Some(block) = table.cache.get(table.number.get(), handle.offset) {
+            return Ok(block);
+        }
+        let stored = self.ahead.stored(table, handle)?;
+        let block = Arc::new(Block::new(table.unpack(stored, handle)?));
+        if self.fill_cache {
+            table.cache.insert(table.number.get(), handle.offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// Runs `step` on the cursor; without a block nothing happens.
+    #[inline]
+    fn on_block(
+        &mut self,
+        step: impl FnOnce(&mut BlockCursor, &[u8]) -> std::result::Result<(), esker_format::DecodeError>,
+    ) -> Result<()> {
+        let Some((handle, block)) = &self.block else {
+            return Ok(());
+        };
+        let Err(error) = step(&mut self.cursor, block.bytes()) else {
+            return Ok(());
+        };
+        let offset = handle.offset;
+        self.block = None;
+        Err(self.table.damaged(offset, DOING, error))
+    }
+
+    /// While the block has no entry left, goes to the first of the next.
+    #[inline]
+    fn skip_forward(&mut self) -> Result<()> {
+        while self.block.is_some() && !self.cursor.valid() {
+            self.block = None;
+            self.walk.next(&self.table)?;
+            self.load()?;
+            self.on_block(|cursor, block| cursor.seek_to_first(block))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn skip_backward(&mut self) -> Result<()> {
+        while self.block.is_some() && !self.cursor.valid() {
+            self.block = None;
+            self.walk.prev(&self.table)?;
+            self.load()?;
+            self.on_block(|cursor, block| cursor.seek_to_last(block))?;
+        }
+        Ok(())
+    }
+}
+
+impl InternalIterator for TableIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.block.is_some() && self.cursor.valid()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.block = None;
+        self.walk.seek_to_first(&self.table)?;
+        self.load()?;
+        self.on_block(|cursor, block| cursor.seek_to_first(block))?;
+        self.skip_forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.block = None;
+        self.walk.seek_to_last(&self.table)?;
+        self.load()?;
+        self.on_block(|cursor, block| cursor.seek_to_last(block))?;
+        self.skip_backward()
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let before = self.block.take();
+        self.walk.seek(&self.table, target)?;
+        // Most seeks of a merge stay in the block that they are in.
+        match (before, self.walk.handle(&self.table)?) {
+            (Some((held, block)), Some(handle)) if held == handle => self.block = Some((held, block)),
+            _ => self.load()?,
+        }
+        self.on_block(|cursor, block| cursor.seek(block, target, internal_key::compare))?;
+        self.skip_forward()
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.seek(target)?;
+        if !self.valid() {
+            return self.seek_to_last();
+        }
+        if internal_key::compare(self.key(), target).is_gt() {
+            return self.prev();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.on_block(|cursor, block| cursor.next(block))?;
+        self.skip_forward()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.on_block(|cursor, block| cursor.prev(block))?;
+        self.skip_backward()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        if self.block.is_some() { self.cursor.key() } else { &[] }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |(_, block)| self.cursor.value(block.bytes()))
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        let Some((_, block)) = &self.block else {
+            return PinnedSlice::default();
+        };
+        // The cursor has checked the range against this very block.
+        PinnedSlice::from_block(block.clone(), self.cursor.value_range()).unwrap_or_default()
+    }
+}
+
+impl Ahead {
+    /// Counts blocks that follow each other; anything else ends the streak.
+    fn note(&mut self, handle: BlockHandle) {
+        if handle.offset == self.expected {
+            self.streak = self.streak.saturating_add(1);
+        } else {
+            *self = Self { bytes: std::mem::take(&mut self.bytes), offset: self.offset, ..Self::default() };
+            if !self.contains(handle) {
+                self.bytes = Vec::new();
+            }
+        }
+        self.expected = handle.end().unwrap_or(0);
+    }
+
+    fn contains(&self, handle: BlockHandle) -> bool {
+        let end = self.offset.saturating_add(self.bytes.len() as u64);
+        handle.offset >= self.offset && handle.end().is_some_and(|wanted| wanted <= end)
+    }
+
+    /// The block as stored, trailer included; reads it and what follows if need be.
+    fn stored(&mut self, table: &Table, handle: BlockHandle) -> Result<&[u8]> {
+        let count = table.stored_bytes(handle)?;
+        if !self.contains(handle) {
+            self.next_bytes = (self.next_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
+            let wanted = if self.streak < STREAK_MIN { count } else { self.next_bytes.max(count) };
+            let data_left = table.data_end().saturating_sub(handle.offset);
+            let left = usize::try_from(data_left).unwrap_or(usize::MAX).max(count);
+            self.bytes.resize(wanted.min(left), 0);
+            self.offset = handle.offset;
+            let read = table.file.read_exact_at(handle.offset, &mut self.bytes);
+            if let Err(error) = read {
+                self.bytes.clear();
+                return Err(error.into());
+            }
+        }
+        let start = usize::try_from(handle.offset - self.offset).unwrap_or(usize::MAX);
+        Ok(self.bytes.get(start..start.saturating_add(count)).unwrap_or_default())
+    }
+}

@@ -1,0 +1,217 @@
+//! Tables: sorted runs of internal keys in files that never change. What is in them byte by byte:
+//! [`esker_format::rocksdb::table`].
+//!
+//! | door        | what it does                                                                              |
+//! |-------------|-------------------------------------------------------------------------------------------|
+//! | [`write`]   | streams entries in order into a new file                                                  |
+//! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
+//! | [`read`]    | one key: filter, index, one block                                                         |
+//! | [`iterate`] | all keys, forwards and backwards, reading ahead                                           |
+//! | [`check`]   | every byte                                                                                |
+//!
+//! - T1: no byte of a block is used before its checksum holds. Where a table was written without checksums there is
+//!   none to hold, and decoding is total all the same.
+//! - T2: an open table never changes, so readers need no lock; index and filter stay in memory as long as it is open.
+//! - T3: a table that is refused is not touched.
+//!
+//! Cost: an open table holds one descriptor, its filter (`bits_per_key` bits a key) and its index (about 30 bytes a block).
+
+mod check;
+mod index;
+mod iterate;
+mod open;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::ReadFile;
+use esker_format::DecodeError;
+use esker_format::checksum::ChecksumKind;
+use esker_format::compression::Compression;
+use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
+
+use crate::Error;
+use crate::cache::{Block, BlockCache};
+use crate::pinned::PinnedSlice;
+
+pub(crate) use iterate::TableIterator;
+pub(crate) use write::TableWriter;
+
+/// How tables are written.
+#[derive(Debug, Clone)]
+pub(crate) struct TableOptions {
+    /// Size at which a data block ends, before compression. Smaller means less read for one key; larger a smaller index.
+    pub(crate) block_bytes: usize,
+    /// Entries from one full key to the next.
+    pub(crate) restart_interval: usize,
+    /// Of data blocks, where it saves an eighth or more.
+    pub(crate) compression: Compression,
+    /// Of the filter; below 0.5 there is none.
+    pub(crate) bits_per_key: f64,
+    /// Of all blocks.
+    pub(crate) checksum: ChecksumKind,
+    /// 5 is read by every RocksDB since 6.6; 6 since 8.6.
+    pub(crate) format_version: u32,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: 4096,
+            restart_interval: 16,
+            compression: Compression::Lz4,
+            bits_per_key: 10.0,
+            checksum: ChecksumKind::Xxh3,
+            format_version: 5,
+        }
+    }
+}
+
+/// Where a table comes from; goes into its properties.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TableIdentity {
+    /// The column family's number.
+    pub(crate) column_family_id: u32,
+    /// The column family's name.
+    pub(crate) column_family_name: String,
+    /// Now, in seconds since 1970.
+    pub(crate) creation_time: u64,
+    /// When the oldest entry was written, in seconds since 1970; 0 if not known.
+    pub(crate) oldest_key_time: u64,
+    /// What the store's IDENTITY says.
+    pub(crate) db_id: String,
+    /// Which run of the store.
+    pub(crate) session_id: String,
+}
+
+/// What was written, for the manifest.
+#[derive(Debug, Clone)]
+pub(crate) struct TableSummary {
+    /// The file's number.
+    pub(crate) number: FileNumber,
+    /// Its length.
+    pub(crate) file_bytes: u64,
+    /// Its first internal key.
+    pub(crate) smallest: Vec<u8>,
+    /// Its last internal key.
+    pub(crate) largest: Vec<u8>,
+    /// The lowest sequence number of any entry.
+    pub(crate) smallest_sequence: SequenceNumber,
+    /// The highest sequence number of any entry.
+    pub(crate) largest_sequence: SequenceNumber,
+    /// Entries.
+    pub(crate) entry_count: u64,
+    /// Deletions among them.
+    pub(crate) deletion_count: u64,
+    /// Bytes of internal keys.
+    pub(crate) raw_key_bytes: u64,
+    /// Bytes of values.
+    pub(crate) raw_value_bytes: u64,
+    /// Bytes after the data blocks.
+    pub(crate) tail_bytes: u64,
+}
+
+/// The entry that [`Table::get`] found.
+#[derive(Debug, Clone)]
+pub(crate) struct TableHit {
+    /// When it was written.
+    pub(crate) sequence: SequenceNumber,
+    /// How.
+    pub(crate) kind: ValueKind,
+    /// Its value; empty for a deletion.
+    pub(crate) value: PinnedSlice,
+}
+
+/// What [`Table::check`] read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TableCheck {
+    /// Blocks of all kinds.
+    pub(crate) blocks: u64,
+    /// Bytes of these blocks in the file, with trailers, and the footer.
+    pub(crate) bytes: u64,
+    /// Entries.
+    pub(crate) entries: u64,
+}
+
+/// An open table. See the module's head.
+pub(crate) struct Table {
+    path: PathBuf,
+    number: FileNumber,
+    file: Arc<dyn ReadFile>,
+    file_bytes: u64,
+    footer: Footer,
+    meta: MetaIndex,
+    properties: TableProperties,
+    index: Index,
+    /// Empty if there is none that can be used.
+    filter: Vec<u8>,
+    cache: Arc<BlockCache>,
+}
+
+/// The index, or the index over its partitions.
+struct Index {
+    block: Block,
+    layout: BlockLayout,
+    format: IndexFormat,
+    has_partitions: bool,
+    /// Where the block lies in the file: for errors.
+    offset: u64,
+}
+
+impl Table {
+    /// What it says of itself.
+    pub(crate) fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// What it keeps in memory as long as it is open.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.index.block.bytes().len() + self.filter.len() + size_of::<Self>()
+    }
+
+    /// Where it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn checksum(&self) -> BlockChecksum {
+        self.footer.checksum
+    }
+
+    /// Blocks lie before here.
+    fn blocks_end(&self) -> u64 {
+        self.file_bytes.saturating_sub(esker_format::rocksdb::table::FOOTER_BYTES as u64)
+    }
+
+    /// Where the data blocks end, as far as known.
+    fn data_end(&self) -> u64 {
+        let properties = &self.properties;
+        let end = if properties.tail_start_offset > 0 { properties.tail_start_offset } else { properties.data_bytes };
+        if end == 0 { self.blocks_end() } else { end.min(self.blocks_end()) }
+    }
+
+    /// An error in what lies at `offset` of the file, once unpacked.
+    #[cold]
+    fn damaged(&self, offset: u64, doing: &str, error: DecodeError) -> Error {
+        // Offsets inside an unpacked block say nothing about the file: the error names where the block begins.
+        Error::decode(&self.path, offset, doing, DecodeError { offset: 0, ..error })
+    }
+
+    #[cold]
+    fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, reason)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("path", &self.path).field("file_bytes", &self.file_bytes).finish_non_exhaustive()
+    }
+}

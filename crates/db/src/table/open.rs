@@ -1,0 +1,187 @@
+//! Opens a table.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Access, FileSystem, ReadFile};
+use esker_format::compression;
+use esker_format::limits;
+use esker_format::rocksdb::block::BlockLayout;
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::table::{
+    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
+    IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TableProperties,
+};
+
+use super::{Index, Table};
+use crate::cache::{Block, BlockCache};
+use crate::{Error, ErrorKind, Result};
+
+/// Read at once from the end of the file: usually footer, metaindex and properties, and all of a small table.
+const TAIL_BYTES: u64 = 8 << 10;
+
+impl Table {
+    /// Opens the table at `path`, which the manifest says is `file_bytes` long. Reads and checks footer, properties, index
+    /// and filter; data blocks are checked as they are read.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no such file.
+    /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
+    /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
+    pub(crate) fn open(
+        files: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        file_bytes: u64,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<Self>> {
+        let file = files.open(path)?;
+        let found = file.len()?;
+        if found != file_bytes {
+            let reason = format!("the file has {found} bytes, the manifest says {file_bytes}");
+            return Err(Error::corruption(path, found.min(file_bytes), reason));
+        }
+        let tail = Tail::read(&*file, path, file_bytes)?;
+        let footer = Footer::decode(&tail.bytes, file_bytes)
+            .map_err(|error| Error::decode(path, 0, "reading the footer of a table", error))?;
+        let blocks = Blocks {
+            file: &*file,
+            path,
+            tail: &tail,
+            checksum: footer.checksum,
+            end: file_bytes - FOOTER_BYTES as u64,
+        };
+        let meta = blocks.decode(footer.meta_index, "reading the metaindex", MetaIndex::decode)?;
+        let Some(at) = meta.get(PROPERTIES) else {
+            return Err(Error::corruption(path, footer.meta_index.offset, "a table without properties"));
+        };
+        let properties = blocks.decode(at, "reading the properties", TableProperties::decode)?;
+        let index_type =
+            properties.index_type().map_err(|error| Error::decode(path, at.offset, "reading the properties", error))?;
+        if let Some(feature) = missing_feature(&properties, &meta, index_type) {
+            let reason = format!("Esker does not read tables with {feature}");
+            return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
+        }
+        let Some(index_at) = footer.index.or_else(|| meta.get(INDEX)) else {
+            return Err(Error::corruption(path, footer.meta_index.offset, "a table without an index"));
+        };
+        let block = blocks.read(index_at, "reading the index")?;
+        let layout = BlockLayout::parse(&block)
+            .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
+        let index = Index {
+            block: Block::new(block),
+            layout,
+            format: properties.index_format(),
+            has_partitions: index_type == IndexType::TwoLevel,
+            offset: index_at.offset,
+        };
+        // Partitioned filters and filters over prefixes have other names, or are not asked for whole keys: no filter then.
+        let filter = match meta.get(FILTER).filter(|_| properties.has_whole_key_filter()) {
+            Some(handle) => blocks.read(handle, "reading the filter")?,
+            None => Vec::new(),
+        };
+        drop(tail);
+        file.advise(Access::Random);
+        let path = path.to_owned();
+        Ok(Arc::new(Self { path, number, file, file_bytes, footer, meta, properties, index, filter, cache }))
+    }
+}
+
+/// The first thing that the table needs and Esker lacks, in the words of an error.
+fn missing_feature(properties: &TableProperties, meta: &MetaIndex, index_type: IndexType) -> Option<String> {
+    let comparator = properties.comparator.as_str();
+    if !comparator.is_empty() && comparator != BYTEWISE_COMPARATOR {
+        return Some(format!("the comparator {comparator:?}, only {BYTEWISE_COMPARATOR:?}"));
+    }
+    if properties.timestamps_were_cut() {
+        return Some("user-defined timestamps".to_owned());
+    }
+    if properties.range_deletion_count > 0 || meta.get(RANGE_DELETIONS).is_some() {
+        return Some("range deletions".to_owned());
+    }
+    if properties.merge_operand_count > 0 {
+        return Some("merge operands".to_owned());
+    }
+    if properties.external_version().is_some_and(|version| version >= 2) {
+        return Some("a global sequence number (an ingested file); compact the range with RocksDB".to_owned());
+    }
+    if index_type == IndexType::BinarySearchWithFirstKey {
+        return Some("an index with first keys".to_owned());
+    }
+    if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
+        return Some("a user-defined index".to_owned());
+    }
+    if properties.number("rocksdb.separate.key.value.in.data.block").is_some_and(|value| value > 0) {
+        return Some("keys and values apart in a block".to_owned());
+    }
+    if meta.get(COMPRESSION_DICTIONARY).is_some() {
+        return Some("a compression dictionary".to_owned());
+    }
+    let compression = properties.compression.as_str();
+    matches!(compression, "Zlib" | "BZip2" | "Xpress").then(|| format!("compression {compression}"))
+}
+
+/// The last bytes of the file.
+struct Tail {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    fn read(file: &dyn ReadFile, path: &Path, file_bytes: u64) -> Result<Self> {
+        let offset = file_bytes.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; usize::try_from(file_bytes - offset).unwrap_or(0)];
+        file.read_exact_at(offset, &mut bytes)
+            .map_err(|error| Error::from(error).with_path(path).while_doing("reading the end of a table"))?;
+        Ok(Self { offset, bytes })
+    }
+
+    fn get(&self, offset: u64, count: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(count)?)
+    }
+}
+
+/// Reads blocks while there is no table yet.
+struct Blocks<'a> {
+    file: &'a dyn ReadFile,
+    path: &'a Path,
+    tail: &'a Tail,
+    checksum: BlockChecksum,
+    end: u64,
+}
+
+impl Blocks<'_> {
+    /// A block, checked and unpacked.
+    fn read(&self, handle: BlockHandle, doing: &str) -> Result<Vec<u8>> {
+        let wrong = |error| Error::decode(self.path, handle.offset, doing, error);
+        let count = handle.stored_bytes(self.end).map_err(|error| Error::decode(self.path, 0, doing, error))?;
+        if let Some(stored) = self.tail.get(handle.offset, count) {
+            return unpack(self.checksum, stored, handle.offset).map_err(wrong);
+        }
+        let mut stored = vec![0; count];
+        self.file.read_exact_at(handle.offset, &mut stored)?;
+        unpack(self.checksum, &stored, handle.offset).map_err(wrong)
+    }
+
+    fn decode<T>(
+        &self,
+        handle: BlockHandle,
+        doing: &str,
+        decode: impl FnOnce(&[u8]) -> std::result::Result<T, esker_format::DecodeError>,
+    ) -> Result<T> {
+        decode(&self.read(handle, doing)?).map_err(|error| Error::decode(self.path, handle.offset, doing, error))
+    }
+}
+
+/// Checks a block as stored at `offset`, trailer included, and unpacks it.
+pub(super) fn unpack(
+    checksum: BlockChecksum,
+    stored: &[u8],
+    offset: u64,
+) -> std::result::Result<Vec<u8>, esker_format::DecodeError> {
+    let (data, compression) = checksum.verify(stored, offset)?;
+    let mut block = Vec::new();
+    compression::decompress(compression, data, &mut block, limits::BLOCK_BYTES_MAX)?;
+    Ok(block)
+}

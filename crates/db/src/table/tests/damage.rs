@@ -1,0 +1,160 @@
+//! Damage is noticed, or does no harm.
+
+use esker_env::sim::{Fault, ReadFault};
+
+use super::*;
+use crate::ErrorKind;
+use crate::iterate::InternalIterator;
+
+fn small_entries() -> Vec<Entry> {
+    let mut entries = vec![entry("apple", 9, ValueKind::Value, b"fruit"), entry("apple", 3, ValueKind::Deletion, b"")];
+    entries.extend((0..9).map(|number| entry(&format!("pear{number}"), 5, ValueKind::Value, &[b'x'; 24])));
+    entries
+}
+
+/// Every answer of the table, or the first error.
+fn answers(env: &Env) -> Result<Vec<Entry>> {
+    let table = open(env)?;
+    let mut answers = Vec::new();
+    let mut iterator = table.iter(false);
+    iterator.seek_to_first()?;
+    while iterator.valid() {
+        answers.push((iterator.key().to_vec(), iterator.value().to_vec()));
+        iterator.next()?;
+    }
+    iterator.seek_to_last()?;
+    while iterator.valid() {
+        answers.push((iterator.key().to_vec(), iterator.value().to_vec()));
+        iterator.prev()?;
+    }
+    for user_key in ["apple", "pear0", "pear5", "pear8", "plum"] {
+        let hit = table.get(&lookup(user_key, 100), false)?;
+        answers.extend(hit.map(|hit| (user_key.as_bytes().to_vec(), hit.value.into_vec())));
+    }
+    Ok(answers)
+}
+
+#[test]
+fn every_flipped_bit_is_noticed_or_does_no_harm() {
+    for (format_version, checksum, compression) in [
+        (5, ChecksumKind::Xxh3, Compression::None),
+        (5, ChecksumKind::Crc32c, Compression::Lz4),
+        (6, ChecksumKind::Xxh3, Compression::None),
+        (4, ChecksumKind::XxHash64, Compression::Zstd),
+    ] {
+        let options =
+            TableOptions { block_bytes: 128, format_version, checksum, compression, ..TableOptions::default() };
+        let disk = SimDisk::new();
+        let env = disk.env();
+        let file_bytes = write(&env, &options, &small_entries()).unwrap().file_bytes;
+        let whole = answers(&env).unwrap();
+        let mut harmless = Vec::new();
+        for bit in 0..8 * file_bytes {
+            assert!(disk.flip_bit(Path::new(PATH), bit));
+            match answers(&env) {
+                Ok(same) => {
+                    assert!(same == whole, "bit {bit} of format version {format_version} changes an answer");
+                    harmless.push(bit);
+                }
+                Err(error) => {
+                    let expected = [ErrorKind::Corruption, ErrorKind::UnsupportedFormat];
+                    assert!(expected.contains(&error.kind()), "bit {bit}: {error}");
+                    assert!(error.path().is_some() && error.offset().is_some(), "{error}");
+                }
+            }
+            assert!(disk.flip_bit(Path::new(PATH), bit));
+        }
+        // Only the footer has bits without a meaning: padding, and versions that read alike.
+        let footer_at = 8 * (file_bytes - 53);
+        assert!(harmless.iter().all(|bit| *bit >= footer_at), "{harmless:?}");
+    }
+}
+
+#[test]
+fn every_length_but_the_right_one_is_refused() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    write(&env, &TableOptions::default(), &small_entries()).unwrap();
+    let whole = disk.file_bytes(Path::new(PATH)).unwrap();
+    for len in (0..whole.len()).step_by(3) {
+        disk.overwrite(Path::new(PATH), whole[..len].to_vec());
+        assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption, "{len} bytes");
+    }
+    disk.overwrite(Path::new(PATH), whole.clone());
+    let wrong = Table::open(&*env.files, Path::new(PATH), NUMBER, 1, Arc::new(BlockCache::new(0))).unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn rot_after_opening_is_noticed_by_reads_and_by_check() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let file_bytes = write(&env, &TableOptions { block_bytes: 128, ..TableOptions::default() }, &small_entries())
+        .unwrap()
+        .file_bytes;
+    let table = open(&env).unwrap();
+    for bit in (0..8 * file_bytes).step_by(5) {
+        disk.flip_bit(Path::new(PATH), bit);
+        let checked = table.check(&mut |_, _| Ok(()));
+        if bit < 8 * table.data_end() {
+            assert_eq!(checked.unwrap_err().kind(), ErrorKind::Corruption, "bit {bit}");
+        }
+        disk.flip_bit(Path::new(PATH), bit);
+    }
+    assert!(table.check(&mut |_, _| Ok(())).is_ok());
+}
+
+#[test]
+fn check_passes_on_what_its_visitor_says() {
+    let env = SimDisk::new().env();
+    write(&env, &TableOptions::default(), &small_entries()).unwrap();
+    let stop = open(&env).unwrap().check(&mut |_, _| Err(crate::Error::invalid_argument("stop"))).unwrap_err();
+    assert_eq!(stop.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_read_that_fails_leaves_the_iterator_nowhere_and_can_be_repeated() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    write(&env, &TableOptions { block_bytes: 128, ..TableOptions::default() }, &small_entries()).unwrap();
+    let table = open(&env).unwrap();
+    let mut iterator = table.iter(false);
+    disk.fail_read_at(disk.read_count(), ReadFault::Eio);
+    assert_eq!(iterator.seek_to_first().unwrap_err().kind(), ErrorKind::Io);
+    assert!(!iterator.valid());
+    iterator.seek_to_first().unwrap();
+    assert!(iterator.valid());
+    let mut count = 0;
+    let mut failures = 0;
+    disk.fail_read_at(disk.read_count() + 1, ReadFault::Eio);
+    while iterator.valid() {
+        count += 1;
+        failures += u32::from(iterator.next().is_err());
+    }
+    assert_eq!(failures, 1);
+    assert!(count < 11);
+}
+
+#[test]
+fn a_write_that_fails_at_any_call_is_reported_and_stays_reported() {
+    let entries: Vec<Entry> =
+        (0..4000).map(|number| entry(&format!("{number:06}"), 1, ValueKind::Value, &[b'v'; 100])).collect();
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
+    let healthy = SimDisk::new();
+    write(&healthy.env(), &options, &entries).unwrap();
+    let operations = healthy.op_count();
+    assert!(operations > 4);
+    for operation in 0..operations {
+        let disk = SimDisk::new();
+        let env = disk.env();
+        disk.fail_at(operation, Fault::NoSpace);
+        let Ok(mut writer) = TableWriter::create(&*env.files, Path::new(PATH), NUMBER, &options, &identity()) else {
+            continue;
+        };
+        // A careless caller goes on after errors; the end must still not look like success.
+        let failures = entries.iter().filter(|(key, value)| writer.add(key, value).is_err()).count();
+        let finished = writer.finish();
+        assert!(failures > 0 || finished.is_err(), "operation {operation}");
+        assert!(finished.is_err(), "operation {operation}");
+    }
+}

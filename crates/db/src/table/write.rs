@@ -1,0 +1,354 @@
+//! Writes a table.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{AppendFile, FileSystem};
+use esker_format::compression::{self, Compression};
+use esker_format::limits;
+use esker_format::rocksdb::block::{BlockBuilder, IndexBuilder};
+use esker_format::rocksdb::filter::FilterBuilder;
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::table::{
+    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, FILTER, FORMAT_VERSION_MAX, Footer, INDEX, IndexType, MetaIndex,
+    PROPERTIES, TableProperties,
+};
+use esker_format::xxph3::xxph3_64;
+
+use super::{TableIdentity, TableOptions, TableSummary};
+use crate::{Error, ErrorKind, Result};
+
+/// Blocks are collected up to this size before they go to the file in one call.
+const APPEND_BYTES: usize = 128 << 10;
+/// Oldest format version that is written: the first with the filters and indexes of today in their place.
+const FORMAT_VERSION_MIN: u32 = 3;
+/// A block ends rather than grow by an entry beyond its size, once it has this much of it.
+const FULL_ENOUGH_PERCENT: usize = 90;
+
+/// Streams entries, in order, into a new file.
+///
+/// - W1: bytes reach the file in order, each once; `offset` is where the next block goes, `file.len()` at most that.
+/// - W2: after an error the file is incomplete and stays so: drop the writer and remove the file.
+///
+/// Memory: one block, `APPEND_BYTES`, eight bytes a key for the filter, and the index.
+pub(crate) struct TableWriter {
+    file: Arc<dyn AppendFile>,
+    number: FileNumber,
+    options: TableOptions,
+    checksum: BlockChecksum,
+    properties: TableProperties,
+    block: BlockBuilder,
+    filter: Option<FilterBuilder>,
+    /// Separators with tags; used only if user keys alone do not tell two blocks apart.
+    index: IndexBuilder,
+    user_key_index: Option<IndexBuilder>,
+    /// The last block, whose separator needs the key after it.
+    ended: Option<BlockHandle>,
+    pending: Vec<u8>,
+    packed: Vec<u8>,
+    offset: u64,
+    smallest: Vec<u8>,
+    last_key: Vec<u8>,
+    sequences: Option<(SequenceNumber, SequenceNumber)>,
+}
+
+impl TableWriter {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// As [`FileSystem::create`]; `InvalidArgument` for a format version that is not written.
+    pub(crate) fn create(
+        files: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        options: &TableOptions,
+        identity: &TableIdentity,
+    ) -> Result<Self> {
+        let version = options.format_version;
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX).contains(&version) {
+            let reason = format!(
+                "tables are written in format version {FORMAT_VERSION_MIN} to {FORMAT_VERSION_MAX}, not {version}"
+            );
+            return Err(Error::invalid_argument(reason).with_path(path));
+        }
+        let base_context = if version >= 6 { base_context(identity, number) } else { 0 };
+        let delta_encoded = version >= 4;
+        let mut properties = properties_of(identity, number, options.compression);
+        properties.index_value_is_delta_encoded = u64::from(delta_encoded);
+        let filter = FilterBuilder::new(options.bits_per_key);
+        if filter.is_some() {
+            properties.filter_policy = "bloomfilter".to_owned();
+        }
+        Ok(Self {
+            file: files.create(path)?,
+            number,
+            checksum: BlockChecksum { kind: options.checksum, base_context },
+            properties,
+            block: BlockBuilder::new(options.restart_interval),
+            filter,
+            index: IndexBuilder::new(1, delta_encoded),
+            user_key_index: Some(IndexBuilder::new(1, delta_encoded)),
+            ended: None,
+            pending: Vec::new(),
+            packed: Vec::new(),
+            offset: 0,
+            smallest: Vec::new(),
+            last_key: Vec::new(),
+            sequences: None,
+            options: options.clone(),
+        })
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// `Corruption` if `internal_key` does not follow the key before, or is none; `InvalidArgument` if key or value is
+    /// too long for a block; otherwise as [`AppendFile::append`]. See W2.
+    pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        let parsed = self.admit(internal_key, value)?;
+        let (sequence, kind) = (parsed.sequence, parsed.kind);
+        if self.block_is_full(internal_key, value) {
+            self.end_block()?;
+        }
+        self.separate(internal_key);
+        if let Some(filter) = &mut self.filter {
+            filter.add(parsed.user_key);
+        }
+        self.block.add(internal_key, value);
+        if self.properties.entry_count == 0 {
+            self.smallest.extend_from_slice(internal_key);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(internal_key);
+        self.count(sequence, kind, internal_key.len(), value.len());
+        Ok(())
+    }
+
+    fn admit<'a>(&self, internal_key: &'a [u8], value: &[u8]) -> Result<InternalKey<'a>> {
+        let parsed = InternalKey::decode(internal_key).map_err(|error| {
+            Error::decode(self.file.path(), self.offset, "writing a key that came from elsewhere", error)
+        })?;
+        if self.properties.entry_count > 0 && internal_key::compare(&self.last_key, internal_key).is_ge() {
+            let reason = format!("writing a table: key {internal_key:?} does not follow {:?}", self.last_key);
+            return Err(Error::corruption(self.file.path(), self.offset, reason));
+        }
+        if parsed.kind == ValueKind::RangeDeletion {
+            return Err(
+                Error::invalid_argument("a range deletion does not go among the keys").with_path(self.file.path())
+            );
+        }
+        let room = limits::BLOCK_BYTES_MAX.saturating_sub(self.block.estimated_bytes() + (1 << 20));
+        let limited = limits::TooLarge::check("key", internal_key.len(), limits::STORED_KEY_BYTES_MAX)
+            .and_then(|()| limits::TooLarge::check("entry", internal_key.len().saturating_add(value.len()), room));
+        limited.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.file.path()))?;
+        Ok(parsed)
+    }
+
+    /// Whether the open block ends before this entry.
+    fn block_is_full(&self, key: &[u8], value: &[u8]) -> bool {
+        if self.block.is_empty() {
+            return false;
+        }
+        let limit = self.options.block_bytes;
+        let now = self.block.estimated_bytes();
+        let then = now.saturating_add(key.len()).saturating_add(value.len());
+        now >= limit || (then > limit && now.saturating_mul(100) >= limit.saturating_mul(FULL_ENOUGH_PERCENT))
+    }
+
+    /// Writes the index entry of the block before, now that the key after it is known.
+    fn separate(&mut self, next: &[u8]) {
+        let Some(handle) = self.ended.take() else { return };
+        if internal_key::user_key(&self.last_key) == internal_key::user_key(next) {
+            self.user_key_index = None;
+        }
+        let separator = internal_key::shortest_separator(&self.last_key, next);
+        self.add_separator(&separator, handle);
+    }
+
+    fn add_separator(&mut self, separator: &[u8], handle: BlockHandle) {
+        self.index.add(separator, handle);
+        if let Some(index) = &mut self.user_key_index {
+            index.add(internal_key::user_key(separator), handle);
+        }
+    }
+
+    fn count(&mut self, sequence: SequenceNumber, kind: ValueKind, key_bytes: usize, value_bytes: usize) {
+        let properties = &mut self.properties;
+        properties.entry_count += 1;
+        properties.raw_key_bytes += key_bytes as u64;
+        properties.raw_value_bytes += value_bytes as u64;
+        match kind {
+            ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::DeletionWithTimestamp => {
+                properties.deletion_count += 1;
+            }
+            ValueKind::Merge => properties.merge_operand_count += 1,
+            _ => {}
+        }
+        let (low, high) = self.sequences.unwrap_or((sequence, sequence));
+        self.sequences = Some((low.min(sequence), high.max(sequence)));
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let mut block = std::mem::replace(&mut self.block, BlockBuilder::new(1));
+        let written = self.write_block(block.finish(), self.options.compression);
+        block.reset();
+        self.block = block;
+        self.ended = Some(written?);
+        self.properties.data_block_count += 1;
+        Ok(())
+    }
+
+    /// Compresses a block if that is worth it, and puts it behind what was written.
+    fn write_block(&mut self, raw: &[u8], compression: Compression) -> Result<BlockHandle> {
+        let mut packed = std::mem::take(&mut self.packed);
+        let is_packed = compression != Compression::None
+            && compression::compress(compression, raw, &mut packed).is_ok()
+            && packed.len() < raw.len() - raw.len() / 8;
+        let (data, stored_as) = if is_packed { (packed.as_slice(), compression) } else { (raw, Compression::None) };
+        let handle = BlockHandle { offset: self.offset, bytes: data.len() as u64 };
+        let trailer = self.checksum.trailer(data, stored_as, self.offset);
+        self.pending.extend_from_slice(data);
+        self.pending.extend_from_slice(&trailer);
+        self.offset += (data.len() + trailer.len()) as u64;
+        self.packed = packed;
+        if self.pending.len() >= APPEND_BYTES {
+            self.write_out()?;
+        }
+        Ok(handle)
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        // An append that failed earlier has left a part behind: what follows would be out of place (W1).
+        let expected = self.offset - self.pending.len() as u64;
+        if self.file.len() != expected {
+            let reason =
+                format!("an earlier write failed; the file has {} bytes in place of {expected}", self.file.len());
+            return Err(Error::new(ErrorKind::Io, reason).with_path(self.file.path()));
+        }
+        self.file.append(&[&self.pending])?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Sets a property of Esker's own, named `esker.*`. RocksDB ignores it.
+    pub(crate) fn set_user_property(&mut self, name: &str, value: Vec<u8>) {
+        self.properties.other.insert(name.to_owned(), value);
+    }
+
+    /// Length of the file so far, counting the open block as if it did not compress.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        if self.block.is_empty() { self.offset } else { self.offset + self.block.estimated_bytes() as u64 }
+    }
+
+    /// How many entries were added.
+    pub(crate) fn entry_count(&self) -> u64 {
+        self.properties.entry_count
+    }
+
+    /// Completes the file and syncs it. Its name still needs a sync of the directory.
+    ///
+    /// # Errors
+    /// As [`AppendFile::append`] and [`AppendFile::sync`]. See W2.
+    pub(crate) fn finish(mut self) -> Result<TableSummary> {
+        self.end_block()?;
+        if let Some(handle) = self.ended.take() {
+            // No key follows: the last key itself is the tightest separator.
+            let last_key = std::mem::take(&mut self.last_key);
+            self.add_separator(&last_key, handle);
+            self.last_key = last_key;
+        }
+        let tail_start = self.offset;
+        self.properties.data_bytes = tail_start;
+        self.properties.tail_start_offset = tail_start;
+        let mut meta = MetaIndex::default();
+        self.write_filter(&mut meta)?;
+        let index = self.write_index()?;
+        let properties = self.properties.encode();
+        meta.insert(PROPERTIES, self.write_block(&properties, Compression::None)?);
+        self.write_end(meta, index)?;
+        self.file.sync()?;
+        let (smallest_sequence, largest_sequence) = self.sequences.unwrap_or_default();
+        Ok(TableSummary {
+            number: self.number,
+            file_bytes: self.offset,
+            smallest: self.smallest,
+            largest: self.last_key,
+            smallest_sequence,
+            largest_sequence,
+            entry_count: self.properties.entry_count,
+            deletion_count: self.properties.deletion_count,
+            raw_key_bytes: self.properties.raw_key_bytes,
+            raw_value_bytes: self.properties.raw_value_bytes,
+            tail_bytes: self.offset - tail_start,
+        })
+    }
+
+    fn write_filter(&mut self, meta: &mut MetaIndex) -> Result<()> {
+        let Some(mut filter) = self.filter.take().filter(|filter| filter.key_count() > 0) else {
+            return Ok(());
+        };
+        self.properties.filter_entry_count = filter.key_count() as u64;
+        let bytes = filter.finish();
+        self.properties.filter_bytes = bytes.len() as u64;
+        meta.insert(FILTER, self.write_block(&bytes, Compression::None)?);
+        Ok(())
+    }
+
+    /// Uncompressed, so that opening a table does not unpack it.
+    fn write_index(&mut self) -> Result<BlockHandle> {
+        let mut index = std::mem::replace(&mut self.index, IndexBuilder::new(1, false));
+        let mut user_key_index = self.user_key_index.take();
+        self.properties.index_key_is_user_key = u64::from(user_key_index.is_some());
+        let block = user_key_index.as_mut().unwrap_or(&mut index).finish();
+        let handle = self.write_block(block, Compression::None)?;
+        self.properties.index_bytes = self.offset - handle.offset;
+        self.properties.set_index_type(IndexType::BinarySearch);
+        Ok(handle)
+    }
+
+    fn write_end(&mut self, mut meta: MetaIndex, index: BlockHandle) -> Result<()> {
+        let names_index = self.options.format_version >= 6;
+        if names_index {
+            meta.insert(INDEX, index);
+        }
+        let meta_index = self.write_block(&meta.encode(), Compression::None)?;
+        let footer = Footer {
+            format_version: self.options.format_version,
+            checksum: self.checksum,
+            meta_index,
+            index: (!names_index).then_some(index),
+        };
+        let raw = footer.encode(self.offset);
+        self.pending.extend_from_slice(&raw);
+        self.offset += raw.len() as u64;
+        self.write_out()
+    }
+}
+
+fn properties_of(identity: &TableIdentity, number: FileNumber, compression: Compression) -> TableProperties {
+    TableProperties {
+        column_family_id: u64::from(identity.column_family_id),
+        column_family_name: identity.column_family_name.clone(),
+        comparator: BYTEWISE_COMPARATOR.to_owned(),
+        compression: compression.name().to_owned(),
+        merge_operator: "nullptr".to_owned(),
+        prefix_extractor: "nullptr".to_owned(),
+        property_collectors: "[]".to_owned(),
+        creation_time: identity.creation_time,
+        file_creation_time: identity.creation_time,
+        oldest_key_time: identity.oldest_key_time,
+        original_file_number: number.get(),
+        db_id: identity.db_id.clone(),
+        session_id: identity.session_id.clone(),
+        ..TableProperties::default()
+    }
+}
+
+/// What the checksums of this file have in common and those of hardly any other: never 0.
+fn base_context(identity: &TableIdentity, number: FileNumber) -> u32 {
+    let name = format!("{}/{}/{number}", identity.db_id, identity.session_id);
+    (xxph3_64(name.as_bytes()) as u32).max(1)
+}
