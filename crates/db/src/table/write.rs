@@ -27,8 +27,9 @@ const FULL_ENOUGH_PERCENT: usize = 90;
 
 /// Streams entries, in order, into a new file.
 ///
-/// - W1: bytes reach the file in order, each once; `offset` is where the next block goes, `file.len()` at most that.
-/// - W2: after an error the file is incomplete and stays so: drop the writer and remove the file.
+/// - W1: bytes reach the file in order, each once; `offset` is where the next block goes.
+/// - W2: after a failed write the file is incomplete and stays so: every later call that writes fails too. Drop the
+///   writer and remove the file.
 ///
 /// Memory: one block, `APPEND_BYTES`, eight bytes a key for the filter, and the index.
 pub(crate) struct TableWriter {
@@ -50,6 +51,8 @@ pub(crate) struct TableWriter {
     smallest: Vec<u8>,
     last_key: Vec<u8>,
     sequences: Option<(SequenceNumber, SequenceNumber)>,
+    /// See W2.
+    failed: bool,
 }
 
 impl TableWriter {
@@ -95,6 +98,7 @@ impl TableWriter {
             smallest: Vec::new(),
             last_key: Vec::new(),
             sequences: None,
+            failed: false,
             options: options.clone(),
         })
     }
@@ -221,14 +225,13 @@ impl TableWriter {
     }
 
     fn write_out(&mut self) -> Result<()> {
-        // An append that failed earlier has left a part behind: what follows would be out of place (W1).
-        let expected = self.offset - self.pending.len() as u64;
-        if self.file.len() != expected {
-            let reason =
-                format!("an earlier write failed; the file has {} bytes in place of {expected}", self.file.len());
+        if self.failed {
+            let reason = "an earlier write of this table failed; drop it and write it again";
             return Err(Error::new(ErrorKind::Io, reason).with_path(self.file.path()));
         }
+        self.failed = true;
         self.file.append(&[&self.pending])?;
+        self.failed = false;
         self.pending.clear();
         Ok(())
     }
