@@ -16,6 +16,7 @@ pub mod commit;
 pub mod error;
 pub mod ledger;
 pub mod pacer;
+pub mod scan;
 pub mod writer;
 
 pub use error::{Error, ErrorKind, Result};

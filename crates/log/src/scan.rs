@@ -1,0 +1,418 @@
+//! The recovery scan: reads a log back and tells whole records, the end, a torn tail and corruption apart.
+//!
+//! # Torn or corrupt
+//!
+//! A torn write never counted: nobody was told that it was durable, so recovery may end the log before it. Corruption
+//! took something that may well have counted, so recovery must not pass over it in silence. RocksDB calls both by
+//! one name at the end of a log; here they are told apart by what a power loss can do. It leaves each unsynced sector
+//! of 512 bytes with its old content, and where a log grows the old content is zeroes, or nothing.
+//!
+//! So what does not decode at bytes `[a, b)` is **torn** if
+//! - T1: the file ends before `b`, or within a record of several fragments; or
+//! - T2: for some sector that `[a, b)` touches, all its bytes from `a` on, or from its start if that comes later, are
+//!   zeroes, up to its end or the file's; or
+//! - T3: the log is a recycled one: then the old content of a sector is a former log, which looks like anything.
+//!
+//! Everything else is **corruption**, and so is what one flipped bit in the length or type of its header sets apart from
+//! a good fragment: it was written whole, whatever its false length touches. `b` is what the header says; if the header cannot be true, the end of its
+//! block of 32 KiB. A record is torn if one of its fragments is. Zeroes from the end of a record to the end of the file are
+//! the clean end of a file whose space was allocated in advance.
+//!
+//! What the rule cannot see: rot inside a record that holds a sector's worth of zeroes of its own passes for a tear.
+//! [`LogEnd::Torn`] therefore says how much it drops, and whether whole records lie behind.
+//!
+//! # Cost
+//!
+//! One read of 32 KiB for each block; no more memory than that and one record, which grows only by bytes that were read.
+
+mod tear;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Access, FileSystem, ReadFile};
+use esker_format::DecodeErrorKind;
+use esker_format::rocksdb::log::{Assembler, BLOCK_BYTES, Fragment, FragmentKind, HEADER_BYTES, next_fragment};
+
+use crate::{Error, Result};
+use tear::{is_one_bit_from_whole, is_zero, may_be_torn};
+
+/// What recovery makes of a log that does not end cleanly. RocksDB has the same four.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum RecoveryMode {
+    /// Every log must be whole: a torn tail is an error too. For stores that are always closed before the machine stops.
+    AbsoluteConsistency,
+    /// A torn tail ends the last log; everything else is an error.
+    TolerateTornTail,
+    /// A torn tail ends a log; what follows it is the caller's to judge. Corruption is an error.
+    #[default]
+    PointInTime,
+    /// Goes on behind whatever is torn or corrupt, and counts it. For salvage: what was written together may come apart.
+    SkipCorrupt,
+}
+
+/// How a log ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogEnd {
+    /// It did not, yet, or an error came first.
+    NotReached,
+    /// With a whole record, or before the first one; zeroes, or a recycled file's former life, may follow.
+    Clean {
+        /// Where the last record ends.
+        offset: u64,
+    },
+    /// With a record that was not written to its end.
+    Torn {
+        /// Where that record begins.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+        /// From `offset` to the end of the file.
+        dropped_bytes: u64,
+        /// Whether something that decodes lies behind it. Natural where several writes were unsynced.
+        is_followed: bool,
+    },
+}
+
+/// Reads one log from front to back.
+#[derive(Debug)]
+pub struct Scanner {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    mode: RecoveryMode,
+    is_last: bool,
+    log_number: u32,
+    file_bytes: u64,
+    /// The block being read, where it begins in the file, and where its next fragment begins.
+    block: Vec<u8>,
+    block_offset: u64,
+    at: usize,
+    assembler: Assembler,
+    /// Where the record begins that was returned, or is being assembled.
+    record_offset: u64,
+    /// Where the last whole record ends.
+    whole_bytes: u64,
+    /// A record with a log number was met (T3).
+    is_recycled: bool,
+    end: LogEnd,
+    failure: Option<Error>,
+    /// Something other than zeroes stands here, or behind.
+    nonzero_at: u64,
+    /// Where the damage begins that is being skipped.
+    skipping_from: Option<u64>,
+    skipped_count: u64,
+    skipped_bytes: u64,
+}
+
+/// Where a whole record is held.
+enum Place {
+    Block(Range<usize>),
+    Assembler,
+}
+
+impl Scanner {
+    /// At the start of the log at `path`. `is_last`: it is the newest of its kind, the only one where a torn tail is natural.
+    /// `log_number`: the low half of its number, which tells its recyclable records from those of a former life.
+    ///
+    /// # Errors
+    /// As the file system's; `NotFound` if there is no such file.
+    pub fn open(
+        files: &dyn FileSystem,
+        path: &Path,
+        mode: RecoveryMode,
+        is_last: bool,
+        log_number: u32,
+    ) -> Result<Self> {
+        let file = files.open(path)?;
+        file.advise(Access::Sequential);
+        let file_bytes = file.len()?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            mode,
+            is_last,
+            log_number,
+            file_bytes,
+            block: Vec::new(),
+            block_offset: 0,
+            at: 0,
+            assembler: Assembler::new(),
+            record_offset: 0,
+            whole_bytes: 0,
+            is_recycled: false,
+            end: LogEnd::NotReached,
+            failure: None,
+            nonzero_at: 0,
+            skipping_from: None,
+            skipped_count: 0,
+            skipped_bytes: 0,
+        })
+    }
+
+    /// The next whole record and where it begins in the file; `None` when the log has ended, and [`end`](Self::end) says how.
+    ///
+    /// # Errors
+    /// - `Corruption`: the mode does not go on behind what is here. The same error again on every later call.
+    /// - `UnsupportedFormat`, in every mode: an undamaged record of a kind that this library lacks.
+    /// - as the file system's.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    pub fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
+        let Some(place) = self.advance()? else { return Ok(None) };
+        let record = match place {
+            Place::Block(range) => self.block.get(range).unwrap_or_default(),
+            Place::Assembler => self.assembler.record(),
+        };
+        Ok(Some((self.record_offset, record)))
+    }
+
+    /// How the log ended.
+    pub fn end(&self) -> LogEnd {
+        self.end.clone()
+    }
+
+    /// The log's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that [`RecoveryMode::SkipCorrupt`] went over, so far.
+    pub const fn skipped_bytes(&self) -> u64 {
+        self.skipped_bytes
+    }
+
+    /// At how many places.
+    pub const fn skipped_count(&self) -> u64 {
+        self.skipped_count
+    }
+
+    fn offset(&self) -> u64 {
+        self.block_offset + self.at as u64
+    }
+
+    fn advance(&mut self) -> Result<Option<Place>> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        while self.end == LogEnd::NotReached {
+            if self.at >= self.block.len() && !self.read_block()? {
+                self.end_of_file()?;
+                break;
+            }
+            let fragment = next_fragment(&self.block, self.at, Some(self.log_number));
+            match fragment {
+                Fragment::Whole { kind, payload, next, recyclable } => {
+                    self.is_recycled |= recyclable;
+                    if let Some(place) = self.take(kind, payload, next)? {
+                        return Ok(Some(place));
+                    }
+                }
+                Fragment::Ignored { next } => self.at = next,
+                // Only recyclable headers are too long for so much room: here was a short one, and is no more.
+                Fragment::EndOfBlock if !self.is_recycled && self.block.len() - self.at >= HEADER_BYTES => {
+                    self.zeroes()?;
+                }
+                Fragment::EndOfBlock => self.at = self.block.len(),
+                Fragment::Zeroes => self.zeroes()?,
+                Fragment::Torn => self.damaged(self.block.len(), true, "the file ends before the record does")?,
+                Fragment::StaleRecycled if self.assembler.is_within() => {
+                    self.damaged(
+                        self.block.len(),
+                        true,
+                        "a recycled file's former life begins before the record ends",
+                    )?;
+                }
+                Fragment::StaleRecycled => self.end_clean(self.offset()),
+                Fragment::Damaged { reason, .. } if reason.kind == DecodeErrorKind::Unsupported => {
+                    return Err(self.fail(Error::decode(&self.path, self.block_offset, "reading the log", reason)));
+                }
+                Fragment::Damaged { end, reason } => {
+                    let is_torn = may_be_torn(&self.block, self.at, end)
+                        && !is_one_bit_from_whole(&self.block, self.at, self.log_number);
+                    self.damaged(end, is_torn, &format!("{}: {}", reason.field, reason.reason))?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a good fragment; returns the record if that completes one.
+    fn take(&mut self, kind: FragmentKind, payload: Range<usize>, next: usize) -> Result<Option<Place>> {
+        let offset = self.offset();
+        if kind == FragmentKind::Full && !self.assembler.is_within() {
+            self.begin(offset, next);
+            self.whole_bytes = self.offset();
+            return Ok(Some(Place::Block(payload)));
+        }
+        match self.assembler.push(kind, self.block.get(payload).unwrap_or_default()) {
+            Ok(is_whole) => {
+                if kind.begins() {
+                    self.begin(offset, next);
+                }
+                self.at = next;
+                if is_whole {
+                    self.whole_bytes = self.offset();
+                }
+                Ok(is_whole.then_some(Place::Assembler))
+            }
+            // The rest of what is being skipped.
+            Err(_) if self.skipping_from.is_some() && !kind.begins() => {
+                self.at = next;
+                Ok(None)
+            }
+            Err(error) => {
+                // What begins a record may begin the next one; what does not has been dropped by the assembler.
+                let end = if kind.begins() { self.at } else { next };
+                let begun = if kind.begins() { self.record_offset } else { offset };
+                self.damaged_from(begun, end, false, &error.reason)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin(&mut self, offset: u64, next: usize) {
+        self.end_skipping(offset);
+        self.record_offset = offset;
+        self.at = next;
+    }
+
+    /// Zeroes where a header should be: the rest of a file allocated in advance, or a hole that something follows.
+    fn zeroes(&mut self) -> Result<()> {
+        let offset = self.offset();
+        if self.is_zero_to_the_end()? {
+            if self.assembler.is_within() {
+                return self.damaged(self.block.len(), true, "nothing was written behind its beginning");
+            }
+            self.end_clean(offset);
+            return Ok(());
+        }
+        let is_torn = may_be_torn(&self.block, self.at, self.at + HEADER_BYTES);
+        self.damaged(self.block.len(), is_torn, "zeroes where a record should begin")
+    }
+
+    fn end_of_file(&mut self) -> Result<()> {
+        if self.assembler.is_within() {
+            self.damaged(self.block.len(), true, "the file ends before the record does")?;
+        }
+        if self.end == LogEnd::NotReached {
+            self.end_clean(self.file_bytes);
+        }
+        Ok(())
+    }
+
+    /// What stands here, up to `end` in the block at best, is no record, nor is what was begun.
+    fn damaged(&mut self, end: usize, is_torn: bool, reason: &str) -> Result<()> {
+        let begun = if self.assembler.is_within() { self.record_offset } else { self.offset() };
+        self.damaged_from(begun, end, is_torn, reason)
+    }
+
+    fn damaged_from(&mut self, begun: u64, end: usize, is_torn: bool, reason: &str) -> Result<()> {
+        self.assembler.drop_begun();
+        let is_torn = is_torn || self.is_recycled;
+        match self.mode {
+            RecoveryMode::SkipCorrupt => {
+                if self.skipping_from.is_none() {
+                    self.skipping_from = Some(begun);
+                    self.skipped_count += 1;
+                }
+                // Right behind it if something decodes there, else in the next block.
+                self.at = if self.is_whole_at(end) { end } else { self.block.len() };
+                Ok(())
+            }
+            RecoveryMode::PointInTime if is_torn => self.end_torn(begun, end, reason),
+            RecoveryMode::TolerateTornTail if is_torn && self.is_last => self.end_torn(begun, end, reason),
+            _ => Err(self.refuse(begun, is_torn, reason)),
+        }
+    }
+
+    fn end_clean(&mut self, offset: u64) {
+        self.end_skipping(offset);
+        self.end = LogEnd::Clean { offset: self.whole_bytes };
+    }
+
+    fn end_torn(&mut self, begun: u64, end: usize, reason: &str) -> Result<()> {
+        let mut is_followed = self.is_whole_at(end);
+        while !is_followed && self.read_block()? {
+            is_followed = self.is_whole_at(0);
+        }
+        let dropped_bytes = self.file_bytes.saturating_sub(begun);
+        self.end = LogEnd::Torn { offset: begun, reason: reason.to_owned(), dropped_bytes, is_followed };
+        Ok(())
+    }
+
+    fn end_skipping(&mut self, offset: u64) {
+        if let Some(from) = self.skipping_from.take() {
+            self.skipped_bytes += offset.saturating_sub(from);
+        }
+    }
+
+    fn refuse(&mut self, offset: u64, is_torn: bool, reason: &str) -> Error {
+        let what = match (is_torn, self.mode) {
+            (true, RecoveryMode::AbsoluteConsistency) => {
+                "the log ends torn; reopen with recovery mode PointInTime to end it here, or restore from a backup"
+            }
+            (true, _) => {
+                "a log that is not the last ends torn; reopen with recovery mode PointInTime or SkipCorrupt to go on \
+                 without what is missing, or restore from a backup"
+            }
+            (false, _) => {
+                "the log is damaged; reopen with recovery mode SkipCorrupt to go on without it, or restore from a backup"
+            }
+        };
+        self.fail(Error::corruption(&self.path, offset, format!("{what} ({reason})")))
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failure = Some(error.clone());
+        error
+    }
+
+    fn is_whole_at(&self, at: usize) -> bool {
+        matches!(next_fragment(&self.block, at, Some(self.log_number)), Fragment::Whole { .. })
+    }
+
+    /// Reads the next block; `false` if there is none.
+    fn read_block(&mut self) -> Result<bool> {
+        let offset = self.block_offset + self.block.len() as u64;
+        let left = self.file_bytes.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+        if wanted == 0 {
+            return Ok(false);
+        }
+        self.block.resize(wanted, 0);
+        let got = self.file.read_at(offset, &mut self.block);
+        self.block.truncate(*got.as_ref().unwrap_or(&0));
+        // A failed read leaves an empty block here, so that the next call tries again.
+        self.block_offset = offset;
+        self.at = 0;
+        let got = got?;
+        if got < wanted {
+            self.file_bytes = offset + got as u64;
+        }
+        Ok(got > 0)
+    }
+
+    /// Whether nothing but zeroes follows, to the end of the file. Reads them, each block once.
+    fn is_zero_to_the_end(&mut self) -> Result<bool> {
+        let mut offset = self.block_offset + self.block.len() as u64;
+        if !is_zero(self.block.get(self.at..).unwrap_or_default()) || offset <= self.nonzero_at {
+            return Ok(false);
+        }
+        let mut block = vec![0; BLOCK_BYTES];
+        while offset < self.file_bytes {
+            let got = self.file.read_at(offset, &mut block)?;
+            if got == 0 {
+                break;
+            }
+            if !is_zero(block.get(..got).unwrap_or_default()) {
+                self.nonzero_at = offset;
+                return Ok(false);
+            }
+            offset += got as u64;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
