@@ -227,7 +227,7 @@ fn a_torn_tail_ends_the_log() {
         let disk = disk_with(bytes[..len].to_vec());
         for mode in [RecoveryMode::PointInTime, RecoveryMode::TolerateTornTail] {
             let found = scan(&disk, mode);
-            assert_eq!(found.records, [small.clone()]);
+            assert_eq!(found.records, std::slice::from_ref(&small));
             let Ok(LogEnd::Torn { offset, dropped_bytes, is_followed, .. }) = found.end else {
                 panic!("{len} bytes, {mode:?}: {:?}", found.end)
             };
