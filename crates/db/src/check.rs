@@ -147,7 +147,7 @@ impl FamilyCheck<'_> {
     fn blobs(&mut self) -> Result<()> {
         let view = self.view.clone();
         for entry in view.version.blobs().values() {
-            let result = entry.handle.file.check(&mut |_| Ok(()));
+            let result = entry.handle.file.check();
             if let Some(read) = self.note(result)? {
                 self.check.blob_files += 1;
                 self.check.blobs += read.blobs;

@@ -155,7 +155,7 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(family)?;
+        let version = opener.version(id, family)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number));
     }
     let Some(default_family) = families.get(&0).cloned() else {

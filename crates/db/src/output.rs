@@ -10,7 +10,7 @@ use std::sync::Arc;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
-use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
+use esker_format::rocksdb::version_edit::TableMeta;
 
 use crate::blob::{BlobFile, BlobWriter};
 use crate::family::{Family, Generation};
@@ -190,17 +190,11 @@ impl<'a> Outputs<'a> {
 
     fn finish_blob(&mut self) -> Result<()> {
         let Some(writer) = self.blob.take() else { return Ok(()) };
-        let summary = writer.finish()?;
-        let path = self.store.path_of(&FileName::Blob(summary.number));
-        let file = BlobFile::open(&*self.store.env.files, &path, summary.number)?;
-        let addition = BlobFileAddition {
-            number: summary.number,
-            total_count: summary.blob_count,
-            total_bytes: summary.blob_bytes,
-            checksum_method: summary.checksum_method,
-            checksum_value: summary.checksum_value,
-        };
-        self.blob_bytes += summary.file_bytes;
+        let file_bytes = writer.file_bytes();
+        let addition = writer.finish()?;
+        let path = self.store.path_of(&FileName::Blob(addition.number));
+        let file = BlobFile::open(&*self.store.env.files, &path, addition.number, self.family.id)?;
+        self.blob_bytes += file_bytes;
         self.blobs.push(BlobHandle::new(addition, file, path, self.store.trash.clone()));
         Ok(())
     }

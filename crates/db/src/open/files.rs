@@ -172,7 +172,7 @@ pub(super) struct Opener<'a> {
 
 impl Opener<'_> {
     /// The version of a family.
-    pub(super) fn version(&self, family: &RecoveredFamily) -> Result<Version> {
+    pub(super) fn version(&self, id: u32, family: &RecoveredFamily) -> Result<Version> {
         let mut edit = Edit::default();
         for ((level, number), meta) in &family.tables {
             let level = *level as usize;
@@ -196,7 +196,7 @@ impl Opener<'_> {
                 continue;
             }
             let path = self.dir.join(FileName::Blob(*number).to_string());
-            let file = BlobFile::open(&*self.env.files, &path, *number).map_err(|error| missing(error, &path))?;
+            let file = BlobFile::open(&*self.env.files, &path, *number, id).map_err(|error| missing(error, &path))?;
             edit.blobs.push(BlobHandle::new(addition.clone(), file, path, self.trash.clone()));
             if *garbage != Garbage::default() {
                 edit.garbage.insert(*number, *garbage);

@@ -13,9 +13,12 @@ use crate::Result;
 /// Read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
 
+/// Takes an internal key and its value.
+pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
 struct Check<'a> {
     table: &'a Table,
-    visit: &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    visit: &'a mut Visit<'a>,
     done: TableCheck,
     /// A part of the file, so that small blocks do not need a call each.
     chunk: Vec<u8>,
@@ -35,7 +38,7 @@ impl Table {
     ///
     /// # Errors
     /// The first damage as `Corruption`, with its offset; whatever `visit` returns.
-    pub(crate) fn check(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<TableCheck> {
+    pub(crate) fn check<'a>(&'a self, visit: &'a mut Visit<'a>) -> Result<TableCheck> {
         let mut check = Check {
             table: self,
             visit,

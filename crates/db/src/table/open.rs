@@ -58,7 +58,7 @@ impl Table {
         let properties = blocks.decode(at, "reading the properties", TableProperties::decode)?;
         let index_type =
             properties.index_type().map_err(|error| Error::decode(path, at.offset, "reading the properties", error))?;
-        if let Some(feature) = missing_feature(&properties, &meta, index_type) {
+        if let Some(feature) = missing_feature(&properties, &meta) {
             let reason = format!("Esker does not read tables with {feature}");
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
         }
@@ -71,7 +71,7 @@ impl Table {
         let index = Index {
             block: Block::new(block),
             layout,
-            format: properties.index_format(),
+            format: properties.index_format(index_type),
             has_partitions: index_type == IndexType::TwoLevel,
             offset: index_at.offset,
         };
@@ -88,7 +88,7 @@ impl Table {
 }
 
 /// The first thing that the table needs and Esker lacks, in the words of an error.
-fn missing_feature(properties: &TableProperties, meta: &MetaIndex, index_type: IndexType) -> Option<String> {
+fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<String> {
     let comparator = properties.comparator.as_str();
     if !comparator.is_empty() && comparator != BYTEWISE_COMPARATOR {
         return Some(format!("the comparator {comparator:?}, only {BYTEWISE_COMPARATOR:?}"));
@@ -104,9 +104,6 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex, index_type: I
     }
     if properties.external_version().is_some_and(|version| version >= 2) {
         return Some("a global sequence number (an ingested file); compact the range with RocksDB".to_owned());
-    }
-    if index_type == IndexType::BinarySearchWithFirstKey {
-        return Some("an index with first keys".to_owned());
     }
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());

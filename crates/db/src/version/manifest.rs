@@ -54,7 +54,7 @@ pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
     let mut recovered = Recovered { manifest_number: number, ..Recovered::default() };
     recovered.families.insert(0, RecoveredFamily { name: "default".into(), ..RecoveredFamily::default() });
     // Only an edit whose sync never returned can be torn, and nobody was told of it.
-    let mut scanner = Scanner::open(files, &path, RecoveryMode::TolerateTornTail, true, number.get() as u32)
+    let mut scanner = Scanner::open(files, &path, RecoveryMode::PointInTime, true, number.get() as u32)
         .map_err(|error| missing_manifest(error, &path))?;
     let mut group = Vec::new();
     let mut edit_count = 0u64;

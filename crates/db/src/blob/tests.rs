@@ -1,0 +1,112 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::sim::SimDisk;
+use esker_format::compression::Compression;
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use super::{BlobFile, BlobWriter};
+use crate::Result;
+
+const PATH: &str = "/000007.blob";
+const KINDS: [Compression; 4] = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+fn written(disk: &SimDisk, kind: Compression, values: &[(Vec<u8>, Vec<u8>)]) -> Vec<BlobIndex> {
+    let files = disk.env().files;
+    let mut writer = BlobWriter::create(&*files, Path::new(PATH), FileNumber::new(7), 3, kind).unwrap();
+    let indexes: Vec<_> = values.iter().map(|(key, value)| writer.add(key, value).unwrap()).collect();
+    let bytes = writer.file_bytes();
+    let addition = writer.finish().unwrap();
+    assert_eq!(addition.total_count, values.len() as u64);
+    assert_eq!(addition.total_bytes + 30, bytes);
+    assert_eq!(disk.file_bytes(Path::new(PATH)).unwrap().len() as u64, bytes + 32);
+    indexes
+}
+
+fn open(disk: &SimDisk) -> Result<Arc<BlobFile>> {
+    BlobFile::open(&*disk.env().files, Path::new(PATH), FileNumber::new(7), 3)
+}
+
+fn values() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let sizes = [0usize, 1, 100, 5_000, 200_000, 128 << 10];
+    let value = |size: usize| (0..size).map(|at| (at / 7) as u8).collect();
+    sizes.iter().enumerate().map(|(n, &size)| (vec![n as u8; n * 3], value(size))).collect()
+}
+
+#[test]
+fn values_of_all_sizes_read_back_with_each_compression() {
+    for kind in KINDS {
+        let disk = SimDisk::new();
+        let values = values();
+        let indexes = written(&disk, kind, &values);
+        let file = open(&disk).unwrap();
+        for ((key, value), index) in values.iter().zip(&indexes) {
+            assert_eq!(file.read(key, index).unwrap(), value[..], "{kind:?}");
+        }
+        assert_eq!(file.check().unwrap().blobs, values.len() as u64);
+    }
+}
+
+#[test]
+fn a_pointer_that_is_off_is_an_error() {
+    let disk = SimDisk::new();
+    let values = values();
+    let indexes = written(&disk, Compression::None, &values);
+    let file = open(&disk).unwrap();
+    let index = indexes[2];
+    let key = &values[2].0;
+    for wrong in [
+        BlobIndex { offset: index.offset + 1, ..index },
+        BlobIndex { offset: 5, ..index },
+        BlobIndex { offset: u64::MAX, ..index },
+        BlobIndex { bytes: index.bytes + 1, ..index },
+        BlobIndex { bytes: u64::MAX, ..index },
+        BlobIndex { file: FileNumber::new(8), ..index },
+        BlobIndex { compression: Compression::Lz4, ..index },
+    ] {
+        let error = file.read(key, &wrong).unwrap_err();
+        assert_eq!(error.path(), Some(Path::new(PATH)), "{error}");
+    }
+    assert!(file.read(b"other", &index).is_err());
+    assert!(file.read(&[9; 6], &index).is_err(), "a key of the same length");
+}
+
+#[test]
+fn every_flipped_bit_is_detected() {
+    for kind in [Compression::None, Compression::Lz4] {
+        let disk = SimDisk::new();
+        let values = [(b"one".to_vec(), vec![1; 40]), (b"two".to_vec(), b"2".to_vec())];
+        let indexes = written(&disk, kind, &values);
+        let bits = disk.file_bytes(Path::new(PATH)).unwrap().len() as u64 * 8;
+        for bit in 0..bits {
+            disk.flip_bit(Path::new(PATH), bit);
+            let mut noticed = false;
+            match open(&disk) {
+                Err(_) => noticed = true,
+                Ok(file) => {
+                    noticed |= file.check().is_err();
+                    for ((key, value), index) in values.iter().zip(&indexes) {
+                        match file.read(key, index) {
+                            Ok(read) => assert_eq!(read, value[..], "bit {bit}"),
+                            Err(_) => noticed = true,
+                        }
+                    }
+                }
+            }
+            assert!(noticed, "{kind:?}: bit {bit} flipped, and nobody noticed");
+            disk.flip_bit(Path::new(PATH), bit);
+        }
+    }
+}
+
+#[test]
+fn a_file_without_its_end_is_refused() {
+    let disk = SimDisk::new();
+    written(&disk, Compression::None, &values());
+    let bytes = disk.file_bytes(Path::new(PATH)).unwrap();
+    for len in [0, 29, 61, bytes.len() - 1, bytes.len() / 2] {
+        disk.overwrite(Path::new(PATH), bytes[..len].to_vec());
+        assert!(open(&disk).is_err(), "{len} bytes");
+    }
+}

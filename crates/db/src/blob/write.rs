@@ -1,0 +1,121 @@
+//! Writes a blob file.
+//!
+//! Cost: each value is compressed and checksummed once; records go out in appends of at least [`APPEND_BYTES`], large
+//! values without a copy.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{AppendFile, FileSystem};
+use esker_format::compression::{Compression, compress};
+use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES};
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::BlobFileAddition;
+
+use crate::{Error, Result};
+
+/// Records smaller than this are gathered before they are appended.
+const APPEND_BYTES: usize = 128 << 10;
+
+/// A blob file that is being written. Dropped without [`finish`](Self::finish), it leaves a file without a footer.
+#[derive(Debug)]
+pub(crate) struct BlobWriter {
+    file: Arc<dyn AppendFile>,
+    path: PathBuf,
+    number: FileNumber,
+    compression: Compression,
+    /// Records not yet appended.
+    gathered: Vec<u8>,
+    packed: Vec<u8>,
+    file_bytes: u64,
+    blob_count: u64,
+    blob_bytes: u64,
+}
+
+impl BlobWriter {
+    /// Begins the file `path`.
+    pub(crate) fn create(
+        files: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        column_family_id: u32,
+        compression: Compression,
+    ) -> Result<Self> {
+        let header = BlobFileHeader { column_family_id, compression }.encode();
+        Ok(Self {
+            file: files.create(path)?,
+            path: path.to_owned(),
+            number,
+            compression,
+            gathered: header.to_vec(),
+            packed: Vec::new(),
+            file_bytes: header.len() as u64,
+            blob_count: 0,
+            blob_bytes: 0,
+        })
+    }
+
+    /// Adds a value; returns where it lies.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a value that the compression cannot hold; else as the file system's, and the file is then useless.
+    pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobIndex> {
+        if self.compression == Compression::None {
+            return self.add_stored(user_key, value);
+        }
+        let mut packed = std::mem::take(&mut self.packed);
+        let compressed = compress(self.compression, value, &mut packed)
+            .map_err(|error| Error::invalid_argument(error.to_string()).with_path(&self.path));
+        let index = compressed.and_then(|()| self.add_stored(user_key, &packed));
+        self.packed = packed;
+        index
+    }
+
+    /// Adds a value as it is to be stored.
+    fn add_stored(&mut self, user_key: &[u8], stored: &[u8]) -> Result<BlobIndex> {
+        let header = BlobRecordHeader::of(user_key, stored);
+        let raw_header = header.encode();
+        let offset = self.file_bytes + (raw_header.len() + user_key.len()) as u64;
+        let record_bytes = raw_header.len() + user_key.len() + stored.len();
+        self.gathered.extend_from_slice(&raw_header);
+        self.gathered.extend_from_slice(user_key);
+        if stored.len() >= APPEND_BYTES {
+            self.file.append(&[&self.gathered, stored])?;
+            self.gathered.clear();
+        } else {
+            self.gathered.extend_from_slice(stored);
+            self.append_if(self.gathered.len() >= APPEND_BYTES)?;
+        }
+        self.file_bytes += record_bytes as u64;
+        self.blob_bytes += record_bytes as u64;
+        self.blob_count += 1;
+        Ok(BlobIndex { file: self.number, offset, bytes: stored.len() as u64, compression: self.compression })
+    }
+
+    fn append_if(&mut self, due: bool) -> Result<()> {
+        if due {
+            self.file.append(&[&self.gathered])?;
+            self.gathered.clear();
+        }
+        Ok(())
+    }
+
+    /// Bytes so far, without the footer.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Seals and syncs the file; returns what the manifest shall say of it.
+    pub(crate) fn finish(mut self) -> Result<BlobFileAddition> {
+        self.gathered.extend_from_slice(&BlobFooter { blob_count: self.blob_count }.encode());
+        self.append_if(true)?;
+        self.file.sync()?;
+        self.file_bytes += FOOTER_BYTES as u64;
+        Ok(BlobFileAddition {
+            number: self.number,
+            total_count: self.blob_count,
+            total_bytes: self.blob_bytes,
+            ..BlobFileAddition::default()
+        })
+    }
+}
