@@ -10,7 +10,7 @@ pub(crate) use esker_log::{Error, ErrorKind, Result};
 use shuttle::thread;
 
 #[path = "../src/commit.rs"]
-#[expect(dead_code, unreachable_pub, reason = "a part of another crate's source")]
+#[expect(unreachable_pub, reason = "a part of another crate's source")]
 mod commit;
 
 use commit::CommitQueue;
@@ -72,4 +72,40 @@ fn no_schedule_loses_a_wake_up_a_request_or_the_order() {
     };
     shuttle::check_random(schedule, 2000);
     shuttle::check_pct(schedule, 2000, 3);
+}
+
+#[test]
+fn in_no_schedule_does_a_late_comer_overtake_one_who_waits() {
+    let schedule = || {
+        let queue = Arc::new(CommitQueue::new(Vec::<&str>::new()));
+        let join = |name: &'static str| {
+            let queue = queue.clone();
+            move || {
+                let write = |written: &mut Vec<&'static str>, group: &mut Vec<&'static str>| {
+                    written.append(group);
+                    Ok(())
+                };
+                queue.submit(name, |_| 1, 1, write).unwrap();
+            }
+        };
+        let (tell, told) = shuttle::sync::mpsc::channel();
+        let held = queue.clone();
+        let holder = thread::spawn(move || {
+            held.exclusive(|_| {
+                tell.send("held").unwrap();
+                while held.waiting_count() == 0 {
+                    thread::yield_now();
+                }
+                tell.send("early waits").unwrap();
+            });
+        });
+        told.recv().unwrap();
+        let early = thread::spawn(join("early"));
+        told.recv().unwrap();
+        join("late")();
+        holder.join().unwrap();
+        early.join().unwrap();
+        assert_eq!(queue.exclusive(std::mem::take), ["early", "late"]);
+    };
+    shuttle::check_random(schedule, 2000);
 }
