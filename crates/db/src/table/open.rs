@@ -71,7 +71,7 @@ impl Table {
         let index = Index {
             block: Block::new(block),
             layout,
-            format: properties.index_format(index_type),
+            format: properties.index_format(),
             has_partitions: index_type == IndexType::TwoLevel,
             offset: index_at.offset,
         };

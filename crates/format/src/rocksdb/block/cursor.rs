@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::rocksdb::table::BlockHandle;
 use crate::varint;
@@ -17,6 +18,8 @@ pub(super) enum ValueEncoding {
     Prefixed,
     /// A block handle, in full or as a difference, without a length.
     Handle,
+    /// The same, and a key with its length.
+    HandleAndKey,
 }
 
 /// A position in a block. Owns the key, which is put together from several entries, and borrows nothing: every call takes
@@ -233,6 +236,12 @@ impl BlockCursor {
         let end = match self.encoding {
             ValueEncoding::Prefixed => value_at + header.value_bytes,
             ValueEncoding::Handle => self.read_handle(entries, value_at, header.shared > 0)?,
+            ValueEncoding::HandleAndKey => {
+                let key_at = self.read_handle(entries, value_at, header.shared > 0)?;
+                let mut cursor = Cursor::new(entries.get(key_at..).unwrap_or_default());
+                cursor.prefixed("first key").map_err(|error| error.at_base(key_at as u64))?;
+                key_at + cursor.offset() as usize
+            }
         };
         if end > entries.len() {
             return Err(DecodeError::corrupt("value len", at as u64, "the value runs past the entries"));

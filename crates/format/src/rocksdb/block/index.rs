@@ -14,6 +14,10 @@ pub struct IndexFormat {
     pub delta_encoded: bool,
     /// Separators are user keys, without a tag (`rocksdb.index.key.is.user.key`).
     pub user_keys: bool,
+    /// A handle is followed by the first key of its block, which is not used ([`BinarySearchWithFirstKey`]).
+    ///
+    /// [`BinarySearchWithFirstKey`]: crate::rocksdb::table::IndexType::BinarySearchWithFirstKey
+    pub first_keys: bool,
 }
 
 /// A position in an index block: a separator, and the handle of the block whose keys are not behind it.
@@ -112,5 +116,9 @@ impl IndexCursor {
 }
 
 const fn encoding(format: IndexFormat) -> ValueEncoding {
-    if format.delta_encoded { ValueEncoding::Handle } else { ValueEncoding::Prefixed }
+    match format {
+        IndexFormat { delta_encoded: false, .. } => ValueEncoding::Prefixed,
+        IndexFormat { first_keys: true, .. } => ValueEncoding::HandleAndKey,
+        IndexFormat { .. } => ValueEncoding::Handle,
+    }
 }

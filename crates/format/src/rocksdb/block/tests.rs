@@ -116,7 +116,7 @@ fn an_index_reads_back_in_every_format() {
             handle = BlockHandle { offset: handle.end().unwrap(), bytes: 3900 + number * 37 % 250 };
         }
         let block = builder.finish().to_vec();
-        let format = IndexFormat { delta_encoded, user_keys };
+        let format = IndexFormat { delta_encoded, user_keys, first_keys: false };
         let mut cursor = IndexCursor::new(BlockLayout::parse(&block).unwrap(), format);
         for target in 0..=1000usize {
             let key = internal_key::lookup(format!("key{target:05}").as_bytes(), SequenceNumber::new(7));
@@ -136,6 +136,25 @@ fn an_index_reads_back_in_every_format() {
         assert_eq!(backwards, handles);
         assert!(cursor.handle(&block).is_err());
     }
+}
+
+#[test]
+fn first_keys_in_an_index_are_passed_over() {
+    #[rustfmt::skip]
+    let block = [
+        0, 2, b'a', b'b', 0, 10, 1, b'a',
+        1, 1, b'c', 4, 2, b'a', b'c',
+        0, 0, 0, 0,
+        1, 0, 0, 0,
+    ];
+    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: true };
+    let mut cursor = IndexCursor::new(BlockLayout::parse(&block).unwrap(), format);
+    cursor.seek_to_first(&block).unwrap();
+    assert_eq!(cursor.handle(&block), Ok(BlockHandle { offset: 0, bytes: 10 }));
+    cursor.next(&block).unwrap();
+    assert_eq!(cursor.handle(&block), Ok(BlockHandle { offset: 15, bytes: 12 }));
+    cursor.next(&block).unwrap();
+    assert!(!cursor.valid());
 }
 
 fn walk_everywhere(block: &[u8]) {
@@ -160,7 +179,8 @@ fn walk_everywhere(block: &[u8]) {
     let _ = backward();
     let _ = cursor.seek(block, b"key", |a, b| a.cmp(b));
     for delta_encoded in [false, true] {
-        let mut index = IndexCursor::new(layout, IndexFormat { delta_encoded, user_keys: true });
+        let mut index =
+            IndexCursor::new(layout, IndexFormat { delta_encoded, user_keys: true, first_keys: block.len() % 2 == 1 });
         let _ = index.seek(block, b"key12345678");
         let _ = index.handle(block);
         let _ = index.seek_to_first(block);

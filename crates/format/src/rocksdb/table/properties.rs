@@ -137,7 +137,7 @@ pub enum IndexType {
     HashSearch = 1,
     /// An index over the blocks of the index.
     TwoLevel = 2,
-    /// One block that also has the first key of each block. Not read.
+    /// One block that also has the first key of each block, so that a seek may put off reading the block.
     BinarySearchWithFirstKey = 3,
 }
 
@@ -166,10 +166,11 @@ impl TableProperties {
     }
 
     /// How to read the index.
-    pub const fn index_format(&self) -> IndexFormat {
+    pub fn index_format(&self) -> IndexFormat {
         IndexFormat {
             delta_encoded: self.index_value_is_delta_encoded != 0,
             user_keys: self.index_key_is_user_key != 0,
+            first_keys: self.index_type() == Ok(IndexType::BinarySearchWithFirstKey),
         }
     }
 
