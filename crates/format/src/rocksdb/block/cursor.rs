@@ -257,12 +257,13 @@ impl BlockCursor {
     #[inline(always)]
     fn header(&self, entries: &[u8], at: usize) -> Result<Header, DecodeError> {
         let prefixed = self.encoding == ValueEncoding::Prefixed;
-        if prefixed
-            && let Some(&[shared, unshared, value_bytes]) = entries.get(at..).and_then(|rest| rest.first_chunk())
-            && (shared | unshared | value_bytes) < 0x80
-        {
-            let (shared, unshared, value_bytes) = (shared.into(), unshared.into(), value_bytes.into());
-            return Ok(Header { shared, unshared, value_bytes, end: at + 3 });
+        // Nearly always every length fits one byte.
+        if let Some(&[shared, unshared, value_bytes]) = entries.get(at..).and_then(|rest| rest.first_chunk()) {
+            let (value_bytes, end) = if prefixed { (value_bytes, at + 3) } else { (0, at + 2) };
+            if (shared | unshared | value_bytes) < 0x80 {
+                let (shared, unshared, value_bytes) = (shared.into(), unshared.into(), value_bytes.into());
+                return Ok(Header { shared, unshared, value_bytes, end });
+            }
         }
         let mut end = at;
         let mut length = |field| match varint::get_u32(entries.get(end..).unwrap_or_default()) {
