@@ -15,7 +15,7 @@ use crate::pinned::PinnedSlice;
 #[derive(Clone)]
 pub(crate) struct PinnedEntry {
     entry: Detached,
-    memtable: Arc<Memtable>,
+    _memtable: Arc<Memtable>,
 }
 
 impl PinnedEntry {
@@ -39,7 +39,7 @@ pub(super) fn pin(memtable: &Arc<Memtable>, entry: Entry<'_>) -> PinnedSlice {
     if entry.value().is_empty() {
         return PinnedSlice::default();
     }
-    PinnedSlice::from_memtable(PinnedEntry { entry: entry.detach(), memtable: memtable.clone() })
+    PinnedSlice::from_memtable(PinnedEntry { entry: entry.detach(), _memtable: memtable.clone() })
 }
 
 /// A position among the entries of a memtable, which may grow meanwhile: what is added is met if it lies ahead.

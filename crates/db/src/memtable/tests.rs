@@ -6,7 +6,8 @@ use crate::iterate::InternalIterator;
 use crate::pinned::PinnedSlice;
 
 /// The order of a memtable, as a `BTreeMap` can have it: user key, then newest first.
-type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), Vec<u8>>;
+type ModelKey = (Vec<u8>, std::cmp::Reverse<u64>);
+type Model = BTreeMap<ModelKey, Vec<u8>>;
 
 /// Pseudo-random numbers, the same on every run.
 struct Numbers(u64);
@@ -28,7 +29,7 @@ fn internal(user_key: &[u8], tag: u64) -> Vec<u8> {
     [user_key, &tag.to_le_bytes()].concat()
 }
 
-fn model_key(internal: &[u8]) -> (Vec<u8>, std::cmp::Reverse<u64>) {
+fn model_key(internal: &[u8]) -> ModelKey {
     (internal_key::user_key(internal).to_vec(), std::cmp::Reverse(internal_key::tag(internal)))
 }
 
@@ -41,7 +42,7 @@ fn lookup(key: &[u8], sequence: u64) -> Vec<u8> {
 }
 
 #[track_caller]
-fn assert_stands_on(iterator: &MemtableIterator, expected: Option<(&(Vec<u8>, std::cmp::Reverse<u64>), &Vec<u8>)>) {
+fn assert_stands_on(iterator: &MemtableIterator, expected: Option<(&ModelKey, &Vec<u8>)>) {
     assert_eq!(iterator.valid(), expected.is_some());
     let (key, value) = expected.map_or((Vec::new(), &[][..]), |(key, value)| (internal(&key.0, key.1.0), &value[..]));
     assert_eq!(iterator.key(), key);
