@@ -8,6 +8,7 @@ pub mod block;
 pub mod filter;
 pub mod internal_key;
 pub mod log;
+pub mod options_file;
 pub mod table;
 pub mod version_edit;
 pub mod write_batch;

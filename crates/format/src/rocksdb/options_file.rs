@@ -1,0 +1,168 @@
+//! Options files (`OPTIONS-NNNNNN`): a store's options as text, in sections. Written whole, never changed.
+//!
+//! | line                                    | meaning                                                               |
+//! |-----------------------------------------|-----------------------------------------------------------------------|
+//! | `# …`                                   | a comment, also behind a statement; `\#` is a number sign             |
+//! | `[Version]`                             | `rocksdb_version` of the writer, `options_file_version` (1.1)         |
+//! | `[DBOptions]`                           | options of the store; exactly one section                             |
+//! | `[CFOptions "name"]`                    | options of a column family; `default` is the first, and must be there |
+//! | `[TableOptions/BlockBasedTable "name"]` | options of the tables of a family; after that family's section        |
+//! | `key=value`                             | a statement of the section above; the first of a key counts           |
+//!
+//! In a family's name and in strings, `\` stands before `\`, `#` and `:`, and `\n`, `\r` are line feed and carriage return.
+//! Space around lines, keys and values means nothing. Numbers may end in K, M, G or T, for powers of 1,024; truth is
+//! `true` or `1`. A value of several options stands in braces: `{a=1;b=2;}`.
+//!
+//! RocksDB takes the default of every key that is missing, and refuses the file for a key that it does not know unless
+//! the file says that a newer RocksDB wrote it; so what is written claims [`WRITER_VERSION`] and keeps to its keys.
+//!
+//! Source: RocksDB `options/options_parser.cc`, `util/string_util.cc`.
+
+mod parse;
+mod print;
+mod section;
+#[cfg(test)]
+mod tests;
+
+pub use section::{Section, SectionKind};
+
+/// The `rocksdb_version` of files that are written: the oldest that reads all of Esker's, so that every key is one of its.
+pub const WRITER_VERSION: &str = "7.8.3";
+/// The `options_file_version` of files that are written.
+pub const FILE_VERSION: &str = "1.1";
+/// The column family that every store has.
+pub const DEFAULT_FAMILY: &str = "default";
+
+/// Everything that stands in an options file, except comments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionsFile {
+    /// In the order of the file.
+    pub sections: Vec<Section>,
+}
+
+impl OptionsFile {
+    /// A file that says who wrote it, and takes the default of everything.
+    pub fn new() -> Self {
+        let section = |kind| Section { kind, entries: Vec::new() };
+        let mut version = section(SectionKind::Version);
+        version.set("rocksdb_version", WRITER_VERSION);
+        version.set("options_file_version", FILE_VERSION);
+        let default_family = SectionKind::Family(DEFAULT_FAMILY.to_owned());
+        Self { sections: vec![version, section(SectionKind::Database), section(default_family)] }
+    }
+
+    fn section(&self, kind: &SectionKind) -> Option<&Section> {
+        self.sections.iter().find(|section| section.kind == *kind)
+    }
+
+    /// The section of that kind, put where `place` says if there is none.
+    fn section_mut(&mut self, kind: SectionKind, place: impl FnOnce(&[Section]) -> usize) -> &mut Section {
+        let at = self.sections.iter().position(|section| section.kind == kind).unwrap_or_else(|| {
+            let at = place(&self.sections).min(self.sections.len());
+            self.sections.insert(at, Section { kind, entries: Vec::new() });
+            at
+        });
+        // There is a section at `at`: it was found or put there.
+        #[expect(clippy::indexing_slicing, reason = "`at` was found or inserted two lines above")]
+        &mut self.sections[at]
+    }
+
+    /// The `rocksdb_version` of the writer, if it says so.
+    pub fn rocksdb_version(&self) -> Option<&str> {
+        self.section(&SectionKind::Version)?.get("rocksdb_version")
+    }
+
+    /// Options of the store.
+    pub fn database(&self) -> Option<&Section> {
+        self.section(&SectionKind::Database)
+    }
+
+    /// The same, to change them.
+    pub fn database_mut(&mut self) -> &mut Section {
+        self.section_mut(SectionKind::Database, |sections| {
+            sections.iter().take_while(|section| section.kind == SectionKind::Version).count()
+        })
+    }
+
+    /// Names of the column families, in the order of the file.
+    pub fn family_names(&self) -> impl Iterator<Item = &str> {
+        self.sections.iter().filter_map(|section| match &section.kind {
+            SectionKind::Family(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Options of a column family.
+    pub fn family(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| matches!(&section.kind, SectionKind::Family(other) if other == name))
+    }
+
+    /// The same, to change them; the family is added if it is not there.
+    pub fn family_mut(&mut self, name: &str) -> &mut Section {
+        self.section_mut(SectionKind::Family(name.to_owned()), |sections| {
+            let first = sections.iter().position(|section| matches!(section.kind, SectionKind::Family(_)));
+            first.filter(|_| name == DEFAULT_FAMILY).unwrap_or(sections.len())
+        })
+    }
+
+    /// Options of the tables of a column family, whatever kind of table it has.
+    pub fn table(&self, family: &str) -> Option<&Section> {
+        let is_its = |kind: &SectionKind| matches!(kind, SectionKind::Table { family: other, .. } if other == family);
+        self.sections.iter().find(|section| is_its(&section.kind))
+    }
+
+    /// Options of the block-based tables of a column family, to change them; family and section are added if they are not there.
+    pub fn table_mut(&mut self, family: &str) -> &mut Section {
+        self.family_mut(family);
+        let kind = SectionKind::Table { factory: SectionKind::BLOCK_BASED.to_owned(), family: family.to_owned() };
+        self.section_mut(kind, |sections| {
+            let its = |section: &Section| matches!(&section.kind, SectionKind::Family(name) if name == family);
+            sections.iter().position(its).map_or(sections.len(), |at| at + 1)
+        })
+    }
+
+    /// Leaves out everything about a column family.
+    pub fn remove_family(&mut self, name: &str) {
+        self.sections.retain(|section| match &section.kind {
+            SectionKind::Family(family) | SectionKind::Table { family, .. } => family != name,
+            SectionKind::Version | SectionKind::Database => true,
+        });
+    }
+}
+
+impl Default for OptionsFile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A string as it stands in a value or between the quotation marks of a section.
+pub fn escape(raw: &str) -> String {
+    let mut escaped = String::with_capacity(raw.len());
+    for c in raw.chars() {
+        match c {
+            '\\' | '#' | ':' => escaped.extend(['\\', c]),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The string that [`escape`] made `escaped` of. Total: a single `\` at the end is left out.
+pub fn unescape(escaped: &str) -> String {
+    let mut raw = String::with_capacity(escaped.len());
+    let mut chars = escaped.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => raw.extend(chars.next().map(|c| match c {
+                'n' => '\n',
+                'r' => '\r',
+                c => c,
+            })),
+            c => raw.push(c),
+        }
+    }
+    raw
+}

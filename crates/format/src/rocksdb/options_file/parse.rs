@@ -1,0 +1,102 @@
+//! Reads an options file, and refuses what RocksDB refuses.
+
+use super::{DEFAULT_FAMILY, OptionsFile, Section, SectionKind, unescape};
+use crate::error::DecodeError;
+
+impl OptionsFile {
+    /// Reads back what printing wrote, and what RocksDB writes.
+    ///
+    /// # Errors
+    /// Corrupt if a line is neither section nor statement, a section is there twice or misplaced, or one that must be
+    /// there is not; unsupported for a kind of section that is not known. Offsets are those of lines.
+    pub fn parse(raw: &[u8]) -> Result<Self, DecodeError> {
+        let text = std::str::from_utf8(raw)
+            .map_err(|error| DecodeError::corrupt("text", error.valid_up_to() as u64, "not UTF-8"))?;
+        let mut file = Self { sections: Vec::new() };
+        let mut offset = 0;
+        for line in text.split('\n') {
+            file.add_line(line).map_err(|error| error.at_base(offset))?;
+            offset += line.len() as u64 + 1;
+        }
+        file.check_complete(raw.len() as u64)?;
+        Ok(file)
+    }
+
+    fn add_line(&mut self, line: &str) -> Result<(), DecodeError> {
+        let line = trim(without_comment(line));
+        if line.is_empty() {
+            return Ok(());
+        }
+        if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let kind = section_kind(title)?;
+            self.check_place(&kind)?;
+            self.sections.push(Section { kind, entries: Vec::new() });
+            return Ok(());
+        }
+        let statement = line.split_once('=').map(|(key, value)| (trim(key), trim(value)));
+        let Some((key, value)) = statement.filter(|(key, _)| !key.is_empty()) else {
+            return Err(DecodeError::corrupt("statement", 0, "neither a section nor key=value"));
+        };
+        let Some(section) = self.sections.last_mut() else {
+            return Err(DecodeError::corrupt("statement", 0, "stands before the first section"));
+        };
+        // The first of a key counts, as in RocksDB.
+        if section.get(key).is_none() {
+            section.entries.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_place(&self, kind: &SectionKind) -> Result<(), DecodeError> {
+        let refuse = |reason: String| Err(DecodeError::corrupt("section", 0, reason));
+        match kind {
+            // Two for the same tables are the same mistake as two of anything else.
+            kind if self.section(kind).is_some() => refuse(format!("{kind} is there twice")),
+            SectionKind::Family(name) if self.family_names().next().is_none() && name != DEFAULT_FAMILY => {
+                refuse(format!("{kind} stands before that of the default family"))
+            }
+            SectionKind::Table { family, .. } if self.family(family).is_none() => {
+                refuse(format!("{kind} stands before that of its family"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_complete(&self, end: u64) -> Result<(), DecodeError> {
+        for (kind, is_there) in [
+            (SectionKind::Database, self.database().is_some()),
+            (SectionKind::Family(DEFAULT_FAMILY.to_owned()), self.family(DEFAULT_FAMILY).is_some()),
+        ] {
+            if !is_there {
+                return Err(DecodeError::corrupt("section", end, format!("{kind} is missing")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands between the brackets: a title and, in quotation marks, an argument.
+fn section_kind(title: &str) -> Result<SectionKind, DecodeError> {
+    let quoted = title.split_once('"').and_then(|(name, rest)| Some((name, rest.rsplit_once('"')?.0)));
+    let (name, argument) = quoted.unwrap_or((title, ""));
+    match trim(name) {
+        "Version" => Ok(SectionKind::Version),
+        "DBOptions" => Ok(SectionKind::Database),
+        "CFOptions" => Ok(SectionKind::Family(unescape(argument))),
+        name => match name.strip_prefix("TableOptions/").filter(|factory| !factory.is_empty()) {
+            Some(factory) => Ok(SectionKind::Table { factory: factory.to_owned(), family: unescape(argument) }),
+            None => Err(DecodeError::unsupported("section", 0, format!("sections [{name}] are not known"))),
+        },
+    }
+}
+
+/// What stands before the first number sign that has no `\` before it.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |&(at, _): &(usize, &str)| !line.get(..at).is_some_and(|before| before.ends_with('\\'));
+    line.match_indices('#').find(is_comment).and_then(|(at, _)| line.get(..at)).unwrap_or(line)
+}
+
+/// Without what C calls space at both ends.
+fn trim(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c'])
+}
