@@ -5,7 +5,7 @@ use super::*;
 // Written by RocksDB's db_bench 7.8.3: the first of three records of blob file 10.
 const HEADER: &[u8] = b"\x37\x8f\x24\x00\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const RECORD: &[u8] = b"\x10\0\0\0\0\0\0\0\x28\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xcb\x34\x1c\xd0\x4e\x34\x6d\x6a";
-const KEY: &[u8] = b"\0\0\0\0\0\0\0\000000000";
+const KEY: &[u8] = b"\0\0\0\0\0\0\0\x0000000000";
 const VALUE: &[u8] = br#"^{Vhz"!/%wMZ;'a F/REZJ4Tw@%NXxy2?.ArVCZ2"#;
 const FOOTER: &[u8] = b"\x37\x8f\x24\x00\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x9c\x50\xa0\x44";
 const INDEX: &[u8] = b"\x01\x0a\x4e\x28\x00";
