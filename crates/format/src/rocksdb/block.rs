@@ -24,6 +24,8 @@
 //! | key       | bytes    |                                                                                     |
 //! | value     | bytes    | where values are handles: offset and size (varint64 both) if `shared` is 0, otherwise how much longer the block is than the one before (zigzag varint64), which it follows |
 //!
+//! An index with first keys has a key, with its varint32 length before it, behind each handle.
+//!
 //! Data blocks restart every 16 entries, index blocks at each, the metaindex at each, properties never.
 //!
 //! Source: RocksDB `table/block_based/{block_builder,block,data_block_footer,data_block_hash_index,index_builder}.cc`.

@@ -1,6 +1,7 @@
 //! Tables against a sorted list, damaged tables, and what is refused. On the simulated disk.
 
 mod damage;
+mod golden;
 mod model;
 mod refusal;
 
