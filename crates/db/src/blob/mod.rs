@@ -1,5 +1,8 @@
 //! One blob file: written once by a [`BlobWriter`], front to back, then read through a [`BlobFile`] by any number of threads.
+//!
+//! The bytes are [`esker_format::rocksdb::blob`]'s.
 
+mod check;
 mod read;
 mod write;
 

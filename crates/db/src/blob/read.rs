@@ -7,36 +7,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{FileSystem, ReadFile};
-use esker_format::checksum::crc32c_extend;
 use esker_format::compression::{Compression, decompress};
 use esker_format::limits;
-use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES};
+use esker_format::rocksdb::blob::{
+    BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
+};
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use crate::cache::Block;
 use crate::pinned::PinnedSlice;
 use crate::{Error, Result};
 
-/// How much of a file a check reads at once.
-const CHECK_BYTES: usize = 256 << 10;
-
 /// An open, sealed blob file.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
-    file: Arc<dyn ReadFile>,
-    path: PathBuf,
+    pub(super) file: Arc<dyn ReadFile>,
+    pub(super) path: PathBuf,
     number: FileNumber,
     compression: Compression,
-    blob_count: u64,
+    pub(super) blob_count: u64,
     /// Where the footer begins: records end here.
-    records_end: u64,
-}
-
-/// What [`BlobFile::check`] read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BlobCheck {
-    pub(crate) blobs: u64,
-    pub(crate) bytes: u64,
+    pub(super) records_end: u64,
 }
 
 impl BlobFile {
@@ -52,21 +43,27 @@ impl BlobFile {
     ) -> Result<Arc<Self>> {
         let file = files.open(path)?;
         let file_bytes = file.len()?;
-        let Some(records_end) = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|&end| end >= HEADER_BYTES as u64) else {
-            let reason = format!("a blob file has at least {} bytes, this has {file_bytes}", HEADER_BYTES + FOOTER_BYTES);
+        let Some(records_end) = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|&end| end >= HEADER_BYTES as u64)
+        else {
+            let reason =
+                format!("a blob file has at least {} bytes, this has {file_bytes}", HEADER_BYTES + FOOTER_BYTES);
             return Err(Error::corruption(path, 0, reason));
         };
         let mut raw = [0; HEADER_BYTES];
         file.read_exact_at(0, &mut raw)?;
-        let header = BlobFileHeader::decode(&raw).map_err(|error| Error::decode(path, 0, "opening a blob file", error))?;
+        let header =
+            BlobFileHeader::decode(&raw).map_err(|error| Error::decode(path, 0, "opening a blob file", error))?;
         if header.column_family_id != column_family_id {
-            let reason =
-                format!("the blob file is of column family {}, the manifest says {column_family_id}", header.column_family_id);
+            let reason = format!(
+                "the blob file is of column family {}, the manifest says {column_family_id}",
+                header.column_family_id
+            );
             return Err(Error::corruption(path, 8, reason));
         }
         let mut raw = [0; FOOTER_BYTES];
         file.read_exact_at(records_end, &mut raw)?;
-        let footer = BlobFooter::decode(&raw).map_err(|error| Error::decode(path, records_end, "opening a blob file", error))?;
+        let footer =
+            BlobFooter::decode(&raw).map_err(|error| Error::decode(path, records_end, "opening a blob file", error))?;
         Ok(Arc::new(Self {
             file,
             path: path.to_owned(),
@@ -95,7 +92,10 @@ impl BlobFile {
         let start = index.offset.checked_sub(before).filter(|&start| start >= HEADER_BYTES as u64);
         let end = index.offset.checked_add(index.bytes).filter(|&end| end <= self.records_end);
         let (Some(start), Some(end)) = (start, end) else {
-            return Err(wrong(format!("a table points to {} bytes here, outside of the records of the file", index.bytes)));
+            return Err(wrong(format!(
+                "a table points to {} bytes here, outside of the records of the file",
+                index.bytes
+            )));
         };
         let Ok(record_bytes) = usize::try_from(end - start) else {
             return Err(wrong(format!("a value of {} bytes does not fit into memory", index.bytes)));
@@ -132,42 +132,5 @@ impl BlobFile {
         decompress(self.compression, stored, &mut value, limits::VALUE_BYTES_MAX)
             .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))?;
         Ok(PinnedSlice::from_vec(value))
-    }
-
-    /// Reads every record front to back and checks it. Memory: a key and [`CHECK_BYTES`].
-    pub(crate) fn check(&self) -> Result<BlobCheck> {
-        let doing = "checking a blob file";
-        let mut at = HEADER_BYTES as u64;
-        let mut blobs = 0;
-        let mut chunk = vec![0; CHECK_BYTES];
-        while at < self.records_end {
-            let mut raw = [0; RECORD_HEADER_BYTES];
-            if self.records_end - at < raw.len() as u64 {
-                return Err(Error::corruption(&self.path, at, format!("{doing}: {} bytes too many", self.records_end - at)));
-            }
-            self.file.read_exact_at(at, &mut raw)?;
-            let header = BlobRecordHeader::decode(&raw).map_err(|error| Error::decode(&self.path, at, doing, error))?;
-            let end = header.record_bytes().and_then(|bytes| at.checked_add(bytes)).filter(|&end| end <= self.records_end);
-            let Some(end) = end else {
-                return Err(Error::corruption(&self.path, at, format!("{doing}: a record goes beyond the last")));
-            };
-            let mut crc = 0;
-            let mut body = at + raw.len() as u64;
-            while body < end {
-                let wanted = usize::try_from(end - body).unwrap_or(usize::MAX).min(chunk.len());
-                let part = chunk.get_mut(..wanted).unwrap_or_default();
-                self.file.read_exact_at(body, part)?;
-                crc = crc32c_extend(crc, part);
-                body += wanted as u64;
-            }
-            header.check_crc(crc).map_err(|error| Error::decode(&self.path, at, doing, error))?;
-            blobs += 1;
-            at = end;
-        }
-        if blobs != self.blob_count {
-            let reason = format!("{doing}: holds {blobs} values, its footer says {}", self.blob_count);
-            return Err(Error::corruption(&self.path, self.records_end, reason));
-        }
-        Ok(BlobCheck { blobs, bytes: self.records_end + FOOTER_BYTES as u64 })
     }
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::sim::SimDisk;
+use esker_env::sim::{Fault, SimDisk};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -109,4 +109,95 @@ fn a_file_without_its_end_is_refused() {
         disk.overwrite(Path::new(PATH), bytes[..len].to_vec());
         assert!(open(&disk).is_err(), "{len} bytes");
     }
+}
+
+#[test]
+fn records_of_every_length_pass_a_check_and_damage_to_any_fails_it() {
+    let disk = SimDisk::new();
+    // Headers and bodies across the chunks that a check reads, and a record longer than one.
+    let value = |n: usize| vec![n as u8; [1_000, 32_700, 3, 600_000][n % 4]];
+    let values: Vec<_> = (0..40).map(|n| (format!("key {n}").into_bytes(), value(n))).collect();
+    let indexes = written(&disk, Compression::None, &values);
+    let read = open(&disk).unwrap().check().unwrap();
+    assert_eq!((read.blobs, read.bytes), (40, disk.file_bytes(Path::new(PATH)).unwrap().len() as u64));
+    for index in &indexes {
+        let bit = (index.offset + index.bytes - 1) * 8;
+        disk.flip_bit(Path::new(PATH), bit);
+        let error = open(&disk).unwrap().check().unwrap_err();
+        assert!(error.offset().is_some_and(|offset| offset < index.offset), "{error}");
+        disk.flip_bit(Path::new(PATH), bit);
+    }
+    open(&disk).unwrap().check().unwrap();
+}
+
+#[test]
+fn a_count_that_is_off_fails_a_check() {
+    let disk = SimDisk::new();
+    written(&disk, Compression::None, &values());
+    let mut bytes = disk.file_bytes(Path::new(PATH)).unwrap();
+    let footer = bytes.len() - 32;
+    bytes.truncate(footer);
+    bytes.extend_from_slice(&esker_format::rocksdb::blob::BlobFooter { blob_count: 5 }.encode());
+    disk.overwrite(Path::new(PATH), bytes);
+    let error = open(&disk).unwrap().check().unwrap_err();
+    assert_eq!(error.offset(), Some(footer as u64), "{error}");
+}
+
+#[test]
+fn a_value_moves_to_another_file_as_it_is_stored() {
+    let disk = SimDisk::new();
+    let raw = vec![b'v'; 10_000];
+    let mut stored = Vec::new();
+    esker_format::compression::compress(Compression::Zstd, &raw, &mut stored).unwrap();
+    let files = disk.env().files;
+    let mut writer = BlobWriter::create(&*files, Path::new(PATH), FileNumber::new(7), 3, Compression::Zstd).unwrap();
+    let index = writer.add_stored(b"key", &stored).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(open(&disk).unwrap().read(b"key", &index).unwrap(), raw);
+}
+
+#[test]
+fn a_writer_that_failed_once_stays_failed() {
+    let large = vec![1; 1 << 20];
+    for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 100 }] {
+        let disk = SimDisk::new();
+        let files = disk.env().files;
+        let mut writer =
+            BlobWriter::create(&*files, Path::new(PATH), FileNumber::new(7), 3, Compression::None).unwrap();
+        writer.add(b"a", b"small").unwrap();
+        disk.fail_at(disk.op_count(), fault);
+        assert!(writer.add(b"b", &large).is_err());
+        assert!(writer.add(b"c", &large).is_err());
+        assert!(writer.finish().is_err());
+        assert!(open(&disk).is_err());
+    }
+}
+
+#[test]
+fn a_file_is_whole_after_power_loss_once_it_is_finished() {
+    let disk = SimDisk::new();
+    let indexes = written(&disk, Compression::Lz4, &values());
+    disk.env().files.sync_dir(Path::new("/")).unwrap();
+    let disk = disk.after_power_loss(esker_env::sim::Survivors::Nothing);
+    let file = open(&disk).unwrap();
+    for ((key, value), index) in values().iter().zip(&indexes) {
+        assert_eq!(file.read(key, index).unwrap(), value[..]);
+    }
+}
+
+#[test]
+fn many_threads_read_one_file() {
+    let disk = SimDisk::new();
+    let values = values();
+    let indexes = written(&disk, Compression::Lz4, &values);
+    let file = open(&disk).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for ((key, value), index) in values.iter().zip(&indexes).cycle().take(60) {
+                    assert_eq!(file.read(key, index).unwrap(), value[..]);
+                }
+            });
+        }
+    });
 }

@@ -1,5 +1,7 @@
 //! Writes a blob file.
 //!
+//! - B3: after a failed append the writer writes no more, so no pointer leads behind bytes that may be missing.
+//!
 //! Cost: each value is compressed and checksummed once; records go out in appends of at least [`APPEND_BYTES`], large
 //! values without a copy.
 
@@ -8,14 +10,16 @@ use std::sync::Arc;
 
 use esker_env::{AppendFile, FileSystem};
 use esker_format::compression::{Compression, compress};
-use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES};
+use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, accounted_bytes};
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Records smaller than this are gathered before they are appended.
 const APPEND_BYTES: usize = 128 << 10;
+/// Memory for a packed value is kept for the next one up to this size, and given back beyond.
+const PACKED_BYTES_MAX: usize = 1 << 20;
 
 /// A blob file that is being written. Dropped without [`finish`](Self::finish), it leaves a file without a footer.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct BlobWriter {
     file_bytes: u64,
     blob_count: u64,
     blob_bytes: u64,
+    /// See B3.
+    broken: bool,
 }
 
 impl BlobWriter {
@@ -52,10 +58,12 @@ impl BlobWriter {
             file_bytes: header.len() as u64,
             blob_count: 0,
             blob_bytes: 0,
+            broken: false,
         })
     }
 
-    /// Adds a value; returns where it lies.
+    /// Adds a value; returns where it lies. It is packed even if that makes it longer: a file has one compression, and
+    /// RocksDB reads no value by another.
     ///
     /// # Errors
     /// `InvalidArgument` for a value that the compression cannot hold; else as the file system's, and the file is then useless.
@@ -67,37 +75,47 @@ impl BlobWriter {
         let compressed = compress(self.compression, value, &mut packed)
             .map_err(|error| Error::invalid_argument(error.to_string()).with_path(&self.path));
         let index = compressed.and_then(|()| self.add_stored(user_key, &packed));
-        self.packed = packed;
+        if packed.capacity() <= PACKED_BYTES_MAX {
+            self.packed = packed;
+        }
         index
     }
 
-    /// Adds a value as it is to be stored.
-    fn add_stored(&mut self, user_key: &[u8], stored: &[u8]) -> Result<BlobIndex> {
-        let header = BlobRecordHeader::of(user_key, stored);
-        let raw_header = header.encode();
-        let offset = self.file_bytes + (raw_header.len() + user_key.len()) as u64;
-        let record_bytes = raw_header.len() + user_key.len() + stored.len();
-        self.gathered.extend_from_slice(&raw_header);
+    /// Adds a value that is already packed as the file says.
+    pub(crate) fn add_stored(&mut self, user_key: &[u8], stored: &[u8]) -> Result<BlobIndex> {
+        let header = BlobRecordHeader::of(user_key, stored).encode();
+        let offset = self.file_bytes + (header.len() + user_key.len()) as u64;
+        self.gathered.extend_from_slice(&header);
         self.gathered.extend_from_slice(user_key);
         if stored.len() >= APPEND_BYTES {
-            self.file.append(&[&self.gathered, stored])?;
-            self.gathered.clear();
+            self.append(stored)?;
         } else {
             self.gathered.extend_from_slice(stored);
-            self.append_if(self.gathered.len() >= APPEND_BYTES)?;
+            if self.gathered.len() >= APPEND_BYTES {
+                self.append(&[])?;
+            }
         }
-        self.file_bytes += record_bytes as u64;
-        self.blob_bytes += record_bytes as u64;
+        let index = BlobIndex { file: self.number, offset, bytes: stored.len() as u64, compression: self.compression };
+        self.file_bytes = offset + index.bytes;
+        self.blob_bytes += accounted_bytes(&index, user_key.len());
         self.blob_count += 1;
-        Ok(BlobIndex { file: self.number, offset, bytes: stored.len() as u64, compression: self.compression })
+        Ok(index)
     }
 
-    fn append_if(&mut self, due: bool) -> Result<()> {
-        if due {
-            self.file.append(&[&self.gathered])?;
-            self.gathered.clear();
+    /// Appends what was gathered, and then `last`.
+    fn append(&mut self, last: &[u8]) -> Result<()> {
+        if self.broken {
+            let reason = "an earlier append to this blob file failed";
+            return Err(Error::new(ErrorKind::Io, reason).with_path(&self.path));
         }
-        Ok(())
+        let appended = if last.is_empty() {
+            self.file.append(&[&self.gathered])
+        } else {
+            self.file.append(&[&self.gathered, last])
+        };
+        self.broken = appended.is_err();
+        self.gathered.clear();
+        Ok(appended?)
     }
 
     /// Bytes so far, without the footer.
@@ -107,10 +125,8 @@ impl BlobWriter {
 
     /// Seals and syncs the file; returns what the manifest shall say of it.
     pub(crate) fn finish(mut self) -> Result<BlobFileAddition> {
-        self.gathered.extend_from_slice(&BlobFooter { blob_count: self.blob_count }.encode());
-        self.append_if(true)?;
+        self.append(&BlobFooter { blob_count: self.blob_count }.encode())?;
         self.file.sync()?;
-        self.file_bytes += FOOTER_BYTES as u64;
         Ok(BlobFileAddition {
             number: self.number,
             total_count: self.blob_count,

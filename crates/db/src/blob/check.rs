@@ -1,0 +1,107 @@
+//! Reads a blob file front to back and checks it.
+
+use esker_format::checksum::crc32c_extend;
+use esker_format::rocksdb::blob::{BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES};
+
+use super::BlobFile;
+use crate::{Error, Result};
+
+/// Read at once. Large enough for the device's full speed, and the only memory that a check needs.
+const CHUNK_BYTES: usize = 256 << 10;
+
+const DOING: &str = "checking a blob file";
+
+/// What [`BlobFile::check`] read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlobCheck {
+    pub(crate) blobs: u64,
+    pub(crate) bytes: u64,
+}
+
+impl BlobFile {
+    /// Reads every record and checks both of its CRCs; that records follow each other without gaps up to the footer; and
+    /// that they are as many as it says. Packed values are not unpacked: reading one does that.
+    ///
+    /// Cost: one sequential read, in chunks of 256 KiB, whatever the length of a record.
+    ///
+    /// # Errors
+    /// Corruption at the first damaged record.
+    pub(crate) fn check(&self) -> Result<BlobCheck> {
+        let mut scan = Scan { blobs: self, next: HEADER_BYTES as u64, chunk: Vec::new(), used: 0 };
+        let mut blobs = 0;
+        while scan.left() > 0 {
+            let at = scan.at();
+            let damaged = |error| Error::decode(&self.path, at, DOING, error);
+            let mut raw = [0; RECORD_HEADER_BYTES];
+            let mut filled = 0;
+            scan.take(raw.len() as u64, |part| {
+                raw.iter_mut().skip(filled).zip(part).for_each(|(to, from)| *to = *from);
+                filled += part.len();
+            })?;
+            let header = BlobRecordHeader::decode(&raw).map_err(damaged)?;
+            let Some(record_bytes) = header.record_bytes() else {
+                return Err(Error::corruption(&self.path, at, format!("{DOING}: a record without end")));
+            };
+            let mut crc = 0;
+            scan.take(record_bytes - raw.len() as u64, |part| crc = crc32c_extend(crc, part))?;
+            header.check_crc(crc).map_err(damaged)?;
+            blobs += 1;
+        }
+        if blobs != self.blob_count {
+            let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count);
+            return Err(Error::corruption(&self.path, self.records_end, reason));
+        }
+        Ok(BlobCheck { blobs, bytes: self.records_end + FOOTER_BYTES as u64 })
+    }
+}
+
+/// A walk over the records.
+struct Scan<'a> {
+    blobs: &'a BlobFile,
+    /// Where in the file the bytes behind the chunk are.
+    next: u64,
+    chunk: Vec<u8>,
+    /// Of the chunk.
+    used: usize,
+}
+
+impl Scan<'_> {
+    /// Where in the file the walk is.
+    fn at(&self) -> u64 {
+        self.next - (self.chunk.len() - self.used) as u64
+    }
+
+    /// Bytes of records to come.
+    fn left(&self) -> u64 {
+        self.blobs.records_end - self.at()
+    }
+
+    /// Hands the next `count` bytes to `each`, in as many parts as they are read in.
+    fn take(&mut self, count: u64, mut each: impl FnMut(&[u8])) -> Result<()> {
+        if count > self.left() {
+            let reason = format!("{DOING}: a record needs {count} bytes, {} are left before the footer", self.left());
+            return Err(Error::corruption(&self.blobs.path, self.at(), reason));
+        }
+        let mut missing = count;
+        while missing > 0 {
+            if self.used == self.chunk.len() {
+                self.read_chunk()?;
+            }
+            let rest = self.chunk.get(self.used..).unwrap_or_default();
+            let part = rest.get(..usize::try_from(missing).unwrap_or(usize::MAX)).unwrap_or(rest);
+            each(part);
+            self.used += part.len();
+            missing -= part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_chunk(&mut self) -> Result<()> {
+        let left = self.blobs.records_end - self.next;
+        self.chunk.resize(usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES), 0);
+        self.used = 0;
+        self.blobs.file.read_exact_at(self.next, &mut self.chunk)?;
+        self.next += self.chunk.len() as u64;
+        Ok(())
+    }
+}
