@@ -23,7 +23,7 @@ mod skip_list;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_format::rocksdb::internal_key::{self, SequenceNumber, TAG_BYTES, ValueKind};
+use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
 pub(crate) use iterate::{MemtableIterator, PinnedEntry};
 use skip_list::SkipList;
@@ -36,27 +36,18 @@ pub(crate) struct Memtable {
 }
 
 /// On cache lines of their own: who adds must not slow down who reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counts {
     entries: AtomicU64,
     deletions: AtomicU64,
-    data_bytes: AtomicU64,
-    first_sequence: AtomicU64,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        let zero = || AtomicU64::new(0);
-        let first_sequence = AtomicU64::new(SequenceNumber::MAX.get());
-        Self { entries: zero(), deletions: zero(), data_bytes: zero(), first_sequence }
-    }
 }
 
 /// What [`Memtable::get`] found.
 #[derive(Debug)]
 pub(crate) struct MemtableHit {
     /// When it was written.
+    #[cfg_attr(not(test), expect(dead_code, reason = "plain reads do not ask when"))]
     pub(crate) sequence: SequenceNumber,
     /// How it was written.
     pub(crate) kind: ValueKind,
@@ -78,13 +69,8 @@ impl Memtable {
         self.list.insert(user_key, internal_key::pack(sequence, kind), value);
         let counts = &self.counts;
         counts.entries.fetch_add(1, Ordering::Relaxed);
-        counts.data_bytes.fetch_add((user_key.len() + TAG_BYTES + value.len()) as u64, Ordering::Relaxed);
         if matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::DeletionWithTimestamp) {
             counts.deletions.fetch_add(1, Ordering::Relaxed);
-        }
-        // Numbers nearly always rise, so looking first saves the exchange.
-        if sequence.get() < counts.first_sequence.load(Ordering::Relaxed) {
-            counts.first_sequence.fetch_min(sequence.get(), Ordering::Relaxed);
         }
     }
 
@@ -124,20 +110,10 @@ impl Memtable {
         self.counts.deletions.load(Ordering::Relaxed)
     }
 
-    /// Bytes of their internal keys and values.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.counts.data_bytes.load(Ordering::Relaxed)
-    }
-
     /// Whether nothing was added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.list.first().is_none()
-    }
-
-    /// The smallest sequence number of all entries; `None` without entries.
-    pub(crate) fn first_sequence(&self) -> Option<SequenceNumber> {
-        (!self.is_empty()).then(|| SequenceNumber::new(self.counts.first_sequence.load(Ordering::Relaxed)))
     }
 }
 
