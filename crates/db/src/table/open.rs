@@ -1,5 +1,6 @@
 //! Opens a table.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use esker_format::rocksdb::block::BlockLayout;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
-    IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TableProperties,
+    IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
 };
 
 use super::{Index, Table};
@@ -55,7 +56,9 @@ impl Table {
         let Some(at) = meta.get(PROPERTIES) else {
             return Err(Error::corruption(path, footer.meta_index.offset, "a table without properties"));
         };
-        let properties = blocks.decode(at, "reading the properties", TableProperties::decode)?;
+        let properties = blocks
+            .decode(at, "reading the properties", TableProperties::decode)
+            .or_else(|error| blocks.external_properties(at).ok_or(error))?;
         let index_type =
             properties.index_type().map_err(|error| Error::decode(path, at.offset, "reading the properties", error))?;
         if let Some(feature) = missing_feature(&properties, &meta) {
@@ -149,16 +152,32 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// A block, checked and unpacked.
-    fn read(&self, handle: BlockHandle, doing: &str) -> Result<Vec<u8>> {
-        let wrong = |error| Error::decode(self.path, handle.offset, doing, error);
+    /// A block as it is stored, trailer included.
+    fn stored(&self, handle: BlockHandle, doing: &str) -> Result<Cow<'_, [u8]>> {
         let count = handle.stored_bytes(self.end).map_err(|error| Error::decode(self.path, 0, doing, error))?;
         if let Some(stored) = self.tail.get(handle.offset, count) {
-            return unpack(self.checksum, stored, handle.offset).map_err(wrong);
+            return Ok(Cow::Borrowed(stored));
         }
         let mut stored = vec![0; count];
         self.file.read_exact_at(handle.offset, &mut stored)?;
-        unpack(self.checksum, &stored, handle.offset).map_err(wrong)
+        Ok(Cow::Owned(stored))
+    }
+
+    /// A block, checked and unpacked.
+    fn read(&self, handle: BlockHandle, doing: &str) -> Result<Vec<u8>> {
+        let stored = self.stored(handle, doing)?;
+        unpack(self.checksum, &stored, handle.offset)
+            .map_err(|error| Error::decode(self.path, handle.offset, doing, error))
+    }
+
+    /// The properties of a file that RocksDB took in, whose checksum holds for a sequence number of zero. `None` if that
+    /// is not why it does not hold.
+    fn external_properties(&self, handle: BlockHandle) -> Option<TableProperties> {
+        let mut stored = self.stored(handle, "reading the properties").ok()?.into_owned();
+        let block_bytes = stored.len().checked_sub(TRAILER_BYTES)?;
+        let written_over = TableProperties::external_sequence_range(stored.get(..block_bytes)?)?;
+        stored.get_mut(written_over)?.fill(0);
+        TableProperties::decode(&unpack(self.checksum, &stored, handle.offset).ok()?).ok()
     }
 
     fn decode<T>(

@@ -32,6 +32,30 @@ fn features_that_are_missing_are_named() {
 }
 
 #[test]
+fn a_sequence_number_written_over_the_properties_is_no_damage() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let mut writer =
+        TableWriter::create(&*env.files, Path::new(PATH), NUMBER, &TableOptions::default(), &identity()).unwrap();
+    writer.add(&entry("k", 0, ValueKind::Value, b"v").0, b"v").unwrap();
+    writer.set_user_property("rocksdb.external_sst_file.global_seqno", vec![0; 8]);
+    writer.set_user_property("rocksdb.external_sst_file.version", vec![2, 0, 0, 0]);
+    writer.finish().unwrap();
+    let mut raw = disk.file_bytes(Path::new(PATH)).unwrap();
+    let place = raw.windows(12).position(|bytes| bytes == b"global_seqno").unwrap() + 12;
+
+    raw[place] = 77;
+    disk.overwrite(Path::new(PATH), raw.clone());
+    let error = open(&env).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+
+    raw[place + 8] ^= 1;
+    disk.overwrite(Path::new(PATH), raw);
+    let error = open(&env).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+}
+
+#[test]
 fn merge_operands_are_refused_at_open() {
     let env = SimDisk::new().env();
     write(&env, &TableOptions::default(), &[entry("k", 1, ValueKind::Merge, b"+1")]).unwrap();

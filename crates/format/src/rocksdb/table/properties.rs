@@ -1,6 +1,7 @@
 //! The properties block: what a table says of itself. Names in order, each with a varint64 or a byte string.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::error::DecodeError;
 use crate::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexFormat};
@@ -11,6 +12,7 @@ pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
 const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
+const EXTERNAL_SEQUENCE: &str = "rocksdb.external_sst_file.global_seqno";
 const TIMESTAMPS_PERSISTED: &str = "rocksdb.user.defined.timestamps.persisted";
 
 macro_rules! properties {
@@ -183,6 +185,17 @@ impl TableProperties {
     /// say when its entries count. `None` for any other file.
     pub fn external_version(&self) -> Option<u32> {
         self.other.get(EXTERNAL_VERSION).map(|raw| raw.first_chunk().map_or(u32::MAX, |raw| u32::from_le_bytes(*raw)))
+    }
+
+    /// Where in the block RocksDB writes the sequence number of a file that it takes in: over zeroes, and after the
+    /// checksum of the block was taken, which holds for the zeroes. `None` if there is no such place.
+    pub fn external_sequence_range(block: &[u8]) -> Option<Range<usize>> {
+        let mut cursor = BlockCursor::new(BlockLayout::parse(block).ok()?);
+        cursor.seek_to_first(block).ok()?;
+        while cursor.valid() && cursor.key() != EXTERNAL_SEQUENCE.as_bytes() {
+            cursor.next(block).ok()?;
+        }
+        cursor.valid().then(|| cursor.value_range())
     }
 
     /// Whether timestamps were cut off the keys.
