@@ -153,26 +153,3 @@ fn esker_reads_the_column_families_that_ldb_creates_and_drops() {
     must("closing", db.close());
     ldb::assert_holds(&store, &expected);
 }
-
-#[test]
-fn tables_that_rocksdb_ingests_into_an_empty_store_of_eskers_are_read_right() {
-    let directory = must("making a directory", tempfile::tempdir());
-    let store = directory.path().join("store");
-    let db = must("creating", Db::open(&store, Options { create_if_missing: true, ..Options::default() }));
-    must("closing", db.close());
-    for range in [100..200, 300..400] {
-        let table = directory.path().join("extern.sst").display().to_string();
-        let pairs: String = range.map(|number| format!("key{number:03} ==> ingested\n")).collect();
-        ldb::with_input(&store, &["write_extern_sst", &table], &pairs).succeeded();
-        ldb::ldb(&store, &["ingest_extern_sst", &table]);
-    }
-    let mut expected = ldb::scan_all(&store);
-    assert_eq!(expected["default"].len(), 200, "ldb ingested nothing");
-
-    let db = esker_holds(&store, &expected);
-    workload::change(&db, &mut expected, &mut Numbers::new(6));
-    must("flushing", db.flush());
-    workload::compact(&db);
-    must("closing", db.close());
-    ldb::assert_holds(&store, &expected);
-}

@@ -88,7 +88,7 @@ fn esker_takes_over_what_db_bench_wrote_with_each_compression() {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
         let option = format!("--compression_type={compression}");
-        let expected = fill(&store, &["--benchmarks=fillrandom,overwrite", &option]);
+        let expected = fill(&store, &["--benchmarks=fillrandom,overwrite", "--num=8000", &option]);
         // Shown, not assumed: these tools were built with this compression, and the store needs what is claimed.
         let written = sst_dump::property(&store, "SST file compression algo");
         assert!(!written.is_empty() && written.iter().all(|one| one == name), "db_bench wrote {written:?}, not {name}");
@@ -212,6 +212,7 @@ fn esker_takes_over_other_kinds_of_index() {
     round_trip(&[filters.as_slice(), &["--benchmarks=fillrandom,overwrite"]].concat());
     round_trip(&["--benchmarks=fillrandom,overwrite", "--use_data_block_hash_index=1"]);
     round_trip(&["--benchmarks=fillrandom,overwrite", "--use_hash_search=1", "--prefix_size=8"]);
+    round_trip(&["--benchmarks=fillrandom,overwrite", "--index_with_first_key=1"]);
 }
 
 #[test]
