@@ -1,2 +1,94 @@
-//! The `esker` command.
-fn main() {}
+//! The `esker` command: `esker <command> STORE …`, one file per command in [`commands`].
+//!
+//! - C1: the exit code is 0 for yes or done, 1 for no (no such key, damage found), 2 for an error, a wrong use included.
+//! - C2: an error is one line on stderr, with the path and the offset where there is one. Nothing else goes there but progress.
+//! - C3: `--json` prints one object, or one per line where there is a stream of them. Sizes in it are bytes, keys and values hexadecimal.
+//! - C4: keys and values are bytes. What is no text survives in arguments, files, output and paths.
+//! - C5: a reader that closes stdout early, as `head` does, is no error.
+//! - C6: what only reads opens the store for reading only: it takes no lock and writes nothing.
+
+#![forbid(unsafe_code)]
+
+mod columns;
+mod commands;
+mod encoding;
+mod failure;
+mod output;
+mod progress;
+mod ranges;
+mod sizes;
+mod stores;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::commands::Command;
+use crate::failure::one_line;
+use crate::output::Output;
+
+/// Load, query and check stores in RocksDB's own files.
+#[derive(Debug, Parser)]
+#[command(name = "esker", version, max_term_width = 110)]
+#[command(after_help = "Exit code: 0 yes or done, 1 no (no such key, damage found), 2 error.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What a command found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// Done; or the thing asked for is there.
+    Yes,
+    /// The thing asked for is not there, or is damaged.
+    No,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let mut out = Output::stdout();
+    let answer = arguments.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
+    match answer {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(failure) => {
+            // What was found before the failure is still worth printing; the failure is told below either way.
+            let _ = out.finish();
+            complain(&failure.to_string())
+        }
+    }
+}
+
+fn complain(message: &str) -> ExitCode {
+    use std::io::Write;
+    // Without a stderr there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "esker: {message}");
+    ExitCode::from(2)
+}
+
+/// Help and the version go where they were asked for; a wrong use is one line, as every other error.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            let text = text.split("\n\nUsage:").next().unwrap_or(text);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let text = words.join(" ").replace(" For more information, try '--help'.", "");
+            complain(&one_line(&format!("{text}; see --help")))
+        }
+    }
+}

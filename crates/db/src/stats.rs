@@ -185,9 +185,10 @@ impl Store {
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
         let cache = self.cache.stats();
+        let wal_files = self.state.lock().wals.len();
         Stats {
             families: self.families.load().values().map(|family| family_stats(family)).collect(),
-            wal_files: self.state.lock().wals.len(),
+            wal_files,
             sequence: self.visible().get(),
             snapshots: self.snapshots.count(),
             cache: CacheStats {

@@ -1,5 +1,272 @@
-#![allow(missing_docs, unused, clippy::todo)]
-use std::collections::BTreeMap; use std::path::Path; use std::sync::Arc; use super::*; use crate::family::Family;
-#[derive(Debug,Clone,Default)] pub(crate) struct ForeignOptions; #[derive(Debug,Default)] pub(crate) struct OptionsInFile { pub(crate) families: BTreeMap<String, Result<FamilyOptions>>, pub(crate) foreign: ForeignOptions }
-impl OptionsInFile { pub(crate) fn parse(p:&Path,b:&[u8])->Result<Self>{Ok(Self::default())} }
-pub(crate) fn print(o:&Options,f:&BTreeMap<u32,Arc<Family>>,x:&ForeignOptions)->String{String::new()}
+//! The store's OPTIONS file: what it says of each column family, and what is written to the next one.
+//!
+//! Options that Esker does not model are carried from file to file as they are, so that RocksDB finds them again.
+//! Numbers that RocksDB allows and Esker does not are brought into Esker's ranges; what cannot be honoured at all, a
+//! compression that Esker cannot write, is an error unless the caller says what to use instead.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_format::DecodeError;
+use esker_format::checksum::ChecksumKind;
+use esker_format::compression::Compression;
+use esker_format::limits;
+use esker_format::rocksdb::options_file::{OptionsFile, Section};
+
+use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, MIB, Options, Separation};
+use crate::family::Family;
+use crate::version::COMPARATOR_NAME;
+use crate::{Error, ErrorKind};
+
+/// The OPTIONS file that was found, to be carried on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ForeignOptions(Option<OptionsFile>);
+
+/// What an OPTIONS file says.
+#[derive(Debug, Default)]
+pub(crate) struct OptionsInFile {
+    /// By family; an error for what Esker cannot honour.
+    pub(crate) families: BTreeMap<String, crate::Result<FamilyOptions>>,
+    pub(crate) foreign: ForeignOptions,
+}
+
+impl OptionsInFile {
+    /// Reads the file `raw` at `path`.
+    pub(crate) fn parse(path: &Path, raw: &[u8]) -> crate::Result<Self> {
+        let decode = |error| Error::decode(path, 0, "reading the options", error);
+        let file = OptionsFile::parse(raw).map_err(decode)?;
+        let mut families = BTreeMap::new();
+        for name in file.family_names() {
+            let family = read_family(&file, name).map_err(|wrong| match wrong {
+                Wrong::Unreadable(error) => decode(error),
+                Wrong::Unsupported(reason) => {
+                    Error::new(ErrorKind::UnsupportedFormat, format!("column family {name:?}: {reason}")).with_path(path)
+                }
+            });
+            // An unreadable number is damage; a compression that cannot be written matters only if it is to be used.
+            match family {
+                Err(error) if error.kind() == ErrorKind::Corruption => return Err(error),
+                family => families.insert(name.to_owned(), family),
+            };
+        }
+        Ok(Self { families, foreign: ForeignOptions(Some(file)) })
+    }
+}
+
+enum Wrong {
+    Unreadable(DecodeError),
+    Unsupported(String),
+}
+
+impl From<DecodeError> for Wrong {
+    fn from(error: DecodeError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+fn number(section: Option<&Section>, key: &str, default: u64, least: u64, most: u64) -> Result<u64, DecodeError> {
+    let written = section.map(|section| section.get_u64(key)).transpose()?.flatten();
+    Ok(written.unwrap_or(default).clamp(least, most))
+}
+
+/// Numbers that RocksDB keeps as a signed 32-bit integer, where below zero means "never".
+fn count(section: Option<&Section>, key: &str, default: usize, least: usize, most: usize) -> Result<usize, DecodeError> {
+    let written = section.map(|section| section.get_i64(key)).transpose()?.flatten();
+    let Some(written) = written else { return Ok(default) };
+    Ok(usize::try_from(written).unwrap_or(most).clamp(least, most))
+}
+
+fn compression(section: Option<&Section>, key: &str, default: Compression) -> Result<Compression, Wrong> {
+    let Some(name) = section.and_then(|section| section.get(key)) else { return Ok(default) };
+    match Compression::from_option_name(name) {
+        Some(Compression::Lz4hc) => Ok(Compression::Lz4),
+        Some(kind) => Ok(kind),
+        None => Err(Wrong::Unsupported(format!(
+            "{key}={name}, which Esker cannot write; open with options for the family that say what to use"
+        ))),
+    }
+}
+
+fn checksum(section: Option<&Section>) -> Option<ChecksumKind> {
+    let name = section?.get("checksum")?;
+    let kinds =
+        [ChecksumKind::Crc32c, ChecksumKind::XxHash32, ChecksumKind::XxHash64, ChecksumKind::Xxh3, ChecksumKind::None];
+    kinds.into_iter().find(|kind| kind.option_name() == name)
+}
+
+/// `bloomfilter:10:false` or `nullptr`; another filter is taken for the default one.
+fn bloom_bits(section: Option<&Section>, default: f64) -> f64 {
+    match section.and_then(|section| section.get("filter_policy")) {
+        Some("nullptr") => 0.0,
+        Some(policy) => policy
+            .strip_prefix("bloomfilter:")
+            .and_then(|rest| rest.split(':').next())
+            .and_then(|bits| bits.parse().ok())
+            .filter(|bits: &f64| bits.is_finite())
+            .map_or(default, |bits| bits.clamp(0.0, 64.0)),
+        None => default,
+    }
+}
+
+fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
+    let (family, table) = (file.family(name), file.table(name));
+    let default = FamilyOptions::default();
+    let separates = family.map(|section| section.get_bool("enable_blob_files")).transpose()?.flatten();
+    let trigger =
+        count(family, "level0_file_num_compaction_trigger", default.level0_compaction_trigger, 1, 10_000)?;
+    let slowdown =
+        count(family, "level0_slowdown_writes_trigger", default.level0_slowdown_trigger, trigger, 10_000)?.max(trigger);
+    let stop = count(family, "level0_stop_writes_trigger", default.level0_stop_trigger, 1, 20_000)?.max(slowdown + 1);
+    let soft_default = default.pending_compaction_bytes_soft;
+    let soft = number(family, "soft_pending_compaction_bytes_limit", soft_default, 0, u64::MAX / 2)?;
+    let soft = if soft == 0 { soft_default } else { soft.max(MIB) };
+    let hard_default = default.pending_compaction_bytes_hard;
+    let hard = number(family, "hard_pending_compaction_bytes_limit", hard_default, 0, u64::MAX)?;
+    let multiplier = family.map(|section| section.get_f64("max_bytes_for_level_multiplier")).transpose()?.flatten();
+    let value_bytes_max = limits::VALUE_BYTES_MAX as u64;
+    Ok(FamilyOptions {
+        write_buffer_bytes: number(family, "write_buffer_size", default.write_buffer_bytes, 64 * KIB, 16 * GIB)?,
+        write_buffer_count_max: count(family, "max_write_buffer_number", default.write_buffer_count_max, 2, 64)?,
+        separation: match separates {
+            Some(true) => Separation::AtFlush,
+            Some(false) => Separation::Off,
+            None => default.separation,
+        },
+        min_blob_size: number(family, "min_blob_size", default.min_blob_size, 0, value_bytes_max)?,
+        blob_file_bytes: number(family, "blob_file_size", default.blob_file_bytes, 64 * KIB, 4 * GIB)?,
+        blob_compression: compression(family, "blob_compression_type", default.blob_compression)?,
+        compression: compression(family, "compression", default.compression)?,
+        block_bytes: number(table, "block_size", default.block_bytes, 256, 16 * MIB)?,
+        restart_interval: count(table, "block_restart_interval", default.restart_interval, 1, 1024)?,
+        bloom_bits_per_key: bloom_bits(table, default.bloom_bits_per_key),
+        checksum: checksum(table).unwrap_or(default.checksum),
+        target_file_bytes: number(family, "target_file_size_base", default.target_file_bytes, 4 * KIB, 16 * GIB)?,
+        level_base_bytes: number(family, "max_bytes_for_level_base", default.level_base_bytes, 16 * KIB, GIB << 10)?,
+        level_multiplier: multiplier.map_or(default.level_multiplier, |factor| factor.clamp(2.0, 100.0) as u64),
+        level0_compaction_trigger: trigger,
+        level0_slowdown_trigger: slowdown,
+        level0_stop_trigger: stop,
+        pending_compaction_bytes_soft: soft,
+        pending_compaction_bytes_hard: if hard == 0 { hard_default } else { hard }.max(soft + 1),
+    })
+}
+
+/// The next OPTIONS file: what is in force, over what was carried on.
+pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, foreign: &ForeignOptions) -> String {
+    let mut file = foreign.0.clone().unwrap_or_else(OptionsFile::new);
+    let gone: Vec<String> = file
+        .family_names()
+        .filter(|name| !families.values().any(|family| family.name == *name))
+        .map(str::to_owned)
+        .collect();
+    gone.iter().for_each(|name| file.remove_family(name));
+    let database = file.database_mut();
+    database.set("max_background_jobs", options.background_jobs.max(1));
+    database.set("max_total_wal_size", options.wal_bytes_max);
+    database.set("max_manifest_file_size", options.manifest_bytes_max);
+    for family in families.values() {
+        print_family(&mut file, &family.name, &family.options);
+    }
+    file.to_string()
+}
+
+fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
+    let family = file.family_mut(name);
+    family.set("comparator", COMPARATOR_NAME);
+    family.set("num_levels", LEVEL_COUNT);
+    family.set("level_compaction_dynamic_level_bytes", true);
+    family.set("write_buffer_size", options.write_buffer_bytes);
+    family.set("max_write_buffer_number", options.write_buffer_count_max);
+    family.set("enable_blob_files", options.separation == Separation::AtFlush);
+    family.set("min_blob_size", options.min_blob_size);
+    family.set("blob_file_size", options.blob_file_bytes);
+    family.set("blob_compression_type", options.blob_compression.option_name());
+    family.set("compression", options.compression.option_name());
+    family.set("target_file_size_base", options.target_file_bytes);
+    family.set("max_bytes_for_level_base", options.level_base_bytes);
+    family.set_f64("max_bytes_for_level_multiplier", options.level_multiplier as f64);
+    family.set("level0_file_num_compaction_trigger", options.level0_compaction_trigger);
+    family.set("level0_slowdown_writes_trigger", options.level0_slowdown_trigger);
+    family.set("level0_stop_writes_trigger", options.level0_stop_trigger);
+    family.set("soft_pending_compaction_bytes_limit", options.pending_compaction_bytes_soft);
+    family.set("hard_pending_compaction_bytes_limit", options.pending_compaction_bytes_hard);
+    let table = file.table_mut(name);
+    table.set("block_size", options.block_bytes);
+    table.set("block_restart_interval", options.restart_interval);
+    table.set("checksum", options.checksum.option_name());
+    table.set("format_version", 5);
+    if options.bloom_bits_per_key > 0.0 {
+        table.set("filter_policy", format_args!("bloomfilter:{}:false", options.bloom_bits_per_key));
+    } else {
+        table.set("filter_policy", "nullptr");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Version;
+    use esker_format::rocksdb::internal_key::FileNumber;
+
+    fn reread(options: FamilyOptions, foreign: &ForeignOptions) -> (FamilyOptions, OptionsInFile) {
+        let family = Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1));
+        let text = print(&Options::default(), &BTreeMap::from([(0, family)]), foreign);
+        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+        (read.families["default"].clone().unwrap(), read)
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        let odd = FamilyOptions {
+            write_buffer_bytes: 100_000,
+            write_buffer_count_max: 7,
+            separation: Separation::Off,
+            min_blob_size: 77,
+            blob_file_bytes: 99_999,
+            blob_compression: Compression::Zstd,
+            compression: Compression::Snappy,
+            block_bytes: 5000,
+            restart_interval: 3,
+            bloom_bits_per_key: 5.5,
+            checksum: ChecksumKind::Crc32c,
+            target_file_bytes: 5001,
+            level_base_bytes: 20_001,
+            level_multiplier: 8,
+            level0_compaction_trigger: 3,
+            level0_slowdown_trigger: 9,
+            level0_stop_trigger: 17,
+            pending_compaction_bytes_soft: 10 << 20,
+            pending_compaction_bytes_hard: 11 << 20,
+        };
+        for options in [odd, FamilyOptions::default()] {
+            let (read, _) = reread(options.clone(), &ForeignOptions::default());
+            assert_eq!(format!("{read:?}"), format!("{options:?}"));
+            read.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn foreign_options_are_carried_on_and_brought_into_range() {
+        let text = b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\nstats_dump_period_sec=7\n\
+            [CFOptions \"default\"]\nwrite_buffer_size=1K\nreport_bg_io_stats=true\nlevel0_stop_writes_trigger=-1\n";
+        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
+        let options = read.families["default"].clone().unwrap();
+        options.validate().unwrap();
+        assert_eq!(options.write_buffer_bytes, 64 << 10);
+        let (_, again) = reread(options, &read.foreign);
+        let file = again.foreign.0.unwrap();
+        assert_eq!(file.database().unwrap().get("stats_dump_period_sec"), Some("7"));
+        assert_eq!(file.family("default").unwrap().get("report_bg_io_stats"), Some("true"));
+    }
+
+    #[test]
+    fn a_compression_that_cannot_be_written_is_an_error_of_that_family_only() {
+        let text = b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n\
+            [CFOptions \"default\"]\ncompression=kZlibCompression\n[CFOptions \"other\"]\n";
+        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
+        let error = read.families["default"].clone().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
+        assert!(read.families["other"].is_ok());
+    }
+}

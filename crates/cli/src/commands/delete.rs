@@ -1,0 +1,44 @@
+//! `esker delete STORE KEY`
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker::WriteOptions;
+
+use crate::Answer;
+use crate::encoding::argument;
+use crate::failure::Failure;
+use crate::stores::{FamilyArgument, open};
+
+/// Remove a key; done as well if it is not there
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The store's directory
+    store: PathBuf,
+
+    /// Its bytes; after `--` if it begins with a dash
+    key: OsString,
+
+    #[command(flatten)]
+    family: FamilyArgument,
+
+    /// The key is given in hexadecimal
+    #[arg(long)]
+    hex: bool,
+
+    /// Wait until the removal survives power loss
+    #[arg(long)]
+    sync: bool,
+}
+
+impl Delete {
+    pub(crate) fn run(self) -> Result<Answer, Failure> {
+        let key = argument(self.key, self.hex)?;
+        let db = open(&self.store, false)?;
+        let family = self.family.find(&db)?;
+        db.delete_cf(&family, key, &WriteOptions { sync: self.sync, ..WriteOptions::default() })?;
+        db.close()?;
+        Ok(Answer::Yes)
+    }
+}

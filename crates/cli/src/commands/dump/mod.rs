@@ -1,0 +1,94 @@
+//! `esker dump FILE`
+
+mod blob;
+mod manifest;
+mod options;
+mod report;
+mod source;
+mod table;
+mod wal;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::log::log_number_tag;
+
+use self::report::Report;
+use self::source::Source;
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Print what is in one file of a store, with offsets
+///
+/// Reads write-ahead logs, manifests, tables, blob files and OPTIONS without a store around them. Damage is printed where
+/// it is, and what the format lets be found behind it, too; the exit code is 1 then. Long values are shortened, except
+/// with --json.
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    file: PathBuf,
+
+    /// What the file is, if its name does not say so
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+
+    /// Print keys only; no values, no metadata
+    #[arg(long)]
+    keys_only: bool,
+
+    /// Print at most so many entries
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u64>,
+
+    /// Print an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Wal,
+    Manifest,
+    Table,
+    Blob,
+    Options,
+}
+
+impl Dump {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let name = file_name(&self.file);
+        let kind = self.kind.or_else(|| name.and_then(kind_of)).ok_or_else(|| {
+            let path = self.file.display();
+            Failure::new(format_args!("{path}: the name does not say what it is; use --kind"))
+        })?;
+        let source = Source::open(&self.file)?;
+        let mut report = Report::new(out, self.json, self.keys_only, self.limit);
+        match kind {
+            Kind::Wal => {
+                let number = name.and_then(|name| name.number());
+                wal::dump(&source, number.map(|number| log_number_tag(number.get())), &mut report)?;
+            }
+            Kind::Manifest => manifest::dump(&source, &mut report)?,
+            Kind::Table => table::dump(&source, &mut report)?,
+            Kind::Blob => blob::dump(&source, &mut report)?,
+            Kind::Options => options::dump(&source, &mut report)?,
+        }
+        Ok(if report.is_damaged() { Answer::No } else { Answer::Yes })
+    }
+}
+
+fn file_name(path: &Path) -> Option<FileName> {
+    FileName::parse(path.file_name()?.to_str()?)
+}
+
+fn kind_of(name: FileName) -> Option<Kind> {
+    match name {
+        FileName::Wal(_) => Some(Kind::Wal),
+        FileName::Manifest(_) => Some(Kind::Manifest),
+        FileName::Table(_) | FileName::LegacyTable(_) => Some(Kind::Table),
+        FileName::Blob(_) => Some(Kind::Blob),
+        FileName::Options(_) | FileName::OptionsTemporary(_) => Some(Kind::Options),
+        _ => None,
+    }
+}

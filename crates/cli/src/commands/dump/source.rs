@@ -1,0 +1,42 @@
+//! The file that is dumped.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// An open file, read by position.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    file: File,
+    pub(crate) bytes: u64,
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let fail = |error| Failure::io("reading", path, &error);
+        let file = File::open(path).map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        if !metadata.is_file() {
+            return Err(Failure::new(format_args!("reading {}: not a regular file", path.display())));
+        }
+        Ok(Self { path: path.to_owned(), file, bytes: metadata.len() })
+    }
+
+    /// Up to `count` bytes from `offset` on: fewer if the file ends there.
+    pub(crate) fn read(&self, offset: u64, count: usize) -> Result<Vec<u8>, Failure> {
+        let left = self.bytes.saturating_sub(offset);
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(count)];
+        self.file
+            .read_exact_at(&mut bytes, offset)
+            .map_err(|error| Failure::new(format_args!("reading {} at byte {offset}: {error}", self.path.display())))?;
+        Ok(bytes)
+    }
+
+    /// All of it.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>, Failure> {
+        self.read(0, usize::MAX)
+    }
+}

@@ -1,0 +1,62 @@
+//! `esker families STORE`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::Answer;
+use crate::columns::Columns;
+use crate::encoding::escaped;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::sizes::{Bytes, Count};
+use crate::stores::open_read_only;
+
+/// List column families and their sizes
+///
+/// Entries are keys, older versions of them that are not compacted away yet, and deletions.
+#[derive(Debug, Args)]
+pub(crate) struct Families {
+    /// The store's directory
+    store: PathBuf,
+
+    /// Print an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Families {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let db = open_read_only(&self.store)?;
+        let mut columns = Columns::with_head(&["family", "id", "entries", "tables", "table bytes", "blob bytes"]);
+        for family in db.stats().families {
+            let tables: usize = family.levels.iter().map(|level| level.files).sum();
+            let blob_bytes = family.blob_live_bytes + family.blob_garbage_bytes;
+            if self.json {
+                out.json(&json!({
+                    "name": family.name,
+                    "id": family.id,
+                    "entries": family.entries,
+                    "tables": tables,
+                    "table_bytes": family.table_bytes(),
+                    "blob_files": family.blob_files,
+                    "blob_bytes": blob_bytes,
+                }))?;
+            } else {
+                columns.row(vec![
+                    escaped(family.name.as_bytes()),
+                    family.id.to_string(),
+                    Count(family.entries).to_string(),
+                    Count(tables as u64).to_string(),
+                    Bytes(family.table_bytes()).to_string(),
+                    Bytes(blob_bytes).to_string(),
+                ]);
+            }
+        }
+        if !self.json {
+            columns.lines("").iter().try_for_each(|line| out.line(line))?;
+        }
+        Ok(Answer::Yes)
+    }
+}

@@ -1,0 +1,62 @@
+//! `esker get STORE KEY`
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker::ReadOptions;
+use serde_json::json;
+
+use crate::Answer;
+use crate::encoding::{argument, hex};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::stores::{FamilyArgument, open_read_only};
+
+/// Print the value of a key: its bytes as they are, nothing added
+///
+/// Exit code 1 if there is no such key; nothing is printed then, and no file written.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// The store's directory
+    store: PathBuf,
+
+    /// Its bytes; after `--` if it begins with a dash
+    key: OsString,
+
+    #[command(flatten)]
+    family: FamilyArgument,
+
+    /// Write the value to this file instead, as it is
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    out: Option<PathBuf>,
+
+    /// The key is given, and the value printed as a line, in hexadecimal
+    #[arg(long)]
+    hex: bool,
+
+    /// Print an object: key_hex, value_hex
+    #[arg(long)]
+    json: bool,
+}
+
+impl Get {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let key = argument(self.key, self.hex)?;
+        let db = open_read_only(&self.store)?;
+        let family = self.family.find(&db)?;
+        let Some(value) = db.get_cf(&family, &key, &ReadOptions::default())? else {
+            return Ok(Answer::No);
+        };
+        if let Some(path) = &self.out {
+            std::fs::write(path, &*value).map_err(|error| Failure::io("writing", path, &error))?;
+        } else if self.json {
+            out.json(&json!({ "key_hex": hex(&key), "value_hex": hex(&value) }))?;
+        } else if self.hex {
+            out.line(hex(&value))?;
+        } else {
+            out.bytes(&value)?;
+        }
+        Ok(Answer::Yes)
+    }
+}

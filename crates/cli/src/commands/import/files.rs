@@ -1,0 +1,97 @@
+//! `esker import STORE --files DIR`: walk, load, flush, read back.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+use esker::{ColumnFamily, Db};
+
+use super::Import;
+use super::ahead::{Stamp, read_ahead};
+use super::loader::Loaded;
+use super::read_back::{ReadBack, read_back};
+use super::summary::Summary;
+use super::tree::Tree;
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Imports the regular files under `dir`.
+pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<Answer, Failure> {
+    // A mistyped directory should not leave an empty store behind.
+    std::fs::read_dir(dir).map_err(|error| Failure::io("reading", dir, &error))?;
+    let (db, family) = command.open()?;
+    let mut tree = Tree::walk(dir, &command.store)?;
+
+    let begin = Instant::now();
+    let (loaded, stamps) = load(command, &db, &family, &mut tree)?;
+    db.flush()?;
+    let load_time = begin.elapsed();
+
+    let check = if command.no_read_back {
+        None
+    } else {
+        Some(read_back(&db, &family, command.prefix.as_bytes(), &tree, &stamps)?)
+    };
+    let summary = Summary::new(loaded, load_time, &tree, &db.stats(), check.as_ref());
+    drop(family);
+    db.close()?;
+    if command.json {
+        out.json(&summary.object())?
+    } else {
+        summary.print(out)?
+    }
+    verdict(&tree, check.as_ref(), out)
+}
+
+/// Writes what is read; what cannot be read joins the tree's problems. Stamps are those of the imported files.
+fn load(
+    command: &Import,
+    db: &Db,
+    family: &ColumnFamily,
+    tree: &mut Tree,
+) -> Result<(Loaded, Vec<Option<Stamp>>), Failure> {
+    let progress = Progress::begin("importing", tree.bytes);
+    let mut problems = std::mem::take(&mut tree.problems);
+    let mut stamps = vec![None; tree.len()];
+    let mut loader = command.loader(db, family);
+    let mut key = command.prefix.as_bytes().to_vec();
+    let (prefix_bytes, files) = (key.len(), &*tree);
+    let loaded = std::thread::scope(|scope| {
+        for taken in read_ahead(scope, files) {
+            match &taken.content {
+                Ok(content) => {
+                    key.truncate(prefix_bytes);
+                    key.extend_from_slice(files.relative(taken.index));
+                    loader.put(&key, &content.bytes)?;
+                    if let Some(stamp) = stamps.get_mut(taken.index) {
+                        *stamp = Some(content.stamp);
+                    }
+                    progress.advance(content.bytes.len() as u64);
+                }
+                Err(error) => problems.note(&files.path(taken.index), error),
+            }
+        }
+        loader.finish()
+    })?;
+    tree.problems = problems;
+    Ok((loaded, stamps))
+}
+
+/// A difference weighs more than a file that could not be read, and both are told.
+fn verdict(tree: &Tree, check: Option<&ReadBack>, out: &mut Output) -> Result<Answer, Failure> {
+    let problems = &tree.problems;
+    let failure = problems.first.as_ref().map(|first| {
+        let others = problems.count - 1;
+        let others = if others > 0 { format!("; and {others} more") } else { String::new() };
+        Failure::new(format_args!("{first}{others}; everything else is imported"))
+    });
+    let differs = check.is_some_and(|check| check.differing > 0);
+    match failure {
+        Some(failure) if !differs => Err(failure),
+        Some(failure) => out.line(failure).map(|()| Answer::No),
+        None if differs => Ok(Answer::No),
+        None => Ok(Answer::Yes),
+    }
+}

@@ -1,0 +1,139 @@
+//! `esker import STORE --jsonl FILE --key FIELD`
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Import;
+use super::loader::{Loaded, Loader};
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::sizes::{Bytes, Count, plural, rate};
+
+/// Fewer system calls than lines.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Longest value that a store takes.
+const VALUE_BYTES_MAX: u64 = esker_format::limits::VALUE_BYTES_MAX as u64;
+
+/// Imports the lines of `file` up to the first that cannot be.
+pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Output) -> Result<Answer, Failure> {
+    let name = if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() };
+    let (source, total_bytes): (Box<dyn Read>, _) = if file.as_os_str() == "-" {
+        (Box::new(io::stdin().lock()), None)
+    } else {
+        let opened = File::open(file).map_err(|error| Failure::io("reading", file, &error))?;
+        let metadata = opened.metadata().map_err(|error| Failure::io("reading", file, &error))?;
+        (Box::new(opened), metadata.is_file().then_some(metadata.len()))
+    };
+    let progress = match total_bytes {
+        Some(bytes) => Progress::begin("importing", bytes),
+        None => Progress::begin_endless("importing"),
+    };
+    let (db, family) = command.open()?;
+    let begin = Instant::now();
+    let mut loader = command.loader(&db, &family);
+    let prefix = command.prefix.as_bytes();
+    let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
+    // What came before a bad line is imported all the same.
+    let loaded = loader.finish()?;
+    db.flush()?;
+    let (time, stats) = (begin.elapsed(), db.stats());
+    drop((progress, family));
+    db.close()?;
+    if let Err((line, reason)) = stop {
+        let before = match loaded.entries {
+            0 => "nothing is imported".to_owned(),
+            1 => "the entry before it is imported".to_owned(),
+            entries => format!("the {} entries before it are imported", Count(entries)),
+        };
+        return Err(Failure::new(format_args!("{name} line {line}: {reason}; {before}")));
+    }
+    let Loaded { entries, bytes } = loaded;
+    if command.json {
+        out.json(&json!({
+            "keys": entries,
+            "bytes": bytes,
+            "seconds": time.as_secs_f64(),
+            "bytes_per_second": rate(bytes, time),
+            "bytes_on_disk": stats.on_disk.total_bytes(),
+            "write_amplification": stats.write_amplification(),
+        }))?;
+    } else {
+        let (keys, seconds, speed) = (plural(entries, "key", "keys"), time.as_secs_f64(), Bytes(rate(bytes, time)));
+        out.line(format_args!("imported   {keys}, {} in {seconds:.1} s ({speed}/s)", Bytes(bytes)))?;
+        out.line(format_args!("on disk    {}", Bytes(stats.on_disk.total_bytes())))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// Line after line. The error is the number of the line that stopped it, and why. Empty lines are passed over.
+fn load(
+    mut source: impl BufRead,
+    prefix: &[u8],
+    field: &str,
+    loader: &mut Loader<'_>,
+    progress: &Progress,
+) -> Result<(), (u64, String)> {
+    let mut raw = Vec::new();
+    let mut key = prefix.to_vec();
+    for number in 1.. {
+        raw.clear();
+        let read = source.by_ref().take(VALUE_BYTES_MAX + 1).read_until(b'\n', &mut raw);
+        let read = read.map_err(|error| (number, error.to_string()))? as u64;
+        if read == 0 {
+            return Ok(());
+        }
+        progress.advance(read);
+        let line = raw.strip_suffix(b"\n").unwrap_or(&raw);
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if line.len() as u64 > VALUE_BYTES_MAX {
+            return Err((number, format!("is longer than the {VALUE_BYTES_MAX} bytes of the longest value")));
+        }
+        key.truncate(prefix.len());
+        key.extend_from_slice(key_of(line, field).map_err(|reason| (number, reason))?.as_bytes());
+        loader.put(&key, line).map_err(|error| (number, error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// The text of the string or number that `field` of the object in `line` is.
+fn key_of(line: &[u8], field: &str) -> Result<String, String> {
+    let object: HashMap<String, &RawValue> = serde_json::from_slice(line).map_err(|error| {
+        // The line's number is known better here than there.
+        let text = error.to_string();
+        let reason = text.split(" at line ").next().unwrap_or(&text);
+        format!("not a JSON object: {reason} (column {})", error.column())
+    })?;
+    let value = object.get(field).ok_or_else(|| format!("there is no field {field:?}"))?.get();
+    match value.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(value).map_err(|error| format!("field {field:?}: {error}")),
+        Some(b'-' | b'0'..=b'9') => Ok(value.to_owned()),
+        _ => Err(format!("field {field:?} is neither a string nor a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_strings_or_numbers_as_they_are_spelt() {
+        assert_eq!(key_of(br#"{"id": "a\nb", "x": [1, {}]}"#, "id").unwrap(), "a\nb");
+        assert_eq!(key_of(br#"{"id": 12345678901234567890123.50}"#, "id").unwrap(), "12345678901234567890123.50");
+        assert_eq!(key_of(b" {\"id\":-0}\r", "id").unwrap(), "-0");
+        for line in ["", "[]", "7", "{", r#"{"id": null}"#, r#"{"id": true}"#, r#"{"ID": "a"}"#, r#"{"id": "a"} x"#] {
+            key_of(line.as_bytes(), "id").unwrap_err();
+        }
+        key_of(b"{\"id\": \"\xff\"}", "id").unwrap_err();
+    }
+}

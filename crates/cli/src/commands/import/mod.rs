@@ -1,0 +1,108 @@
+//! `esker import STORE --files DIR`, `esker import STORE --jsonl FILE --key FIELD`
+
+mod ahead;
+mod files;
+mod lines;
+mod loader;
+mod read_back;
+mod summary;
+mod tree;
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use esker::{ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::sizes::parse_bytes;
+use crate::stores::FamilyChoices;
+
+/// Load a directory tree or lines of JSON; makes the store if there is none
+///
+/// With --files, each regular file under DIR becomes an entry: the key is its path from DIR on, with `/` between names,
+/// the value its bytes. Symbolic links are not followed. Afterwards every key is read back and compared with its file;
+/// exit code 1 if one differs and its file did not change meanwhile. A file that cannot be read is left out, and told at
+/// the end with exit code 2.
+///
+/// With --jsonl, each line is an object; the key is one of its fields, the value is the line. Nothing behind a line that
+/// is not so is imported.
+///
+/// What an interrupted import has written so far is a whole store.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["files", "jsonl"]))]
+pub(crate) struct Import {
+    /// The store's directory
+    store: PathBuf,
+
+    /// Import the regular files under this directory
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
+
+    /// Import the lines of this file, or of standard input if it is `-`
+    #[arg(long, value_name = "FILE", requires = "key")]
+    jsonl: Option<PathBuf>,
+
+    /// The field of each line that is its key: a string, or a number as it is spelt
+    #[arg(long, value_name = "FIELD", requires = "jsonl")]
+    key: Option<String>,
+
+    /// Put this before each key
+    #[arg(long, default_value = "")]
+    prefix: std::ffi::OsString,
+
+    /// Column family; made if there is none
+    #[arg(long = "cf", value_name = "NAME", default_value = "default")]
+    family: String,
+
+    #[command(flatten)]
+    choices: FamilyChoices,
+
+    /// Write small values together until they have so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1MiB")]
+    batch_bytes: u64,
+
+    /// Wait after each batch until it survives power loss
+    #[arg(long)]
+    sync: bool,
+
+    /// Do not read back what was imported
+    #[arg(long)]
+    no_read_back: bool,
+
+    /// Print the summary as an object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Import {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        match (&self.files, &self.jsonl, &self.key) {
+            (Some(dir), _, _) => files::import(&self, dir, out),
+            (None, Some(file), Some(field)) => lines::import(&self, file, field, out),
+            _ => Err(Failure::new("--files DIR, or --jsonl FILE and --key FIELD are needed")),
+        }
+    }
+
+    /// The store and the family, with what was chosen, each made if it is missing.
+    fn open(&self) -> Result<(Db, ColumnFamily), Failure> {
+        let name = &self.family;
+        let mut options = Options { create_if_missing: true, ..Options::default() };
+        let chosen = self.choices.apply(FamilyOptions::default());
+        if self.choices.is_any() {
+            options.families.insert(name.clone(), chosen.clone());
+        }
+        let db = Db::open(&self.store, options)?;
+        let family = match db.column_family(name) {
+            Some(family) => family,
+            None => db.create_column_family(name, chosen)?,
+        };
+        Ok((db, family))
+    }
+
+    fn loader<'a>(&self, db: &'a Db, family: &'a ColumnFamily) -> loader::Loader<'a> {
+        let options = WriteOptions { sync: self.sync, ..WriteOptions::default() };
+        loader::Loader::new(db, family, options, self.batch_bytes)
+    }
+}

@@ -1,0 +1,88 @@
+//! After an import: every key is read from the store, every file once more from the directory, and both are compared.
+
+use std::time::{Duration, Instant};
+
+use esker::{ColumnFamily, Db, ReadOptions};
+
+use super::ahead::{Stamp, Taken, read_ahead};
+use super::tree::Tree;
+use crate::encoding::escaped;
+use crate::failure::{Failure, one_line};
+use crate::progress::Progress;
+
+/// Differences that are named; the others are counted.
+const NAMED_MAX: usize = 100;
+
+/// What reading back found.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBack {
+    /// Keys that have the bytes of their files, and the bytes of these keys and values.
+    pub(crate) equal: u64,
+    pub(crate) bytes: u64,
+    /// Keys whose files changed or vanished since they were imported, so that there is nothing to compare with.
+    pub(crate) changed: u64,
+    /// Keys that do not have the bytes they were given.
+    pub(crate) differing: u64,
+    /// The first of them, and what is wrong, a line each.
+    pub(crate) named: Vec<String>,
+    pub(crate) time: Duration,
+}
+
+/// Reads back the files that have a stamp.
+pub(crate) fn read_back(
+    db: &Db,
+    family: &ColumnFamily,
+    prefix: &[u8],
+    tree: &Tree,
+    stamps: &[Option<Stamp>],
+) -> Result<ReadBack, Failure> {
+    let progress = Progress::begin("reading back", tree.bytes);
+    let begin = Instant::now();
+    let mut found = ReadBack::default();
+    let mut key = prefix.to_vec();
+    std::thread::scope(|scope| {
+        for taken in read_ahead(scope, tree) {
+            let Some(stamp) = stamps.get(taken.index).copied().flatten() else { continue };
+            key.truncate(prefix.len());
+            key.extend_from_slice(tree.relative(taken.index));
+            let bytes = found.compare(db, family, &key, &taken, stamp);
+            progress.advance(bytes);
+        }
+    });
+    found.time = begin.elapsed();
+    Ok(found)
+}
+
+impl ReadBack {
+    /// Returns how many bytes of the file were compared.
+    fn compare(&mut self, db: &Db, family: &ColumnFamily, key: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
+        // One pass over many values should not push out what others keep in the cache.
+        let options = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+        let value = match db.get_cf(family, key, &options) {
+            Ok(Some(value)) => value,
+            Ok(None) => return self.differ(key, "the store does not have it"),
+            Err(error) => return self.differ(key, &error.to_string()),
+        };
+        match &taken.content {
+            Ok(content) if *content.bytes == *value => {
+                self.equal += 1;
+                self.bytes += (key.len() + value.len()) as u64;
+                return value.len() as u64;
+            }
+            Ok(content) if content.stamp == stamp => {
+                let (stored, read) = (value.len(), content.bytes.len());
+                return self.differ(key, &format!("the store has other bytes than the file ({stored}, {read} bytes)"));
+            }
+            Ok(_) | Err(_) => self.changed += 1,
+        }
+        0
+    }
+
+    fn differ(&mut self, key: &[u8], reason: &str) -> u64 {
+        self.differing += 1;
+        if self.named.len() < NAMED_MAX {
+            self.named.push(one_line(&format!("{}: {reason}", escaped(key))));
+        }
+        0
+    }
+}

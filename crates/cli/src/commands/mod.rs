@@ -1,0 +1,59 @@
+//! The commands, one file each. Each has its arguments as a struct, whose comments are its help, and `run`.
+
+mod compact;
+mod count;
+mod create_family;
+mod delete;
+mod drop_family;
+mod dump;
+mod families;
+mod get;
+mod import;
+mod put;
+mod scan;
+mod stats;
+mod verify;
+
+use clap::Subcommand;
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Import(import::Import),
+    Get(get::Get),
+    Put(put::Put),
+    Delete(delete::Delete),
+    Scan(scan::Scan),
+    Count(count::Count),
+    Families(families::Families),
+    CreateFamily(create_family::CreateFamily),
+    DropFamily(drop_family::DropFamily),
+    Stats(stats::Stats),
+    Verify(verify::Verify),
+    Compact(compact::Compact),
+    Dump(dump::Dump),
+}
+
+impl Command {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        match self {
+            Self::Import(command) => command.run(out),
+            Self::Get(command) => command.run(out),
+            Self::Put(command) => command.run(),
+            Self::Delete(command) => command.run(),
+            Self::Scan(command) => command.run(out),
+            Self::Count(command) => command.run(out),
+            Self::Families(command) => command.run(out),
+            Self::CreateFamily(command) => command.run(),
+            Self::DropFamily(command) => command.run(),
+            Self::Stats(command) => command.run(out),
+            Self::Verify(command) => command.run(out),
+            Self::Compact(command) => command.run(out),
+            Self::Dump(command) => command.run(out),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `esker scan STORE`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::Answer;
+use crate::encoding::{Form, escaped, hex};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::ranges::RangeArguments;
+use crate::stores::{FamilyArgument, open_read_only};
+
+/// Print entries in the order of their keys
+///
+/// One line each: key, tab, value. What is not printable is escaped as \xNN, and a backslash as \\, so that no two
+/// entries print alike. With --raw, keys and values are printed as they are between the same tabs and line feeds,
+/// which tell them apart only where they have none of their own.
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    /// The store's directory
+    store: PathBuf,
+
+    #[command(flatten)]
+    range: RangeArguments,
+
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+
+    /// Print keys only; values in blob files are not read
+    #[arg(long)]
+    keys: bool,
+
+    /// Print at most so many entries
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u64>,
+
+    #[command(flatten)]
+    family: FamilyArgument,
+
+    /// Keys are given, and keys and values printed, in hexadecimal
+    #[arg(long, conflicts_with_all = ["raw", "json"])]
+    hex: bool,
+
+    /// Print keys and values as they are
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+
+    /// Print an object a line: key_hex, value_hex
+    #[arg(long)]
+    json: bool,
+}
+
+impl Scan {
+    fn form(&self) -> Form {
+        match (self.hex, self.raw, self.json) {
+            (true, _, _) => Form::Hex,
+            (_, true, _) => Form::Raw,
+            (_, _, true) => Form::Json,
+            _ => Form::Text,
+        }
+    }
+
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let form = self.form();
+        let options = self.range.read_options(self.hex)?;
+        let db = open_read_only(&self.store)?;
+        let family = self.family.find(&db)?;
+        let mut entries = db.iter_cf(&family, &options)?;
+        if self.reverse {
+            entries.seek_to_last()?
+        } else {
+            entries.seek_to_first()?
+        }
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while entries.valid() && left > 0 && !out.is_closed() {
+            if self.keys {
+                print(out, form, entries.key(), None)?;
+            } else {
+                let value = entries.value()?;
+                print(out, form, entries.key(), Some(&value))?;
+            }
+            left -= 1;
+            if self.reverse { entries.prev()? } else { entries.next()? }
+        }
+        Ok(Answer::Yes)
+    }
+}
+
+fn print(out: &mut Output, form: Form, key: &[u8], value: Option<&[u8]>) -> Result<(), Failure> {
+    let encode = match form {
+        Form::Raw => {
+            out.bytes(key)?;
+            if let Some(value) = value {
+                out.bytes(b"\t")?;
+                out.bytes(value)?;
+            }
+            return out.bytes(b"\n");
+        }
+        Form::Json => {
+            return match value {
+                Some(value) => out.json(&json!({ "key_hex": hex(key), "value_hex": hex(value) })),
+                None => out.json(&json!({ "key_hex": hex(key) })),
+            };
+        }
+        Form::Text => escaped,
+        Form::Hex => hex,
+    };
+    match value {
+        Some(value) => out.line(format_args!("{}\t{}", encode(key), encode(value))),
+        None => out.line(encode(key)),
+    }
+}

@@ -1,0 +1,92 @@
+//! `esker verify STORE`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker::{Check, Error, ErrorKind};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::failure::{Failure, one_line};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::sizes::{Bytes, plural};
+use crate::stores::open_read_only;
+
+/// Read and check every byte
+///
+/// Prints what was read, and each damage with its file and offset. Exit code 1 if there is any. Takes no lock and changes
+/// nothing.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The store's directory
+    store: PathBuf,
+
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let check = match self.check() {
+            Ok(check) => check,
+            // A store too damaged to be opened is damaged all the same.
+            Err(error) if error.kind() == ErrorKind::Corruption => Check { errors: vec![error], ..Check::default() },
+            Err(error) => return Err(error.into()),
+        };
+        if self.json {
+            print_json(out, &check)?
+        } else {
+            print_text(out, &check)?
+        }
+        Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
+    }
+
+    fn check(&self) -> Result<Check, Error> {
+        let db = open_read_only(&self.store)?;
+        let bar = Progress::begin("verifying", 0);
+        db.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))
+    }
+}
+
+fn print_text(out: &mut Output, check: &Check) -> Result<(), Failure> {
+    out.line(format_args!(
+        "read {}: {} in {} and {}, {} in {}",
+        Bytes(check.bytes),
+        plural(check.entries, "entry", "entries"),
+        plural(check.blocks, "block", "blocks"),
+        plural(check.tables, "table", "tables"),
+        plural(check.blobs, "blob", "blobs"),
+        plural(check.blob_files, "blob file", "blob files"),
+    ))?;
+    for error in &check.errors {
+        out.line(one_line(&error.to_string()))?;
+    }
+    match check.errors.len() as u64 {
+        0 => out.line("no damage"),
+        count => out.line(plural(count, "damage", "damages")),
+    }
+}
+
+fn print_json(out: &mut Output, check: &Check) -> Result<(), Failure> {
+    let errors: Vec<Value> = check.errors.iter().map(error_object).collect();
+    out.json(&json!({
+        "tables": check.tables,
+        "blob_files": check.blob_files,
+        "blocks": check.blocks,
+        "entries": check.entries,
+        "blobs": check.blobs,
+        "bytes": check.bytes,
+        "damaged": !check.errors.is_empty(),
+        "errors": errors,
+    }))
+}
+
+fn error_object(error: &Error) -> Value {
+    json!({
+        "path": error.path().map(|path| path.to_string_lossy()),
+        "offset": error.offset(),
+        "reason": error.reason(),
+    })
+}

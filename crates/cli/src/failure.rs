@@ -1,0 +1,47 @@
+//! Why a command could not be done: one line.
+
+use std::fmt;
+use std::path::Path;
+
+use esker::Error;
+
+/// A message for stderr. Prints on one line.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    /// `message` says what was being done, to what, and why it failed.
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self(one_line(&message.to_string()))
+    }
+
+    /// What the system said of a file that is no store's.
+    pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::new(format_args!("{doing} {}: {error}", path.display()))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// `text` without line breaks and other control characters, which a path may well have.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}

@@ -1,0 +1,122 @@
+//! Opening a store, and finding a column family in it.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use esker::{ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation};
+
+use crate::failure::Failure;
+use crate::sizes::parse_bytes;
+
+/// For reading: takes no lock, writes nothing.
+pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
+    Db::open_read_only(path, Options::default())
+}
+
+/// For writing to a store that exists, or to a new one if `create_if_missing`.
+pub(crate) fn open(path: &Path, create_if_missing: bool) -> Result<Db, Error> {
+    Db::open(path, Options { create_if_missing, ..Options::default() })
+}
+
+/// Which column family.
+#[derive(Debug, Args)]
+pub(crate) struct FamilyArgument {
+    /// Column family
+    #[arg(long = "cf", value_name = "NAME", default_value = "default")]
+    pub(crate) name: String,
+}
+
+impl FamilyArgument {
+    /// The family, which must exist.
+    pub(crate) fn find(&self, db: &Db) -> Result<ColumnFamily, Failure> {
+        find_family(db, &self.name)
+    }
+}
+
+/// The family of that name, which must exist.
+pub(crate) fn find_family(db: &Db, name: &str) -> Result<ColumnFamily, Failure> {
+    db.column_family(name).ok_or_else(|| {
+        Failure::new(format_args!("{}: there is no column family {name:?}; see `esker families`", db.path().display()))
+    })
+}
+
+/// How a column family keeps its values.
+#[derive(Debug, Args)]
+pub(crate) struct FamilyChoices {
+    /// Whether large values move to blob files when they are flushed
+    #[arg(long, value_enum)]
+    separation: Option<SeparationChoice>,
+
+    /// Smallest value that moves to a blob file [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    min_blob_size: Option<u64>,
+
+    /// How table blocks are compressed [default: lz4]
+    #[arg(long, value_enum)]
+    compression: Option<CompressionChoice>,
+
+    /// How values in blob files are compressed [default: lz4]
+    #[arg(long, value_enum)]
+    blob_compression: Option<CompressionChoice>,
+}
+
+impl FamilyChoices {
+    /// Whether anything was chosen.
+    pub(crate) fn is_any(&self) -> bool {
+        self.separation.is_some()
+            || self.min_blob_size.is_some()
+            || self.compression.is_some()
+            || self.blob_compression.is_some()
+    }
+
+    /// `options` with what was chosen.
+    pub(crate) fn apply(&self, mut options: FamilyOptions) -> FamilyOptions {
+        if let Some(choice) = self.separation {
+            options.separation = choice.separation();
+        }
+        if let Some(bytes) = self.min_blob_size {
+            options.min_blob_size = bytes;
+        }
+        if let Some(choice) = self.compression {
+            options.compression = choice.compression();
+        }
+        if let Some(choice) = self.blob_compression {
+            options.blob_compression = choice.compression();
+        }
+        options
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SeparationChoice {
+    Off,
+    AtFlush,
+}
+
+impl SeparationChoice {
+    fn separation(self) -> Separation {
+        match self {
+            Self::Off => Separation::Off,
+            Self::AtFlush => Separation::AtFlush,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CompressionChoice {
+    None,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+impl CompressionChoice {
+    fn compression(self) -> Compression {
+        match self {
+            Self::None => Compression::None,
+            Self::Snappy => Compression::Snappy,
+            Self::Lz4 => Compression::Lz4,
+            Self::Zstd => Compression::Zstd,
+        }
+    }
+}

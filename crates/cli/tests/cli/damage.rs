@@ -1,0 +1,64 @@
+//! `verify`, and what damage looks like.
+
+use crate::run::{NONE, Place, flip_bit};
+
+fn loaded() -> Place {
+    let place = Place::new();
+    for number in 0..20u8 {
+        place.write(&format!("tree/small{number}"), &[number; 100]);
+        place.write(&format!("tree/large{number}"), &vec![number; 20_000]);
+    }
+    place.run("import", ["--files", place.path("tree").to_str().unwrap()]).done();
+    place
+}
+
+#[test]
+fn a_sound_store_is_read_to_its_last_byte() {
+    let place = loaded();
+    let found = place.run("verify", ["--json"]).done().json();
+    assert_eq!((&found["entries"], &found["blobs"], &found["damaged"]), (&40.into(), &20.into(), &false.into()));
+    assert!(found["errors"].as_array().unwrap().is_empty());
+    assert!(place.run("verify", NONE).done().text().contains("no damage"));
+}
+
+#[test]
+fn a_flipped_bit_in_a_table_is_told_with_its_file_and_offset() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    flip_bit(&table, 20);
+    let text = place.run("verify", NONE).no();
+    let line = text.text().lines().find(|line| line.starts_with("corruption: ")).unwrap();
+    assert!(line.contains(table.to_str().unwrap()) && line.contains(" at byte "), "{line}");
+    let found = place.run("verify", ["--json"]).no().json();
+    assert_eq!((&found["damaged"], &found["errors"][0]["path"]), (&true.into(), &table.to_str().unwrap().into()));
+    assert!(found["errors"][0]["offset"].is_u64());
+    // Whoever reads it hears the same, in one line.
+    place.run("scan", NONE).failed(&["corruption: ", table.to_str().unwrap(), " at byte "]);
+}
+
+#[test]
+fn a_flipped_bit_in_a_blob_file_is_told_with_its_file_and_offset() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    flip_bit(&blob, 90);
+    let found = place.run("verify", ["--json"]).no().json();
+    assert_eq!(found["errors"][0]["path"], blob.to_str().unwrap());
+}
+
+#[test]
+fn a_store_too_damaged_to_open_is_damaged() {
+    let place = loaded();
+    let manifest = place.files("").into_iter().find(|path| path.to_str().unwrap().contains("MANIFEST")).unwrap();
+    flip_bit(&manifest, 12);
+    let text = place.run("verify", NONE).no();
+    assert!(text.text().contains(manifest.to_str().unwrap()), "{}", text.text());
+    place.run("count", NONE).failed(&["corruption", manifest.to_str().unwrap()]);
+}
+
+#[test]
+fn a_missing_table_is_damage() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    std::fs::remove_file(&table).unwrap();
+    assert!(place.run("verify", NONE).no().text().contains(table.to_str().unwrap()));
+}

@@ -1,0 +1,136 @@
+//! `dump`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::run::{Place, Ran, esker, flip_bit};
+
+fn dump(file: &Path, arguments: &[&str]) -> Ran {
+    esker(["dump", file.to_str().unwrap()].iter().chain(arguments))
+}
+
+fn named(place: &Place, part: &str) -> PathBuf {
+    place.files("").into_iter().find(|path| path.to_str().unwrap().contains(part)).unwrap()
+}
+
+fn objects<'a>(all: &'a [Value], what: &str) -> Vec<&'a Value> {
+    all.iter().filter(|object| object["what"] == what).collect()
+}
+
+/// A store with a table, a blob file and something in its log.
+fn loaded() -> Place {
+    let place = Place::new();
+    for number in 0..30u8 {
+        place.write(&format!("tree/small{number:02}"), &[b'a' + number; 1000]);
+    }
+    place.write("tree/large", &[b'L'; 30_000]);
+    place.run("import", ["--files", place.path("tree").to_str().unwrap(), "--compression", "none"]).done();
+    place.run("put", ["inlog", "a\x01b"]).done();
+    place
+}
+
+#[test]
+fn a_log_is_printed_batch_by_batch() {
+    let place = loaded();
+    let wal = place.files(".log").pop().unwrap();
+    let text = dump(&wal, &[]).done();
+    assert!(text.text().contains("put key=\"inlog\" family=0 value=\"a\\x01b\""), "{}", text.text());
+    let all = dump(&wal, &["--json"]).done().json_lines();
+    let puts = objects(&all, "put");
+    assert_eq!((&puts[0]["key"], &puts[0]["value"]), (&"696e6c6f67".into(), &"610162".into()));
+    assert_eq!(objects(&all, "batch")[0]["count"], 1);
+    assert_eq!(dump(&wal, &["--keys-only"]).done().text().lines().count(), 1);
+}
+
+#[test]
+fn damage_in_a_log_is_shown_where_it_is_and_the_next_record_too() {
+    let place = Place::new();
+    place.run("put", ["first", &"x".repeat(100), "--create"]).done();
+    let wal = place.files(".log").pop().unwrap();
+    let copy = place.write("copy", &std::fs::read(&wal).unwrap().repeat(2));
+    dump(&copy, &[]).failed(&["--kind"]);
+    let arguments = ["--kind", "wal", "--json"];
+    assert_eq!(objects(&dump(&copy, &arguments).done().json_lines(), "put").len(), 2);
+    flip_bit(&copy, 40);
+    let all = dump(&copy, &arguments).no().json_lines();
+    assert_eq!((&all[0]["what"], &all[0]["offset"]), (&"damage".into(), &0.into()));
+    assert_eq!(objects(&all, "put").len(), 1);
+}
+
+#[test]
+fn a_manifest_is_printed_edit_by_edit() {
+    let place = loaded();
+    let manifest = named(&place, "MANIFEST");
+    let all = dump(&manifest, &["--json"]).done().json_lines();
+    assert!(!objects(&all, "edit").is_empty());
+    assert!(!objects(&all, "add_table").is_empty());
+    let text = dump(&manifest, &[]).done();
+    assert!(
+        text.text().contains("leveldb.BytewiseComparator") && text.text().contains("add_blob_file"),
+        "{}",
+        text.text()
+    );
+}
+
+#[test]
+fn a_table_is_printed_with_its_properties_and_entries() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    let all = dump(&table, &["--json"]).done().json_lines();
+    assert_eq!((objects(&all, "put").len(), objects(&all, "blob").len()), (30, 1));
+    assert!(
+        objects(&all, "property")
+            .iter()
+            .any(|property| property["name"] == "rocksdb.num.entries" && property["value"] == 31)
+    );
+    assert_eq!(dump(&table, &["--keys-only"]).done().text().lines().count(), 31);
+    assert_eq!(dump(&table, &["--keys-only", "--limit", "3"]).done().text().lines().count(), 3);
+}
+
+#[test]
+fn a_damaged_block_is_shown_and_the_others_are_printed() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    let blocks = objects(&dump(&table, &["--json"]).done().json_lines(), "block").len();
+    assert!(blocks > 3);
+    flip_bit(&table, 100);
+    let all = dump(&table, &["--json"]).no().json_lines();
+    assert_eq!((objects(&all, "block").len(), objects(&all, "damage").len()), (blocks - 1, 1));
+}
+
+#[test]
+fn a_blob_file_is_printed_record_by_record() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    let all = dump(&blob, &["--json"]).done().json_lines();
+    let records = objects(&all, "blob");
+    assert_eq!((records.len(), &records[0]["key"]), (1, &"6c61726765".into()));
+    assert!(dump(&blob, &[]).done().text().contains("key=\"large\""));
+    flip_bit(&blob, 80);
+    assert_eq!(objects(&dump(&blob, &["--json"]).no().json_lines(), "damage").len(), 1);
+}
+
+#[test]
+fn options_are_printed_line_by_line() {
+    let place = loaded();
+    let all = dump(&named(&place, "OPTIONS"), &["--json"]).done().json_lines();
+    assert!(objects(&all, "option").iter().any(|option| option["name"] == "create_if_missing"), "{all:?}");
+}
+
+#[test]
+fn what_is_not_a_store_file_is_damage_or_an_error_but_never_a_panic() {
+    let place = Place::new();
+    let file = place.write(
+        "noise",
+        &(0..200_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 11) as u8).collect::<Vec<_>>(),
+    );
+    for kind in ["wal", "manifest", "table", "blob"] {
+        dump(&file, &["--kind", kind]).no();
+    }
+    dump(Path::new("/no/such/000001.sst"), &[]).failed(&["/no/such/000001.sst"]);
+    for kind in ["wal", "manifest", "options"] {
+        dump(&place.write("empty", b""), &["--kind", kind]).done();
+    }
+    dump(&place.path("empty"), &["--kind", "table"]).no();
+}

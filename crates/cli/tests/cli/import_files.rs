@@ -1,0 +1,98 @@
+//! `import --files`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use crate::run::{NONE, Place, Ran, esker};
+
+fn import(place: &Place, arguments: &[&str]) -> Ran {
+    let tree = place.path("tree");
+    place.run("import", ["--files", tree.to_str().unwrap()].iter().chain(arguments))
+}
+
+#[test]
+fn every_regular_file_becomes_an_entry_and_is_read_back() {
+    let place = Place::new();
+    let large: Vec<u8> = (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    place.write("tree/large", &large);
+    place.write("tree/dir/small", b"\x00\xff");
+    place.write("tree/dir/empty", b"");
+    let odd = place.path("tree").join(OsStr::from_bytes(b"not\xfftext\n"));
+    std::fs::write(odd, "odd").unwrap();
+    symlink("large", place.path("tree/link")).unwrap();
+    symlink(".", place.path("tree/loop")).unwrap();
+
+    let summary = import(&place, &["--json"]).done().json();
+    assert_eq!((&summary["keys"], &summary["skipped"], &summary["not_read"]), (&4.into(), &2.into(), &0.into()));
+    assert_eq!((&summary["read_back"]["equal"], &summary["read_back"]["differing"]), (&4.into(), &0.into()));
+    assert_eq!(summary["bytes"], summary["read_back"]["bytes"]);
+    for name in ["bytes_on_disk", "write_amplification", "seconds", "bytes_per_second"] {
+        assert!(summary[name].as_f64().unwrap() > 0.0, "{name} in {summary}");
+    }
+    assert_eq!(place.run("scan", ["--keys"]).done().text(), "dir/empty\ndir/small\nlarge\nnot\\xfftext\\x0a\n");
+    assert_eq!(place.run("get", ["large"]).done().out, large);
+    assert_eq!(place.run("get", ["dir/small"]).done().out, b"\x00\xff");
+    place.run("verify", NONE).done();
+}
+
+#[test]
+fn the_summary_can_be_read() {
+    let place = Place::new();
+    place.write("tree/a", &[7; 5000]);
+    let text = import(&place, &[]).done();
+    for words in ["imported   1 key, 4.9 KiB in ", "on disk    ", "read back  1 key equal"] {
+        assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+    }
+    assert!(import(&place, &["--no-read-back"]).done().text().contains("read back  nothing"));
+}
+
+#[test]
+fn the_same_tree_can_be_imported_again_under_a_prefix_into_a_family_with_choices() {
+    let place = Place::new();
+    place.write("tree/a", &[1; 6000]);
+    place.write("tree/b/c", b"2");
+    for prefix in ["one/", "two/"] {
+        let choices = ["--separation", "off", "--min-blob-size", "1KiB", "--compression", "snappy", "--sync"];
+        let more = ["--blob-compression", "zstd", "--cf", "trees", "--prefix", prefix, "--batch-bytes", "1KiB"];
+        import(&place, &[&choices[..], &more].concat()).done();
+    }
+    assert_eq!(place.run("scan", ["--keys", "--cf", "trees"]).done().text(), "one/a\none/b/c\ntwo/a\ntwo/b/c\n");
+    assert_eq!(place.files(".blob").len(), 0);
+    import(&place, &["--min-blob-size", "0", "--separation", "at-flush"]).done();
+    assert_eq!(place.files(".blob").len(), 1);
+}
+
+#[test]
+fn a_store_inside_the_tree_is_not_imported_into_itself() {
+    let place = Place::new();
+    place.write("tree/a", b"1");
+    let (tree, store) = (place.path("tree"), place.path("tree/store"));
+    for _ in 0..2 {
+        esker([OsStr::new("import"), store.as_os_str(), OsStr::new("--files"), tree.as_os_str()]).done();
+    }
+    assert_eq!(esker([OsStr::new("count"), store.as_os_str()]).done().text(), "1\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_at_the_end_and_the_others_are_imported() {
+    let place = Place::new();
+    place.write("tree/a", b"1");
+    let closed = place.write("tree/closed", b"2");
+    place.write("tree/z", b"3");
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o000)).unwrap();
+    if std::fs::read(&closed).is_ok() {
+        // Whoever may read everything cannot be refused; a file too long to be a value can.
+        std::fs::File::options().write(true).open(&closed).unwrap().set_len(4 << 30).unwrap();
+    }
+    let ran = import(&place, &[]).failed(&[closed.to_str().unwrap(), "everything else is imported"]);
+    assert!(ran.text().contains("not read   1 file"), "{}", ran.text());
+    assert_eq!(place.run("scan", ["--keys"]).done().text(), "a\nz\n");
+}
+
+#[test]
+fn a_missing_directory_leaves_no_store_behind() {
+    let place = Place::new();
+    import(&place, &[]).failed(&[place.path("tree").to_str().unwrap()]);
+    assert!(!place.store().exists());
+}

@@ -1,0 +1,57 @@
+//! `import --jsonl`.
+
+use crate::run::{NONE, Place, esker_with_input};
+
+#[test]
+fn lines_are_imported_as_they_are() {
+    let place = Place::new();
+    let lines = "{\"id\": \"a\", \"n\": 1}\n\n{ \"n\":2,\"id\": 12345678901234567890.10 }\r\n{\"id\":\"\\u00fc\"}";
+    let file = place.write("lines", lines.as_bytes());
+    let summary = place.run("import", ["--jsonl", file.to_str().unwrap(), "--key", "id", "--json"]).done().json();
+    assert_eq!(summary["keys"], 3);
+    assert_eq!(place.run("get", ["a"]).done().out, b"{\"id\": \"a\", \"n\": 1}");
+    assert_eq!(
+        place.run("get", ["12345678901234567890.10"]).done().out,
+        b"{ \"n\":2,\"id\": 12345678901234567890.10 }\r"
+    );
+    assert_eq!(place.run("get", ["ü"]).done().out, b"{\"id\":\"\\u00fc\"}");
+}
+
+#[test]
+fn a_bad_line_is_told_and_nothing_behind_it_is_imported() {
+    let cases = [
+        ("{\"id\":", "line 3: not a JSON object"),
+        ("[1]", "line 3: not a JSON object"),
+        ("{\"id\":\"\u{0}\"}", "line 3: not a JSON object"),
+        ("{\"ID\":1}", "line 3: there is no field \"id\""),
+        ("{\"id\":true}", "line 3: field \"id\" is neither a string nor a number"),
+    ];
+    for (bad, words) in cases {
+        let place = Place::new();
+        let lines = format!("{{\"id\":1}}\n{{\"id\":2}}\n{bad}\n{{\"id\":4}}\n");
+        let arguments = place.arguments("import", ["--jsonl", "-", "--key", "id"]);
+        esker_with_input(arguments, lines.as_bytes()).failed(&[
+            "standard input",
+            words,
+            "the 2 entries before it are imported",
+        ]);
+        assert_eq!(place.run("scan", ["--keys"]).done().text(), "1\n2\n");
+    }
+}
+
+#[test]
+fn lines_go_to_a_family_with_a_prefix_and_later_ones_win() {
+    let place = Place::new();
+    let arguments = ["--jsonl", "-", "--key", "id", "--cf", "people", "--prefix", "p/", "--batch-bytes", "10"];
+    let lines = "{\"id\":7,\"v\":1}\n{\"id\":8}\n{\"id\":7,\"v\":2}\n";
+    esker_with_input(place.arguments("import", arguments), lines.as_bytes()).done();
+    assert_eq!(place.run("scan", ["--cf", "people"]).done().text(), "p/7\t{\"id\":7,\"v\":2}\np/8\t{\"id\":8}\n");
+    assert_eq!(place.run("count", NONE).done().text(), "0\n");
+}
+
+#[test]
+fn a_missing_file_leaves_no_store_behind() {
+    let place = Place::new();
+    place.run("import", ["--jsonl", "/no/such/file", "--key", "id"]).failed(&["/no/such/file"]);
+    assert!(!place.store().exists());
+}

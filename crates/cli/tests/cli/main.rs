@@ -1,0 +1,12 @@
+//! The built command, run as its users run it: arguments, standard input, output, exit code.
+
+mod damage;
+mod dump;
+mod entries;
+mod families;
+mod import_files;
+mod import_lines;
+mod run;
+mod stats;
+mod stores;
+mod usage;

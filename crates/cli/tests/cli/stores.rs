@@ -1,0 +1,63 @@
+//! Stores that are not there, are none, or are somebody else's.
+
+use esker::{Db, Options};
+
+use crate::run::{NONE, Place, esker};
+
+const READERS: [&[&str]; 6] = [&["get", "k"], &["scan"], &["count"], &["families"], &["stats"], &["verify"]];
+const WRITERS: [&[&str]; 5] =
+    [&["put", "k", "v"], &["delete", "k"], &["compact"], &["create-family", "f"], &["drop-family", "f"]];
+
+#[test]
+fn a_missing_store_is_an_error_and_is_not_made() {
+    let place = Place::new();
+    for command in READERS.iter().chain(&WRITERS) {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&["not found", place.store().to_str().unwrap()]);
+        assert!(!place.store().exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_an_error_and_left_alone() {
+    let place = Place::new();
+    place.write("store/letter.txt", b"dear");
+    for command in READERS.iter().chain(&WRITERS) {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&[place.store().to_str().unwrap()]);
+    }
+    assert_eq!(place.files(""), [place.path("store/letter.txt")]);
+    let file = place.write("file", b"");
+    for command in ["scan", "compact", "verify"] {
+        esker([std::ffi::OsStr::new(command), file.as_os_str()]).failed(&[file.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn who_has_a_store_open_keeps_writers_out_and_lets_readers_in() {
+    let place = Place::with(&[("k", "v")]);
+    let db = Db::open(place.store(), Options::default()).unwrap();
+    db.put("k2", "v2").unwrap();
+    for command in WRITERS {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&["busy", place.store().to_str().unwrap()]);
+    }
+    place.run("import", ["--files", place.path("").to_str().unwrap()]).failed(&["busy"]);
+    assert_eq!(place.run("scan", NONE).done().text(), "k\tv\nk2\tv2\n");
+    place.run("verify", NONE).done();
+    db.close().unwrap();
+    place.run("put", ["k", "w"]).done();
+}
+
+#[test]
+fn a_reader_changes_no_file() {
+    let place = Place::with(&[("k", "v")]);
+    let contents =
+        || -> Vec<_> { place.files("").into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect() };
+    let before = contents();
+    for command in READERS {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).done();
+    }
+    assert_eq!(contents(), before);
+}

@@ -1,0 +1,55 @@
+//! What is not understood is one line and exit code 2; what was asked for is printed.
+
+use crate::run::{NONE, Place, esker};
+
+const COMMANDS: [&str; 13] = [
+    "import",
+    "get",
+    "put",
+    "delete",
+    "scan",
+    "count",
+    "families",
+    "create-family",
+    "drop-family",
+    "stats",
+    "verify",
+    "compact",
+    "dump",
+];
+
+#[test]
+fn wrong_use_is_one_line_and_exit_code_2() {
+    esker(["nonsense"]).failed(&["nonsense"]);
+    for command in COMMANDS {
+        esker([command]).failed(&["required"]);
+        esker([command, "store", "key", "--nonsense"]).failed(&["--nonsense"]);
+    }
+    esker(["scan", "store", "--limit", "many"]).failed(&["many"]);
+    esker(["scan", "store", "--hex", "--raw"]).failed(&["--hex", "--raw"]);
+    esker(["get", "store", "--hex", "xyz"]).failed(&["xyz"]);
+    esker(["put", "store", "key", "value", "--value-file", "file"]).failed(&["--value-file"]);
+    esker(["import", "store"]).failed(&["--files", "--jsonl"]);
+    esker(["import", "store", "--files", "a", "--jsonl", "b", "--key", "c"]).failed(&["--files", "--jsonl"]);
+    esker(["import", "store", "--jsonl", "b"]).failed(&["--key"]);
+    esker(["import", "store", "--files", "a", "--batch-bytes", "1parsec"]).failed(&["parsec"]);
+    assert_eq!(esker(NONE).code, 2);
+}
+
+#[test]
+fn help_and_version_are_there_for_every_command() {
+    assert!(esker(["--version"]).done().text().starts_with("esker "));
+    let help = esker(["--help"]).done();
+    for command in COMMANDS {
+        assert!(help.text().contains(&format!("\n  {command} ")), "{command}");
+        let help = esker([command, "--help"]).done();
+        assert!(help.text().contains(&format!("Usage: esker {command} ")), "{command}");
+    }
+}
+
+#[test]
+fn a_line_break_in_a_path_does_not_break_the_line() {
+    let place = Place::new();
+    let path = place.path("no\nstore");
+    esker([std::ffi::OsStr::new("count"), path.as_os_str()]).failed(&["no\\nstore"]);
+}
