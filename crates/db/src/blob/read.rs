@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use esker_env::{FileSystem, ReadFile};
 use esker_format::compression::{Compression, decompress};
-use esker_format::limits;
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
@@ -17,6 +16,9 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use crate::cache::Block;
 use crate::pinned::PinnedSlice;
 use crate::{Error, Result};
+
+/// Longest value that is unpacked: its length before it has 32 bits. What others wrote may be longer than what Esker writes.
+const RAW_BYTES_MAX: usize = u32::MAX as usize;
 
 /// An open, sealed blob file.
 #[derive(Debug)]
@@ -129,7 +131,7 @@ impl BlobFile {
                 .ok_or_else(|| wrong("the record has no value".to_owned()));
         }
         let mut value = Vec::new();
-        decompress(self.compression, stored, &mut value, limits::VALUE_BYTES_MAX)
+        decompress(self.compression, stored, &mut value, RAW_BYTES_MAX)
             .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))?;
         Ok(PinnedSlice::from_vec(value))
     }
