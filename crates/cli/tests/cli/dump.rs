@@ -115,7 +115,7 @@ fn a_blob_file_is_printed_record_by_record() {
 fn options_are_printed_line_by_line() {
     let place = loaded();
     let all = dump(&named(&place, "OPTIONS"), &["--json"]).done().json_lines();
-    assert!(objects(&all, "option").iter().any(|option| option["name"] == "create_if_missing"), "{all:?}");
+    assert!(objects(&all, "option").iter().any(|option| option["name"] == "options_file_version"), "{all:?}");
 }
 
 #[test]

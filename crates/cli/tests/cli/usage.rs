@@ -23,7 +23,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
     esker(["nonsense"]).failed(&["nonsense"]);
     for command in COMMANDS {
         esker([command]).failed(&["required"]);
-        esker([command, "store", "key", "--nonsense"]).failed(&["--nonsense"]);
+        esker([command, "--nonsense", "store"]).failed(&["--nonsense"]);
     }
     esker(["scan", "store", "--limit", "many"]).failed(&["many"]);
     esker(["scan", "store", "--hex", "--raw"]).failed(&["--hex", "--raw"]);

@@ -88,11 +88,9 @@ impl Blocks<'_> {
 
     fn properties(&mut self, handle: BlockHandle, report: &mut Report<'_>) -> Result<(), Failure> {
         let Some(properties) = self.decode(handle, report, TableProperties::decode)? else { return Ok(()) };
+        self.index_format = properties.index_format();
         match properties.index_type() {
-            Ok(index_type) => {
-                self.index_format = properties.index_format(index_type);
-                self.is_two_level = index_type == IndexType::TwoLevel;
-            }
+            Ok(index_type) => self.is_two_level = index_type == IndexType::TwoLevel,
             Err(error) => report.damage(handle.offset, &in_block(error))?,
         }
         // As they are written: numbers are varints, and so are most that are not known here.
