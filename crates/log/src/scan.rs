@@ -99,6 +99,8 @@ pub struct Scanner {
     failure: Option<Error>,
     /// Something other than zeroes stands here, or behind.
     nonzero_at: u64,
+    /// See [`Scanner::is_cut_off`].
+    is_cut: bool,
     /// Where the damage begins that is being skipped.
     skipping_from: Option<u64>,
     skipped_count: u64,
@@ -144,6 +146,7 @@ impl Scanner {
             end: LogEnd::NotReached,
             failure: None,
             nonzero_at: 0,
+            is_cut: false,
             skipping_from: None,
             skipped_count: 0,
             skipped_bytes: 0,
@@ -164,6 +167,13 @@ impl Scanner {
             Place::Assembler => self.assembler.record(),
         };
         Ok(Some((self.record_offset, record)))
+    }
+
+    /// Whether the file ends within a record at a length that no power loss leaves: each append is one record or more, and
+    /// a lost append ends at a sector's boundary. Where that is so of a log whose writer appends every record at
+    /// once, as a manifest's does, somebody else cut the file.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut
     }
 
     /// How the log ended.
@@ -214,7 +224,7 @@ impl Scanner {
                 }
                 Fragment::EndOfBlock => self.at = self.block.len(),
                 Fragment::Zeroes => self.zeroes()?,
-                Fragment::Torn => self.damaged(self.block.len(), true, "the file ends before the record does")?,
+                Fragment::Torn => self.cut_off()?,
                 Fragment::StaleRecycled if self.assembler.is_within() => {
                     self.damaged(
                         self.block.len(),
@@ -292,12 +302,17 @@ impl Scanner {
 
     fn end_of_file(&mut self) -> Result<()> {
         if self.assembler.is_within() {
-            self.damaged(self.block.len(), true, "the file ends before the record does")?;
+            self.cut_off()?;
         }
         if self.end == LogEnd::NotReached {
             self.end_clean(self.file_bytes);
         }
         Ok(())
+    }
+
+    fn cut_off(&mut self) -> Result<()> {
+        self.is_cut = !self.file_bytes.is_multiple_of(tear::SECTOR_BYTES as u64);
+        self.damaged(self.block.len(), true, "the file ends before the record does")
     }
 
     /// What stands here, up to `end` in the block at best, is no record, nor is what was begun.

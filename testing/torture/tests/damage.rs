@@ -108,13 +108,15 @@ fn a_flipped_bit_is_never_a_wrong_answer() {
     assert!(flipped > 1000 && reported == flipped, "{reported} of {flipped}");
 }
 
-/// Goal: a file cut short is never a wrong answer, except that a log without its end is a shorter log.
+/// Goal: a file cut short is never a wrong answer, except that a log without its end is a shorter log. (A manifest cut
+/// between two edits, or at a sector's boundary, looks like one that a power loss ended: not tried here.)
 #[test]
 fn a_truncated_file_is_an_error_and_a_truncated_log_a_shorter_log() {
     let (disk, expected) = store();
     for (path, bytes) in files(&disk) {
         let is_log = path.extension().is_some_and(|extension| extension == "log");
-        for len in (0..bytes.len()).step_by(7) {
+        let is_manifest = path.to_string_lossy().contains("MANIFEST");
+        for len in (0..bytes.len()).step_by(7).filter(|len| !is_manifest || !edit_ends(&bytes).contains(len)) {
             let damaged = disk.after_process_death();
             damaged.overwrite(&path, bytes[..len].to_vec());
             let what = format!("{} cut to {len} bytes", path.display());
@@ -128,6 +130,15 @@ fn a_truncated_file_is_an_error_and_a_truncated_log_a_shorter_log() {
             }
         }
     }
+}
+
+/// Where the records of a small manifest end: in each header, length is at byte 4.
+fn edit_ends(manifest: &[u8]) -> Vec<usize> {
+    let mut ends = vec![0];
+    while let Some(header) = manifest[ends[ends.len() - 1]..].get(..7) {
+        ends.push(ends[ends.len() - 1] + 7 + usize::from(u16::from_le_bytes([header[4], header[5]])));
+    }
+    ends
 }
 
 /// Goal: a missing file is an error that names it, and the directory stays as it was.

@@ -12,7 +12,7 @@ use esker_env::FileSystem;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, BlobFileGarbage, TableMeta, VersionEdit};
-use esker_log::scan::{RecoveryMode, Scanner};
+use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
 use super::{COMPARATOR_NAME, Garbage, Version};
@@ -30,7 +30,6 @@ pub(crate) struct RecoveredFamily {
 /// A store as the manifest has it.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
-    pub(crate) manifest_number: FileNumber,
     pub(crate) db_id: String,
     pub(crate) families: BTreeMap<u32, RecoveredFamily>,
     pub(crate) family_id_max: u32,
@@ -51,7 +50,7 @@ pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
         Error::corruption(&current_path, 0, "CURRENT does not name a manifest; restore it, or the store, from a backup")
     })?;
     let path = dir.join(FileName::Manifest(number).to_string());
-    let mut recovered = Recovered { manifest_number: number, ..Recovered::default() };
+    let mut recovered = Recovered::default();
     recovered.families.insert(0, RecoveredFamily { name: "default".into(), ..RecoveredFamily::default() });
     // Only an edit whose sync never returned can be torn, and nobody was told of it.
     let mut scanner = Scanner::open(files, &path, RecoveryMode::PointInTime, true, number.get() as u32)
@@ -70,6 +69,13 @@ pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
                 recovered.take(edit).map_err(|error| error.with_path(&path).with_offset(offset))?;
             }
         }
+    }
+    // What an edit named would be taken for orphans: a manifest that lost its end to something else than a power loss is
+    // not opened.
+    if let LogEnd::Torn { offset, .. } = scanner.end()
+        && scanner.is_cut_off()
+    {
+        return Err(Error::corruption(&path, offset, "the manifest was cut short; restore it from a backup"));
     }
     if edit_count == 0 {
         return Err(Error::corruption(&path, 0, "the manifest holds no edit; restore the store from a backup"));

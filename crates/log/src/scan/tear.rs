@@ -5,7 +5,7 @@ use std::ops::Range;
 use esker_format::rocksdb::log::{Fragment, next_fragment};
 
 /// What a device writes whole or not at all (env's fault model).
-const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Whether `block[from..to]`, which does not decode, may be a write of which some sector never reached the disk.
 ///
