@@ -83,7 +83,9 @@ impl FamilyCheck<'_> {
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::Io) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::Io) =>
+            {
                 self.check.errors.push(error);
                 Ok(None)
             }
@@ -108,15 +110,21 @@ impl FamilyCheck<'_> {
                     Some((_, last)) => last.clone_from(&key.to_vec()),
                     None => bounds = Some((key.to_vec(), key.to_vec())),
                 }
-                let parsed = InternalKey::decode(key).map_err(|error| Error::decode(&path, 0, "reading a key", error))?;
+                let parsed =
+                    InternalKey::decode(key).map_err(|error| Error::decode(&path, 0, "reading a key", error))?;
                 if parsed.kind != ValueKind::BlobIndex {
                     return Ok(());
                 }
-                let index = BlobIndex::decode(value).map_err(|error| Error::decode(&path, 0, "reading a blob index", error))?;
+                let index =
+                    BlobIndex::decode(value).map_err(|error| Error::decode(&path, 0, "reading a blob index", error))?;
                 referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
                 let read = match view.version.blobs().get(&index.file) {
                     Some(entry) => entry.handle.file.read(parsed.user_key, &index).map(drop),
-                    None => Err(Error::corruption(&path, 0, format!("points into blob file {}, which is not there", index.file))),
+                    None => Err(Error::corruption(
+                        &path,
+                        0,
+                        format!("points into blob file {}, which is not there", index.file),
+                    )),
                 };
                 dangling.extend(read.err());
                 Ok(())

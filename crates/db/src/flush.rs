@@ -67,7 +67,8 @@ impl Store {
         if plan.family.is_dropped() {
             return Ok(());
         }
-        let edit = write_files(self, &plan.family, &plan.generations).map_err(|error| error.while_doing("flushing a memtable"))?;
+        let edit = write_files(self, &plan.family, &plan.generations)
+            .map_err(|error| error.while_doing("flushing a memtable"))?;
         self.install_or_discard(&plan.family, edit, &plan.generations)?;
         self.counters.flushes.add(1);
         Ok(())

@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
+use esker_format::limits;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
@@ -92,16 +94,27 @@ impl<'a> Outputs<'a> {
 
     /// Adds an entry that survived.
     pub(crate) fn add(&mut self, key: &InternalKey<'_>, internal: &[u8], value: &[u8]) -> Result<()> {
-        let is_large = value.len() as u64 >= self.family.options.min_blob_size;
-        if self.separates && key.kind == ValueKind::Value && is_large {
+        if self.separates && key.kind == ValueKind::Value && self.goes_to_blob(value) {
             return self.add_separated(key, value);
         }
         if key.kind == ValueKind::BlobIndex {
             let index = BlobIndex::decode(value)
                 .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a blob index").with_source(error))?;
-            return self.add_entry(key.user_key, internal, value, Some((index.file, accounted_bytes(&index, key.user_key.len()))));
+            return self.add_entry(
+                key.user_key,
+                internal,
+                value,
+                Some((index.file, accounted_bytes(&index, key.user_key.len()))),
+            );
         }
         self.add_entry(key.user_key, internal, value, None)
+    }
+
+    /// An empty value is never separated (nor does RocksDB), nor one that LZ4's block format cannot hold.
+    fn goes_to_blob(&self, value: &[u8]) -> bool {
+        let options = &self.family.options;
+        let fits = options.blob_compression != Compression::Lz4 || value.len() <= limits::LZ4_RAW_BYTES_MAX;
+        !value.is_empty() && value.len() as u64 >= options.min_blob_size && fits
     }
 
     fn add_separated(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<()> {
@@ -137,7 +150,10 @@ impl<'a> Outputs<'a> {
         value: &[u8],
         reference: Option<(FileNumber, u64)>,
     ) -> Result<()> {
-        if self.open_table_bytes() >= self.family.options.target_file_bytes && self.level > 0 && user_key != self.last_user_key {
+        if self.open_table_bytes() >= self.family.options.target_file_bytes
+            && self.level > 0
+            && user_key != self.last_user_key
+        {
             self.finish_table()?;
         }
         self.last_user_key.clear();
@@ -178,6 +194,7 @@ impl<'a> Outputs<'a> {
             largest: summary.largest,
             smallest_sequence: summary.smallest_sequence,
             largest_sequence: summary.largest_sequence,
+            tail_bytes: summary.tail_bytes,
             oldest_blob_file: open.oldest_blob_file,
             oldest_ancestor_time: self.identity.oldest_key_time,
             file_creation_time: self.identity.creation_time,

@@ -2,11 +2,11 @@
 
 use esker_format::file_name::FileName;
 
+use crate::Error;
 use crate::compaction::Levels;
 use crate::family::Family;
 use crate::open::Recovery;
 use crate::store::Store;
-use crate::Error;
 
 /// The tables of one level.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct FamilyStats {
     pub base_level: usize,
     /// Memory of its memtables, in bytes.
     pub memtable_bytes: u64,
+    /// Memory that indexes and filters of its tables take, in bytes.
+    pub index_filter_bytes: u64,
     /// Memtables that wait for their flush.
     pub immutable_memtables: usize,
     /// Entries in tables and memtables: keys, older versions of them and deletions.
@@ -283,11 +285,12 @@ fn family_stats(family: &Family) -> FamilyStats {
             .collect(),
         base_level: levels.base,
         memtable_bytes: memtables().map(|memtable| memtable.allocated_bytes() as u64).sum(),
+        index_filter_bytes: version.tables().map(|(_, table)| table.table.memory_bytes() as u64).sum(),
         immutable_memtables: view.sealed.len(),
         entries: properties().map(|(_, properties)| properties.entry_count).sum::<u64>()
-            + memtables().map(|memtable| memtable.entry_count() as u64).sum::<u64>(),
+            + memtables().map(|memtable| memtable.entry_count()).sum::<u64>(),
         deletions: properties().map(|(_, properties)| properties.deletion_count).sum::<u64>()
-            + memtables().map(|memtable| memtable.deletion_count() as u64).sum::<u64>(),
+            + memtables().map(|memtable| memtable.deletion_count()).sum::<u64>(),
         blob_files: version.blobs().len(),
         blob_live_bytes: version.blobs().values().map(crate::version::BlobEntry::live_bytes).sum(),
         blob_garbage_bytes: version.blobs().values().map(|entry| entry.garbage.bytes).sum(),

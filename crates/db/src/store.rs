@@ -220,7 +220,9 @@ impl Store {
             return Ok(());
         }
         let held = self.health.error.lock();
-        Err(held.clone().unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "an earlier write failed; reopen the store")))
+        Err(held
+            .clone()
+            .unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "an earlier write failed; reopen the store")))
     }
 
     /// # Errors

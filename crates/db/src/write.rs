@@ -62,10 +62,8 @@ impl Lead {
 
     /// Takes the active memtables from the views: after recovery, and when families come and go.
     pub(crate) fn reload(&mut self, families: &std::collections::BTreeMap<u32, Arc<Family>>) {
-        let active = |family: &Arc<Family>| Active {
-            family: family.clone(),
-            generation: family.view.load().active.clone(),
-        };
+        let active =
+            |family: &Arc<Family>| Active { family: family.clone(), generation: family.view.load().active.clone() };
         self.actives = families.values().map(active).collect();
     }
 }
@@ -82,7 +80,9 @@ pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Reco
         }
         kind => Err(Error::new(
             ErrorKind::UnsupportedFormat,
-            format!("the log holds an operation of kind {kind:?}, which Esker cannot apply; flush it with RocksDB first"),
+            format!(
+                "the log holds an operation of kind {kind:?}, which Esker cannot apply; flush it with RocksDB first"
+            ),
         )),
     }
 }
@@ -91,7 +91,9 @@ impl Store {
     /// See [`Db::write`](crate::Db::write).
     pub(crate) fn write(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
         if options.sync && options.disable_wal {
-            return Err(Error::invalid_argument("a write cannot be synced without the log: choose sync or disable_wal"));
+            return Err(Error::invalid_argument(
+                "a write cannot be synced without the log: choose sync or disable_wal",
+            ));
         }
         self.check_writable()?;
         let families = self.families.load();

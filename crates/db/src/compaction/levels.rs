@@ -80,7 +80,13 @@ fn targets(sizes: &[u64; LEVEL_COUNT], options: &FamilyOptions) -> (usize, [u64;
 }
 
 /// As RocksDB's estimate: what is over a level's target moves down with what it overlaps there, level after level.
-fn debt(sizes: &[u64; LEVEL_COUNT], targets: &[u64; LEVEL_COUNT], base: usize, level0: usize, options: &FamilyOptions) -> u64 {
+fn debt(
+    sizes: &[u64; LEVEL_COUNT],
+    targets: &[u64; LEVEL_COUNT],
+    base: usize,
+    level0: usize,
+    options: &FamilyOptions,
+) -> u64 {
     let mut debt = 0u64;
     let mut incoming = 0u64;
     if let Some(&bytes) = sizes.first()
@@ -90,7 +96,8 @@ fn debt(sizes: &[u64; LEVEL_COUNT], targets: &[u64; LEVEL_COUNT], base: usize, l
         debt = bytes.saturating_add(sizes.get(base).copied().unwrap_or(0));
     }
     for level in base..LEVEL_COUNT - 1 {
-        let (Some(&size), Some(&target), Some(&below)) = (sizes.get(level), targets.get(level), sizes.get(level + 1)) else {
+        let (Some(&size), Some(&target), Some(&below)) = (sizes.get(level), targets.get(level), sizes.get(level + 1))
+        else {
             break;
         };
         let size = size.saturating_add(incoming);

@@ -101,7 +101,11 @@ pub(crate) fn pick_range(
     let overlapping = version.overlapping(level, begin, end);
     if level == 0 {
         let output = Levels::of(&version, &family.options).base;
-        return if overlapping.is_empty() { None } else { plan(family, &version, 0, output, version.level(0).to_vec()) };
+        return if overlapping.is_empty() {
+            None
+        } else {
+            plan(family, &version, 0, output, version.level(0).to_vec())
+        };
     }
     let next = overlapping.into_iter().find(|table| after.is_none_or(|after| table.smallest() > after))?;
     plan(family, &version, level, level + 1, vec![next])

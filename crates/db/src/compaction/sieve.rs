@@ -13,12 +13,14 @@ use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumbe
 use crate::version::Garbage;
 use crate::{Error, ErrorKind, Result};
 
+/// Says whether something deeper may hold a user key.
+type MayHold<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
+
 /// Decides entry by entry; give them in internal key order.
 pub(crate) struct Sieve<'a> {
     /// Ascending.
     snapshots: &'a [SequenceNumber],
-    /// Whether something deeper may hold this user key.
-    may_hold_below: Box<dyn FnMut(&[u8]) -> bool + Send + 'a>,
+    may_hold_below: Box<MayHold<'a>>,
     user_key: Vec<u8>,
     /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
     stripe: Option<usize>,
@@ -26,10 +28,7 @@ pub(crate) struct Sieve<'a> {
 }
 
 impl<'a> Sieve<'a> {
-    pub(crate) fn new(
-        snapshots: &'a [SequenceNumber],
-        may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a,
-    ) -> Self {
+    pub(crate) fn new(snapshots: &'a [SequenceNumber], may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a) -> Self {
         let may_hold_below = Box::new(may_hold_below);
         Self { snapshots, may_hold_below, user_key: Vec::new(), stripe: None, garbage: BTreeMap::new() }
     }
@@ -101,7 +100,10 @@ mod tests {
 
     #[test]
     fn only_the_newest_entry_survives_without_snapshots() {
-        assert_eq!(kept(&[], true, &[("a", 9, V), ("a", 5, V), ("b", 7, V), ("b", 6, D)]), [("a".into(), 9), ("b".into(), 7)]);
+        assert_eq!(
+            kept(&[], true, &[("a", 9, V), ("a", 5, V), ("b", 7, V), ("b", 6, D)]),
+            [("a".into(), 9), ("b".into(), 7)]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The one face of everything that holds internal keys in order: a memtable, a table, a level, a merge of them.
 
-use crate::pinned::PinnedSlice;
 use crate::Result;
+use crate::pinned::PinnedSlice;
 
 /// A position in a sorted run of internal keys. After an error it is not valid.
 pub(crate) trait InternalIterator: Send {

@@ -42,7 +42,11 @@ pub struct DbIterator {
 impl std::fmt::Debug for DbIterator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("DbIterator");
-        shown.field("valid", &self.valid).field("key", &self.key).field("sequence", &self.sequence).finish_non_exhaustive()
+        shown
+            .field("valid", &self.valid)
+            .field("key", &self.key)
+            .field("sequence", &self.sequence)
+            .finish_non_exhaustive()
     }
 }
 

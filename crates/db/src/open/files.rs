@@ -51,7 +51,8 @@ pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()>
     if let Some(stranger) = strangers(env, dir)?.first() {
         return Err(match FileName::parse(stranger) {
             Some(FileName::Table(_) | FileName::Blob(_) | FileName::Wal(_)) => {
-                let reason = format!("holds {stranger:?} but no CURRENT to say what is live; restore CURRENT from a backup");
+                let reason =
+                    format!("holds {stranger:?} but no CURRENT to say what is live; restore CURRENT from a backup");
                 Error::new(ErrorKind::Corruption, reason).with_path(dir)
             }
             _ if !options.create_if_missing => no_store(dir),
@@ -184,15 +185,19 @@ impl Opener<'_> {
                 );
                 return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(self.dir));
             }
-            let (path, legacy) = (self.dir.join(name.to_string()), self.dir.join(FileName::LegacyTable(*number).to_string()));
+            let (path, legacy) =
+                (self.dir.join(name.to_string()), self.dir.join(FileName::LegacyTable(*number).to_string()));
             let path = if exists(self.env, &legacy)? { legacy } else { path };
             let table = Table::open(&*self.env.files, &path, *number, meta.file_bytes, self.cache.clone())
                 .map_err(|error| missing(error, &path))?;
             edit.added.push((level, TableFile::new(meta.clone(), table, path, self.trash.clone())));
         }
+        // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
+        // the first that some table points to; the files may be gone.
+        let pointed_to = family.tables.values().filter_map(|meta| meta.oldest_blob_file);
+        let first_live = pointed_to.filter(|number| family.blobs.contains_key(number)).min();
         for (number, (addition, garbage)) in &family.blobs {
-            // Nothing of it lives: the manifest has no other way to say that it is gone.
-            if garbage.count >= addition.total_count {
+            if garbage.count >= addition.total_count || first_live.is_none_or(|first| *number < first) {
                 continue;
             }
             let path = self.dir.join(FileName::Blob(*number).to_string());

@@ -120,8 +120,9 @@ fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, 
             ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
-                let reason =
-                    format!("{doing}: an operation of kind {kind:?} is not supported yet; flush the log with RocksDB first");
+                let reason = format!(
+                    "{doing}: an operation of kind {kind:?} is not supported yet; flush the log with RocksDB first"
+                );
                 return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset));
             }
         }

@@ -41,7 +41,8 @@ impl OptionsInFile {
             let family = read_family(&file, name).map_err(|wrong| match wrong {
                 Wrong::Unreadable(error) => decode(error),
                 Wrong::Unsupported(reason) => {
-                    Error::new(ErrorKind::UnsupportedFormat, format!("column family {name:?}: {reason}")).with_path(path)
+                    Error::new(ErrorKind::UnsupportedFormat, format!("column family {name:?}: {reason}"))
+                        .with_path(path)
                 }
             });
             // An unreadable number is damage; a compression that cannot be written matters only if it is to be used.
@@ -71,7 +72,13 @@ fn number(section: Option<&Section>, key: &str, default: u64, least: u64, most: 
 }
 
 /// Numbers that RocksDB keeps as a signed 32-bit integer, where below zero means "never".
-fn count(section: Option<&Section>, key: &str, default: usize, least: usize, most: usize) -> Result<usize, DecodeError> {
+fn count(
+    section: Option<&Section>,
+    key: &str,
+    default: usize,
+    least: usize,
+    most: usize,
+) -> Result<usize, DecodeError> {
     let written = section.map(|section| section.get_i64(key)).transpose()?.flatten();
     let Some(written) = written else { return Ok(default) };
     Ok(usize::try_from(written).unwrap_or(most).clamp(least, most))
@@ -113,8 +120,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
     let (family, table) = (file.family(name), file.table(name));
     let default = FamilyOptions::default();
     let separates = family.map(|section| section.get_bool("enable_blob_files")).transpose()?.flatten();
-    let trigger =
-        count(family, "level0_file_num_compaction_trigger", default.level0_compaction_trigger, 1, 10_000)?;
+    let trigger = count(family, "level0_file_num_compaction_trigger", default.level0_compaction_trigger, 1, 10_000)?;
     let slowdown =
         count(family, "level0_slowdown_writes_trigger", default.level0_slowdown_trigger, trigger, 10_000)?.max(trigger);
     let stop = count(family, "level0_stop_writes_trigger", default.level0_stop_trigger, 1, 20_000)?.max(slowdown + 1);
@@ -154,7 +160,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
 
 /// The next OPTIONS file: what is in force, over what was carried on.
 pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, foreign: &ForeignOptions) -> String {
-    let mut file = foreign.0.clone().unwrap_or_else(OptionsFile::new);
+    let mut file = foreign.0.clone().unwrap_or_default();
     let gone: Vec<String> = file
         .family_names()
         .filter(|name| !families.values().any(|family| family.name == *name))
@@ -248,7 +254,8 @@ mod tests {
 
     #[test]
     fn foreign_options_are_carried_on_and_brought_into_range() {
-        let text = b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\nstats_dump_period_sec=7\n\
+        let text =
+            b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\nstats_dump_period_sec=7\n\
             [CFOptions \"default\"]\nwrite_buffer_size=1K\nreport_bg_io_stats=true\nlevel0_stop_writes_trigger=-1\n";
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
         let options = read.families["default"].clone().unwrap();

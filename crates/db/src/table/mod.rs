@@ -94,9 +94,7 @@ pub(crate) struct TableIdentity {
 /// What was written, for the manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct TableSummary {
-    /// The file's number.
-    pub(crate) number: FileNumber,
-    /// Its length.
+    /// The file's length.
     pub(crate) file_bytes: u64,
     /// Its first internal key.
     pub(crate) smallest: Vec<u8>,
@@ -106,14 +104,6 @@ pub(crate) struct TableSummary {
     pub(crate) smallest_sequence: SequenceNumber,
     /// The highest sequence number of any entry.
     pub(crate) largest_sequence: SequenceNumber,
-    /// Entries.
-    pub(crate) entry_count: u64,
-    /// Deletions among them.
-    pub(crate) deletion_count: u64,
-    /// Bytes of internal keys.
-    pub(crate) raw_key_bytes: u64,
-    /// Bytes of values.
-    pub(crate) raw_value_bytes: u64,
     /// Bytes after the data blocks.
     pub(crate) tail_bytes: u64,
 }
@@ -122,6 +112,7 @@ pub(crate) struct TableSummary {
 #[derive(Debug, Clone)]
 pub(crate) struct TableHit {
     /// When it was written.
+    #[cfg_attr(not(test), expect(dead_code, reason = "plain reads do not ask when"))]
     pub(crate) sequence: SequenceNumber,
     /// How.
     pub(crate) kind: ValueKind,

@@ -137,13 +137,4 @@ impl Table {
         stored.truncate(count);
         Ok(stored)
     }
-
-    /// Where in the file an entry with this internal key would lie, about: the start of its block, or the end of the data.
-    pub(crate) fn approximate_offset(&self, internal_key: &[u8]) -> u64 {
-        let mut walk = IndexWalk::default();
-        walk.reset(self);
-        let handle = walk.seek(self, internal_key).and_then(|()| walk.handle(self));
-        // An estimate: damage is for those to report who read the entry.
-        handle.ok().flatten().map_or(self.data_end(), |handle| handle.offset.min(self.data_end()))
-    }
 }

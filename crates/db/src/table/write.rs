@@ -34,7 +34,6 @@ const FULL_ENOUGH_PERCENT: usize = 90;
 /// Memory: one block, `APPEND_BYTES`, eight bytes a key for the filter, and the index.
 pub(crate) struct TableWriter {
     file: Arc<dyn AppendFile>,
-    number: FileNumber,
     options: TableOptions,
     checksum: BlockChecksum,
     properties: TableProperties,
@@ -84,7 +83,6 @@ impl TableWriter {
         }
         Ok(Self {
             file: files.create(path)?,
-            number,
             checksum: BlockChecksum { kind: options.checksum, base_context },
             properties,
             block: BlockBuilder::new(options.restart_interval),
@@ -246,11 +244,6 @@ impl TableWriter {
         if self.block.is_empty() { self.offset } else { self.offset + self.block.estimated_bytes() as u64 }
     }
 
-    /// How many entries were added.
-    pub(crate) fn entry_count(&self) -> u64 {
-        self.properties.entry_count
-    }
-
     /// Completes the file and syncs it. Its name still needs a sync of the directory.
     ///
     /// # Errors
@@ -275,16 +268,11 @@ impl TableWriter {
         self.file.sync()?;
         let (smallest_sequence, largest_sequence) = self.sequences.unwrap_or_default();
         Ok(TableSummary {
-            number: self.number,
             file_bytes: self.offset,
             smallest: self.smallest,
             largest: self.last_key,
             smallest_sequence,
             largest_sequence,
-            entry_count: self.properties.entry_count,
-            deletion_count: self.properties.deletion_count,
-            raw_key_bytes: self.properties.raw_key_bytes,
-            raw_value_bytes: self.properties.raw_value_bytes,
             tail_bytes: self.offset - tail_start,
         })
     }

@@ -35,7 +35,10 @@ impl Store {
         let mut installer = self.installer.lock();
         self.check_writable().map_err(orphans)?;
         if family.is_dropped() {
-            return Err(orphans(Error::new(ErrorKind::Conflict, format!("column family {:?} was dropped", family.name))));
+            return Err(orphans(Error::new(
+                ErrorKind::Conflict,
+                format!("column family {:?} was dropped", family.name),
+            )));
         }
         let before = family.view.load_full();
         edit.log_number = edit.log_number.or_else(|| log_number_without(&before, flushed));

@@ -140,14 +140,23 @@ impl Recovered {
             }
         }
         for (level, meta) in edit.new_files {
-            family.tables.insert((level, meta.number), meta);
+            let number = meta.number;
+            if family.tables.insert((level, number), meta).is_some() {
+                return Err(misfit(format!("an edit adds table {number} to level {level} a second time")));
+            }
         }
         for addition in edit.blob_additions {
-            family.blobs.insert(addition.number, (addition, Garbage::default()));
+            let number = addition.number;
+            if family.blobs.insert(number, (addition, Garbage::default())).is_some() {
+                return Err(misfit(format!("an edit adds blob file {number} a second time")));
+            }
         }
         for garbage in edit.blob_garbage {
             let Some((addition, sum)) = family.blobs.get_mut(&garbage.number) else {
-                return Err(misfit(format!("an edit counts garbage in blob file {}, which is not there", garbage.number)));
+                return Err(misfit(format!(
+                    "an edit counts garbage in blob file {}, which is not there",
+                    garbage.number
+                )));
             };
             sum.add(garbage.count, garbage.bytes);
             if sum.count > addition.total_count || sum.bytes > addition.total_bytes {
