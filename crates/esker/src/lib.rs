@@ -1,8 +1,9 @@
 #![doc = include_str!("../../../README.md")]
 
 pub use esker_db::{
-    Check, CheckProgress, CacheStats, ColumnFamily, Db, DbIterator, Entries, FamilyOptions, FamilyStats, LevelStats, OnDisk,
-    Options, PinnedSlice, ReadOptions, Recovery, Separation, Snapshot, Stats, WriteBatch, WriteOptions, Written,
+    CacheStats, Check, CheckProgress, ColumnFamily, Db, DbIterator, Entries, FamilyOptions, FamilyStats, LevelStats,
+    OnDisk, Options, PinnedSlice, ReadOptions, Recovery, Separation, Snapshot, Stats, WriteBatch, WriteOptions,
+    Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
 

@@ -62,7 +62,11 @@ fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what
         // The creation of the family may itself have been cut off, but then nothing was written.
         found.families.entry("second".to_owned()).or_default();
         let count = ledger.prefix(&start, &found, least).unwrap_or_else(|| {
-            panic!("{what}: {attempt} open: {least} of {} batches must survive, found {:?}", ledger.batches.len(), summary(&found))
+            panic!(
+                "{what}: {attempt} open: {least} of {} batches must survive, found {:?}",
+                ledger.batches.len(),
+                summary(&found)
+            )
         });
         assert_eq!(*kept.get_or_insert(count), count, "{what}: the second open lost what the first had");
         let check = db.check(&mut |_| {}).unwrap();

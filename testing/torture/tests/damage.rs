@@ -48,7 +48,10 @@ fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn is_typed(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::InvalidArgument | ErrorKind::NotFound)
+    matches!(
+        error.kind(),
+        ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::InvalidArgument | ErrorKind::NotFound
+    )
 }
 
 /// Opens, reads everything both ways and checks; whatever is answered must be true.
@@ -121,7 +124,8 @@ fn a_truncated_file_is_an_error_and_a_truncated_log_a_shorter_log() {
             damaged.overwrite(&path, bytes[..len].to_vec());
             let what = format!("{} cut to {len} bytes", path.display());
             if is_log {
-                let db = Db::open_with_env("/store", options(), damaged.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let db =
+                    Db::open_with_env("/store", options(), damaged.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
                 for key in expected.keys() {
                     assert!(db.get(key).unwrap().is_some(), "{what}: older values of all keys are in tables");
                 }

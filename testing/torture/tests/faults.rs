@@ -103,7 +103,8 @@ fn a_full_disk_refuses_writes_and_recovers() {
 #[test]
 fn a_failed_sync_makes_the_store_read_only() {
     let disk = SimDisk::new();
-    let db = Db::open_with_env("/store", Options { create_if_missing: true, ..Options::default() }, disk.env()).unwrap();
+    let db =
+        Db::open_with_env("/store", Options { create_if_missing: true, ..Options::default() }, disk.env()).unwrap();
     db.put("before", "x").unwrap();
     db.sync_wal().unwrap();
     db.put("unsynced", "x").unwrap();
