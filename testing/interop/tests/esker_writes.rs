@@ -4,6 +4,7 @@ use std::path::Path;
 
 use esker::{ChecksumKind, Compression, Db, Options, WriteOptions};
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, family, must};
+use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
 use esker_interop::{db_bench, directory, ldb, program, sst_dump};
 
@@ -51,7 +52,7 @@ fn assert_rocksdb_reads(store: &Path, expected: &Families) {
     ldb::ldb(store, &["list_live_files_metadata"]);
     ldb::ldb(store, &["idump", "--count_only"]);
     let count = expected[MIXED].len();
-    db_bench::assert_finds_every_key(store, count, &["--readonly=1"]);
+    db_bench::assert_finds_every_key(store, count, Opening::ReadOnly);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn db_bench_finds_every_key_that_esker_wrote_and_overwrites_them() {
     must("flushing", db.flush());
     workload::compact(&db);
     must("closing", db.close());
-    db_bench::assert_finds_every_key(&store, 2000, &[]);
+    db_bench::assert_finds_every_key(&store, 2000, Opening::Writable);
     ldb::assert_holds(&store, &expected);
 
     let arguments = ["--use_existing_db=1", "--use_existing_keys=1", "--benchmarks=overwrite,compact", "--seed=5"];

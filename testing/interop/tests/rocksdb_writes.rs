@@ -4,6 +4,7 @@ use std::path::Path;
 
 use esker::{Db, Options};
 use esker_interop::contents::{Families, assert_esker_finds_no_damage, assert_esker_holds, must};
+use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, Numbers};
 use esker_interop::{db_bench, directory, ldb, sst_dump};
 
@@ -50,7 +51,7 @@ fn assert_round_trip(store: &Path, mut expected: Families) {
 
     ldb::assert_holds(store, &expected);
     sst_dump::assert_tables_are_sound(store);
-    db_bench::assert_finds_every_key(store, expected["default"].len(), &["--readonly=1"]);
+    db_bench::assert_finds_every_key(store, expected["default"].len(), Opening::ReadOnly);
 
     let db = must("reopening", Db::open(store, Options::default()));
     assert_esker_holds(&db, &expected);
