@@ -1,6 +1,7 @@
 //! The commands, one file each. Each has its arguments as a struct, whose comments are its help, and `run`.
 
 mod compact;
+mod completions;
 mod count;
 mod create_family;
 mod delete;
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     Compact(compact::Compact),
     Dump(dump::Dump),
+    Completions(completions::Completions),
 }
 
 impl Command {
@@ -54,6 +56,7 @@ impl Command {
             Self::Verify(command) => command.run(out),
             Self::Compact(command) => command.run(out),
             Self::Dump(command) => command.run(out),
+            Self::Completions(command) => command.run(out),
         }
     }
 }

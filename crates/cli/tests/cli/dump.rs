@@ -38,7 +38,7 @@ fn a_log_is_printed_batch_by_batch() {
     assert!(text.text().contains("put key=\"inlog\" family=0 value=\"a\\x01b\""), "{}", text.text());
     let all = dump(&wal, &["--json"]).done().json_lines();
     let puts = objects(&all, "put");
-    assert_eq!((&puts[0]["key"], &puts[0]["value"]), (&"696e6c6f67".into(), &"610162".into()));
+    assert_eq!((&puts[0]["key_hex"], &puts[0]["value_hex"]), (&"696e6c6f67".into(), &"610162".into()));
     assert_eq!(objects(&all, "batch")[0]["count"], 1);
     assert_eq!(dump(&wal, &["--keys-only"]).done().text().lines().count(), 1);
 }
@@ -105,7 +105,7 @@ fn a_blob_file_is_printed_record_by_record() {
     let blob = place.files(".blob").remove(0);
     let all = dump(&blob, &["--json"]).done().json_lines();
     let records = objects(&all, "blob");
-    assert_eq!((records.len(), &records[0]["key"]), (1, &"6c61726765".into()));
+    assert_eq!((records.len(), &records[0]["key_hex"]), (1, &"6c61726765".into()));
     assert!(dump(&blob, &[]).done().text().contains("key=\"large\""));
     flip_bit(&blob, 80);
     assert_eq!(objects(&dump(&blob, &["--json"]).no().json_lines(), "damage").len(), 1);

@@ -3,8 +3,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use crate::run::{NONE, Place, Ran, esker};
+
+fn name_of(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
 
 fn import(place: &Place, arguments: &[&str]) -> Ran {
     let tree = place.path("tree");
@@ -61,6 +66,20 @@ fn the_same_tree_can_be_imported_again_under_a_prefix_into_a_family_with_choices
     assert_eq!(place.files(".blob").len(), 0);
     import(&place, &["--min-blob-size", "0", "--separation", "at-flush"]).done();
     assert_eq!(place.files(".blob").len(), 1);
+}
+
+#[test]
+fn what_is_not_chosen_stays_as_the_family_has_it() {
+    let place = Place::with(&[("k", "v")]);
+    place.run("create-family", ["f", "--min-blob-size", "77", "--blob-compression", "zstd"]).done();
+    place.write("tree/a", b"1");
+    import(&place, &["--cf", "f", "--blob-compression", "none"]).done();
+    let options =
+        std::fs::read_to_string(place.files("").iter().rfind(|path| name_of(path).starts_with("OPTIONS")).unwrap());
+    let of_family = options.unwrap().split_once("[CFOptions \"f\"]").unwrap().1.to_owned();
+    for line in ["min_blob_size=77\n", "blob_compression_type=kNoCompression\n"] {
+        assert!(of_family.contains(line), "{line} is not in {of_family}");
+    }
 }
 
 #[test]

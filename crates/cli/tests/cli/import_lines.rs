@@ -1,6 +1,9 @@
 //! `import --jsonl`.
 
-use crate::run::{NONE, Place, esker_with_input};
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::run::{NONE, Place, command, esker_with_input};
 
 #[test]
 fn lines_are_imported_as_they_are() {
@@ -54,4 +57,30 @@ fn a_missing_file_leaves_no_store_behind() {
     let place = Place::new();
     place.run("import", ["--jsonl", "/no/such/file", "--key", "id"]).failed(&["/no/such/file"]);
     assert!(!place.store().exists());
+}
+
+#[test]
+fn what_an_interrupted_import_has_written_is_a_whole_store() {
+    let place = Place::with(&[]);
+    place.run("put", ["0", "first", "--create"]).done();
+    let arguments = ["--jsonl", "-", "--key", "id", "--batch-bytes", "1KiB"];
+    let mut child = command(place.arguments("import", arguments)).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        // Until nobody reads any more.
+        (1..).take_while(|id| writeln!(stdin, "{{\"id\":{id}}}").is_ok()).count()
+    });
+    let count = || place.run("count", NONE).done().text().trim().parse::<u64>().unwrap();
+    // Readers see the import go on.
+    while count() < 1000 {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+    feeder.join().unwrap();
+    place.run("verify", NONE).done();
+    let entries = place.run("scan", ["--raw", "--from", "1"]).done();
+    assert!(entries.text().lines().count() >= 999);
+    for line in entries.text().lines() {
+        let (key, value) = line.split_once('\t').unwrap();
+        assert_eq!(value, format!("{{\"id\":{key}}}"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::run::{NONE, Place, esker};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "import",
     "get",
     "put",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 13] = [
     "verify",
     "compact",
     "dump",
+    "completions",
 ];
 
 #[test]
@@ -52,4 +53,15 @@ fn a_line_break_in_a_path_does_not_break_the_line() {
     let place = Place::new();
     let path = place.path("no\nstore");
     esker([std::ffi::OsStr::new("count"), path.as_os_str()]).failed(&["no\\nstore"]);
+}
+
+#[test]
+fn shells_learn_to_complete_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = esker(["completions", shell]).done();
+        for command in COMMANDS {
+            assert!(script.text().contains(command), "{command} for {shell}");
+        }
+    }
+    esker(["completions", "abacus"]).failed(&["abacus"]);
 }

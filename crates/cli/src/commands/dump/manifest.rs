@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// Prints the edits of a manifest.
 pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
-    records(source, None, report, &mut |offset, record, report| match VersionEdit::decode(record) {
+    records(source, None, report, |offset, record, report| match VersionEdit::decode(record) {
         Ok(edit) => print(offset, &edit, report),
         Err(error) => report.damage(offset, &in_record(error)),
     })

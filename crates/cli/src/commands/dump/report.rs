@@ -9,8 +9,10 @@ use crate::encoding::{escaped, hex, shortened};
 use crate::failure::{Failure, one_line};
 use crate::output::Output;
 
-/// Keys and values longer than this are shortened for people.
-const SHOWN_BYTES: usize = 64;
+/// Keys longer than this are shortened for people.
+const KEY_BYTES_SHOWN: usize = 256;
+/// Values and other bytes longer than this are.
+const VALUE_BYTES_SHOWN: usize = 64;
 
 /// Where entries, notes and damage go.
 #[derive(Debug)]
@@ -26,7 +28,14 @@ pub(crate) struct Report<'a> {
 pub(crate) struct Field {
     name: &'static str,
     text: String,
-    value: Value,
+    value: FieldValue,
+}
+
+/// In an object.
+enum FieldValue {
+    Plain(Value),
+    /// Under the name with `_hex` behind it.
+    Hex(String),
 }
 
 impl Field {
@@ -37,17 +46,21 @@ impl Field {
             Value::String(text) => one_line(text),
             other => other.to_string(),
         };
-        Self { name, text, value }
+        Self { name, text, value: FieldValue::Plain(value) }
     }
 
     /// Words of a user: quoted, and text in an object too.
     pub(crate) fn quoted(name: &'static str, text: &str) -> Self {
-        Self { name, text: format!("\"{}\"", escaped(text.as_bytes())), value: text.into() }
+        Self { name, text: format!("\"{}\"", escaped(text.as_bytes())), value: FieldValue::Plain(text.into()) }
     }
 
     /// Bytes of a user.
     pub(crate) fn bytes(name: &'static str, bytes: &[u8]) -> Self {
-        Self { name, text: format!("\"{}\"", shortened(bytes, SHOWN_BYTES)), value: hex(bytes).into() }
+        Self::shortened(name, bytes, VALUE_BYTES_SHOWN)
+    }
+
+    fn shortened(name: &'static str, bytes: &[u8], limit: usize) -> Self {
+        Self { name, text: format!("\"{}\"", shortened(bytes, limit)), value: FieldValue::Hex(hex(bytes)) }
     }
 }
 
@@ -80,7 +93,7 @@ impl<'a> Report<'a> {
 
     /// A key and what else is known of an entry; with `keys_only`, no more than the key. Its name is `key`.
     pub(crate) fn keyed(&mut self, offset: u64, what: &str, key: &[u8], fields: Vec<Field>) -> Result<(), Failure> {
-        let mut all = vec![Field::bytes("key", key)];
+        let mut all = vec![Field::shortened("key", key, KEY_BYTES_SHOWN)];
         if !self.keys_only {
             all.extend(fields);
         }
@@ -113,7 +126,10 @@ impl<'a> Report<'a> {
             object.insert("offset".to_owned(), offset.into());
             object.insert("what".to_owned(), what.into());
             for field in fields {
-                object.insert(field.name.to_owned(), field.value.clone());
+                match &field.value {
+                    FieldValue::Plain(value) => object.insert(field.name.to_owned(), value.clone()),
+                    FieldValue::Hex(hex) => object.insert(format!("{}_hex", field.name), hex.as_str().into()),
+                };
             }
             return self.out.json(&Value::Object(object));
         }

@@ -8,6 +8,7 @@ use esker_format::rocksdb::internal_key::{InternalKey, ValueKind};
 use esker_format::rocksdb::table::{
     BlockChecksum, BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TableProperties,
 };
+use esker_format::varint;
 
 use super::blob::index_fields;
 use super::report::{Field, Report};
@@ -93,12 +94,8 @@ impl Blocks<'_> {
             Ok(index_type) => self.is_two_level = index_type == IndexType::TwoLevel,
             Err(error) => report.damage(handle.offset, &in_block(error))?,
         }
-        // As they are written: numbers are varints, and so are most that are not known here.
         for (name, value) in properties.entries() {
-            let field = match esker_format::varint::get_u64(&value) {
-                Some((number, bytes)) if bytes == value.len() => Field::plain("value", number),
-                _ => Field::quoted("value", &String::from_utf8_lossy(&value)),
-            };
+            let field = property_value(name, &value);
             report.note(handle.offset, "property", vec![Field::quoted("name", name), field])?;
         }
         Ok(())
@@ -152,6 +149,16 @@ impl Blocks<'_> {
             moved = cursor.next(&raw);
         }
         Ok(())
+    }
+}
+
+/// Most properties are varints. Those that are text are longer than one byte or told by their names.
+fn property_value(name: &str, raw: &[u8]) -> Field {
+    let number = varint::get_u64(raw).filter(|&(_, bytes)| bytes == raw.len()).map(|(number, _)| number);
+    match (number, std::str::from_utf8(raw)) {
+        (Some(number), _) if !name.starts_with("rocksdb.block.based.table.") => Field::plain("value", number),
+        (_, Ok(text)) if !text.contains(char::is_control) => Field::quoted("value", text),
+        _ => Field::bytes("value", raw),
     }
 }
 

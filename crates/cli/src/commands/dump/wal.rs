@@ -12,15 +12,18 @@ use crate::failure::Failure;
 
 /// Prints the batches of a log. `log_number` tells its records from those of the file's former life.
 pub(crate) fn dump(source: &Source, log_number: Option<u32>, report: &mut Report<'_>) -> Result<(), Failure> {
-    records(source, log_number, report, &mut |offset, record, report| batch(offset, record, report))
+    records(source, log_number, report, batch)
 }
+
+/// Prints a record that begins at an offset of the file.
+pub(crate) type Visit = fn(u64, &[u8], &mut Report<'_>) -> Result<(), Failure>;
 
 /// Hands the records of a log to `visit`, one block of the log and one record in memory at a time.
 pub(crate) fn records(
     source: &Source,
     log_number: Option<u32>,
     report: &mut Report<'_>,
-    visit: &mut dyn FnMut(u64, &[u8], &mut Report<'_>) -> Result<(), Failure>,
+    visit: Visit,
 ) -> Result<(), Failure> {
     let mut assembler = Assembler::new();
     let mut record_offset = 0;

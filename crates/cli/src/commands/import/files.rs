@@ -60,7 +60,8 @@ fn load(
     let (prefix_bytes, files) = (key.len(), &*tree);
     let loaded = std::thread::scope(|scope| {
         for taken in read_ahead(scope, files) {
-            match &taken.content {
+            // The permit stays: the next large file is not read while this one is on its way through the store.
+            match taken.content {
                 Ok(content) => {
                     key.truncate(prefix_bytes);
                     key.extend_from_slice(files.relative(taken.index));
@@ -69,8 +70,10 @@ fn load(
                         *stamp = Some(content.stamp);
                     }
                     progress.advance(content.bytes.len() as u64);
+                    drop(content);
+                    loader.write_if_full()?;
                 }
-                Err(error) => problems.note(&files.path(taken.index), error),
+                Err(error) => problems.note(&files.path(taken.index), &error),
             }
         }
         loader.finish()

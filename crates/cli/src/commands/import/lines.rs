@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
+use esker::{Error, ErrorKind};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -42,13 +43,16 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     let mut loader = command.loader(&db, &family);
     let prefix = command.prefix.as_bytes();
     let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
+    if let Err(Stop::Store(error)) = stop {
+        return Err(error.into());
+    }
     // What came before a bad line is imported all the same.
     let loaded = loader.finish()?;
     db.flush()?;
     let (time, stats) = (begin.elapsed(), db.stats());
     drop((progress, family));
     db.close()?;
-    if let Err((line, reason)) = stop {
+    if let Err(Stop::Line(line, reason)) = stop {
         let before = match loaded.entries {
             0 => "nothing is imported".to_owned(),
             1 => "the entry before it is imported".to_owned(),
@@ -74,20 +78,28 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     Ok(Answer::Yes)
 }
 
-/// Line after line. The error is the number of the line that stopped it, and why. Empty lines are passed over.
+/// Why not all lines are imported.
+enum Stop {
+    /// The line of this number cannot be.
+    Line(u64, String),
+    /// The store takes no more; how much of what it was given it has is for the next to open it to find out.
+    Store(Error),
+}
+
+/// Line after line. Empty ones are passed over.
 fn load(
     mut source: impl BufRead,
     prefix: &[u8],
     field: &str,
     loader: &mut Loader<'_>,
     progress: &Progress,
-) -> Result<(), (u64, String)> {
+) -> Result<(), Stop> {
     let mut raw = Vec::new();
     let mut key = prefix.to_vec();
     for number in 1.. {
         raw.clear();
         let read = source.by_ref().take(VALUE_BYTES_MAX + 1).read_until(b'\n', &mut raw);
-        let read = read.map_err(|error| (number, error.to_string()))? as u64;
+        let read = read.map_err(|error| Stop::Line(number, error.to_string()))? as u64;
         if read == 0 {
             return Ok(());
         }
@@ -97,11 +109,16 @@ fn load(
             continue;
         }
         if line.len() as u64 > VALUE_BYTES_MAX {
-            return Err((number, format!("is longer than the {VALUE_BYTES_MAX} bytes of the longest value")));
+            let reason = format!("is longer than the {VALUE_BYTES_MAX} bytes of the longest value");
+            return Err(Stop::Line(number, reason));
         }
         key.truncate(prefix.len());
-        key.extend_from_slice(key_of(line, field).map_err(|reason| (number, reason))?.as_bytes());
-        loader.put(&key, line).map_err(|error| (number, error.to_string()))?;
+        key.extend_from_slice(key_of(line, field).map_err(|reason| Stop::Line(number, reason))?.as_bytes());
+        let put = loader.put(&key, line).and_then(|()| loader.write_if_full());
+        put.map_err(|error| match error.kind() {
+            ErrorKind::InvalidArgument => Stop::Line(number, error.to_string()),
+            _ => Stop::Store(error),
+        })?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ impl<'a> Loader<'a> {
         Self { db, family, options, batch_bytes, batch: WriteBatch::new(), loaded: Loaded::default() }
     }
 
-    /// Takes an entry. It is written with the batch that it fills, or by [`finish`](Self::finish).
+    /// Takes an entry. It is written with its batch, by this call's successors.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let bytes = (key.len() + value.len()) as u64;
         if self.batch.len_bytes() as u64 + bytes > self.batch_bytes {
@@ -35,10 +35,12 @@ impl<'a> Loader<'a> {
         self.batch.put_cf(self.family, key, value)?;
         self.loaded.entries += 1;
         self.loaded.bytes += bytes;
-        if self.batch.len_bytes() as u64 >= self.batch_bytes {
-            self.write()?;
-        }
         Ok(())
+    }
+
+    /// Writes the batch if it is full. Apart from [`put`](Self::put) so that the caller can let go of a large value first.
+    pub(crate) fn write_if_full(&mut self) -> Result<(), Error> {
+        if self.batch.len_bytes() as u64 >= self.batch_bytes { self.write() } else { Ok(()) }
     }
 
     /// Writes what is left.

@@ -11,13 +11,13 @@ mod tree;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use esker::{ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+use esker::{ColumnFamily, Db, Error, ErrorKind, FamilyOptions, Options, WriteOptions};
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::FamilyChoices;
+use crate::stores::{FamilyChoices, open_read_only};
 
 /// Load a directory tree or lines of JSON; makes the store if there is none
 ///
@@ -89,7 +89,7 @@ impl Import {
     fn open(&self) -> Result<(Db, ColumnFamily), Failure> {
         let name = &self.family;
         let mut options = Options { create_if_missing: true, ..Options::default() };
-        let chosen = self.choices.apply(FamilyOptions::default());
+        let chosen = self.choices.apply(self.present_options()?.unwrap_or_default());
         if self.choices.is_any() {
             options.families.insert(name.clone(), chosen.clone());
         }
@@ -99,6 +99,18 @@ impl Import {
             None => db.create_column_family(name, chosen)?,
         };
         Ok((db, family))
+    }
+
+    /// What the family has now, so that what is not chosen stays as it is; `None` if there is no such family yet.
+    fn present_options(&self) -> Result<Option<FamilyOptions>, Error> {
+        if !self.choices.is_any() {
+            return Ok(None);
+        }
+        match open_read_only(&self.store) {
+            Ok(db) => Ok(db.column_family(&self.family).map(|family| family.options().clone())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn loader<'a>(&self, db: &'a Db, family: &'a ColumnFamily) -> loader::Loader<'a> {
