@@ -1,0 +1,161 @@
+//! Many threads at once: what they promise each other, and what a crash in their midst leaves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker::env::sim::{SimDisk, Survivors};
+use esker::{ColumnFamily, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+
+const WRITERS: u64 = 4;
+
+fn options() -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        write_buffer_count_max: 3,
+        min_blob_size: 256,
+        blob_file_bytes: 64 << 10,
+        target_file_bytes: 16 << 10,
+        level_base_bytes: 32 << 10,
+        level_multiplier: 3,
+        level0_compaction_trigger: 2,
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs: 3,
+        families: [("default".to_owned(), family.clone()), ("second".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+/// Batch `round` of a writer: the same counter under one key of each family, and a value that is only its.
+fn batch(second: &ColumnFamily, writer: u64, round: u64) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    let counter = round.to_be_bytes();
+    batch.put(format!("counter{writer}"), counter).unwrap();
+    batch.put_cf(second, format!("counter{writer}"), counter).unwrap();
+    batch.put(format!("value{writer}/{round:06}"), value(writer, round)).unwrap();
+    batch
+}
+
+fn value(writer: u64, round: u64) -> Vec<u8> {
+    vec![(writer * 31 + round) as u8; (round as usize * 97) % 600]
+}
+
+fn counter(db: &Db, family: &ColumnFamily, writer: u64, options: &ReadOptions) -> u64 {
+    let found = db.get_cf(family, format!("counter{writer}"), options).unwrap();
+    found.map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
+}
+
+/// Whether the store holds, of each writer, the first so many batches whole and nothing else; returns how many.
+fn check_state(db: &Db, what: &str) -> Vec<u64> {
+    let second = db.column_family("second").unwrap();
+    let snapshot = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+    let mut rounds = Vec::new();
+    for writer in 0..WRITERS {
+        let count = counter(db, &db.default_column_family(), writer, &snapshot);
+        assert_eq!(count, counter(db, &second, writer, &snapshot), "{what}: a batch of writer {writer} came apart");
+        let mut iterator = db.iter_cf(&db.default_column_family(), &snapshot).unwrap();
+        let prefix = format!("value{writer}/");
+        iterator.seek(&prefix).unwrap();
+        for round in 1..=count {
+            assert_eq!(iterator.key(), format!("{prefix}{round:06}").as_bytes(), "{what}: writer {writer} has {count}");
+            assert_eq!(iterator.value().unwrap(), value(writer, round)[..], "{what}");
+            iterator.next().unwrap();
+        }
+        assert!(!iterator.valid() || !iterator.key().starts_with(prefix.as_bytes()), "{what}: more than {count}");
+        rounds.push(count);
+    }
+    rounds
+}
+
+/// Goal: while writers, flushes and compactions run, every snapshot shows each batch whole and each writer's batches
+/// in order; a machine that dies at any such moment keeps every synced batch, and every process death every batch.
+/// Method: crash images are taken while all run, without stopping them.
+#[test]
+fn snapshots_and_crashes_among_running_threads_show_whole_batches() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+    let second = db.create_column_family("second", options().families["second"].clone()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let durable: Arc<Vec<AtomicU64>> = Arc::new((0..WRITERS).map(|_| AtomicU64::new(0)).collect());
+    let acknowledged: Arc<Vec<AtomicU64>> = Arc::new((0..WRITERS).map(|_| AtomicU64::new(0)).collect());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (db, second, stop) = (db.clone(), second.clone(), stop.clone());
+            let (durable, acknowledged) = (durable.clone(), acknowledged.clone());
+            std::thread::spawn(move || {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) && round < 3000 {
+                    round += 1;
+                    let sync = round % (writer + 2) == 0;
+                    let options = WriteOptions { sync, ..WriteOptions::default() };
+                    db.write(batch(&second, writer, round), &options).unwrap();
+                    acknowledged[writer as usize].store(round, Ordering::Release);
+                    if sync {
+                        durable[writer as usize].store(round, Ordering::Release);
+                    }
+                }
+            })
+        })
+        .collect();
+    let promised = |counts: &[AtomicU64]| counts.iter().map(|count| count.load(Ordering::Acquire)).collect::<Vec<_>>();
+    for image in 0..25u64 {
+        check_state(&db, "running");
+        let least = promised(if image % 5 == 4 { &acknowledged } else { &durable });
+        let (crashed, what) = match image % 5 {
+            0 => (disk.after_power_loss(Survivors::Nothing), "nothing unsynced survives"),
+            1 => (disk.after_power_loss(Survivors::Everything), "everything survives"),
+            4 => (disk.after_process_death(), "the process dies"),
+            _ => (disk.after_power_loss(Survivors::Sample { seed: image }), "a sample survives"),
+        };
+        let reopened = Db::open_with_env("/store", options(), crashed.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let found = check_state(&reopened, what);
+        assert!(found.iter().zip(&least).all(|(found, least)| found >= least), "{what}: {found:?} of {least:?}");
+        let check = reopened.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    }
+    stop.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    assert_eq!(check_state(&db, "at the end"), promised(&acknowledged));
+    let stats = db.stats();
+    assert!(stats.flushes > 2 && stats.compactions > 0, "{stats:?}");
+    db.close().unwrap();
+}
+
+/// Goal: closing, dropping a family and flushing while others write ends in an answer for everyone, never in a wait.
+#[test]
+fn close_and_drop_among_running_writers_answer_everyone() {
+    for round in 0..20u64 {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+        let second = db.create_column_family("second", options().families["second"].clone()).unwrap();
+        let writers: Vec<_> = (0..3u64)
+            .map(|writer| {
+                let (db, second) = (db.clone(), second.clone());
+                std::thread::spawn(move || {
+                    for n in 0..2000u64 {
+                        let written = db.put_cf(&second, n.to_be_bytes(), value(writer, n), &WriteOptions::default());
+                        let flushed = if n % 100 == 99 { db.flush() } else { Ok(()) };
+                        if let Err(error) = written.and(flushed) {
+                            use esker::ErrorKind::{Closed, InvalidArgument};
+                            assert!(matches!(error.kind(), Closed | InvalidArgument), "{error}");
+                            return n;
+                        }
+                    }
+                    2000
+                })
+            })
+            .collect();
+        while db.stats().writes < round * 40 {
+            std::thread::yield_now();
+        }
+        if round % 2 == 0 {
+            db.drop_column_family(&second).unwrap();
+        } else {
+            db.close().unwrap();
+        }
+        let reached: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        assert_eq!(reached.len(), 3);
+    }
+}
