@@ -86,3 +86,42 @@ impl ReadBack {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use esker::Options;
+
+    use super::*;
+
+    fn stamps_of(tree: &Tree) -> Vec<Option<Stamp>> {
+        std::thread::scope(|scope| {
+            read_ahead(scope, tree).iter().map(|taken| Some(taken.content.unwrap().stamp)).collect()
+        })
+    }
+
+    #[test]
+    fn a_value_that_is_not_its_files_is_named_unless_the_file_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, root) = (dir.path().join("store"), dir.path().join("tree"));
+        std::fs::create_dir(&root).unwrap();
+        for name in ["changed", "equal", "gone", "left-out", "missing", "other"] {
+            std::fs::write(root.join(name), name).unwrap();
+        }
+        let tree = Tree::walk(&root, &store).unwrap();
+        let mut stamps = stamps_of(&tree);
+        stamps[3] = None;
+        let db = Db::open(&store, Options { create_if_missing: true, ..Options::default() }).unwrap();
+        for (key, value) in [("p/changed", "changed"), ("p/equal", "equal"), ("p/gone", "gone"), ("p/other", "0ther")] {
+            db.put(key, value).unwrap();
+        }
+        std::fs::write(root.join("changed"), "changed since").unwrap();
+        std::fs::remove_file(root.join("gone")).unwrap();
+
+        let found = read_back(&db, &db.default_column_family(), b"p/", &tree, &stamps).unwrap();
+        assert_eq!((found.equal, found.bytes, found.changed, found.differing), (1, 12, 2, 2));
+        assert_eq!(
+            found.named,
+            ["p/missing: the store does not have it", "p/other: the store has other bytes than the file (5, 5 bytes)"]
+        );
+    }
+}
