@@ -146,6 +146,7 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
+    listing.refuse_logs_elsewhere(dir, &in_file, first_log(&recovered))?;
     let cache = Arc::new(BlockCache::new(options.cache_bytes));
     let trash = Trash::new(env.files.clone());
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);

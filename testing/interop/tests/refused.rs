@@ -107,6 +107,25 @@ fn a_compressed_log_is_refused() {
     });
 }
 
+/// Opened without its log, the store would be one that lost its latest writes.
+#[test]
+fn a_log_in_another_directory_is_refused() {
+    let elsewhere = must("making a directory", tempfile::tempdir());
+    let wal_dir = format!("--wal_dir={}", elsewhere.path().display());
+    refused("a store whose log is elsewhere", &[&elsewhere.path().display().to_string().to_lowercase()], |store| {
+        bench(store, &["--benchmarks=fillrandom", &wal_dir]);
+        assert!(!directory::filled(elsewhere.path(), ".log").is_empty());
+    });
+}
+
+#[test]
+fn more_than_seven_levels_are_refused() {
+    refused("a store of twelve levels", &["level"], |store| {
+        let levels = ["--num_levels=12", "--level_compaction_dynamic_level_bytes=1"];
+        bench(store, &[levels.as_slice(), &["--benchmarks=fillrandom,compact"]].concat());
+    });
+}
+
 #[test]
 fn compressions_that_esker_lacks_are_refused() {
     for compression in ["zlib", "bzip2"] {

@@ -176,6 +176,26 @@ fn esker_takes_over_a_log_that_was_never_flushed() {
     assert_round_trip(&store, expected);
 }
 
+/// Older releases of RocksDB name the directory of the log even where it is the store's own, and stores are moved.
+#[test]
+fn esker_takes_over_a_store_that_was_moved_and_names_its_former_place() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let expected = fill(&store, &["--benchmarks=fillrandom"]);
+    for name in directory::names(&store).iter().filter(|name| name.starts_with("OPTIONS-")) {
+        let path = store.join(name);
+        let text = must("reading the options", std::fs::read_to_string(&path));
+        let text = text.replace("[DBOptions]\n", "[DBOptions]\n  wal_dir=/where/the/store/was\n");
+        must("writing the options", std::fs::write(&path, text));
+    }
+    assert_round_trip(&store, expected);
+}
+
+#[test]
+fn esker_takes_over_values_that_fill_many_blocks_of_the_log() {
+    round_trip(&["--benchmarks=fillrandom", "--num=200", "--value_size=100000", "--write_buffer_size=4000000"]);
+}
+
 #[test]
 fn esker_takes_over_every_format_version_of_a_table() {
     for version in 2..=5 {

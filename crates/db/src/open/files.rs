@@ -140,6 +140,24 @@ impl Listing {
         self.logs.range(first..).map(|(&number, &bytes)| (number, bytes))
     }
 
+    /// Refuses a store whose logs RocksDB keeps elsewhere: without them, what they hold would be missing.
+    ///
+    /// The directory that the OPTIONS file names counts only if no log that is needed lies here: older releases always
+    /// name one, and a store may have been moved since.
+    pub(super) fn refuse_logs_elsewhere(&self, dir: &Path, in_file: &OptionsInFile, first: FileNumber) -> Result<()> {
+        match &in_file.wal_dir {
+            Some(elsewhere) if elsewhere != dir && self.logs_from(first).next().is_none() => {
+                let reason = format!(
+                    "the logs of the store lie in another directory, {}; open it with RocksDB and without wal_dir first, \
+                     or move them here",
+                    elsewhere.display()
+                );
+                Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the newest OPTIONS file says; nothing if there is none.
     pub(super) fn options(&self, env: &Env, dir: &Path) -> Result<OptionsInFile> {
         let numbers = self.names.iter().filter_map(|name| match name {

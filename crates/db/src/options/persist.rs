@@ -5,7 +5,7 @@
 //! compression that Esker cannot write, is an error unless the caller says what to use instead.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_format::DecodeError;
@@ -28,6 +28,8 @@ pub(crate) struct ForeignOptions(Option<OptionsFile>);
 pub(crate) struct OptionsInFile {
     /// By family; an error for what Esker cannot honour.
     pub(crate) families: BTreeMap<String, crate::Result<FamilyOptions>>,
+    /// Where the logs are, if RocksDB was told to keep them apart from the store, or did not mind saying the obvious.
+    pub(crate) wal_dir: Option<PathBuf>,
     pub(crate) foreign: ForeignOptions,
 }
 
@@ -51,7 +53,8 @@ impl OptionsInFile {
                 family => families.insert(name.to_owned(), family),
             };
         }
-        Ok(Self { families, foreign: ForeignOptions(Some(file)) })
+        let wal_dir = file.database().and_then(|section| section.get_string("wal_dir")).filter(|dir| !dir.is_empty());
+        Ok(Self { families, wal_dir: wal_dir.map(PathBuf::from), foreign: ForeignOptions(Some(file)) })
     }
 }
 
@@ -171,6 +174,8 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     database.set("max_background_jobs", options.background_jobs.max(1));
     database.set("max_total_wal_size", options.wal_bytes_max);
     database.set("max_manifest_file_size", options.manifest_bytes_max);
+    // Esker's logs lie beside the tables.
+    database.set_string("wal_dir", "");
     for family in families.values() {
         print_family(&mut file, &family.name, &family.options);
     }
