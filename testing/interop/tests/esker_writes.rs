@@ -112,6 +112,72 @@ fn rocksdb_replays_what_esker_left_in_the_log() {
     }
 }
 
+/// Goal: after a death of the process RocksDB reads what Esker would: all that was acknowledged.
+/// Method: the files are copied while the store is open and nobody writes, as a killed process leaves them.
+#[test]
+fn rocksdb_reads_all_that_was_written_before_the_process_died() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let mut options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    // Flush and compaction in the writer's own thread: when it returns nothing is under way.
+    options.background_jobs = 0;
+    let (db, mut expected) = create(&store, &options);
+    let mut numbers = Numbers::new(55);
+    for death in 0..6 {
+        // Little in one family, much in another: the log that holds the little outlives those after it.
+        must("putting", db.put(format!("little {death}"), "in the default family"));
+        let little = expected.entry(MIXED.into()).or_default();
+        little.insert(format!("little {death}").into_bytes(), b"in the default family".to_vec());
+        let mut much: Families = [(INLINE.to_owned(), expected[INLINE].clone())].into();
+        workload::write(&db, &mut much, &mut numbers, 80);
+        expected.extend(much);
+
+        let copy = directory.path().join(format!("death {death}"));
+        directory::copy(&store, &copy);
+        ldb::assert_holds(&copy, &expected);
+        if death == 5 {
+            let logs = directory::filled(&copy, ".log");
+            assert!(logs.len() > 1, "only {logs:?} hold anything, so several logs were not shown");
+        }
+        ldb::put(&copy, INLINE, b"by ldb", b"after the death");
+        let mut expected = expected.clone();
+        expected.entry(INLINE.into()).or_default().insert(b"by ldb".to_vec(), b"after the death".to_vec());
+        let survivor = must("opening what was left", Db::open(&copy, Options::default()));
+        assert_esker_holds(&survivor, &expected);
+        assert_esker_finds_no_damage(&survivor);
+    }
+    must("closing", db.close());
+    ldb::assert_holds(&store, &expected);
+}
+
+#[test]
+fn rocksdb_reads_what_many_threads_wrote_at_once() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+    std::thread::scope(|scope| {
+        for thread in 0..6_u8 {
+            let db = db.clone();
+            scope.spawn(move || {
+                let target = family(&db, [MIXED, SEPARATE, INLINE][usize::from(thread) % 3]);
+                for number in 0..300_u32 {
+                    let sync = number % 50 == 0;
+                    let (key, value) = (format!("{thread}/{number}"), vec![thread; number as usize * 4]);
+                    must("putting", db.put_cf(&target, key, value, &WriteOptions { sync, disable_wal: false }));
+                }
+            });
+        }
+    });
+    for thread in 0..6_u8 {
+        let contents = expected.entry([MIXED, SEPARATE, INLINE][usize::from(thread) % 3].to_owned()).or_default();
+        let pairs = (0..300).map(|number| (format!("{thread}/{number}").into_bytes(), vec![thread; number * 4]));
+        contents.extend(pairs);
+    }
+    assert_esker_holds(&db, &expected);
+    must("closing", db.close());
+    assert_rocksdb_reads(&store, &expected);
+}
+
 #[test]
 fn rocksdb_reads_a_store_that_was_never_flushed() {
     let directory = must("making a directory", tempfile::tempdir());

@@ -177,6 +177,52 @@ fn esker_takes_over_a_log_that_was_never_flushed() {
 }
 
 /// Older releases of RocksDB name the directory of the log even where it is the store's own, and stores are moved.
+/// What RocksDB was told and Esker has no use for is still there when RocksDB comes back.
+#[test]
+fn options_that_esker_does_not_know_are_carried_on() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let more = ["--prefix_size=8", "--use_keep_filter=0", "--stats_dump_period_sec=77"];
+    let expected = fill(&store, &[more.as_slice(), &["--open_files=321", "--benchmarks=fillrandom"]].concat());
+    let before = newest_options(&store);
+    let db = must("opening in place", Db::open(&store, Options::default()));
+    assert_esker_holds(&db, &expected);
+    must("closing", db.close());
+    let after = newest_options(&store);
+    assert_ne!(before, after, "Esker wrote no options of its own, so nothing was shown");
+    for carried in ["stats_dump_period_sec=77", "max_open_files=321", "prefix_extractor=rocksdb.FixedPrefix.8"] {
+        assert!(before.contains(carried), "db_bench did not write {carried}:\n{before}");
+        assert!(after.contains(carried), "Esker did not carry {carried} on:\n{after}");
+    }
+    ldb::assert_holds(&store, &expected);
+}
+
+fn newest_options(store: &Path) -> String {
+    let names = directory::names(store);
+    let newest = names.iter().filter(|name| name.starts_with("OPTIONS-")).next_back();
+    must("reading the options", std::fs::read_to_string(store.join(newest.map_or("", String::as_str))))
+}
+
+#[test]
+fn db_bench_seeks_by_prefix_in_what_esker_rewrote() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let prefixes = ["--prefix_size=8", "--keys_per_prefix=10", "--bloom_bits=10"];
+    let mut expected = fill(&store, &[prefixes.as_slice(), &["--benchmarks=fillrandom,overwrite"]].concat());
+    let db = must("opening in place", Db::open(&store, Options::default()));
+    workload::change(&db, &mut expected, &mut Numbers::new(3));
+    workload::compact(&db);
+    must("closing", db.close());
+    for key in expected["default"].keys() {
+        let found = ldb::ldb(&store, &["--hex", "get", &ldb::to_hex(key)]);
+        assert_eq!(found.trim(), ldb::to_hex(&expected["default"][key]), "ldb get of {key:?}");
+    }
+    let seek = ["--use_existing_db=1", "--use_existing_keys=1", "--benchmarks=seekrandom", "--prefix_same_as_start=1"];
+    let printed = db_bench::db_bench(&store, &[prefixes.as_slice(), &seek].concat());
+    let count = expected["default"].len();
+    assert!(printed.contains(&format!("({count} of {count} found)")), "db_bench seekrandom:\n{printed}");
+}
+
 #[test]
 fn esker_takes_over_a_store_that_was_moved_and_names_its_former_place() {
     let directory = must("making a directory", tempfile::tempdir());
