@@ -199,7 +199,7 @@ fn options_that_esker_does_not_know_are_carried_on() {
 
 fn newest_options(store: &Path) -> String {
     let names = directory::names(store);
-    let newest = names.iter().filter(|name| name.starts_with("OPTIONS-")).next_back();
+    let newest = names.iter().rfind(|name| name.starts_with("OPTIONS-"));
     must("reading the options", std::fs::read_to_string(store.join(newest.map_or("", String::as_str))))
 }
 
