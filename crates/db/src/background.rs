@@ -161,11 +161,10 @@ impl Store {
             loop {
                 self.check_writable()?;
                 let mut state = self.state.lock();
-                let Some(plan) = compaction::pick_range(family, level, begin, end, after.as_deref()) else {
-                    let view = family.view.load();
-                    let waits = view.version.overlapping(level, begin, end).iter().any(|table| table.is_claimed());
-                    if waits && state.compacting > 0 {
-                        // An automatic compaction that began before has some of it.
+                let after_key = after.as_deref();
+                let Some(plan) = compaction::pick_range(family, level, begin, end, after_key) else {
+                    // An automatic compaction that began before may have some of it, here or in the level below.
+                    if state.compacting > 0 && compaction::is_left_in_range(family, level, begin, end, after_key) {
                         self.changed.wait_for(&mut state, Duration::from_millis(100));
                         continue;
                     }

@@ -203,6 +203,10 @@ fn bad_calls_are_refused() {
     assert_eq!(busy.kind(), ErrorKind::Busy);
     let long = vec![0u8; (8 << 20) + 1];
     assert_eq!(db.put(&long, b"").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    // Zeroes that nobody touches take no memory.
+    let huge = vec![0u8; (3 << 30) + 1];
+    assert_eq!(db.put("huge", &huge).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop(huge);
     assert_eq!(db.create_column_family("", FamilyOptions::default()).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(db.create_column_family("second", FamilyOptions::default()).unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(db.drop_column_family(&db.default_column_family()).unwrap_err().kind(), ErrorKind::InvalidArgument);

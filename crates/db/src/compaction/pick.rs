@@ -88,8 +88,8 @@ fn plan_level(family: &Arc<Family>, version: &Arc<Version>, level: usize) -> Opt
     candidates.into_iter().find_map(|(_, table)| plan(family, version, level, level + 1, vec![table.clone()]))
 }
 
-/// The next step of a manual compaction of a range: from `level`, everything that overlaps it (level 0), or the first
-/// table that does. `None` once the level has nothing left there, or all of it is claimed.
+/// The next step of a manual compaction of a range: all of level 0 if it overlaps, or the first table of another level
+/// that does and lies behind `after`. `None` once nothing is left there, or while some of it is claimed.
 pub(crate) fn pick_range(
     family: &Arc<Family>,
     level: usize,
@@ -98,17 +98,33 @@ pub(crate) fn pick_range(
     after: Option<&[u8]>,
 ) -> Option<Plan> {
     let version = family.view.load().version.clone();
-    let overlapping = version.overlapping(level, begin, end);
+    let next = next_in_range(&version, level, begin, end, after)?;
     if level == 0 {
-        let output = Levels::of(&version, &family.options).base;
-        return if overlapping.is_empty() {
-            None
-        } else {
-            plan(family, &version, 0, output, version.level(0).to_vec())
-        };
+        return plan_level0(family, &version, &Levels::of(&version, &family.options));
     }
-    let next = overlapping.into_iter().find(|table| after.is_none_or(|after| table.smallest() > after))?;
     plan(family, &version, level, level + 1, vec![next])
+}
+
+/// Whether a manual compaction has not yet come to the end of a level.
+pub(crate) fn is_left_in_range(
+    family: &Family,
+    level: usize,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    after: Option<&[u8]>,
+) -> bool {
+    next_in_range(&family.view.load().version, level, begin, end, after).is_some()
+}
+
+fn next_in_range(
+    version: &Version,
+    level: usize,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    after: Option<&[u8]>,
+) -> Option<Arc<TableFile>> {
+    let mut overlapping = version.overlapping(level, begin, end).into_iter();
+    overlapping.find(|table| after.is_none_or(|after| table.smallest() > after))
 }
 
 /// Completes `upper` by P2 and P1; `None` if some of it is claimed.
