@@ -74,7 +74,7 @@ impl Store {
 
 fn bytes_of(view: &View) -> u64 {
     let tables: u64 = view.version.tables().map(|(_, table)| table.meta.file_bytes).sum();
-    let blobs: u64 = view.version.blobs().values().map(|entry| entry.handle.addition.total_bytes).sum();
+    let blobs: u64 = view.version.blobs().values().map(|blob| blob.addition.total_bytes).sum();
     tables + blobs
 }
 
@@ -119,7 +119,7 @@ impl FamilyCheck<'_> {
                     BlobIndex::decode(value).map_err(|error| Error::decode(&path, 0, "reading a blob index", error))?;
                 referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
                 let read = match view.version.blobs().get(&index.file) {
-                    Some(entry) => entry.handle.file.read(parsed.user_key, &index).map(drop),
+                    Some(blob) => blob.file.read(parsed.user_key, &index).map(drop),
                     None => Err(Error::corruption(
                         &path,
                         0,
@@ -154,32 +154,29 @@ impl FamilyCheck<'_> {
 
     fn blobs(&mut self) -> Result<()> {
         let view = self.view.clone();
-        for entry in view.version.blobs().values() {
-            let result = entry.handle.file.check();
+        for blob in view.version.blobs().values() {
+            let result = blob.file.check();
             if let Some(read) = self.note(result)? {
                 self.check.blob_files += 1;
                 self.check.blobs += read.blobs;
             }
-            self.advance(entry.handle.addition.total_bytes);
+            self.advance(blob.addition.total_bytes);
         }
         Ok(())
     }
 
     /// Live bytes as tables have them, against live bytes as the manifest has them.
     fn ledger(&mut self) {
-        for (number, entry) in self.view.version.blobs() {
-            let total = &entry.handle.addition;
-            let live = self.referenced.remove(number).unwrap_or_default();
-            let expected = Garbage {
-                count: total.total_count.saturating_sub(entry.garbage.count),
-                bytes: total.total_bytes.saturating_sub(entry.garbage.bytes),
-            };
-            if live != expected {
+        for (number, usage) in self.view.version.ledger().iter() {
+            let pointed_to = self.referenced.remove(&number).unwrap_or_default();
+            let live = Garbage { count: usage.live_count(), bytes: usage.live_bytes() };
+            if pointed_to != live {
                 let reason = format!(
                     "column family {:?}: the manifest says {} live values of {} bytes, tables point to {} of {} bytes",
-                    self.family.name, expected.count, expected.bytes, live.count, live.bytes
+                    self.family.name, live.count, live.bytes, pointed_to.count, pointed_to.bytes
                 );
-                self.check.errors.push(Error::corruption(entry.handle.file.path(), 0, reason));
+                let path = self.view.version.blobs().get(&number).map(|blob| blob.file.path().to_owned());
+                self.check.errors.push(Error::corruption(&path.unwrap_or_default(), 0, reason));
             }
         }
     }

@@ -69,7 +69,7 @@ impl Store {
             lead.reload(&self.families.load());
             let version = family.view.load().version.clone();
             version.tables().for_each(|(_, table)| table.mark_obsolete());
-            version.blobs().values().for_each(|entry| entry.handle.mark_obsolete());
+            version.blobs().values().for_each(|blob| blob.mark_obsolete());
             self.retire_logs(&mut self.state.lock());
             self.changed.notify_all();
             self.write_options_file()

@@ -40,7 +40,7 @@ impl BlobReader {
         let index = BlobIndex::decode(index).map_err(|error| {
             Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
         })?;
-        let Some(entry) = version.blobs().get(&index.file) else {
+        let Some(blob) = version.blobs().get(&index.file) else {
             return Err(Error::new(
                 ErrorKind::Corruption,
                 format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file),
@@ -48,7 +48,7 @@ impl BlobReader {
         };
         self.counts.reads.add(1);
         self.counts.bytes.add(index.bytes);
-        entry.handle.file.read(user_key, &index)
+        blob.file.read(user_key, &index)
     }
 }
 

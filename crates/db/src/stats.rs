@@ -292,8 +292,8 @@ fn family_stats(family: &Family) -> FamilyStats {
         deletions: properties().map(|(_, properties)| properties.deletion_count).sum::<u64>()
             + memtables().map(|memtable| memtable.deletion_count()).sum::<u64>(),
         blob_files: version.blobs().len(),
-        blob_live_bytes: version.blobs().values().map(crate::version::BlobEntry::live_bytes).sum(),
-        blob_garbage_bytes: version.blobs().values().map(|entry| entry.garbage.bytes).sum(),
+        blob_live_bytes: version.ledger().total().live_bytes(),
+        blob_garbage_bytes: version.ledger().total().garbage_bytes,
         table_raw_bytes: raw(None),
         deepest_level_bytes: raw(Some(version.deepest_level())),
         pending_compaction_bytes: levels.debt_bytes,

@@ -214,15 +214,16 @@ impl Opener<'_> {
         // the first that some table points to; the files may be gone.
         let pointed_to = family.tables.values().filter_map(|meta| meta.oldest_blob_file);
         let first_live = pointed_to.filter(|number| family.blobs.contains_key(number)).min();
-        for (number, (addition, garbage)) in &family.blobs {
-            if garbage.count >= addition.total_count || first_live.is_none_or(|first| *number < first) {
+        for (number, addition) in &family.blobs {
+            let usage = family.ledger.get(*number).unwrap_or_default();
+            if usage.is_dead() || first_live.is_none_or(|first| *number < first) {
                 continue;
             }
             let path = self.dir.join(FileName::Blob(*number).to_string());
             let file = BlobFile::open(&*self.env.files, &path, *number, id).map_err(|error| missing(error, &path))?;
             edit.blobs.push(BlobHandle::new(addition.clone(), file, path, self.trash.clone()));
-            if *garbage != Garbage::default() {
-                edit.garbage.insert(*number, *garbage);
+            if usage.garbage_count > 0 {
+                edit.garbage.insert(*number, Garbage { count: usage.garbage_count, bytes: usage.garbage_bytes });
             }
         }
         Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir))

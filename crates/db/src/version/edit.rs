@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
 
-use super::{BlobEntry, BlobHandle, TableFile, Version};
+use super::{BlobHandle, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Records of a blob file that nothing points to any more: how many, and their bytes with headers and keys.
@@ -100,19 +100,18 @@ impl Version {
             sort_level(level, tables)?;
         }
         for handle in &edit.blobs {
-            next.blobs.insert(handle.number(), BlobEntry { handle: handle.clone(), garbage: Garbage::default() });
+            let addition = &handle.addition;
+            next.ledger.add_file(addition.number, addition.total_count, addition.total_bytes)?;
+            next.blobs.insert(addition.number, handle.clone());
         }
         for (number, garbage) in &edit.garbage {
-            let Some(entry) = next.blobs.get_mut(number) else {
-                return Err(inconsistent(format!("garbage in blob file {number}, which is not there")));
-            };
-            entry.garbage.add(garbage.count, garbage.bytes);
-            let addition = &entry.handle.addition;
-            if entry.garbage.count > addition.total_count || entry.garbage.bytes > addition.total_bytes {
-                return Err(inconsistent(format!("more garbage than blobs in blob file {number}")));
-            }
+            next.ledger.add_garbage(*number, garbage.count, garbage.bytes)?;
         }
-        next.blobs.retain(|_, entry| entry.garbage.count < entry.handle.addition.total_count);
+        let dead: Vec<_> = next.ledger.iter().filter(|(_, usage)| usage.is_dead()).map(|(number, _)| number).collect();
+        for number in dead {
+            next.ledger.remove(number);
+            next.blobs.remove(&number);
+        }
         Ok(next)
     }
 }

@@ -163,9 +163,9 @@ fn mark_obsolete(before: &Version, next: &Version, edit: &Edit) {
             table.mark_obsolete();
         }
     }
-    for (number, entry) in before.blobs() {
+    for (number, blob) in before.blobs() {
         if !next.blobs().contains_key(number) {
-            entry.handle.mark_obsolete();
+            blob.mark_obsolete();
         }
     }
     // A blob file all of whose values were dropped by the very work that wrote it was never part of a version.

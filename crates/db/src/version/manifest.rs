@@ -12,10 +12,11 @@ use esker_env::FileSystem;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, BlobFileGarbage, TableMeta, VersionEdit};
+use esker_log::ledger::{Ledger, Usage};
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
-use super::{COMPARATOR_NAME, Garbage, Version};
+use super::{COMPARATOR_NAME, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// A column family as the manifest has it.
@@ -23,7 +24,8 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct RecoveredFamily {
     pub(crate) name: String,
     pub(crate) tables: BTreeMap<(u32, FileNumber), TableMeta>,
-    pub(crate) blobs: BTreeMap<FileNumber, (BlobFileAddition, Garbage)>,
+    pub(crate) blobs: BTreeMap<FileNumber, BlobFileAddition>,
+    pub(crate) ledger: Ledger,
     pub(crate) log_number: FileNumber,
 }
 
@@ -146,22 +148,11 @@ impl Recovered {
             }
         }
         for addition in edit.blob_additions {
-            let number = addition.number;
-            if family.blobs.insert(number, (addition, Garbage::default())).is_some() {
-                return Err(misfit(format!("an edit adds blob file {number} a second time")));
-            }
+            family.ledger.add_file(addition.number, addition.total_count, addition.total_bytes)?;
+            family.blobs.insert(addition.number, addition);
         }
         for garbage in edit.blob_garbage {
-            let Some((addition, sum)) = family.blobs.get_mut(&garbage.number) else {
-                return Err(misfit(format!(
-                    "an edit counts garbage in blob file {}, which is not there",
-                    garbage.number
-                )));
-            };
-            sum.add(garbage.count, garbage.bytes);
-            if sum.count > addition.total_count || sum.bytes > addition.total_bytes {
-                return Err(misfit(format!("more garbage than blobs in blob file {}", garbage.number)));
-            }
+            family.ledger.add_garbage(garbage.number, garbage.count, garbage.bytes)?;
         }
         Ok(())
     }
@@ -237,17 +228,17 @@ pub(crate) fn snapshot_edits(id: u32, name: &str, version: &Version, log_number:
         comparator: Some(COMPARATOR_NAME.to_owned()),
         ..VersionEdit::default()
     };
-    let garbage = |entry: &super::BlobEntry| BlobFileGarbage {
-        number: entry.handle.number(),
-        count: entry.garbage.count,
-        bytes: entry.garbage.bytes,
+    let garbage = |(number, usage): (FileNumber, Usage)| BlobFileGarbage {
+        number,
+        count: usage.garbage_count,
+        bytes: usage.garbage_bytes,
     };
     let contents = VersionEdit {
         column_family: id,
         log_number: Some(log_number),
         new_files: version.tables().map(|(level, table)| (level as u32, table.meta.clone())).collect(),
-        blob_additions: version.blobs().values().map(|entry| entry.handle.addition.clone()).collect(),
-        blob_garbage: version.blobs().values().filter(|entry| entry.garbage.count > 0).map(garbage).collect(),
+        blob_additions: version.blobs().values().map(|blob| blob.addition.clone()).collect(),
+        blob_garbage: version.ledger().iter().filter(|(_, usage)| usage.garbage_count > 0).map(garbage).collect(),
         ..VersionEdit::default()
     };
     vec![create, contents]

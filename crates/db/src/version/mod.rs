@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, FileNumber};
+use esker_log::ledger::Ledger;
 
 pub(crate) use edit::{Edit, Garbage};
 pub(crate) use file::{BlobHandle, TableFile};
@@ -27,30 +28,18 @@ use crate::table::TableHit;
 /// The only comparator that Esker knows, by the name that RocksDB gives it.
 pub(crate) const COMPARATOR_NAME: &str = "leveldb.BytewiseComparator";
 
-/// A blob file within a version: how much of it is garbage differs from one version to the next.
-#[derive(Debug, Clone)]
-pub(crate) struct BlobEntry {
-    pub(crate) handle: Arc<BlobHandle>,
-    pub(crate) garbage: Garbage,
-}
-
-impl BlobEntry {
-    /// Bytes of records that some table still points to.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.handle.addition.total_bytes.saturating_sub(self.garbage.bytes)
-    }
-}
-
 /// See the module's head.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     levels: Vec<Vec<Arc<TableFile>>>,
-    blobs: BTreeMap<FileNumber, BlobEntry>,
+    blobs: BTreeMap<FileNumber, Arc<BlobHandle>>,
+    /// How much of each of them is live.
+    ledger: Ledger,
 }
 
 impl Version {
     pub(crate) fn empty() -> Self {
-        Self { levels: vec![Vec::new(); LEVEL_COUNT], blobs: BTreeMap::new() }
+        Self { levels: vec![Vec::new(); LEVEL_COUNT], blobs: BTreeMap::new(), ledger: Ledger::new() }
     }
 
     /// The tables of a level; none for a level that does not exist.
@@ -66,8 +55,13 @@ impl Version {
         self.levels().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
     }
 
-    pub(crate) fn blobs(&self) -> &BTreeMap<FileNumber, BlobEntry> {
+    pub(crate) fn blobs(&self) -> &BTreeMap<FileNumber, Arc<BlobHandle>> {
         &self.blobs
+    }
+
+    /// How much of each blob file is live: exact, since every drop of a pointer counts what it pointed to.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
