@@ -151,7 +151,10 @@ impl Store {
         let result = self.compact_levels(family, begin, end);
         self.state.lock().manual.retain(|&id| id != family.id);
         self.changed.notify_all();
-        result.and_then(|()| if self.options.background_jobs == 0 { self.run_due_work() } else { Ok(()) })
+        result?;
+        // What was replaced goes now: space is what manual compactions are for.
+        self.trash.purge()?;
+        if self.options.background_jobs == 0 { self.run_due_work() } else { Ok(()) }
     }
 
     fn compact_levels(&self, family: &Arc<Family>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {

@@ -3,14 +3,15 @@
 //! Cost: one sequential read of every table and blob file, and one read of each separated value; no cache is filled.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 
 use crate::family::{Family, View};
 use crate::store::Store;
-use crate::version::Garbage;
+use crate::version::{Garbage, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
@@ -50,6 +51,46 @@ struct FamilyCheck<'a> {
     bytes_total: u64,
     /// What tables point to, by blob file: to compare with the ledger (B10).
     referenced: BTreeMap<FileNumber, Garbage>,
+}
+
+/// What one pass over a table gathers.
+struct Pass<'a> {
+    version: &'a Version,
+    path: &'a Path,
+    smallest: Option<Vec<u8>>,
+    largest: Vec<u8>,
+    /// What it points to, by blob file.
+    referenced: BTreeMap<FileNumber, Garbage>,
+    /// By blob file, the first bad pointer and how many there are: a lost file may have millions.
+    dangling: BTreeMap<FileNumber, (Error, u64)>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(version: &'a Version, path: &'a Path) -> Self {
+        let (referenced, dangling) = (BTreeMap::new(), BTreeMap::new());
+        Self { version, path, smallest: None, largest: Vec::new(), referenced, dangling }
+    }
+
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.smallest.get_or_insert_with(|| key.to_vec());
+        self.largest.clear();
+        self.largest.extend_from_slice(key);
+        let parsed = InternalKey::decode(key).map_err(|error| Error::decode(self.path, 0, "reading a key", error))?;
+        if parsed.kind != ValueKind::BlobIndex {
+            return Ok(());
+        }
+        let index = BlobIndex::decode(value)
+            .map_err(|error| Error::decode(self.path, 0, "reading a pointer into a blob file", error))?;
+        self.referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
+        let read = match self.version.blobs().get(&index.file) {
+            Some(blob) => blob.file.read(parsed.user_key, &index).map(drop),
+            None => Err(Error::corruption(self.path, 0, format!("blob file {} is not there", index.file))),
+        };
+        if let Err(error) = read {
+            self.dangling.entry(index.file).or_insert((error, 0)).1 += 1;
+        }
+        Ok(())
+    }
 }
 
 impl Store {
@@ -101,47 +142,21 @@ impl FamilyCheck<'_> {
     fn tables(&mut self) -> Result<()> {
         let view = self.view.clone();
         for (level, table) in view.version.tables() {
-            let mut referenced: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
-            let mut dangling = Vec::new();
-            let path = table.table.path().to_owned();
-            let mut bounds: Option<(Vec<u8>, Vec<u8>)> = None;
-            let result = table.table.check(&mut |key, value| {
-                match &mut bounds {
-                    Some((_, last)) => last.clone_from(&key.to_vec()),
-                    None => bounds = Some((key.to_vec(), key.to_vec())),
-                }
-                let parsed =
-                    InternalKey::decode(key).map_err(|error| Error::decode(&path, 0, "reading a key", error))?;
-                if parsed.kind != ValueKind::BlobIndex {
-                    return Ok(());
-                }
-                let index =
-                    BlobIndex::decode(value).map_err(|error| Error::decode(&path, 0, "reading a blob index", error))?;
-                referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
-                let read = match view.version.blobs().get(&index.file) {
-                    Some(blob) => blob.file.read(parsed.user_key, &index).map(drop),
-                    None => Err(Error::corruption(
-                        &path,
-                        0,
-                        format!("points into blob file {}, which is not there", index.file),
-                    )),
-                };
-                dangling.extend(read.err());
-                Ok(())
-            });
-            for error in dangling {
-                self.note::<()>(Err(error.while_doing("following a pointer of a table")))?;
+            let mut pass = Pass::new(&view.version, table.table.path());
+            let result = table.table.check(&mut |key, value| pass.take(key, value));
+            let Pass { smallest, largest, referenced, dangling, path, .. } = pass;
+            for (file, (error, count)) in dangling {
+                let pointers = if count == 1 { "pointer".to_owned() } else { format!("first of {count} bad pointers") };
+                let what = format!("following the {pointers} of {} into blob file {file}", path.display());
+                self.note::<()>(Err(error.while_doing(what)))?;
             }
             if let Some(read) = self.note(result)? {
                 self.check.tables += 1;
                 self.check.blocks += read.blocks;
                 self.check.entries += read.entries;
-                if let Some((smallest, largest)) = bounds
-                    && (internal_key::compare(&smallest, &table.meta.smallest).is_ne()
-                        || internal_key::compare(&largest, &table.meta.largest).is_ne())
-                {
+                if smallest.is_some_and(|smallest| smallest != table.meta.smallest) || largest != table.meta.largest {
                     let reason = format!("holds other keys than the manifest says of this table of level {level}");
-                    self.note::<()>(Err(Error::corruption(&path, 0, reason)))?;
+                    self.note::<()>(Err(Error::corruption(path, 0, reason)))?;
                 }
             }
             for (file, sum) in referenced {
