@@ -13,6 +13,7 @@ use std::time::Duration;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Record;
+use esker_log::pacer::Bucket;
 use esker_log::writer::LogWriter;
 
 use crate::batch::WriteBatch;
@@ -21,6 +22,11 @@ use crate::memtable::Memtable;
 use crate::options::WriteOptions;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
+
+/// Shorter sleeps than this take longer than they say.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+/// No group is held back longer than this at once.
+const DELAY_MAX: Duration = Duration::from_millis(50);
 
 /// A member of a group.
 #[derive(Debug)]
@@ -40,6 +46,8 @@ pub(crate) struct Lead {
     pub(crate) actives: Vec<Active>,
     /// Whether something was written without the log since the last rotation of everything.
     pub(crate) unlogged: bool,
+    /// Holds writers back while compaction is behind.
+    pub(crate) pace: Bucket,
 }
 
 /// A family and the memtable that takes its writes.
@@ -52,7 +60,14 @@ pub(crate) struct Active {
 impl Lead {
     /// Without a log yet: `wal_number` is the one it will have.
     pub(crate) fn new(wal_number: FileNumber, last_sequence: SequenceNumber) -> Self {
-        Self { wal: None, wal_number, last_sequence, actives: Vec::new(), unlogged: false }
+        Self {
+            wal: None,
+            wal_number,
+            last_sequence,
+            actives: Vec::new(),
+            unlogged: false,
+            pace: Bucket::new(Duration::ZERO, None),
+        }
     }
 
     fn active(&self, family_id: u32) -> Option<&Active> {
@@ -203,7 +218,7 @@ impl Store {
                 self.run_due_work()?;
             }
         }
-        self.delay_writes(bytes);
+        self.delay_writes(lead, bytes);
         Ok(())
     }
 
@@ -301,18 +316,23 @@ impl Store {
         Ok(())
     }
 
-    /// Holds the group back while compaction is behind: smoothly, see [`esker_log::pacer`].
-    fn delay_writes(&self, bytes: u64) {
-        if self.options.background_jobs == 0 {
+    /// Holds the group back while compaction is behind: smoothly, see [`esker_log::pacer`]. What a group owes is
+    /// gathered until it is worth a sleep, and paid by those who come next if it is more than the longest one.
+    fn delay_writes(&self, lead: &mut Lead, bytes: u64) {
+        let rate = Some(self.delayed_rate.load(Ordering::Relaxed)).filter(|&rate| rate > 0);
+        if rate.is_none() && lead.pace.rate().is_none() {
             return;
         }
-        let rate = self.delayed_rate.load(Ordering::Relaxed);
-        if rate == 0 {
-            return;
+        let now = self.env.clock.monotonic();
+        if lead.pace.rate() != rate {
+            lead.pace.set_rate(now, rate);
         }
-        let wait = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        self.counters.stall_micros.add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
-        self.env.clock.sleep(wait);
+        lead.pace.spend(bytes);
+        let wait = lead.pace.wait(now).min(DELAY_MAX);
+        if wait >= DELAY_MIN {
+            self.counters.stall_micros.add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+            self.env.clock.sleep(wait);
+        }
     }
 
     /// See [`Db::flush`](crate::Db::flush).
