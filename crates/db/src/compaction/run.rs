@@ -57,6 +57,8 @@ fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, false);
     let mut fence = Fence::new(plan);
     pour(&mut inputs(plan), &mut sieve, |key, internal, value| {
+        // Whoever closes the store does not wait for gigabytes to be merged.
+        store.check_open()?;
         if fence.ends_table_before(key.user_key) {
             outputs.finish_table()?;
         }
