@@ -18,10 +18,18 @@ use crate::store::Store;
 use crate::write::apply;
 use crate::{Error, ErrorKind, Result};
 
+#[derive(Debug)]
+struct Log {
+    number: FileNumber,
+    path: PathBuf,
+    /// Nothing was written to a later one: the only place where a torn end is natural.
+    is_last: bool,
+}
+
 /// Logs that were read and found good.
 #[derive(Debug)]
 pub(super) struct Logs {
-    logs: Vec<(FileNumber, PathBuf)>,
+    logs: Vec<Log>,
     pub(super) found: Recovery,
 }
 
@@ -31,15 +39,20 @@ impl Logs {
     /// # Errors
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
-        let numbers: Vec<FileNumber> = store.state.lock().wals.keys().copied().collect();
-        let logs: Vec<_> = numbers.iter().map(|&number| (number, store.path_of(&FileName::Wal(number)))).collect();
+        let wals = store.state.lock().wals.clone();
+        let last = wals.iter().rev().find(|(_, bytes)| **bytes > 0).map(|(&number, _)| number);
+        let log = |&number: &FileNumber| {
+            let is_last = last.is_none_or(|last| number >= last);
+            Log { number, path: store.path_of(&FileName::Wal(number)), is_last }
+        };
+        let logs: Vec<Log> = wals.keys().map(log).collect();
         let mut found = Recovery::default();
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
-        for (index, (number, path)) in logs.iter().enumerate() {
-            let is_last = index + 1 == logs.len();
-            let mut scanner = scanner(store, *number, path, is_last)?;
+        for log in &logs {
+            let path = &log.path;
+            let mut scanner = scanner(store, log)?;
             while let Some((offset, record)) = scanner.next()? {
                 let (sequence, count) = check_batch(path, offset, record)?;
                 if let Some((torn_path, torn_offset)) = torn.take()
@@ -76,8 +89,9 @@ impl Logs {
     ) -> Result<SequenceNumber> {
         let families = store.families.load();
         let mut last = SequenceNumber::new(0);
-        for (index, (number, path)) in self.logs.iter().enumerate() {
-            let mut scanner = scanner(store, *number, path, index + 1 == self.logs.len())?;
+        for log in &self.logs {
+            let path = &log.path;
+            let mut scanner = scanner(store, log)?;
             while let Some((offset, record)) = scanner.next()? {
                 let mut sequence = check_batch(path, offset, record)?.0;
                 for record in write_batch::records(record) {
@@ -87,7 +101,7 @@ impl Logs {
                     }
                     // A family that was dropped since, or whose tables have this already, takes nothing.
                     if let Some(family) = families.get(&record.cf)
-                        && store.log_numbers.get(&record.cf).is_none_or(|first| first <= number)
+                        && store.log_numbers.get(&record.cf).is_none_or(|first| *first <= log.number)
                     {
                         let view = family.view.load_full();
                         apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
@@ -104,9 +118,10 @@ impl Logs {
     }
 }
 
-fn scanner(store: &Store, number: FileNumber, path: &std::path::Path, is_last: bool) -> Result<Scanner> {
+fn scanner(store: &Store, log: &Log) -> Result<Scanner> {
     // The low half of the number is what a recycled log's records carry.
-    Scanner::open(&*store.env.files, path, store.options.wal_recovery, is_last, number.get() as u32)
+    let salt = log.number.get() as u32;
+    Scanner::open(&*store.env.files, &log.path, store.options.wal_recovery, log.is_last, salt)
 }
 
 /// Accepts a batch; returns its first sequence number and how many it takes.
