@@ -188,6 +188,44 @@ fn skip_corrupt_goes_on_without_the_damaged_batch() {
     assert!(!found.is_empty());
 }
 
+/// Goal: a log that a crash tore is an error only to those who asked for absolute consistency; the others are told.
+#[test]
+fn a_torn_tail_is_what_the_recovery_mode_says() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+    for n in 0..20u8 {
+        db.put([n], [n; 100]).unwrap();
+    }
+    std::mem::forget(db);
+    let log = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let bytes = disk.file_bytes(&log).unwrap();
+    for mode in [
+        RecoveryMode::AbsoluteConsistency,
+        RecoveryMode::TolerateTornTail,
+        RecoveryMode::PointInTime,
+        RecoveryMode::SkipCorrupt,
+    ] {
+        let torn = disk.after_process_death();
+        torn.overwrite(&log, bytes[..bytes.len() - 30].to_vec());
+        let opened = Db::open_with_env("/store", Options { wal_recovery: mode, ..options() }, torn.env());
+        if mode == RecoveryMode::AbsoluteConsistency {
+            let error = opened.unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(log.as_path())), "{error}");
+            continue;
+        }
+        let db = opened.unwrap();
+        assert!(db.get([18]).unwrap().is_some() && db.get([19]).unwrap().is_none(), "{mode:?}");
+        let recovery = db.stats().recovery;
+        assert_eq!((recovery.wal_files, recovery.batches), (1, 19));
+        if mode == RecoveryMode::SkipCorrupt {
+            assert!(recovery.skipped_bytes > 0);
+        } else {
+            assert_eq!(recovery.torn_at.map(|(path, _)| path), Some(log.clone()), "{mode:?}");
+            assert!(recovery.dropped_bytes > 0);
+        }
+    }
+}
+
 /// Goal: what callers get wrong is refused by name, and nothing changes.
 #[test]
 fn bad_calls_are_refused() {
