@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{Check, Error, ErrorKind};
+use esker::{Check, Error, ErrorKind, Recovery};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -29,28 +29,32 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        let check = match self.check() {
-            Ok(check) => check,
+        let (check, log) = match self.check() {
+            Ok(found) => found,
             // A store too damaged to be opened is damaged all the same.
-            Err(error) if error.kind() == ErrorKind::Corruption => Check { errors: vec![error], ..Check::default() },
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                (Check { errors: vec![error], ..Check::default() }, Recovery::default())
+            }
             Err(error) => return Err(error.into()),
         };
         if self.json {
-            print_json(out, &check)?
+            print_json(out, &check, &log)?
         } else {
-            print_text(out, &check)?
+            print_text(out, &check, &log)?
         }
         Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
     }
 
-    fn check(&self) -> Result<Check, Error> {
+    /// What the files hold, and what the log does: that was read whole when the store was opened.
+    fn check(&self) -> Result<(Check, Recovery), Error> {
         let db = open_read_only(&self.store)?;
         let bar = Progress::begin("verifying", 0);
-        db.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))
+        let check = db.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
+        Ok((check, db.stats().recovery))
     }
 }
 
-fn print_text(out: &mut Output, check: &Check) -> Result<(), Failure> {
+fn print_text(out: &mut Output, check: &Check, log: &Recovery) -> Result<(), Failure> {
     out.line(format_args!(
         "read {}: {} in {} and {}, {} in {}",
         Bytes(check.bytes),
@@ -60,6 +64,15 @@ fn print_text(out: &mut Output, check: &Check) -> Result<(), Failure> {
         plural(check.blobs, "blob", "blobs"),
         plural(check.blob_files, "blob file", "blob files"),
     ))?;
+    if log.batches > 0 || log.torn_at.is_some() {
+        let (batches, files) = (plural(log.batches, "batch", "batches"), plural(log.wal_files, "log", "logs"));
+        out.line(format_args!("read {batches} in {files}, not yet in tables"))?;
+    }
+    if let Some((path, offset)) = &log.torn_at {
+        // Natural after a power loss, so not damage; but whoever looks shall know.
+        let (dropped, path) = (Bytes(log.dropped_bytes), path.display());
+        out.line(format_args!("{path} ends torn at byte {offset}: {dropped} were never acknowledged as durable"))?;
+    }
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;
     }
@@ -69,7 +82,7 @@ fn print_text(out: &mut Output, check: &Check) -> Result<(), Failure> {
     }
 }
 
-fn print_json(out: &mut Output, check: &Check) -> Result<(), Failure> {
+fn print_json(out: &mut Output, check: &Check, log: &Recovery) -> Result<(), Failure> {
     let errors: Vec<Value> = check.errors.iter().map(error_object).collect();
     out.json(&json!({
         "tables": check.tables,
@@ -78,6 +91,9 @@ fn print_json(out: &mut Output, check: &Check) -> Result<(), Failure> {
         "entries": check.entries,
         "blobs": check.blobs,
         "bytes": check.bytes,
+        "logs": log.wal_files,
+        "log_batches": log.batches,
+        "log_dropped_bytes": log.dropped_bytes,
         "damaged": !check.errors.is_empty(),
         "errors": errors,
     }))
