@@ -62,3 +62,16 @@ fn a_missing_table_is_damage() {
     std::fs::remove_file(&table).unwrap();
     assert!(place.run("verify", NONE).no().text().contains(table.to_str().unwrap()));
 }
+
+#[test]
+fn what_is_only_in_the_log_is_read_and_a_torn_end_is_told() {
+    let place = Place::new();
+    place.run("put", ["--create", "key", "value"]).done();
+    assert!(place.run("verify", NONE).done().text().contains("read 1 batch in 1 log"));
+    let log = place.files(".log").remove(0);
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
+    let verified = place.run("verify", NONE).done();
+    let text = verified.text();
+    assert!(text.contains("ends torn at byte 0") && text.contains("no damage"), "{text}");
+}
