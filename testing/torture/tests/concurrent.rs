@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{ColumnFamily, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
 
 const WRITERS: u64 = 4;
 
@@ -120,6 +120,135 @@ fn snapshots_and_crashes_among_running_threads_show_whole_batches() {
     assert_eq!(check_state(&db, "at the end"), promised(&acknowledged));
     let stats = db.stats();
     assert!(stats.flushes > 2 && stats.compactions > 0, "{stats:?}");
+    db.close().unwrap();
+}
+
+/// Goal: the death of the process loses nothing while memtables wait for a flush behind one that is under way.
+/// Method: one thread flushes and compacts slower than this one writes; an image is taken every few writes.
+#[test]
+fn nothing_is_lost_while_flushes_queue_up() {
+    let slow = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        write_buffer_count_max: 8,
+        min_blob_size: 64,
+        blob_compression: Compression::Zstd,
+        level0_slowdown_trigger: 100,
+        level0_stop_trigger: 200,
+        ..FamilyOptions::default()
+    };
+    let options = |background_jobs: usize| Options {
+        background_jobs,
+        families: [("default".to_owned(), slow.clone())].into(),
+        ..options()
+    };
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(1), disk.env()).unwrap();
+    for n in 0..6000u64 {
+        db.put(n.to_be_bytes(), value(1, n)).unwrap();
+        if n % 60 == 59 {
+            let reopened = Db::open_with_env("/store", options(0), disk.after_process_death().env()).unwrap();
+            let mut iterator = reopened.iter().unwrap();
+            iterator.seek_to_first().unwrap();
+            for expected in 0..=n {
+                assert_eq!(iterator.key(), expected.to_be_bytes(), "after write {n}");
+                iterator.next().unwrap();
+            }
+            assert!(!iterator.valid());
+        }
+    }
+    db.close().unwrap();
+}
+
+/// Goal: however many threads flush, each memtable becomes one table: nothing is in two of them.
+#[test]
+fn each_memtable_is_flushed_once() {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        write_buffer_count_max: 8,
+        level0_compaction_trigger: 100,
+        level0_slowdown_trigger: 200,
+        level0_stop_trigger: 300,
+        ..FamilyOptions::default()
+    };
+    let options = Options { background_jobs: 4, families: [("default".to_owned(), family)].into(), ..options() };
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    for n in 0..4000u64 {
+        db.put(n.to_be_bytes(), value(2, n)).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.stats().families[0].entries, 4000);
+    db.close().unwrap();
+}
+
+/// Goal: a large batch becomes visible at one moment: a reader who sees any of it sees all of it, by get and by scan.
+/// Method: every batch sets all keys to the same value; readers look at the last key first, as it is inserted last.
+#[test]
+fn a_large_batch_is_seen_whole_or_not_at_all() {
+    const KEY_COUNT: u32 = 3000;
+    let disk = SimDisk::new();
+    let family = FamilyOptions { write_buffer_bytes: 8 << 20, ..FamilyOptions::default() };
+    let options = Options { families: [("default".to_owned(), family)].into(), ..options() };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let writer = {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            for round in 1..=60u64 {
+                let mut batch = WriteBatch::new();
+                (0..KEY_COUNT).for_each(|key| batch.put(key.to_be_bytes(), round.to_be_bytes()).unwrap());
+                db.write(batch, &WriteOptions::default()).unwrap();
+            }
+        })
+    };
+    let family = db.default_column_family();
+    let mut seen = 0;
+    while seen < 60 {
+        let snapshot = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+        let at = |key: u32| {
+            let found = db.get_cf(&family, key.to_be_bytes(), &snapshot).unwrap();
+            found.map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
+        };
+        let (last, middle, first) = (at(KEY_COUNT - 1), at(KEY_COUNT / 2), at(0));
+        assert_eq!((last, middle), (first, first), "last, middle and first key of one batch");
+        let mut iterator = db.iter().unwrap();
+        iterator.seek_to_last().unwrap();
+        let last = iterator.valid().then(|| iterator.value().unwrap().to_vec());
+        iterator.seek_to_first().unwrap();
+        assert_eq!(iterator.valid().then(|| iterator.value().unwrap().to_vec()), last, "both ends of one scan");
+        assert!(first >= seen, "time goes forward");
+        seen = first;
+    }
+    writer.join().unwrap();
+    db.close().unwrap();
+}
+
+/// Goal: automatic and manual compactions share the work and never take the same table twice, nor fail each other.
+#[test]
+fn compactions_do_not_get_into_each_others_way() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", Options { background_jobs: 4, ..options() }, disk.env()).unwrap();
+    let family = db.default_column_family();
+    let stop = Arc::new(AtomicBool::new(false));
+    let compactor = {
+        let (db, stop) = (db.clone(), stop.clone());
+        std::thread::spawn(move || {
+            let family = db.default_column_family();
+            while !stop.load(Ordering::Relaxed) {
+                db.compact_range(&family, None, None).unwrap();
+            }
+        })
+    };
+    for n in 0..6000u64 {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2000;
+        db.put(key.to_be_bytes(), value(0, n)).unwrap();
+        assert!(db.stats().background_error.is_none(), "{:?}", db.stats().background_error);
+    }
+    stop.store(true, Ordering::Relaxed);
+    compactor.join().unwrap();
+    db.compact_range(&family, None, None).unwrap();
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{:?}", check.errors);
+    assert!(db.stats().compactions > 10);
     db.close().unwrap();
 }
 

@@ -77,6 +77,45 @@ fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault)
     assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
 }
 
+/// Goal: work that failed leaves no files behind once it was done again, and takes none that are still needed.
+#[test]
+fn failed_work_leaves_no_files_behind() {
+    let (options, steps) = scene(500);
+    let scene = || {
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        let mut ledger = Ledger::default();
+        assert_eq!(run_on(&db, &steps, &mut ledger), 0);
+        (disk, db, ledger)
+    };
+    let compact = |db: &Db| db.column_families().iter().try_for_each(|family| db.compact_range(family, None, None));
+    let (healthy, db, _) = scene();
+    let first = healthy.op_count();
+    compact(&db).unwrap();
+    let ops = healthy.op_count();
+    for n in first..ops {
+        let what = format!("operation {n}, of {first} to {ops}");
+        let (disk, db, ledger) = scene();
+        disk.fail_at(n, Fault::Eio);
+        if compact(&db).is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+            // A failed sync: only an open may judge what is needed.
+            drop(db);
+            let db = open(&disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(contents(&db).unwrap() == ledger.after(&start(), ledger.batches.len()), "{what}: reopened");
+            continue;
+        }
+        compact(&db).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+        assert!(contents(&db).unwrap() == ledger.after(&start(), ledger.batches.len()), "{what}");
+        let count = |extension: &str| {
+            disk.paths().iter().filter(|path| path.extension().is_some_and(|found| found == extension)).count()
+        };
+        let families = db.stats().families;
+        let tables: usize = families.iter().flat_map(|family| &family.levels).map(|level| level.files).sum();
+        let blobs: usize = families.iter().map(|family| family.blob_files).sum();
+        assert_eq!((count("sst"), count("blob")), (tables, blobs), "{what}: files on the disk and in the versions");
+    }
+}
+
 /// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.
 #[test]
 fn a_full_disk_refuses_writes_and_recovers() {

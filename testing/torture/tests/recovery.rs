@@ -1,0 +1,121 @@
+//! What open makes of the logs and files that it finds.
+
+use std::path::Path;
+
+use esker::env::sim::SimDisk;
+use esker::{ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+
+const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
+
+fn options() -> Options {
+    let family = FamilyOptions { min_blob_size: 200, write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        families: [("default".to_owned(), family.clone()), ("second".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn open(disk: &SimDisk) -> (Db, ColumnFamily) {
+    let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+    let second = db.column_family("second");
+    let second =
+        second.unwrap_or_else(|| db.create_column_family("second", options().families["second"].clone()).unwrap());
+    (db, second)
+}
+
+fn file_count(disk: &SimDisk, extension: &str) -> usize {
+    disk.paths().iter().filter(|path| path.extension().is_some_and(|found| found == extension)).count()
+}
+
+/// Goal: a log that one family still needs does not bring back what another family's tables have overtaken.
+/// Method: what overtakes it was written without the log, so that nothing in the log makes up for it.
+#[test]
+fn a_log_kept_for_one_family_undoes_nothing_of_another() {
+    let disk = SimDisk::new();
+    let (db, second) = open(&disk);
+    let default = db.default_column_family();
+    db.put_cf(&second, "holds", "the log", &WriteOptions::default()).unwrap();
+    db.put("overwritten", "old").unwrap();
+    db.put("deleted", "old").unwrap();
+    db.put_cf(&default, "overwritten", "new", &UNLOGGED).unwrap();
+    db.delete_cf(&default, "deleted", &UNLOGGED).unwrap();
+    // To the deepest level, where the deletion itself goes.
+    db.compact_range(&default, None, None).unwrap();
+    std::mem::forget(db);
+    assert_eq!(file_count(&disk, "log"), 2, "the first log is kept");
+    let (db, second) = open(&disk.after_process_death());
+    assert_eq!(db.get("overwritten").unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(db.get("deleted").unwrap().as_deref(), None);
+    assert!(db.get_cf(&second, "holds", &Default::default()).unwrap().is_some());
+}
+
+/// Goal: what was written without the log survives an orderly close, whether by `close` or by dropping the last handle.
+#[test]
+fn unlogged_writes_survive_a_close() {
+    for drops in [false, true] {
+        let disk = SimDisk::new();
+        let (db, second) = open(&disk);
+        db.put_cf(&second, "a", "1", &UNLOGGED).unwrap();
+        db.put_cf(&second, "b", vec![2; 500], &UNLOGGED).unwrap();
+        if drops {
+            drop(db)
+        } else {
+            db.close().unwrap()
+        }
+        let (db, second) = open(&disk);
+        assert_eq!(db.get_cf(&second, "a", &Default::default()).unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(db.get_cf(&second, "b", &Default::default()).unwrap().as_deref(), Some(&[2; 500][..]));
+    }
+}
+
+/// Goal: a family that comes after another was dropped has nothing of it, though the log still holds its writes.
+/// Method: the dropped family's id must not be given out again, however often the manifest was begun anew.
+#[test]
+fn a_new_family_takes_nothing_from_the_log_of_a_dropped_one() {
+    let disk = SimDisk::new();
+    let (db, second) = open(&disk);
+    db.drop_column_family(&second).unwrap();
+    db.close().unwrap();
+    for _ in 0..2 {
+        // Each open begins a manifest, which has to pass on that the id was given out.
+        Db::open_with_env("/store", options(), disk.env()).unwrap().close().unwrap();
+    }
+    let (db, third) = open(&disk);
+    assert!(third.id() > second.id());
+    db.put("holds", "the log").unwrap();
+    db.put_cf(&third, "key", "of the third", &WriteOptions::default()).unwrap();
+    db.drop_column_family(&third).unwrap();
+    let fourth = db.create_column_family("second", FamilyOptions::default()).unwrap();
+    assert!(fourth.id() > third.id());
+    std::mem::forget(db);
+    let (db, fourth) = open(&disk.after_process_death());
+    assert!(db.get_cf(&fourth, "key", &Default::default()).unwrap().is_none());
+    assert!(db.get("holds").unwrap().is_some());
+}
+
+/// Goal: open removes what crashes leave, files of names that stores give and that no manifest names, and nothing else.
+#[test]
+fn open_removes_what_no_manifest_names_and_nothing_else() {
+    let disk = SimDisk::new();
+    let (db, _) = open(&disk);
+    db.put("small", "x").unwrap();
+    db.put("large", vec![7; 500]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let orphans =
+        ["000900.sst", "000901.blob", "000001.log", "MANIFEST-000902", "000903.dbtmp", "OPTIONS-000904.dbtmp"];
+    let strangers = ["letter.txt", "000905.sst.kept", "LOG"];
+    for name in orphans.iter().chain(&strangers) {
+        disk.overwrite(&Path::new("/store").join(name), b"not of this store".to_vec());
+    }
+    let (db, _) = open(&disk);
+    let paths = disk.paths();
+    let is_there = |name: &&&str| paths.contains(&Path::new("/store").join(name));
+    assert_eq!(orphans.iter().filter(is_there).collect::<Vec<_>>(), Vec::<&&str>::new());
+    assert_eq!(strangers.iter().filter(is_there).count(), strangers.len());
+    assert_eq!((file_count(&disk, "sst"), file_count(&disk, "blob"), file_count(&disk, "log")), (1, 1, 1));
+    assert_eq!(paths.iter().filter(|path| path.to_string_lossy().contains("MANIFEST")).count(), 1);
+    assert_eq!(db.get("large").unwrap().as_deref(), Some(&[7; 500][..]));
+}
