@@ -1,4 +1,4 @@
-//! What open makes of the logs and files that it finds.
+//! Which logs and files are kept, and what open makes of those that it finds.
 
 use std::path::Path;
 
@@ -118,4 +118,42 @@ fn open_removes_what_no_manifest_names_and_nothing_else() {
     assert_eq!((file_count(&disk, "sst"), file_count(&disk, "blob"), file_count(&disk, "log")), (1, 1, 1));
     assert_eq!(paths.iter().filter(|path| path.to_string_lossy().contains("MANIFEST")).count(), 1);
     assert_eq!(db.get("large").unwrap().as_deref(), Some(&[7; 500][..]));
+}
+
+/// Goal: a family that is seldom written does not make the logs grow beyond `wal_bytes_max`.
+#[test]
+fn an_idle_family_does_not_hold_the_logs_for_ever() {
+    let disk = SimDisk::new();
+    let options = Options { wal_bytes_max: 256 << 10, ..options() };
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let idle = db.create_column_family("second", options.families["second"].clone()).unwrap();
+    db.put_cf(&idle, "idle", "x", &WriteOptions::default()).unwrap();
+    for n in 0..4000u32 {
+        db.put(n.to_be_bytes(), [7; 300]).unwrap();
+        // The log that is being written may grow by a memtable after the limit was met.
+        assert!(db.stats().on_disk.wal_bytes < (256 + 128) << 10, "{:?} after {n}", db.stats().on_disk);
+    }
+    assert!(db.get_cf(&idle, "idle", &Default::default()).unwrap().is_some());
+}
+
+/// Goal: a blob file goes with its last live value, and not before.
+#[test]
+fn a_blob_file_goes_with_its_last_value() {
+    let disk = SimDisk::new();
+    let (db, _) = open(&disk);
+    let default = db.default_column_family();
+    for key in ["a", "b"] {
+        db.put(key, vec![7; 500]).unwrap();
+    }
+    db.compact_range(&default, None, None).unwrap();
+    db.delete("a").unwrap();
+    db.compact_range(&default, None, None).unwrap();
+    assert_eq!((file_count(&disk, "blob"), db.stats().families[0].blob_files), (1, 1));
+    assert!(db.stats().families[0].blob_garbage_bytes > 500);
+    db.put("b", "small").unwrap();
+    db.compact_range(&default, None, None).unwrap();
+    assert_eq!((file_count(&disk, "blob"), db.stats().families[0].blob_files), (0, 0));
+    db.close().unwrap();
+    let (db, _) = open(&disk);
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"small"[..]));
 }
