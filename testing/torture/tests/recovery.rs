@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker::env::sim::SimDisk;
-use esker::{ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, RecoveryMode, WriteOptions};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
 
@@ -156,4 +156,36 @@ fn a_blob_file_goes_with_its_last_value() {
     db.close().unwrap();
     let (db, _) = open(&disk);
     assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"small"[..]));
+}
+
+/// Goal: a log that lost its end is refused if a later log has writes: what is between them is gone, and no power loss
+/// takes it, as a log is synced before its successor takes a write.
+#[test]
+fn a_log_cut_short_before_another_is_damage() {
+    let disk = SimDisk::new();
+    let (db, second) = open(&disk);
+    for n in 0..20u8 {
+        db.put_cf(&second, [n], [n; 100], &WriteOptions::default()).unwrap();
+    }
+    // Begins a second log; the first is kept for the other family.
+    db.put("first", "x").unwrap();
+    db.put_cf(&second, "last", "x", &WriteOptions::default()).unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.put("second", "x").unwrap();
+    std::mem::forget(db);
+    let disk = disk.after_process_death();
+    let logs: Vec<_> = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    assert_eq!(logs.len(), 2);
+    let whole = disk.file_bytes(&logs[0]).unwrap();
+    disk.overwrite(&logs[0], whole[..whole.len() - 5].to_vec());
+    let before = disk.paths();
+    let error = Db::open_with_env("/store", options(), disk.env()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(logs[0].as_path())), "{error}");
+    assert_eq!(disk.paths(), before);
+    let skipping = Options { wal_recovery: RecoveryMode::SkipCorrupt, ..options() };
+    let db = Db::open_with_env("/store", skipping, disk.env()).unwrap();
+    let second = db.column_family("second").unwrap();
+    assert!(db.get("second").unwrap().is_some());
+    assert!(db.get_cf(&second, [19], &Default::default()).unwrap().is_some());
+    assert!(db.get_cf(&second, "last", &Default::default()).unwrap().is_none());
 }
