@@ -1,10 +1,12 @@
 //! Many threads at once: what they promise each other, and what a crash in their midst leaves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::env::{Clock, Env};
+use esker::{ColumnFamily, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
 
 const WRITERS: u64 = 4;
 
@@ -123,40 +125,82 @@ fn snapshots_and_crashes_among_running_threads_show_whole_batches() {
     db.close().unwrap();
 }
 
-/// Goal: the death of the process loses nothing while memtables wait for a flush behind one that is under way.
-/// Method: one thread flushes and compacts slower than this one writes; an image is taken every few writes.
+/// A clock that shows the date, as each flush asks it to, only to as many as were let through.
+#[derive(Debug)]
+struct Gate {
+    clock: Arc<dyn Clock>,
+    /// How many have come, and how many may go.
+    counts: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn let_through(&self, count: u64) {
+        self.counts.lock().unwrap().1 += count;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_arrival(&self, number: u64) {
+        let counts = self.counts.lock().unwrap();
+        drop(self.changed.wait_while(counts, |(come, _)| *come < number).unwrap());
+    }
+}
+
+impl Clock for Gate {
+    fn unix_seconds(&self) -> u64 {
+        let mut counts = self.counts.lock().unwrap();
+        counts.0 += 1;
+        let number = counts.0;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(counts, |(_, may_go)| *may_go < number).unwrap());
+        self.clock.unix_seconds()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration);
+    }
+}
+
+/// Goal: once a flush is done, the logs of the memtables that were sealed meanwhile are still needed: the death of the
+/// process loses nothing of them.
+/// Method: the first flush is held up until three more memtables are sealed, and the second while the image is taken.
 #[test]
-fn nothing_is_lost_while_flushes_queue_up() {
-    let slow = FamilyOptions {
+fn memtables_sealed_during_a_flush_keep_their_logs() {
+    let family = FamilyOptions {
         write_buffer_bytes: 64 << 10,
         write_buffer_count_max: 8,
-        min_blob_size: 64,
-        blob_compression: Compression::Zstd,
-        level0_slowdown_trigger: 100,
-        level0_stop_trigger: 200,
+        level0_compaction_trigger: 100,
+        level0_slowdown_trigger: 200,
+        level0_stop_trigger: 300,
         ..FamilyOptions::default()
     };
-    let options = |background_jobs: usize| Options {
-        background_jobs,
-        families: [("default".to_owned(), slow.clone())].into(),
-        ..options()
-    };
+    let options = Options { background_jobs: 1, families: [("default".to_owned(), family)].into(), ..options() };
     let disk = SimDisk::new();
-    let db = Db::open_with_env("/store", options(1), disk.env()).unwrap();
-    for n in 0..6000u64 {
-        db.put(n.to_be_bytes(), value(1, n)).unwrap();
-        if n % 60 == 59 {
-            let reopened = Db::open_with_env("/store", options(0), disk.after_process_death().env()).unwrap();
-            let mut iterator = reopened.iter().unwrap();
-            iterator.seek_to_first().unwrap();
-            for expected in 0..=n {
-                assert_eq!(iterator.key(), expected.to_be_bytes(), "after write {n}");
-                iterator.next().unwrap();
-            }
-            assert!(!iterator.valid());
+    let gate = Arc::new(Gate { clock: disk.clock(), counts: Mutex::default(), changed: Condvar::new() });
+    let db = Db::open_with_env("/store", options.clone(), Env { clock: gate.clone(), ..disk.env() }).unwrap();
+    let mut count = 0u64;
+    let mut write_until_sealed = |wanted: usize| {
+        while db.stats().families[0].immutable_memtables < wanted {
+            db.put(count.to_be_bytes(), value(1, count)).unwrap();
+            count += 1;
         }
-    }
+        count
+    };
+    write_until_sealed(1);
+    gate.wait_for_arrival(1);
+    let count = write_until_sealed(4);
+    gate.let_through(1);
+    gate.wait_for_arrival(2);
+    let crashed = disk.after_process_death();
+    gate.let_through(1000);
     db.close().unwrap();
+    let reopened = Db::open_with_env("/store", Options { background_jobs: 0, ..options }, crashed.env()).unwrap();
+    let keys: Vec<_> = reopened.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect();
+    assert!(keys == (0..count).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>(), "{} of {count}", keys.len());
 }
 
 /// Goal: however many threads flush, each memtable becomes one table: nothing is in two of them.

@@ -189,3 +189,23 @@ fn a_log_cut_short_before_another_is_damage() {
     assert!(db.get_cf(&second, [19], &Default::default()).unwrap().is_some());
     assert!(db.get_cf(&second, "last", &Default::default()).unwrap().is_none());
 }
+
+/// Goal: a dropped family gives its tables, its blob files and its hold on the logs back; its readers keep what they read.
+#[test]
+fn a_dropped_family_gives_its_space_back() {
+    let disk = SimDisk::new();
+    let (db, second) = open(&disk);
+    db.put_cf(&second, "large", vec![7; 500], &WriteOptions::default()).unwrap();
+    db.flush().unwrap();
+    db.put_cf(&second, "in the log", "x", &WriteOptions::default()).unwrap();
+    db.put("default", "x").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!((file_count(&disk, "sst"), file_count(&disk, "blob"), file_count(&disk, "log")), (2, 1, 2));
+    let reader = db.iter_cf(&second, &Default::default()).unwrap();
+    db.drop_column_family(&second).unwrap();
+    drop(second);
+    db.flush().unwrap();
+    assert_eq!(reader.entries().map(|entry| entry.unwrap().1.len()).collect::<Vec<_>>(), [1, 500]);
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!((file_count(&disk, "sst"), file_count(&disk, "blob"), file_count(&disk, "log")), (1, 0, 1));
+}
