@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod columns;
 mod commands;
 mod encoding;

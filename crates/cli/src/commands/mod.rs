@@ -1,5 +1,6 @@
 //! The commands, one file each. Each has its arguments as a struct, whose comments are its help, and `run`.
 
+mod bench;
 mod compact;
 mod completions;
 mod count;
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Stats(stats::Stats),
     Verify(verify::Verify),
     Compact(compact::Compact),
+    Bench(bench::Bench),
     Dump(dump::Dump),
     Completions(completions::Completions),
 }
@@ -55,6 +57,7 @@ impl Command {
             Self::Stats(command) => command.run(out),
             Self::Verify(command) => command.run(out),
             Self::Compact(command) => command.run(out),
+            Self::Bench(command) => command.run(out),
             Self::Dump(command) => command.run(out),
             Self::Completions(command) => command.run(out),
         }

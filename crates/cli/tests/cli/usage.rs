@@ -2,7 +2,7 @@
 
 use crate::run::{NONE, Place, esker};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "import",
     "get",
     "put",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 14] = [
     "stats",
     "verify",
     "compact",
+    "bench",
     "dump",
     "completions",
 ];

@@ -1,0 +1,48 @@
+//! What to run, as it was asked for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::benchmark::Benchmark;
+use super::choose::Distribution;
+use super::sizes::ValueSizes;
+
+/// Everything but the store's own options.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) benchmarks: Vec<Benchmark>,
+    pub(crate) num: u64,
+    pub(crate) reads: u64,
+    pub(crate) value_sizes: ValueSizes,
+    pub(crate) key_bytes: usize,
+    pub(crate) threads: u64,
+    pub(crate) time: Option<Duration>,
+    pub(crate) batch: u64,
+    pub(crate) sync: bool,
+    pub(crate) distribution: Option<Distribution>,
+    pub(crate) seed: u64,
+    pub(crate) nexts: u64,
+    /// The store was there before: nothing is known of what it holds.
+    pub(crate) use_existing: bool,
+}
+
+impl Plan {
+    /// As an object.
+    pub(super) fn object(&self) -> Value {
+        json!({
+            "num": self.num,
+            "reads": self.reads,
+            "value_size": self.value_sizes.to_string(),
+            "key_size": self.key_bytes,
+            "threads": self.threads,
+            "seconds": self.time.map(|time| time.as_secs_f64()),
+            "batch": self.batch,
+            "sync": self.sync,
+            "distribution": self.distribution.map(|distribution| format!("{distribution:?}").to_lowercase()),
+            "seed": self.seed,
+            "nexts": self.nexts,
+            "use_existing": self.use_existing,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! A store that gives wrong answers is told from one that does not: between two benchmarks the store is changed behind
+//! the back of the run, as a store would that has lost or mixed up something.
+
+use std::time::Duration;
+
+use esker::{Db, Options};
+use tempfile::TempDir;
+
+use super::*;
+use crate::bench::fault::{Fault, Wrong};
+use crate::bench::keys::Key;
+use crate::bench::sizes::ValueSizes;
+
+const NUM: u64 = 500;
+
+fn plan(benchmarks: &[Benchmark]) -> Plan {
+    Plan {
+        benchmarks: benchmarks.to_vec(),
+        num: NUM,
+        reads: 3 * NUM,
+        value_sizes: ValueSizes::parse("uniform:16:300").unwrap(),
+        key_bytes: 16,
+        threads: 2,
+        time: None,
+        batch: 3,
+        sync: false,
+        distribution: None,
+        seed: 5,
+        nexts: 4,
+        use_existing: false,
+    }
+}
+
+fn store() -> (TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { create_if_missing: true, ..Options::default() }).unwrap();
+    (dir, db)
+}
+
+/// Runs what is before the change, makes it, and says how what is after it ended.
+fn fault_after(before: &[Benchmark], change: impl FnOnce(&Db, &Values), after: Benchmark) -> Option<Wrong> {
+    let (plan, (_dir, db)) = (plan(before), store());
+    let values = Values::new(plan.seed, plan.value_sizes.clone());
+    let mut run = Run::begin(&plan, &db, &values);
+    for (index, &benchmark) in before.iter().enumerate() {
+        run.one(index, benchmark).unwrap();
+    }
+    change(&db, &values);
+    match run.one(before.len(), after) {
+        Ok(_) => None,
+        Err(Stop::Wrong(wrong)) => Some(wrong),
+        Err(Stop::Failed(failure)) => panic!("{failure}"),
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    Key::new(16).of(number).to_vec()
+}
+
+/// Benchmarks that meet every key, or, with three times as many tries as keys, all but surely this one.
+const READERS: [Benchmark; 5] =
+    [Benchmark::ReadSeq, Benchmark::ReadReverse, Benchmark::ReadRandom, Benchmark::SeekRandom, Benchmark::YcsbC];
+
+/// Uniform reads may miss a key, so that a good many are changed.
+fn every_tenth() -> impl Iterator<Item = u64> {
+    (0..NUM).step_by(10)
+}
+
+#[test]
+fn a_right_store_passes_every_benchmark() {
+    use clap::ValueEnum;
+    let mut all = vec![Benchmark::FillRandom];
+    all.extend(Benchmark::value_variants());
+    all.extend([Benchmark::ReadSeq, Benchmark::ReadReverse, Benchmark::ReadRandom]);
+    let (plan, (_dir, db)) = (plan(&all), store());
+    let figures = run(&plan, &db, Value::Null).unwrap();
+    assert_eq!(figures.wrong, None);
+    assert_eq!(figures.outcomes.len(), all.len());
+}
+
+#[test]
+fn lost_keys_are_noticed_by_whoever_reads() {
+    for reader in READERS.into_iter().chain([Benchmark::ScanKeys, Benchmark::Exists, Benchmark::ReadWhileWriting]) {
+        let lose = |db: &Db, _: &Values| every_tenth().for_each(|number| db.delete(key(number)).unwrap());
+        let wrong = fault_after(&[Benchmark::FillRandom], lose, reader).unwrap_or_else(|| panic!("{reader:?}"));
+        assert_eq!(wrong.fault, Fault::Missing, "{reader:?}");
+    }
+}
+
+#[test]
+fn dropped_updates_are_noticed() {
+    for reader in READERS {
+        let go_back = |db: &Db, values: &Values| {
+            for number in every_tenth() {
+                let mut old = Vec::new();
+                values.write(number, 1, &mut old);
+                db.put(key(number), old).unwrap();
+            }
+        };
+        let wrong = fault_after(&[Benchmark::FillSeq, Benchmark::Overwrite], go_back, reader);
+        assert!(matches!(wrong.unwrap().fault, Fault::Stale { generation: 1, .. }), "{reader:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_noticed() {
+    for reader in READERS {
+        let flip = |db: &Db, _: &Values| {
+            for number in every_tenth() {
+                let mut value = db.get(key(number)).unwrap().unwrap().into_vec();
+                *value.last_mut().unwrap() ^= 1;
+                db.put(key(number), value).unwrap();
+            }
+        };
+        let wrong = fault_after(&[Benchmark::FillSeq], flip, reader).unwrap();
+        assert!(every_tenth().any(|number| wrong.key == key(number)), "{reader:?}: {wrong}");
+    }
+}
+
+#[test]
+fn deleted_keys_that_come_back_are_noticed() {
+    for reader in [Benchmark::ReadRandom, Benchmark::ReadSeq, Benchmark::ReadReverse, Benchmark::ScanKeys] {
+        let resurrect = |db: &Db, values: &Values| {
+            for number in 0..NUM {
+                let mut value = Vec::new();
+                values.write(number, 1, &mut value);
+                db.put(key(number), value).unwrap();
+            }
+        };
+        let wrong = fault_after(&[Benchmark::FillSeq, Benchmark::DeleteRandom], resurrect, reader).unwrap();
+        assert_eq!(wrong.fault, Fault::Unexpected, "{reader:?}");
+    }
+}
+
+#[test]
+fn foreign_keys_and_values_are_noticed() {
+    let strange = |db: &Db, _: &Values| db.put("strange", "x").unwrap();
+    assert_eq!(fault_after(&[Benchmark::FillSeq], strange, Benchmark::ReadSeq).unwrap().fault, Fault::Foreign);
+    let swapped = |db: &Db, _: &Values| db.put(key(7), db.get(key(8)).unwrap().unwrap()).unwrap();
+    let wrong = fault_after(&[Benchmark::FillSeq], swapped, Benchmark::ReadSeq).unwrap();
+    assert_eq!(wrong, Wrong { key: key(7), fault: Fault::OtherKey(8) });
+    let there = |db: &Db, _: &Values| (0..NUM).for_each(|number| db.put(Key::new(16).missing(number), "x").unwrap());
+    assert_eq!(fault_after(&[Benchmark::FillSeq], there, Benchmark::ReadMissing).unwrap().fault, Fault::Unexpected);
+}
+
+#[test]
+fn time_ends_a_benchmark_that_would_go_on() {
+    let (mut plan, (_dir, db)) = (plan(&[Benchmark::FillSeq, Benchmark::YcsbA, Benchmark::ReadSeq]), store());
+    // The clock starts a moment before the threads do.
+    let (time, least) = (Duration::from_millis(100), Duration::from_millis(90));
+    plan.time = Some(time);
+    let figures = run(&plan, &db, Value::Null).unwrap();
+    let times: Vec<Duration> = figures.outcomes.iter().map(|outcome| outcome.time).collect();
+    assert!(times[1..].iter().all(|&time| time >= least), "{times:?}");
+    assert!(figures.is_right());
+}

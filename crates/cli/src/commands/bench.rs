@@ -1,0 +1,199 @@
+//! `esker bench STORE --benchmarks fillrandom,readrandom`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use esker::{Db, ErrorKind, FamilyOptions, Options};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::bench::{self, Benchmark, Distribution, KEY_BYTES_MAX, KEY_BYTES_MIN, Plan, ValueSizes};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::sizes::parse_bytes;
+use crate::stores::{FamilyChoices, open_read_only};
+
+/// Measure a store at work, checking every answer
+///
+/// Runs the benchmarks one after another on the same store, which is made, or must be one that an earlier run with the
+/// same --num, --key-size, --value-size and --seed has made (--use-existing). Keys are numbers below --num; values
+/// are half compressible. The first wrong answer ends the run: exit code 1, and the key is named.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The store's directory
+    store: PathBuf,
+
+    /// What to run, in this order
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "fillrandom,readrandom,readseq")]
+    benchmarks: Vec<Benchmark>,
+
+    /// Keys
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..1 << 48))]
+    num: u64,
+
+    /// Operations of a benchmark that reads or mixes [default: as --num]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
+    reads: Option<u64>,
+
+    /// Bytes of a value: SIZE, uniform:MIN:MAX, or SIZE:WEIGHT,SIZE:WEIGHT…
+    #[arg(long, value_name = "SIZES", value_parser = ValueSizes::parse, default_value = "100")]
+    value_size: ValueSizes,
+
+    /// Bytes of a key
+    #[arg(long, value_name = "SIZE", value_parser = key_bytes, default_value = "16")]
+    key_size: u64,
+
+    /// Threads, which share the operations
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+
+    /// End each benchmark after this time; those that only read or mix go on until then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+
+    /// Entries in a write, where keys are put or deleted one after another
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    batch: u64,
+
+    /// Wait after each write until it survives power loss
+    #[arg(long)]
+    sync: bool,
+
+    /// How often each key is asked for, where that is random [default: as the benchmark says, else uniform]
+    #[arg(long, value_enum)]
+    distribution: Option<Distribution>,
+
+    #[command(flatten)]
+    choices: FamilyChoices,
+
+    /// Memory for table blocks
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
+    cache_bytes: u64,
+
+    /// Size at which a memtable is flushed [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    write_buffer_bytes: Option<u64>,
+
+    /// Threads for flush and compaction
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    background_jobs: usize,
+
+    /// Makes other values and orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Steps after each seek of seekrandom
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    nexts: u64,
+
+    /// Work on a store that is there, and keep its options where none are chosen
+    #[arg(long)]
+    use_existing: bool,
+
+    /// Print the figures as an object
+    #[arg(long)]
+    json: bool,
+
+    /// Also write the figures as a page with plots
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl Bench {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let db = self.open()?;
+        let options = describe(&db, self.cache_bytes, self.background_jobs);
+        let figures = bench::run(&self.plan(), &db, options)?;
+        db.close()?;
+        if let Some(path) = &self.report {
+            bench::write_report(&figures, path)?;
+        }
+        if self.json {
+            out.json(&figures.object())?;
+        } else {
+            bench::print(out, &figures)?;
+        }
+        Ok(if figures.is_right() { Answer::Yes } else { Answer::No })
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            benchmarks: self.benchmarks.clone(),
+            num: self.num,
+            reads: self.reads.unwrap_or(self.num),
+            value_sizes: self.value_size.clone(),
+            key_bytes: self.key_size as usize,
+            threads: self.threads,
+            time: self.seconds,
+            batch: self.batch,
+            sync: self.sync,
+            distribution: self.distribution,
+            seed: self.seed,
+            nexts: self.nexts,
+            use_existing: self.use_existing,
+        }
+    }
+
+    fn open(&self) -> Result<Db, Failure> {
+        let mut options = Options {
+            create_if_missing: !self.use_existing,
+            error_if_exists: !self.use_existing,
+            cache_bytes: self.cache_bytes,
+            background_jobs: self.background_jobs,
+            ..Options::default()
+        };
+        let mut family = self.choices.apply(self.present_options()?);
+        if let Some(bytes) = self.write_buffer_bytes {
+            family.write_buffer_bytes = bytes;
+        }
+        if !self.use_existing || self.choices.is_any() || self.write_buffer_bytes.is_some() {
+            options.families.insert("default".to_owned(), family);
+        }
+        Db::open(&self.store, options).map_err(|error| match error.kind() {
+            ErrorKind::Conflict if !self.use_existing => {
+                Failure::new(format_args!("{error}; name a directory that is not there yet, or add --use-existing"))
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// What the default family has now, so that what is not chosen stays as it is.
+    fn present_options(&self) -> Result<FamilyOptions, Failure> {
+        if !self.use_existing {
+            return Ok(FamilyOptions::default());
+        }
+        Ok(open_read_only(&self.store)?.default_column_family().options().clone())
+    }
+}
+
+/// The options that may be chosen, as an object.
+fn describe(db: &Db, cache_bytes: u64, background_jobs: usize) -> Value {
+    let family = db.default_column_family();
+    let family = family.options();
+    json!({
+        "compression": family.compression.name(),
+        "blob_compression": family.blob_compression.name(),
+        "separation": format!("{:?}", family.separation),
+        "min_blob_size": family.min_blob_size,
+        "write_buffer_bytes": family.write_buffer_bytes,
+        "cache_bytes": cache_bytes,
+        "background_jobs": background_jobs,
+    })
+}
+
+fn key_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    let range = KEY_BYTES_MIN as u64..=KEY_BYTES_MAX as u64;
+    if range.contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(format!("a key has its number in it: {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a number of seconds above 0, such as 10 or 0.5".to_owned()),
+    }
+}

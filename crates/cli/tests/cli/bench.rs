@@ -1,0 +1,172 @@
+//! `bench`.
+
+use crate::run::{NONE, Place};
+
+const NUM: &str = "300";
+
+/// All but what is done once.
+const BENCHMARKS: [&str; 20] = [
+    "fillseq",
+    "fillrandom",
+    "fillsync",
+    "overwrite",
+    "readrandom",
+    "readmissing",
+    "readseq",
+    "readreverse",
+    "seekrandom",
+    "scankeys",
+    "exists",
+    "readwhilewriting",
+    "ycsba",
+    "ycsbb",
+    "ycsbc",
+    "ycsbd",
+    "ycsbe",
+    "ycsbf",
+    "null",
+    "deleterandom",
+];
+
+#[test]
+fn every_benchmark_has_its_row_and_its_figures() {
+    let place = Place::new();
+    let all = BENCHMARKS.join(",");
+    let arguments = ["--num", NUM, "--benchmarks", &all, "--threads", "2", "--json"];
+    let figures = place.run("bench", arguments).done().json();
+    let benchmarks = figures["benchmarks"].as_array().unwrap();
+    assert_eq!(benchmarks.len(), BENCHMARKS.len());
+    for (benchmark, name) in benchmarks.iter().zip(BENCHMARKS) {
+        assert_eq!(benchmark["name"], name);
+        let due = match name {
+            "fillsync" => 1,
+            "deleterandom" => 150,
+            _ => 300,
+        };
+        assert_eq!(benchmark["operations"], due, "{benchmark}");
+        assert!(benchmark["operations_per_second"].as_f64().unwrap() > 0.0, "{benchmark}");
+        let latency = |name: &str| benchmark["latency_micros"][name].as_f64().unwrap();
+        let rising = [latency("p50"), latency("p99"), latency("p99_9"), latency("max")];
+        assert!(rising[0] > 0.0 && rising.is_sorted(), "{benchmark}");
+        assert_eq!(benchmark["writer"].is_object(), name == "readwhilewriting");
+    }
+    let run = &figures["run"];
+    assert!(figures["wrong"].is_null() && run["user_bytes"].as_u64() > Some(300 * 116 * 3));
+    for name in ["log", "flush_tables", "flush_blob_files", "compaction", "manifest"] {
+        assert!(run["written_bytes"][name].is_u64(), "{name}: {run}");
+    }
+    for name in ["write_amplification", "stall_seconds", "peak_rss_bytes", "peak_anonymous_bytes", "seconds"] {
+        assert!(run[name].is_number(), "{name}: {run}");
+    }
+    for name in ["read_bytes", "write_bytes", "cancelled_write_bytes", "net_write_bytes"] {
+        assert!(run["device"][name].is_u64(), "{name}: {run}");
+    }
+    assert_eq!((&figures["plan"]["num"], &figures["plan"]["threads"]), (&300.into(), &2.into()));
+    place.run("verify", NONE).done();
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let place = Place::new();
+    let arguments = ["--num", NUM, "--benchmarks", "fillrandom,readrandom,flush,compact,waitforcompaction"];
+    let ran = place.run("bench", arguments).done();
+    for words in ["benchmark", "ops/s", "p99.9 µs", "fillrandom", "compact ", "per user byte", "on disk", "peak memory"]
+    {
+        assert!(ran.text().contains(words), "{words:?} is not in {}", ran.text());
+    }
+    assert_eq!(place.run("count", NONE).done().text(), "300\n");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_store() {
+    let scan = |seed: &str, threads: &str| {
+        let place = Place::new();
+        let arguments = ["--num", NUM, "--benchmarks", "fillrandom,overwrite,deleterandom", "--seed", seed];
+        place.run("bench", arguments.into_iter().chain(["--threads", threads])).done();
+        place.run("scan", NONE).done().out
+    };
+    assert_eq!(scan("1", "1"), scan("1", "1"));
+    assert_ne!(scan("1", "1"), scan("2", "1"));
+}
+
+#[test]
+fn values_are_as_large_and_lie_where_they_were_told_to() {
+    let place = Place::new();
+    let values = ["--num", NUM, "--value-size", "100:50,1000:30,16384:20", "--min-blob-size", "1000"];
+    let rest = ["--benchmarks", "fillrandom,flush,readrandom,readseq", "--key-size", "24", "--batch", "7", "--json"];
+    let figures = place.run("bench", values.into_iter().chain(rest)).done().json();
+    assert!(figures["run"]["written_bytes"]["flush_blob_files"].as_u64() > Some(0), "{figures}");
+    assert!(!place.files(".blob").is_empty());
+    let key = place.run("scan", ["--keys", "--hex", "--limit", "1"]).done();
+    assert_eq!(key.text().trim().len(), 48);
+}
+
+#[test]
+fn a_store_that_is_there_is_only_used_when_told_to() {
+    let place = Place::with(&[("k", "v")]);
+    place.run("bench", ["--num", NUM]).failed(&["--use-existing"]);
+    assert_eq!(place.run("count", NONE).done().text(), "1\n");
+    Place::new().run("bench", ["--num", NUM, "--use-existing"]).failed(&["no store"]);
+}
+
+#[test]
+fn a_later_run_knows_the_values_of_an_earlier_one() {
+    let place = Place::new();
+    place.run("bench", ["--num", NUM, "--benchmarks", "fillrandom", "--compression", "zstd"]).done();
+    let read = ["--num", NUM, "--use-existing", "--benchmarks", "readrandom,readseq,ycsba,readseq", "--json"];
+    let figures = place.run("bench", read).done().json();
+    assert_eq!((&figures["benchmarks"][0]["found"], &figures["options"]["compression"]), (&300.into(), &"ZSTD".into()));
+}
+
+#[test]
+fn a_wrong_value_ends_the_run_with_exit_code_1_and_the_key() {
+    let place = Place::new();
+    place.run("bench", ["--num", NUM, "--benchmarks", "fillrandom"]).done();
+    let key = "00000000000000073030303030303030";
+    place.run("put", ["--hex", key, "00112233445566778899aabbccddeeff00"]).done();
+    let read = ["--num", NUM, "--use-existing", "--benchmarks", "readseq,readrandom"];
+    let ran = place.run("bench", read).no();
+    assert!(ran.text().contains(&format!("WRONG ANSWER in readseq: key 0x{key}")), "{}", ran.text());
+    let figures = place.run("bench", read.into_iter().chain(["--json"])).no().json();
+    assert_eq!((&figures["wrong"]["key"], &figures["wrong"]["benchmark"]), (&key.into(), &"readseq".into()));
+}
+
+#[test]
+fn the_report_is_one_page_without_scripts() {
+    let place = Place::new();
+    let page = place.path("report.html");
+    let benchmarks = "fillrandom,readrandom,ycsbe,compact,readwhilewriting";
+    let arguments = ["--num", NUM, "--benchmarks", benchmarks, "--report", page.to_str().unwrap()];
+    place.run("bench", arguments).done();
+    let page = std::fs::read_to_string(page).unwrap();
+    // Two plots of the run, and two of each benchmark but compact.
+    assert_eq!(page.matches("<svg ").count(), 2 + 4 * 2);
+    assert_eq!(page.matches("<svg ").count(), page.matches("</svg>").count());
+    for words in
+        ["fillrandom", "Bytes written, by cause", "Space on disk", "operations per second", "prefers-color-scheme"]
+    {
+        assert!(page.contains(words), "{words:?}");
+    }
+    for forbidden in ["<script", "http://", "https://", "NaN", "inf"] {
+        assert!(!page.contains(forbidden), "{forbidden:?}");
+    }
+    place.run("bench", ["--report", "/nonexistent/x.html", "--use-existing", "--num", NUM]).failed(&["/nonexistent/x"]);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let place = Place::new();
+    for arguments in [
+        ["--benchmarks", "fillseq,dance"],
+        ["--num", "0"],
+        ["--value-size", "8"],
+        ["--key-size", "4"],
+        ["--threads", "0"],
+        ["--seconds", "never"],
+        ["--batch", "0"],
+        ["--distribution", "normal"],
+    ] {
+        place.run("bench", arguments).failed(&[arguments[0]]);
+    }
+    assert!(!place.store().exists());
+}
