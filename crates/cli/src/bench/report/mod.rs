@@ -114,10 +114,11 @@ fn run(page: &mut String, figures: &Figures) {
     let written = causes(&figures.stats.written).map(|(name, bytes)| (name, bytes, per_user_byte(bytes)));
     let on_disk = kinds(&figures.stats.on_disk).map(|(name, bytes)| (name, bytes, None));
     page.push_str("<section class=\"card\">\n<h3>Bytes written, by cause</h3>\n");
-    legend(page, &written);
+    let samples = figures.samples.all();
+    legend(page, &written, |layer| samples.iter().any(|sample| causes(&sample.written)[layer].1 > 0));
     page.push_str(&charts::written(figures));
     page.push_str("\n</section>\n<section class=\"card\">\n<h3>Space on disk</h3>\n");
-    legend(page, &on_disk);
+    legend(page, &on_disk, |layer| samples.iter().any(|sample| kinds(&sample.on_disk)[layer].1 > 0));
     page.push_str(&charts::space(figures));
     page.push_str("\n</section>\n<section class=\"card\">\n<h3>Cost</h3>\n<dl>\n");
     for (name, words) in whole_run(figures) {
@@ -126,9 +127,10 @@ fn run(page: &mut String, figures: &Figures) {
     page.push_str("</dl>\n</section>\n");
 }
 
-fn legend(page: &mut String, layers: &[(&str, u64, Option<String>)]) {
+/// What the colours mean. A layer that was never there has no place in it.
+fn legend(page: &mut String, layers: &[(&str, u64, Option<String>)], was_there: impl Fn(usize) -> bool) {
     page.push_str("<ul class=\"legend\">\n");
-    for (index, (name, bytes, note)) in layers.iter().enumerate().filter(|(_, (_, bytes, _))| *bytes > 0) {
+    for (index, (name, bytes, note)) in layers.iter().enumerate().filter(|(index, _)| was_there(*index)) {
         let note = note.as_ref().map(|note| format!(", {note}")).unwrap_or_default();
         let bytes = Bytes(*bytes);
         add!(page, "<li><i class=\"series-{index}\"></i>{name} <span>{bytes}{note} at the end</span></li>\n");
