@@ -46,7 +46,10 @@ impl Store {
             return None;
         }
         let free = |family: &&Arc<Family>| !family.is_dropped() && !state.manual.contains(&family.id);
-        let plan = families.values().filter(free).find_map(compaction::pick)?;
+        // In turn, so that a family whose compaction fails starves no other.
+        let last = state.last_compacted;
+        let in_turn = families.range(last.saturating_add(1)..).chain(families.range(..=last));
+        let plan = in_turn.map(|(_, family)| family).filter(free).find_map(compaction::pick)?;
         plan.set_claimed(true);
         state.compacting += 1;
         Some(Work::Compaction(plan))
@@ -60,22 +63,27 @@ impl Store {
         }
     }
 
-    /// Gives the claims of `work` back and keeps what came of it.
-    fn release_work(&self, state: &mut State, work: &Work, result: &Result<()>) {
+    /// Keeps what came of `work` where users can read it.
+    fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) {
         let error = result.as_ref().err().cloned();
         match work {
-            Work::Flush(plan) => {
-                plan.release(state);
-                state.flush_error = error.clone();
-            }
+            Work::Flush(_) => state.flush_error = error,
+            Work::Compaction(_) | Work::Purge => state.compaction_error = error,
+        }
+        self.changed.notify_all();
+    }
+
+    /// Gives the claims of `work` back.
+    fn release_work(&self, state: &mut State, work: &Work) {
+        match work {
+            Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan) => {
                 plan.set_claimed(false);
                 state.compacting -= 1;
-                state.compaction_error = error.clone();
+                state.last_compacted = plan.family.id;
             }
-            Work::Purge => state.compaction_error = error.clone(),
+            Work::Purge => {}
         }
-        state.rests = error.is_some();
         self.changed.notify_all();
     }
 
@@ -83,10 +91,6 @@ impl Store {
     pub(crate) fn work_until_closed(&self) {
         let mut state = self.state.lock();
         while !state.closing {
-            if std::mem::take(&mut state.rests) {
-                self.changed.wait_for(&mut state, RETRY_PAUSE);
-                continue;
-            }
             let Some(work) = self.pick_work(&mut state) else {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
                 self.changed.wait_for(&mut state, Duration::from_secs(1));
@@ -95,7 +99,28 @@ impl Store {
             drop(state);
             let result = self.run_work(&work);
             state = self.state.lock();
-            self.release_work(&mut state, &work, &result);
+            self.note_result(&mut state, &work, &result);
+            // Its claims are kept meanwhile, so that nobody else tries it either.
+            if result.is_err() && !state.closing {
+                self.closing.wait_for(&mut state, RETRY_PAUSE);
+            }
+            self.release_work(&mut state, &work);
+        }
+    }
+
+    /// Lets everyone who is still at work end, and nobody begin: the last step before the directory is given up.
+    pub(crate) fn wait_for_the_last(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        // Under the lock: whoever has just found the store open and is about to wait hears it.
+        self.closing.notify_all();
+        self.changed.notify_all();
+        drop(state);
+        // Writers: whoever leads now ends first, and those after find the store closed.
+        self.commit.exclusive(|lead| lead.wal = None);
+        state = self.state.lock();
+        while state.compacting > 0 || !state.flushing.is_empty() {
+            self.changed.wait_for(&mut state, Duration::from_millis(50));
         }
     }
 
@@ -109,8 +134,14 @@ impl Store {
                 return Ok(());
             };
             let result = self.run_work(&work);
-            self.release_work(&mut self.state.lock(), &work, &result);
-            result?;
+            let mut state = self.state.lock();
+            self.note_result(&mut state, &work, &result);
+            self.release_work(&mut state, &work);
+            drop(state);
+            // A file that stays is no reason to refuse a write.
+            if !matches!(work, Work::Purge) {
+                result?;
+            }
         }
     }
 
@@ -153,7 +184,7 @@ impl Store {
         self.changed.notify_all();
         result?;
         // What was replaced goes now: space is what manual compactions are for.
-        self.trash.purge()?;
+        self.trash.purge_again()?;
         if self.options.background_jobs == 0 { self.run_due_work() } else { Ok(()) }
     }
 
@@ -179,7 +210,10 @@ impl Store {
                 after = plan.upper.last().map(|table| table.largest().to_vec());
                 let work = Work::Compaction(plan);
                 let result = self.run_work(&work);
-                self.release_work(&mut self.state.lock(), &work, &result);
+                let mut state = self.state.lock();
+                self.note_result(&mut state, &work, &result);
+                self.release_work(&mut state, &work);
+                drop(state);
                 result?;
                 if level == 0 {
                     break;

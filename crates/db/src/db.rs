@@ -147,6 +147,7 @@ impl Db {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<()> {
+        self.store().own(family)?;
         let mut batch = WriteBatch::new();
         batch.put_cf(family, key, value)?;
         self.write(batch, options)
@@ -167,6 +168,7 @@ impl Db {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn delete_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.store().own(family)?;
         let mut batch = WriteBatch::new();
         batch.delete_cf(family, key)?;
         self.write(batch, options)
@@ -219,7 +221,7 @@ impl Db {
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        self.store().get(&family.0, key.as_ref(), options)
+        self.store().get(self.store().own(family)?, key.as_ref(), options)
     }
 
     /// Whether `key` has a value in `family`. Never reads a blob.
@@ -227,7 +229,7 @@ impl Db {
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
     pub fn exists_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<bool> {
-        self.store().exists(&family.0, key.as_ref(), options)
+        self.store().exists(self.store().own(family)?, key.as_ref(), options)
     }
 
     /// An iterator over the default column family.
@@ -243,7 +245,7 @@ impl Db {
     /// # Errors
     /// `Closed`.
     pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<DbIterator> {
-        self.store().iter(&family.0, options)
+        self.store().iter(self.store().own(family)?, options)
     }
 
     /// The store as it is now, all column families together. Held until the last clone of it is dropped.
@@ -267,7 +269,7 @@ impl Db {
     /// # Errors
     /// What made a flush or compaction fail; nothing is lost.
     pub fn compact_range(&self, family: &ColumnFamily, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
-        self.store().compact_range(&family.0, begin, end)
+        self.store().compact_range(self.store().own(family)?, begin, end)
     }
 
     /// The column family named `default`, which every store has.
@@ -301,7 +303,7 @@ impl Db {
     /// - `InvalidArgument`: it is the default column family, or was dropped before.
     /// - `ReadOnly`, `Exhausted`, `Io`: the manifest could not be written.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
-        self.store().drop_family(&family.0)
+        self.store().drop_family(self.store().own(family)?)
     }
 
     /// A picture of the store at this moment. Cost: a few microseconds per hundred tables, and one listing of the directory.
@@ -317,7 +319,7 @@ impl Db {
     /// `rocksdb.num-snapshots`, `rocksdb.base-level`, `rocksdb.estimate-pending-compaction-bytes`,
     /// `rocksdb.block-cache-usage`, `rocksdb.block-cache-capacity`, `rocksdb.background-errors`.
     pub fn property(&self, family: &ColumnFamily, name: &str) -> Option<String> {
-        self.store().property(&family.0, name)
+        self.store().property(self.store().own(family).ok()?, name)
     }
 
     /// Reads and checks every byte of every table and blob file, and that everything fits together: key order, filters,
@@ -337,13 +339,13 @@ impl OpenDb {
         }
         let written = self.store.prepare_close();
         self.store.set_closed();
-        self.store.state.lock().closing = true;
-        self.store.changed.notify_all();
+        self.store.wait_for_the_last();
         let mut joined = true;
         for mut thread in self.threads.lock().drain(..) {
             joined &= thread.join();
         }
-        let purged = self.store.trash.purge();
+        let purged = self.store.trash.purge_again();
+        self.store.trash.close();
         // The lock goes last: until here the directory is this store's.
         self.lock.lock().take();
         let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");

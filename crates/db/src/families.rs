@@ -8,7 +8,7 @@ use esker_format::rocksdb::version_edit::VersionEdit;
 
 use crate::family::Family;
 use crate::options::{FamilyOptions, validate_family_name};
-use crate::store::Store;
+use crate::store::{Installer, Store};
 use crate::version::{COMPARATOR_NAME, Version};
 use crate::{Error, ErrorKind, Result};
 
@@ -37,12 +37,13 @@ impl Store {
             };
             self.record(&mut installer, edit).map_err(|failure| failure.error)?;
             installer.family_id_max = id;
-            let family = Family::new(id, name.to_owned(), options, Version::empty(), lead.wal_number);
+            let family =
+                Family::new(id, name.to_owned(), options, Version::empty(), lead.wal_number, self.session_id.clone());
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.insert(id, family.clone());
             self.families.store(Arc::new(next));
             lead.reload(&self.families.load());
-            self.write_options_file()?;
+            self.refresh_options_file(&mut installer);
             Ok(family)
         })
     }
@@ -71,17 +72,33 @@ impl Store {
             version.tables().for_each(|(_, table)| table.mark_obsolete());
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
             self.retire_logs(&mut self.state.lock());
+            self.refresh_delay();
             self.changed.notify_all();
-            self.write_options_file()
+            self.refresh_options_file(&mut installer);
+            Ok(())
         })
     }
 
     /// Writes the options down, so that they hold when the store is opened without any, by Esker or by RocksDB.
-    pub(crate) fn write_options_file(&self) -> Result<()> {
+    pub(crate) fn write_options_file(&self, installer: &mut Installer) -> Result<()> {
         let number = self.new_file_number();
         let temporary = self.path_of(&FileName::OptionsTemporary(number));
         let text = crate::options::print(&self.options, &self.families.load(), &self.foreign_options);
-        Ok(self.env.files.write_atomically(&self.path_of(&FileName::Options(number)), &temporary, text.as_bytes())?)
+        self.env.files.write_atomically(&self.path_of(&FileName::Options(number)), &temporary, text.as_bytes())?;
+        installer.options_files.push(number);
+        // The last two stay, as RocksDB leaves them.
+        while installer.options_files.len() > 2 {
+            self.trash.add(self.path_of(&FileName::Options(installer.options_files.remove(0))));
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// The same after a change that is durable already: a failure takes nothing of it back, and is told by `stats`.
+    fn refresh_options_file(&self, installer: &mut Installer) {
+        if let Err(error) = self.write_options_file(installer) {
+            self.state.lock().compaction_error = Some(error.while_doing("writing the options down"));
+        }
     }
 
     /// The last steps of a close that may fail.

@@ -71,14 +71,24 @@ pub(crate) struct Family {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) options: FamilyOptions,
+    /// The session of the store that it belongs to.
+    pub(crate) session: Arc<str>,
     pub(crate) view: ArcSwap<View>,
     dropped: AtomicBool,
 }
 
 impl Family {
-    pub(crate) fn new(id: u32, name: String, options: FamilyOptions, version: Version, wal: FileNumber) -> Arc<Self> {
+    pub(crate) fn new(
+        id: u32,
+        name: String,
+        options: FamilyOptions,
+        version: Version,
+        wal: FileNumber,
+        session: Arc<str>,
+    ) -> Arc<Self> {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
-        Arc::new(Self { id, name, options, view: ArcSwap::from_pointee(view), dropped: AtomicBool::new(false) })
+        let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
+        Arc::new(Self { id, name, options, session, view, dropped })
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

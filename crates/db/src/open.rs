@@ -26,7 +26,7 @@ use crate::family::{Family, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store};
-use crate::version::{COMPARATOR_NAME, Recovered, recover, write_new};
+use crate::version::{COMPARATOR_NAME, Recovered, manifest_state, recover, write_new};
 use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
 
@@ -67,7 +67,8 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     }
     let lock_path = dir.join(FileName::Lock.to_string());
     let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
-    if !exists {
+    // Somebody else may have made it before this handle had the lock.
+    if !exists && !files::store_exists(&env, dir)? {
         create(dir, &env)?;
     }
     let store = read(dir, options, env, false)?;
@@ -82,6 +83,27 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
     if !files::store_exists(&env, dir)? {
         return Err(files::no_store(dir));
     }
+    // A writer may take away, between two of these reads, what its manifest no longer needs. It always changes the
+    // manifest first: if that is as it was before, nothing was missed.
+    let mut attempts = READ_ONLY_ATTEMPTS;
+    loop {
+        let before = manifest_state(&*env.files, dir)?;
+        let opened = read_whole(dir, options.clone(), env.clone());
+        attempts -= 1;
+        if manifest_state(&*env.files, dir)? == before {
+            return opened;
+        }
+        if attempts == 0 {
+            let reason = "the store changes faster than it can be read; try again";
+            return Err(Error::new(ErrorKind::Busy, reason).with_path(dir));
+        }
+    }
+}
+
+/// How often a store that is being written is read before it is given up.
+const READ_ONLY_ATTEMPTS: usize = 10;
+
+fn read_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let store = read(dir, options, env, true)?;
     let logs = replay::Logs::check(&store)?;
     let last = logs.replay(&store, |_| Ok(()))?;
@@ -150,14 +172,20 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     let cache = Arc::new(BlockCache::new(options.cache_bytes));
     let trash = Trash::new(env.files.clone());
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);
+    if next_file > FileNumber::MAX.get() / 2 {
+        let reason =
+            format!("a file has number {}, which leaves too few for new ones; remove it", listing.highest_number);
+        return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
+    }
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
     let opener = files::Opener { env: &env, dir, cache: &cache, trash: &trash };
+    let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
         let version = opener.version(id, family)?;
-        families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number));
+        families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {
         return Err(Error::new(ErrorKind::Corruption, "the manifest drops the default column family").with_path(dir));
@@ -165,7 +193,7 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let wals = listing.logs_from(first_log(&recovered)).collect();
     Ok(Store::new(Parts {
-        session_id: new_session(&env),
+        session_id,
         env,
         dir: dir.to_owned(),
         options,
@@ -178,7 +206,7 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
         last_sequence: recovered.last_sequence,
         next_file: next_file + 1,
         lead: Lead::new(wal_number, recovered.last_sequence),
-        installer: Installer { manifest: None, family_id_max: recovered.family_id_max },
+        installer: Installer { manifest: None, family_id_max: recovered.family_id_max, options_files: Vec::new() },
         default_family,
         families,
         wals,
@@ -222,13 +250,13 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     let manifest = write_new(&*store.env.files, &store.dir, number, &edits)?;
     store.counters.manifest_bytes.add(manifest.bytes());
     installer.manifest = Some(manifest);
+    store.write_options_file(&mut installer)?;
     drop(installer);
     {
         let mut state = store.state.lock();
         state.wals.clear();
         state.wals.insert(wal, 0);
     }
-    store.write_options_file()?;
     files::remove_superfluous(store)
 }
 

@@ -72,7 +72,7 @@ impl<'a> Outputs<'a> {
                 creation_time: now,
                 oldest_key_time: now,
                 db_id: store.db_id.clone(),
-                session_id: store.session_id.clone(),
+                session_id: store.session_id.to_string(),
             },
             separates: separates && options.separation == Separation::AtFlush,
             table: None,

@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cache::BlockCache;
 use crate::counters::Counters;
-use crate::family::Family;
+use crate::family::{ColumnFamily, Family};
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
@@ -45,7 +45,7 @@ pub(crate) struct Store {
     /// Written into tables.
     pub(crate) db_id: String,
     /// Written into tables.
-    pub(crate) session_id: String,
+    pub(crate) session_id: Arc<str>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Counters,
     pub(crate) blobs: BlobReader,
@@ -71,6 +71,8 @@ pub(crate) struct Store {
     pub(crate) state: Mutex<State>,
     /// Signalled whenever `state` or a view has changed.
     pub(crate) changed: Condvar,
+    /// Signalled when the store closes: ends the pause after a failure.
+    pub(crate) closing: Condvar,
     health: Health,
 }
 
@@ -80,6 +82,8 @@ pub(crate) struct Installer {
     /// `None` in a store open for reading only.
     pub(crate) manifest: Option<ManifestWriter>,
     pub(crate) family_id_max: u32,
+    /// OPTIONS files that this handle wrote and did not remove, oldest first.
+    pub(crate) options_files: Vec<FileNumber>,
 }
 
 /// See the table in the module's head.
@@ -97,8 +101,8 @@ pub(crate) struct State {
     pub(crate) flush_error: Option<Error>,
     /// Why the last compaction or removal of files failed; gone with the next that succeeds.
     pub(crate) compaction_error: Option<Error>,
-    /// Work has failed: pause before the next.
-    pub(crate) rests: bool,
+    /// The family of the last compaction: the next one looks behind it first.
+    pub(crate) last_compacted: u32,
     /// No new work is begun.
     pub(crate) closing: bool,
 }
@@ -117,7 +121,7 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) foreign_options: ForeignOptions,
     pub(crate) db_id: String,
-    pub(crate) session_id: String,
+    pub(crate) session_id: Arc<str>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Counters,
     pub(crate) trash: Arc<Trash>,
@@ -159,6 +163,7 @@ impl Store {
             installer: Mutex::new(parts.installer),
             state: Mutex::new(State { wals: parts.wals, ..State::default() }),
             changed: Condvar::new(),
+            closing: Condvar::new(),
             health: Health::default(),
         }
     }
@@ -191,6 +196,19 @@ impl Store {
 
     pub(crate) fn path_of(&self, name: &FileName) -> PathBuf {
         self.dir.join(name.to_string())
+    }
+
+    /// The family behind a handle.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is another store's.
+    pub(crate) fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
+        if Arc::ptr_eq(&family.0.session, &self.session_id) {
+            return Ok(&family.0);
+        }
+        let reason =
+            format!("the column family {:?} is of another store, or of an earlier open of this one", family.name());
+        Err(Error::invalid_argument(reason))
     }
 
     pub(crate) fn family(&self, id: u32) -> Option<Arc<Family>> {

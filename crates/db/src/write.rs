@@ -44,7 +44,7 @@ pub(crate) struct Lead {
     pub(crate) last_sequence: SequenceNumber,
     /// Families that take writes, by ascending id.
     pub(crate) actives: Vec<Active>,
-    /// Whether something was written without the log since the last rotation of everything.
+    /// Whether something was ever written without the log.
     pub(crate) unlogged: bool,
     /// Holds writers back while compaction is behind.
     pub(crate) pace: Bucket,
@@ -247,13 +247,18 @@ impl Store {
     fn wait_for_buffers(&self, families: &[u32]) -> Result<()> {
         for &id in families {
             let Some(family) = self.family(id) else { continue };
+            let is_full = || family.view.load().sealed.len() + 1 >= family.options.write_buffer_count_max;
             if self.options.background_jobs == 0 {
+                // A flush that failed before is tried again, or memory would have no bound.
+                if is_full() {
+                    self.run_due_work()?;
+                }
                 continue;
             }
             let began = self.env.clock.monotonic();
             let mut waited = false;
             let mut state = self.state.lock();
-            while family.view.load().sealed.len() + 1 >= family.options.write_buffer_count_max && !family.is_dropped() {
+            while is_full() && !family.is_dropped() {
                 self.check_writable()?;
                 if let Some(error) = &state.flush_error {
                     return Err(error.clone().while_doing("writers wait for a flush that fails"));
@@ -338,11 +343,12 @@ impl Store {
     /// See [`Db::flush`](crate::Db::flush).
     pub(crate) fn flush(&self, families: &[u32]) -> Result<()> {
         self.check_writable()?;
+        // What failed before may have been mended: this flush says how it is now.
+        self.state.lock().flush_error = None;
         let sealed = self.commit.exclusive(|lead| -> Result<Vec<_>> {
             self.check_writable()?;
             self.wait_for_buffers(families)?;
             self.rotate(lead, families)?;
-            lead.unlogged = false;
             if self.options.background_jobs == 0 {
                 self.run_due_work()?;
             }

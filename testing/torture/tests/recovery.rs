@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker::env::sim::SimDisk;
-use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, RecoveryMode, WriteOptions};
+use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteOptions};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
 
@@ -208,4 +208,41 @@ fn a_dropped_family_gives_its_space_back() {
     assert_eq!(reader.entries().map(|entry| entry.unwrap().1.len()).collect::<Vec<_>>(), [1, 500]);
     db.compact_range(&db.default_column_family(), None, None).unwrap();
     assert_eq!((file_count(&disk, "sst"), file_count(&disk, "blob"), file_count(&disk, "log")), (1, 0, 1));
+}
+
+/// Goal: what was written without the log survives a close, also after another family was flushed by itself.
+#[test]
+fn unlogged_writes_survive_a_close_after_another_family_was_flushed() {
+    for background_jobs in [0, 2] {
+        let disk = SimDisk::new();
+        let options = Options { create_if_missing: true, background_jobs, ..Options::default() };
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let second = db.create_column_family("second", FamilyOptions::default()).unwrap();
+        let unlogged = WriteOptions { disable_wal: true, ..WriteOptions::default() };
+        db.put_cf(&db.default_column_family(), "key", "value", &unlogged).unwrap();
+        db.compact_range(&second, None, None).unwrap();
+        db.close().unwrap();
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        assert!(db.get("key").unwrap().is_some());
+    }
+}
+
+/// Goal: a handle of another store's family, or of an earlier open, is refused and touches nothing.
+#[test]
+fn a_family_of_another_store_is_refused() {
+    let disk = SimDisk::new();
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let one = Db::open_with_env("/one", options.clone(), disk.env()).unwrap();
+    let other = Db::open_with_env("/other", options, disk.env()).unwrap();
+    one.put("key", "one").unwrap();
+    other.put("key", "other").unwrap();
+    other.flush().unwrap();
+    let family = other.default_column_family();
+    let refused = |error: esker::Error| assert_eq!(error.kind(), esker::ErrorKind::InvalidArgument, "{error}");
+    refused(one.get_cf(&family, "key", &ReadOptions::default()).unwrap_err());
+    refused(one.put_cf(&family, "key", "x", &WriteOptions::default()).unwrap_err());
+    refused(one.compact_range(&family, None, None).unwrap_err());
+    refused(one.iter_cf(&family, &ReadOptions::default()).unwrap_err());
+    assert_eq!(one.get("key").unwrap().unwrap(), b"one"[..]);
+    assert_eq!(other.get("key").unwrap().unwrap(), b"other"[..]);
 }

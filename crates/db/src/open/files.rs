@@ -278,5 +278,9 @@ pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
             store.trash.add(store.path_of(name));
         }
     }
-    store.trash.purge()
+    // What cannot be removed now takes up space, no more: it is told by `stats`, and tried again.
+    if let Err(error) = store.trash.purge() {
+        store.state.lock().compaction_error = Some(error);
+    }
+    Ok(())
 }

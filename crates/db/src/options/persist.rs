@@ -221,7 +221,7 @@ mod tests {
     use esker_format::rocksdb::internal_key::FileNumber;
 
     fn reread(options: FamilyOptions, foreign: &ForeignOptions) -> (FamilyOptions, OptionsInFile) {
-        let family = Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1));
+        let family = Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1), "session".into());
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), foreign);
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         (read.families["default"].clone().unwrap(), read)

@@ -20,11 +20,18 @@ pub(crate) struct Trash {
     waiting: Mutex<Vec<PathBuf>>,
     /// Whether there may be something in `waiting`: keeps the common check free of the lock.
     filled: AtomicBool,
+    /// Held while files are removed.
+    is_closed: Mutex<bool>,
 }
 
 impl Trash {
     pub(crate) fn new(files: Arc<dyn FileSystem>) -> Arc<Self> {
-        Arc::new(Self { files, waiting: Mutex::default(), filled: AtomicBool::new(false) })
+        Arc::new(Self {
+            files,
+            waiting: Mutex::default(),
+            filled: AtomicBool::new(false),
+            is_closed: Mutex::new(false),
+        })
     }
 
     /// `path` shall be removed.
@@ -38,12 +45,13 @@ impl Trash {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Removes what waits. What cannot be removed waits on.
+    /// Removes what waits. What cannot be removed waits for the purge after the next file has come.
     ///
     /// # Errors
     /// The first failure; all files were tried.
     pub(crate) fn purge(&self) -> Result<()> {
-        if !self.filled.swap(false, Ordering::AcqRel) {
+        let is_closed = self.is_closed.lock();
+        if *is_closed || !self.filled.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         let taken = std::mem::take(&mut *self.waiting.lock());
@@ -54,10 +62,21 @@ impl Trash {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
                     first = first.and(Err(Error::from(error)));
-                    self.add(path);
+                    self.waiting.lock().push(path);
                 }
             }
         }
         first
+    }
+
+    /// As [`purge`](Self::purge), trying again what could not be removed before.
+    pub(crate) fn purge_again(&self) -> Result<()> {
+        self.filled.store(true, Ordering::Release);
+        self.purge()
+    }
+
+    /// From now on nothing is removed: the directory may be another handle's, with other files of the same names.
+    pub(crate) fn close(&self) {
+        *self.is_closed.lock() = true;
     }
 }

@@ -10,7 +10,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
-use super::{Edit, Version, snapshot_edits, write_new};
+use super::{Edit, Version, prepare_new, set_current, snapshot_edits};
 use crate::family::{Family, Generation, View};
 use crate::store::{Installer, State, Store};
 use crate::{Error, ErrorKind};
@@ -113,14 +113,24 @@ impl Store {
         }
         let old_number = old.number();
         let number = self.new_file_number();
-        match write_new(&*self.env.files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
-            Ok(manifest) => {
+        let files = &*self.env.files;
+        let manifest = match prepare_new(files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                // The old one goes on; the next edit tries again.
+                self.trash.add(self.path_of(&FileName::Manifest(number)));
+                self.state.lock().compaction_error = Some(error.while_doing("beginning a new manifest"));
+                return;
+            }
+        };
+        match set_current(files, &self.dir, number) {
+            Ok(()) => {
                 self.counters.manifest_bytes.add(manifest.bytes());
                 installer.manifest = Some(manifest);
                 self.trash.add(self.path_of(&FileName::Manifest(old_number)));
             }
             // Whether CURRENT names the old or the new one is known only to whoever reads it next.
-            Err(error) => self.fail(&error.while_doing("beginning a new manifest")),
+            Err(error) => self.fail(&error.while_doing("making a new manifest current")),
         }
     }
 

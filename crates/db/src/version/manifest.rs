@@ -85,6 +85,14 @@ pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
     Ok(recovered)
 }
 
+/// Which manifest is current, and how long it is: whatever changes a store changes this.
+pub(crate) fn manifest_state(files: &dyn FileSystem, dir: &Path) -> Result<(Vec<u8>, u64)> {
+    let current = files.read(&dir.join(FileName::Current.to_string()))?;
+    let path = manifest_number(&current).map(|number| dir.join(FileName::Manifest(number).to_string()));
+    let bytes = path.and_then(|path| files.metadata(&path).ok()).map_or(0, |metadata| metadata.len);
+    Ok((current, bytes))
+}
+
 fn missing_manifest(error: Error, path: &Path) -> Error {
     match error.kind() {
         ErrorKind::NotFound => {
@@ -199,6 +207,21 @@ pub(crate) fn write_new(
     number: FileNumber,
     edits: &[VersionEdit],
 ) -> Result<ManifestWriter> {
+    let writer = prepare_new(files, dir, number, edits)?;
+    set_current(files, dir, number)?;
+    Ok(writer)
+}
+
+/// A new manifest holding `edits`, durable but not current.
+///
+/// # Errors
+/// As the file system's; nothing has changed but that there may be a file that nobody names.
+pub(crate) fn prepare_new(
+    files: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    edits: &[VersionEdit],
+) -> Result<ManifestWriter> {
     let name = FileName::Manifest(number).to_string();
     let path = dir.join(&name);
     let mut writer =
@@ -210,11 +233,15 @@ pub(crate) fn write_new(
     }
     writer.log.sync()?;
     files.sync_dir(dir)?;
-    set_current(files, dir, number, &name)?;
     Ok(writer)
 }
 
-fn set_current(files: &dyn FileSystem, dir: &Path, number: FileNumber, name: &str) -> Result<()> {
+/// Makes a manifest the current one (M1).
+///
+/// # Errors
+/// As the file system's; CURRENT may name either.
+pub(crate) fn set_current(files: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
+    let name = FileName::Manifest(number).to_string();
     let temporary: PathBuf = dir.join(FileName::Temporary(number).to_string());
     let current = dir.join(FileName::Current.to_string());
     Ok(files.write_atomically(&current, &temporary, format!("{name}\n").as_bytes())?)

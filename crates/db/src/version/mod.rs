@@ -19,7 +19,10 @@ use esker_log::ledger::Ledger;
 
 pub(crate) use edit::{Edit, Garbage};
 pub(crate) use file::{BlobHandle, TableFile};
-pub(crate) use manifest::{ManifestWriter, Recovered, RecoveredFamily, recover, snapshot_edits, write_new};
+pub(crate) use manifest::{
+    ManifestWriter, Recovered, RecoveredFamily, manifest_state, prepare_new, recover, set_current, snapshot_edits,
+    write_new,
+};
 
 use crate::Result;
 use crate::options::LEVEL_COUNT;
