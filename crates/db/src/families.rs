@@ -18,7 +18,7 @@ impl Store {
         validate_family_name(name)?;
         options.validate()?;
         self.commit.exclusive(|lead| {
-            self.check_writable()?;
+            self.check_takes_writes()?;
             let mut installer = self.installer.lock();
             let families = self.families.load_full();
             if families.values().any(|family| family.name == name) {
@@ -54,7 +54,7 @@ impl Store {
             return Err(Error::invalid_argument("the default column family cannot be dropped; delete its keys"));
         }
         self.commit.exclusive(|lead| {
-            self.check_writable()?;
+            self.check_takes_writes()?;
             let mut installer = self.installer.lock();
             let families = self.families.load_full();
             if family.is_dropped() || !families.get(&family.id).is_some_and(|known| Arc::ptr_eq(known, family)) {
@@ -107,10 +107,13 @@ impl Store {
             // A store open for reading has nothing to write.
             return self.failure().map_or(Ok(()), |_| Err(error));
         }
-        if self.commit.exclusive(|lead| lead.unlogged) {
-            let families: Vec<u32> = self.families.load().keys().copied().collect();
-            self.flush(&families)?;
-        }
-        self.sync_wal()
+        let unlogged = self.commit.exclusive(|lead| {
+            self.stop_writes();
+            lead.unlogged
+        });
+        let families: Vec<u32> = self.families.load().keys().copied().collect();
+        let flushed = if unlogged { self.flush(&families) } else { Ok(()) };
+        let synced = self.sync_wal();
+        flushed.and(synced)
     }
 }

@@ -68,8 +68,13 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let lock_path = dir.join(FileName::Lock.to_string());
     let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
     // Somebody else may have made it before this handle had the lock.
-    if !exists && !files::store_exists(&env, dir)? {
-        create(dir, &env)?;
+    if !exists {
+        if !files::store_exists(&env, dir)? {
+            create(dir, &env)?;
+        } else if options.error_if_exists {
+            let reason = "somebody else has just made a store here, and error_if_exists is set";
+            return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
+        }
     }
     let store = read(dir, options, env, false)?;
     let logs = replay::Logs::check(&store)?;

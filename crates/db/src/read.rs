@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::BlobIndex;
-use esker_format::rocksdb::internal_key::{self, ValueKind};
+use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
 use crate::counters::Counter;
 use crate::family::{Family, View};
@@ -94,7 +94,7 @@ impl Store {
     ) -> Result<T> {
         self.check_open()?;
         let view = family.view.load();
-        let sequence = options.snapshot.as_ref().map_or_else(|| self.visible(), crate::Snapshot::number);
+        let sequence = self.sequence_for(options)?;
         let tag = (sequence.get() << 8 | u64::from(internal_key::SEEK_KIND_TAG)).to_le_bytes();
         let mut inline = [0u8; INLINE_KEY_BYTES + 8];
         let found = match inline.get_mut(..key.len() + 8) {
@@ -107,6 +107,17 @@ impl Store {
             None => find(&view, &[key, &tag].concat(), options.fill_cache)?,
         };
         take(&view, found)
+    }
+
+    /// What a read sees: up to its snapshot, or up to now.
+    fn sequence_for(&self, options: &ReadOptions) -> Result<SequenceNumber> {
+        match &options.snapshot {
+            None => Ok(self.visible()),
+            Some(snapshot) if snapshot.is_of(&self.snapshots) => Ok(snapshot.number()),
+            Some(_) => {
+                Err(Error::invalid_argument("the snapshot is of another store, or of an earlier open of this one"))
+            }
+        }
     }
 
     /// See [`Db::get_cf`](crate::Db::get_cf).
@@ -127,7 +138,7 @@ impl Store {
     pub(crate) fn iter(&self, family: &Family, options: &ReadOptions) -> Result<DbIterator> {
         self.check_open()?;
         let view = family.view.load_full();
-        let sequence = options.snapshot.as_ref().map_or_else(|| self.visible(), crate::Snapshot::number);
+        let sequence = self.sequence_for(options)?;
         Ok(DbIterator::new(view, sequence, options, self.blobs.clone()))
     }
 }

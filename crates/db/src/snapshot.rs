@@ -60,6 +60,11 @@ impl Snapshot {
         self.0.sequence.get()
     }
 
+    /// Whether it is held in `list`, where compaction sees it.
+    pub(crate) fn is_of(&self, list: &Arc<SnapshotList>) -> bool {
+        Arc::ptr_eq(&self.0.list, list)
+    }
+
     pub(crate) fn number(&self) -> SequenceNumber {
         self.0.sequence
     }

@@ -110,6 +110,8 @@ pub(crate) struct State {
 #[derive(Debug, Default)]
 struct Health {
     closed: AtomicBool,
+    /// Close has begun: what is written is flushed, and nothing may come after it.
+    takes_no_writes: AtomicBool,
     failed: AtomicBool,
     error: Mutex<Option<Error>>,
 }
@@ -223,6 +225,8 @@ impl Store {
         }
         self.health.failed.store(true, Ordering::Release);
         drop(held);
+        // Whoever has just found the store sound holds `state` until it waits.
+        drop(self.state.lock());
         self.changed.notify_all();
     }
 
@@ -256,6 +260,23 @@ impl Store {
     /// The sticky failure, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.health.error.lock().clone()
+    }
+
+    /// From now on nobody writes; what was written is still flushed and synced.
+    pub(crate) fn stop_writes(&self) {
+        self.health.takes_no_writes.store(true, Ordering::Release);
+    }
+
+    /// As [`check_writable`](Self::check_writable), for what close does not do itself.
+    ///
+    /// # Errors
+    /// `Closed` from the beginning of close on.
+    pub(crate) fn check_takes_writes(&self) -> Result<()> {
+        self.check_writable()?;
+        if self.health.takes_no_writes.load(Ordering::Acquire) {
+            return Err(closed(&self.dir));
+        }
+        Ok(())
     }
 
     pub(crate) fn set_closed(&self) {

@@ -137,7 +137,7 @@ impl Store {
     }
 
     fn write_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
-        self.check_writable()?;
+        self.check_takes_writes()?;
         let group_bytes = group.iter().map(|request| request.batch.len_bytes() as u64).sum();
         self.make_room(lead, group_bytes)?;
         let mut last = lead.last_sequence.get();

@@ -332,3 +332,37 @@ fn close_and_drop_among_running_writers_answer_everyone() {
         assert_eq!(reached.len(), 3);
     }
 }
+
+/// Goal: a write that was acknowledged while the store closed survives the close, without the log too; one that comes
+/// too late is refused.
+#[test]
+fn writes_beside_a_close_are_kept_or_refused() {
+    for round in 0..60u64 {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+        let unlogged = WriteOptions { disable_wal: round % 2 == 0, ..WriteOptions::default() };
+        let writers: Vec<_> = (0..3u64)
+            .map(|writer| {
+                let db = db.clone();
+                std::thread::spawn(move || {
+                    let mut count = 0u64;
+                    let family = db.default_column_family();
+                    while db.put_cf(&family, format!("{writer}/{count:06}"), "v", &unlogged).is_ok() {
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        while db.stats().writes < round * 20 {
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
+        let counts: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+        for (writer, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let last = format!("{writer}/{:06}", count - 1);
+            assert!(db.get(&last).unwrap().is_some(), "round {round}: acknowledged {last} is lost");
+        }
+    }
+}
