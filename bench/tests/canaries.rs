@@ -1,0 +1,85 @@
+//! Goal: an engine that lies is caught, whatever workload happens to read.
+//! Method: engines that lie on purpose, each run once for every way of reading. An honest one passes the same plans.
+
+use esker_compare::plan::{Line, Plan, Settings};
+use esker_compare::run::run;
+use esker_compare::workload::Workload;
+
+/// Enough keys that one put in 5,000 is lost twice.
+const KEYS: u64 = 12_000;
+
+fn outcome(engine: &str, workloads: &[Workload]) -> Result<usize, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        engine: engine.into(),
+        directory: directory.path().into(),
+        settings: Settings { memory_bytes: 64 << 20, min_blob_bytes: 256, background_jobs: 2, sync: false },
+        num: KEYS,
+        reads: KEYS,
+        value_bytes: 300,
+        batch: 7,
+        range_entries: 20,
+        threads: 2,
+        seconds_max: 0,
+        seed: 5,
+        workloads: workloads.to_vec(),
+        cold: true,
+    };
+    let mut lines = 0;
+    let mut count = |line: Line| {
+        assert!(!matches!(line, Line::Failed(_)));
+        lines += 1;
+        Ok(())
+    };
+    run(&plan, &mut count).map(|()| lines).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn assert_caught(engine: &str, workloads: &[Workload], by: &str, words: &str) {
+    let caught = outcome(engine, workloads).expect_err("a lie went unnoticed");
+    assert!(caught.contains("wrong answer") && caught.contains(words), "{caught}");
+    assert!(caught.starts_with(by), "caught by something else than {by}: {caught}");
+}
+
+#[test]
+fn an_honest_engine_passes() {
+    use Workload::*;
+    let all = [Load, Update, Delete, ReadRandom, ReadMissing, Exists, Range, Scan, ScanKeys];
+    for engine in ["esker", "esker-inline", "fjall", "fjall-blob", "redb", "lmdb"] {
+        assert_eq!(outcome(engine, &all), Ok(all.len() + 1), "{engine}");
+    }
+}
+
+#[test]
+fn a_lost_put_is_caught_by_every_way_of_reading() {
+    use Workload::*;
+    assert_caught("canary-lost-put", &[Load, ReadRandom], "readrandom", "is missing");
+    // Each pass asks for half of the keys, chosen by chance: twelve passes leave none out.
+    assert_caught("canary-lost-put", &[&[Load][..], &[Exists; 12]].concat(), "exists", "is missing");
+    assert_caught("canary-lost-put", &[Load, Range], "range", "does not begin with it");
+    assert_caught("canary-lost-put", &[Load, Scan], "scan:", "keys where 12000 are");
+    assert_caught("canary-lost-put", &[Load, ScanKeys], "scankeys", "keys where 12000 are");
+}
+
+#[test]
+fn a_dropped_update_is_caught_by_every_read_of_values() {
+    use Workload::*;
+    assert_caught("canary-stale-key", &[Load, Update, ReadRandom], "readrandom", "was overwritten");
+    assert_caught("canary-stale-key", &[Load, Update, Range], "range", "another value than was put last");
+    assert_caught("canary-stale-key", &[Load, Update, Scan], "scan:", "another value than was put last");
+}
+
+#[test]
+fn a_flipped_bit_is_caught_by_every_read_of_values() {
+    use Workload::*;
+    assert_caught("canary-flipped-bit", &[Load, ReadRandom], "readrandom", "never put");
+    assert_caught("canary-flipped-bit", &[Load, Range], "range", "another value than was put last");
+    assert_caught("canary-flipped-bit", &[Load, Scan], "scan:", "another value than was put last");
+}
+
+#[test]
+fn a_run_without_reads_is_read_through_at_its_end() {
+    assert_caught("canary-lost-put", &[Workload::Load], "scan:", "keys where 12000 are");
+    assert_caught("canary-flipped-bit", &[Workload::Load], "scan:", "another value than was put last");
+    assert_caught("canary-stale-key", &[Workload::Load, Workload::Update], "scan:", "another value");
+}
