@@ -24,7 +24,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs engines in turns and writes a report.
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     /// Lists the engines of this build.
     Engines,
     /// Writes the Markdown of a report again, from its JSON lines.

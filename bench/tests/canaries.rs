@@ -1,6 +1,8 @@
 //! Goal: an engine that lies is caught, whatever workload happens to read.
 //! Method: engines that lie on purpose, each run once for every way of reading. An honest one passes the same plans.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
+
 use esker_compare::plan::{Line, Plan, Settings};
 use esker_compare::run::run;
 use esker_compare::workload::Workload;

@@ -18,13 +18,16 @@ pub(super) struct Esker {
 }
 
 pub(super) fn setup(settings: &Settings) -> String {
+    format!("{}; blobs from {}, LZ4", setup_inline(settings), sizes::print(settings.min_blob_bytes as f64))
+}
+
+pub(super) fn setup_inline(settings: &Settings) -> String {
     format!(
-        "block cache {}, {} memtables of {}, {} background jobs, LZ4, 10-bit filters, blobs from {} (not in esker-inline)",
+        "block cache {}, {} memtables of {}, {} background jobs, LZ4, 10-bit filters, indexes and filters beside the cache",
         sizes::print(settings.cache_bytes() as f64),
         Settings::WRITE_BUFFERS,
         sizes::print(settings.write_buffer_bytes() as f64),
         settings.background_jobs,
-        sizes::print(settings.min_blob_bytes as f64),
     )
 }
 

@@ -19,13 +19,16 @@ struct Fjall {
 
 pub(super) fn setup(settings: &Settings) -> String {
     format!(
-        "cache {}, memtables of {} (a bound on all of them together it does not have yet), {} worker threads, LZ4 on every level, 10-bit filters on every \
-         level, blobs from {} (only in fjall-blob); every write reaches the kernel before it returns",
+        "cache {}, memtables of {} (a bound on all of them together it does not have yet), {} worker threads, LZ4 and \
+         10-bit filters on every level, every write reaches the kernel before it returns",
         sizes::print(settings.cache_bytes() as f64),
         sizes::print(settings.write_buffer_bytes() as f64),
         settings.background_jobs,
-        sizes::print(settings.min_blob_bytes as f64),
     )
+}
+
+pub(super) fn setup_blob(settings: &Settings) -> String {
+    format!("{}; blobs from {}, LZ4", setup(settings), sizes::print(settings.min_blob_bytes as f64))
 }
 
 pub(super) fn open(dir: &Path, settings: &Settings, separated: bool) -> Result<Box<dyn Engine>> {

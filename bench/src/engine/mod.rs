@@ -114,7 +114,7 @@ pub const ENGINES: &[Entry] = &[
         about: "Esker, all values with their keys (Separation::Off)",
         package: "esker",
         open: Open::Here(|dir, settings, _| esker::open(dir, settings, ::esker::Separation::Off)),
-        setup: esker::setup,
+        setup: esker::setup_inline,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
@@ -144,7 +144,7 @@ pub const ENGINES: &[Entry] = &[
         about: "Fjall with key-value separation",
         package: "fjall",
         open: Open::Here(|dir, settings, _| fjall::open(dir, settings, true)),
-        setup: fjall::setup,
+        setup: fjall::setup_blob,
     },
     Entry {
         name: "redb",
