@@ -13,6 +13,7 @@
 //! | [`file_name`]   | what a name in a store's directory says                                  |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
+//! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
 //! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
 
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod cursor;
 pub mod error;
 pub mod file_name;
 pub mod limits;
+pub mod raft;
 pub mod rocksdb;
 pub mod varint;
 pub mod xxph3;

@@ -1,0 +1,133 @@
+//! Names of files in a Raft log's directory.
+//!
+//! | name                       | what                                                                    |
+//! |----------------------------|-------------------------------------------------------------------------|
+//! | `{seq:016}.raftlog`        | a file of the append queue: what users write                            |
+//! | `{seq:016}.rewrite`        | a file of the rewrite queue: what was moved on, so that old files may go |
+//! | `{seq:016}.raftlog.reserved` | a file that waits to be written over; its bytes mean nothing          |
+//! | `LOCK`                     | held by the process that has the log open                               |
+//!
+//! Source: raft-engine `src/file_pipe_log/format.rs`. Sequence numbers of a queue have no gaps and begin at 1.
+
+use std::fmt;
+
+/// Name of the lock file.
+pub const LOCK: &str = "LOCK";
+/// Digits that a sequence number is padded to.
+const SEQUENCE_WIDTH: usize = 16;
+const APPEND_SUFFIX: &str = ".raftlog";
+const REWRITE_SUFFIX: &str = ".rewrite";
+const RESERVED_SUFFIX: &str = ".raftlog.reserved";
+
+/// One of the two sequences of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queue {
+    /// What was moved on from old files of either queue. Older than anything in the append queue.
+    Rewrite,
+    /// What users write, in order.
+    Append,
+}
+
+/// A file of a queue. The sequence number is unique within its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// Its queue.
+    pub queue: Queue,
+    /// Its place in the queue.
+    pub sequence: u64,
+}
+
+impl FileId {
+    /// A file of `queue`.
+    pub const fn new(queue: Queue, sequence: u64) -> Self {
+        Self { queue, sequence }
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = match self.queue {
+            Queue::Append => APPEND_SUFFIX,
+            Queue::Rewrite => REWRITE_SUFFIX,
+        };
+        write!(f, "{:0width$}{suffix}", self.sequence, width = SEQUENCE_WIDTH)
+    }
+}
+
+/// What a name in the directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileName {
+    /// A file of a queue.
+    Log(FileId),
+    /// A file that waits to be written over.
+    Reserved(u64),
+    /// [`LOCK`].
+    Lock,
+}
+
+impl FileName {
+    /// What `name` stands for; `None` if it is none of this format's names, spelled as they are written.
+    pub fn parse(name: &str) -> Option<Self> {
+        let dot = name.find('.').unwrap_or(name.len());
+        let (digits, suffix) = name.split_at_checked(dot)?;
+        let sequence = || digits.parse::<u64>().ok();
+        let parsed = match suffix {
+            APPEND_SUFFIX => Self::Log(FileId::new(Queue::Append, sequence()?)),
+            REWRITE_SUFFIX => Self::Log(FileId::new(Queue::Rewrite, sequence()?)),
+            RESERVED_SUFFIX => Self::Reserved(sequence()?),
+            "" if name == LOCK => Self::Lock,
+            _ => return None,
+        };
+        (parsed.to_string() == name).then_some(parsed)
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(id) => id.fmt(f),
+            Self::Reserved(sequence) => write!(f, "{sequence:0width$}{RESERVED_SUFFIX}", width = SEQUENCE_WIDTH),
+            Self::Lock => f.write_str(LOCK),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_on_disks_already() {
+        let append = FileName::Log(FileId::new(Queue::Append, 123));
+        assert_eq!(append.to_string(), "0000000000000123.raftlog");
+        let rewrite = FileName::Log(FileId::new(Queue::Rewrite, 1));
+        assert_eq!(rewrite.to_string(), "0000000000000001.rewrite");
+        assert_eq!(FileName::Reserved(7).to_string(), "0000000000000007.raftlog.reserved");
+        for name in [append, rewrite, FileName::Reserved(u64::MAX), FileName::Lock] {
+            assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+    }
+
+    #[test]
+    fn other_names_are_nobodys() {
+        for name in [
+            "",
+            "1.raftlog",
+            "0000000000000001",
+            "0000000000000001.raftlog.bak",
+            "0000000000000001.RAFTLOG",
+            "+000000000000001.raftlog",
+            "00000000000000001.raftlog",
+            "99999999999999999999.rewrite",
+            "000000000000000é.rewrite",
+            "lock",
+        ] {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_append_queue_is_newer() {
+        assert!(FileId::new(Queue::Rewrite, 9) < FileId::new(Queue::Append, 1));
+    }
+}
