@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use crate::Result;
 
+/// The first bytes of an append to a preallocated file are written after all others: see [`AppendFile`].
+pub const COMMIT_BYTES: usize = 8;
+
 /// What a name in a directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
@@ -75,6 +78,13 @@ pub trait Mapping: Debug + Send + Sync {
     fn bytes(&self) -> &[u8];
 }
 
+/// The part of an active file that is memory, for its readers. It stays valid when the file is sealed, when its handle
+/// is dropped and when its name goes.
+pub trait Window: Debug + Send + Sync {
+    /// The bytes of `range`, if all of them were appended and lie in the window. Appended bytes never change.
+    fn appended(&self, range: Range<u64>) -> Option<&[u8]>;
+}
+
 /// A file open for reading. Shared: all reads are positional.
 pub trait ReadFile: Debug + Send + Sync {
     /// Where it was opened.
@@ -124,6 +134,17 @@ pub trait ReadFile: Debug + Send + Sync {
 
 /// A file open for appending by one writer at a time. The handle may be shared, so that one thread syncs
 /// while another appends; two appends at once are the caller's mistake and are written one after the other.
+///
+/// # Preallocated files
+///
+/// `create` → [`preallocate`](Self::preallocate) → appends and syncs → [`seal`](Self::seal) → the last sync. In between
+/// the file may be longer than [`len`](Self::len), for all who open or measure it: zeroes follow what was appended.
+/// Who scans such a file after a crash must take them for its end. Dropping the handle does not cut them off, since
+/// the file may have another handle by then, and nobody would learn that it failed.
+///
+/// A process that dies within an append to such a file leaves of it all, nothing, a beginning, or everything else: any
+/// part of what follows its first [`COMMIT_BYTES`], while those are zeroes. So a header that is never all zeroes, at the front of
+/// whatever is appended at once, tells whether the process got to the end of it.
 pub trait AppendFile: Debug + Send + Sync {
     /// Where it was created.
     fn path(&self) -> &Path;
@@ -136,7 +157,8 @@ pub trait AppendFile: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Adds `parts`, one after the other, in one system call where possible. They survive the death of the process, not yet that of the machine.
+    /// Adds `parts`, one after the other, in one system call where possible, and none at all where they are small and the
+    /// place was preallocated. They survive the death of the process, not yet that of the machine.
     ///
     /// # Errors
     /// Some of the bytes may be in the file: [`truncate`](Self::truncate) to the length before, or write no more.
@@ -150,14 +172,30 @@ pub trait AppendFile: Debug + Send + Sync {
     /// (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020): never retry on the same file.
     fn sync(&self) -> Result<()>;
 
-    /// Cuts the file to `len` bytes.
+    /// Cuts the file to `len` bytes; what was preallocated is given back.
     ///
     /// # Errors
-    /// `InvalidInput` if `len` exceeds [`len`](Self::len).
+    /// `InvalidInput` if `len` exceeds [`len`](Self::len), or is less and a [`window`](Self::window) was given out:
+    /// somebody may be reading what would go.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Asks for blocks up to `len` bytes without changing the length; `false` where the file system reserves nothing.
+    /// Asks for blocks up to `len` bytes, which later appends cannot fail to get; [`len`](Self::len) stays. `false` where
+    /// the file system reserves nothing.
+    ///
+    /// # Errors
+    /// Exhausted ([`crate::Error::is_exhausted`]) if there is no room: the file is as before, and appends go on without.
     fn preallocate(&self, len: u64) -> Result<bool>;
+
+    /// Ends the file at [`len`](Self::len) and gives back what was preallocated behind it. For whoever appends no more,
+    /// before the last sync. Again is once; an append that comes nevertheless is one to a file that was not preallocated.
+    ///
+    /// # Errors
+    /// The file may still be longer than `len`; what was appended is as it was.
+    fn seal(&self) -> Result<()>;
+
+    /// What was preallocated, as memory for readers of this file while it grows. `None` where there is no such thing: without
+    /// preallocated blocks, and on the simulated disk. Then [`FileSystem::open`] reads what was appended.
+    fn window(&self) -> Result<Option<Arc<dyn Window>>>;
 }
 
 /// The exclusive right to a directory, given up when dropped.

@@ -26,7 +26,8 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use error::{Error, Result};
 pub use file::{
-    Access, AppendFile, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, ReadFile, ReadRequest, Space,
+    Access, AppendFile, COMMIT_BYTES, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, ReadFile, ReadRequest,
+    Space, Window,
 };
 pub use threads::{Thread, Threads};
 

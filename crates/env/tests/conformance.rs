@@ -76,7 +76,10 @@ on_both! {
     a_map_outlives_handle_and_name
     truncating_cuts_and_appending_goes_on_there
     reopening_cuts_what_lies_behind
-    preallocating_does_not_change_the_length
+    preallocating_does_not_change_where_appends_go
+    appends_of_all_sizes_go_to_preallocated_blocks_and_beyond
+    a_preallocated_file_is_cut_and_goes_on
+    a_window_shows_what_was_appended_and_nothing_else
     a_taken_name_cannot_be_created
     missing_files_are_not_found
     directories_are_not_files_and_files_not_directories
@@ -205,20 +208,131 @@ fn reopening_cuts_what_lies_behind(place: &Place) {
     assert_eq!(place.files().read(&path).unwrap(), b"abcd!?");
 }
 
-fn preallocating_does_not_change_the_length(place: &Place) {
+fn preallocating_does_not_change_where_appends_go(place: &Place) {
     let path = place.at("a");
     let file = place.files().create(&path).unwrap();
     file.append(&[b"abc"]).unwrap();
     let reserved = file.preallocate(1 << 20).unwrap();
     let found = place.files().metadata(&path).unwrap();
-    assert_eq!((file.len(), found.len), (3, 3));
+    assert_eq!(file.len(), 3);
     if reserved {
         assert!(found.allocated >= 1 << 20, "{found:?}");
     }
     assert_eq!(file.preallocate(2).unwrap(), reserved, "less than there is asks for nothing");
     file.append(&[b"def"]).unwrap();
     file.sync().unwrap();
-    assert_eq!(place.files().read(&path).unwrap(), b"abcdef");
+    file.append(&[b"g"]).unwrap();
+    assert_eq!(without_zeroes(place, "a"), b"abcdefg");
+    file.seal().unwrap();
+    file.seal().unwrap();
+    file.sync().unwrap();
+    let found = place.files().metadata(&path).unwrap();
+    assert!(found.len == 7 && found.allocated < 1 << 20, "{found:?}");
+    assert_eq!(place.files().read(&path).unwrap(), b"abcdefg");
+}
+
+/// What `name` holds, without the zeroes that a preallocated file may end with.
+fn without_zeroes(place: &Place, name: &str) -> Vec<u8> {
+    let mut bytes = place.files().read(&place.at(name)).unwrap();
+    let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(len);
+    bytes
+}
+
+/// Every size, alone and in parts, with syncs between, over the end of what was preallocated.
+fn appends_of_all_sizes_go_to_preallocated_blocks_and_beyond(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.preallocate(1 << 20).unwrap();
+    let mut expected = Vec::new();
+    for round in 0..350usize {
+        let len = [1, 3, 7, 8, 9, 120, 1000, 4096, 5000, 33_000, 70_000][round * 7 % 11] + round % 5;
+        let bytes: Vec<u8> = (0..len).map(|byte| (byte * 31 + round) as u8 | 1).collect();
+        let (first, rest) = bytes.split_at(round % 12 % len);
+        file.append(&[first, b"", rest]).unwrap();
+        expected.extend_from_slice(&bytes);
+        if round % 10 == 0 {
+            file.sync().unwrap();
+        }
+        if round == 100 {
+            assert_eq!(without_zeroes(place, "a"), expected);
+            file.preallocate(2 << 20).unwrap();
+        }
+    }
+    assert!(expected.len() > 3 << 20 && file.len() == expected.len() as u64);
+    file.seal().unwrap();
+    assert!(place.files().read(&path).unwrap() == expected);
+}
+
+fn a_preallocated_file_is_cut_and_goes_on(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.preallocate(64 << 10).unwrap();
+    for _ in 0..10 {
+        file.append(&[b"0123456789"]).unwrap();
+    }
+    file.truncate(35).unwrap();
+    assert_eq!((file.len(), place.files().metadata(&path).unwrap().len), (35, 35));
+    file.append(&[b"abc"]).unwrap();
+    assert!(place.files().read(&path).unwrap().ends_with(b"01234abc"));
+    file.preallocate(64 << 10).unwrap();
+    for _ in 0..3 {
+        file.append(&[b"def"]).unwrap();
+    }
+    assert!(without_zeroes(place, "a").ends_with(b"01234abcdefdefdef"));
+    drop(file);
+    let found = without_zeroes(place, "a").len() as u64;
+    assert_eq!(found, 47);
+    let again = place.files().reopen(&path, found).unwrap();
+    again.append(&[b"!"]).unwrap();
+    assert_eq!(place.files().read(&path).unwrap().len(), 48);
+}
+
+/// Readers of the window check what the writer appends, while it does, and after the file is gone.
+fn a_window_shows_what_was_appended_and_nothing_else(place: &Place) {
+    const LINES: u64 = 20_000;
+    let line = |number: u64| format!("{number:015}\n").into_bytes();
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.append(&[&line(0)]).unwrap();
+    file.preallocate(LINES * 16 + 5).unwrap();
+    let Some(window) = file.window().unwrap() else { return };
+    let last = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut last = 0;
+            while last + 1 < LINES {
+                let next = last + 1;
+                if let Some(bytes) = window.appended(next * 16..next * 16 + 16) {
+                    assert_eq!(bytes, line(next));
+                    last = next;
+                }
+            }
+            last
+        });
+        for number in 1..LINES {
+            file.append(&[&line(number)[..5], &line(number)[5..]]).unwrap();
+            if number % 5000 == 0 {
+                file.sync().unwrap();
+            }
+        }
+        reader.join().unwrap()
+    });
+    assert_eq!(last, LINES - 1);
+    let end = LINES * 16;
+    assert_eq!((window.appended(end..end), window.appended(end - 1..end + 1)), (Some(&b""[..]), None));
+    #[expect(clippy::reversed_empty_ranges, reason = "what no caller should ask for")]
+    let reversed = 5..3;
+    assert_eq!((window.appended(reversed), window.appended(end..u64::MAX)), (None, None));
+    assert_eq!(kind(file.truncate(end - 16)), ErrorKind::InvalidInput, "a reader may be looking at it");
+    file.append(&[b"four", b"s"]).unwrap();
+    file.append(&[&[1; 100_000]]).unwrap();
+    assert_eq!(window.appended(end..end + 5), Some(&b"fours"[..]));
+    assert_eq!(window.appended(end..end + 6), None, "the window ends there");
+    file.seal().unwrap();
+    drop(file);
+    place.files().remove(&path).unwrap();
+    assert_eq!(window.appended(16..32), Some(line(1).as_slice()));
+    assert_eq!(window.appended(end..end + 5), Some(&b"fours"[..]));
 }
 
 fn a_taken_name_cannot_be_created(place: &Place) {

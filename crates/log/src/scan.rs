@@ -11,7 +11,9 @@
 //! - T1: the file ends before `b`, or within a record of several fragments; or
 //! - T2: for some sector that `[a, b)` touches, all its bytes from `a` on, or from its start if that comes later, are
 //!   zeroes, up to its end or the file's; or
-//! - T3: the log is a recycled one: then the old content of a sector is a former log, which looks like anything.
+//! - T3: the log is a recycled one: then the old content of a sector is a former log, which looks like anything; or
+//! - T4: its header is all zeroes: a process died while it copied a record into preallocated space, of which the first
+//!   bytes are stored last ([`esker_env::AppendFile`]).
 //!
 //! Everything else is **corruption**, and so is what one flipped bit in the length or type of its header sets apart from
 //! a good fragment: it was written whole, whatever its false length touches. `b` is what the header says; if the header cannot be true, the end of its
@@ -296,8 +298,7 @@ impl Scanner {
             self.end_clean(offset);
             return Ok(());
         }
-        let is_torn = may_be_torn(&self.block, self.at, self.at + HEADER_BYTES);
-        self.damaged(self.block.len(), is_torn, "zeroes where a record should begin")
+        self.damaged(self.block.len(), true, "zeroes where a record should begin")
     }
 
     fn end_of_file(&mut self) -> Result<()> {

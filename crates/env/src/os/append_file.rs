@@ -1,35 +1,74 @@
-//! Appending.
+//! Appending: two bodies behind one face.
 //!
-//! Cost: one `pwrite` (one part) or `pwritev` (up to [`IOVEC_MAX`] parts) for an append; no allocation up to
-//! [`PARTS_ON_STACK`] parts.
+//! Where blocks were preallocated, up to [`COPIED_BYTES_MAX`] at once are copied into a mapped window of them (`tail`);
+//! everything else is one `pwrite` (one part) or `pwritev` (up to [`IOVEC_MAX`] parts). Both see the same page cache.
+//!
+//! - A1: while a file is mapped, a failed append moves no end: what got in lies behind [`len`](AppendFile::len), where the next append
+//!   or [`seal`](AppendFile::seal) goes over it.
+//! - A2: the first append after a sync goes through the system. What a sync wrote must be asked for again before it is
+//!   stored into, and one call that does both costs least; so who syncs every append never pays for a page fault.
+//! - A3: pages are made ready as far ahead as was appended since the last sync, since the next one writes them too.
+//!
+//! Cost: one lock and a copy; no allocation up to [`PARTS_ON_STACK`] parts. Measured on ext4 (Linux 6.18, best of five), ns
+//! for one append:
+//!
+//! | bytes   | system call | copied |
+//! |--------:|------------:|-------:|
+//! |     120 |         414 |     29 |
+//! |   1,024 |         756 |    192 |
+//! |   4,096 |       1,660 |    776 |
+//! |  16,384 |       4,753 |  3,150 |
+//! |  32,768 |       6,558 |  6,424 |
+//! |  65,536 |      10,506 | 12,601 |
+//! | 100,000 |      28,434 | 19,404 |
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::{AppendFile, Error, Result};
+use super::tail::{READY_BYTES_MAX, Tail};
+use crate::{AppendFile, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
 const IOVEC_MAX: usize = 1024;
 /// Parts that need no allocation: a log record is a header and a payload, a group commit a few of them.
 const PARTS_ON_STACK: usize = 16;
+/// The largest append that is copied: see the table above.
+const COPIED_BYTES_MAX: usize = 32 << 10;
+/// The largest window: files are smaller, and an address space of 47 bits has room for thousands of these.
+const WINDOW_BYTES_MAX: u64 = 16 << 30;
 
 /// A file open for appending.
 #[derive(Debug)]
 pub(super) struct OsAppendFile {
     file: File,
     path: PathBuf,
-    /// Where the next byte goes. Changed only under `tail`, read without.
+    /// Where the next byte goes. Changed only under `end`, read without.
     len: AtomicU64,
+    /// What `len` was when the last sync that succeeded began, or the file was opened.
+    synced_to: AtomicU64,
     /// Whoever moves the end of the file.
-    tail: Mutex<()>,
+    end: Mutex<End>,
     /// Whether preallocated blocks are those that will be written to; asked once.
     reserves: OnceLock<bool>,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    tail: Option<Tail>,
+    /// Blocks are there, and the file goes, up to here; 0 if nothing was preallocated.
+    reserved_to: u64,
+    /// Somebody may be reading what was appended through a window.
+    is_lent: bool,
+    /// `synced_to` when last looked at.
+    seen_sync: u64,
 }
 
 impl OsAppendFile {
@@ -52,40 +91,84 @@ impl OsAppendFile {
     }
 
     fn new(file: File, path: &Path, len: u64) -> Self {
-        Self { file, path: path.to_owned(), len: AtomicU64::new(len), tail: Mutex::new(()), reserves: OnceLock::new() }
+        Self {
+            file,
+            path: path.to_owned(),
+            len: AtomicU64::new(len),
+            synced_to: AtomicU64::new(len),
+            end: Mutex::new(End { seen_sync: len, ..End::default() }),
+            reserves: OnceLock::new(),
+        }
     }
 
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
         Error::new(doing, &self.path, source)
     }
 
-    /// Writes `slices` at the end, moving the end with every byte that the system has taken.
-    fn write_all(&self, mut slices: &mut [IoSlice<'_>]) -> Result<()> {
+    /// Writes `slices` from `from` on; returns where they end.
+    ///
+    /// # Errors
+    /// With where the written part ends.
+    fn write_all(&self, from: u64, mut slices: &mut [IoSlice<'_>]) -> std::result::Result<u64, (u64, io::Error)> {
+        let mut place = from;
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
-            let place = self.len.load(Ordering::Relaxed);
             let batch = slices.get(..IOVEC_MAX).unwrap_or(slices);
             match rustix::io::pwritev(&self.file, batch, place) {
-                Ok(0) => return Err(self.error("appending to", io::ErrorKind::WriteZero.into()).at(place)),
+                Ok(0) => return Err((place, io::ErrorKind::WriteZero.into())),
                 Ok(count) => {
-                    self.len.store(place.saturating_add(count as u64), Ordering::Release);
+                    place = place.saturating_add(count as u64);
                     IoSlice::advance_slices(&mut slices, count);
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(self.error("appending to", error.into()).at(place)),
+                Err(error) => return Err((place, error.into())),
             }
         }
-        Ok(())
+        Ok(place)
     }
 
+    /// The body that makes a system call.
+    fn append_by_call(&self, end: &mut End, from: u64, slices: &mut [IoSlice<'_>]) -> Result<()> {
+        let written = self.write_all(from, slices);
+        let to = match &written {
+            Ok(to) => *to,
+            Err(_) if end.tail.is_some() => from, // A1
+            Err((to, _)) => *to,
+        };
+        if let Some(tail) = &mut end.tail {
+            tail.publish(to);
+        }
+        self.len.store(to, Ordering::Release);
+        written.map(drop).map_err(|(place, source)| self.error("appending to", source).at(place))
+    }
+
+    /// The body that copies. `false`: it did nothing.
+    fn append_by_copy(&self, end: &mut End, from: u64, parts: &[&[u8]], bytes: usize) -> bool {
+        let Some(tail) = &mut end.tail else { return false };
+        let synced_to = self.synced_to.load(Ordering::Acquire);
+        if end.seen_sync != synced_to {
+            end.seen_sync = synced_to;
+            tail.forget_ready();
+        }
+        // A2, A3.
+        let fresh = from.saturating_sub(synced_to).min(READY_BYTES_MAX);
+        if fresh == 0 || !tail.make_ready(&self.file, bytes as u64, fresh) || !tail.append(parts, bytes) {
+            return false;
+        }
+        self.len.store(from.saturating_add(bytes as u64), Ordering::Release);
+        true
+    }
+
+    /// Asks for the blocks of `range`; with `lengthen`, the file ends no sooner than they do.
     #[cfg(target_os = "linux")]
-    fn reserve(&self, from: u64, len: u64) -> io::Result<bool> {
+    fn reserve(&self, range: Range<u64>, lengthen: bool) -> io::Result<bool> {
         use rustix::fs::{FallocateFlags, fallocate};
         if !*self.reserves.get_or_init(|| !is_copy_on_write(&self.file)) {
             return Ok(false);
         }
+        let flags = if lengthen { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
         loop {
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, len) {
+            match fallocate(&self.file, flags, range.start, range.end - range.start) {
                 Ok(()) => return Ok(true),
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
@@ -95,8 +178,17 @@ impl OsAppendFile {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn reserve(&self, _: u64, _: u64) -> io::Result<bool> {
+    fn reserve(&self, _: Range<u64>, _: bool) -> io::Result<bool> {
         Ok(*self.reserves.get_or_init(|| false))
+    }
+
+    /// Cuts the file to `len`, with what was preallocated.
+    fn cut(&self, end: &mut End, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        end.tail = None;
+        end.reserved_to = 0;
+        self.len.store(len, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -110,39 +202,71 @@ impl AppendFile for OsAppendFile {
     }
 
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
-        let _tail = self.tail.lock();
+        let mut end = self.end.lock();
+        let from = self.len.load(Ordering::Relaxed);
+        let bytes = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
+        if bytes <= COPIED_BYTES_MAX && self.append_by_copy(&mut end, from, parts, bytes) {
+            return Ok(());
+        }
         let mut on_stack = [IoSlice::new(&[]); PARTS_ON_STACK];
         if let Some(slices) = on_stack.get_mut(..parts.len()) {
             for (slice, part) in slices.iter_mut().zip(parts) {
                 *slice = IoSlice::new(part);
             }
-            return self.write_all(slices);
+            return self.append_by_call(&mut end, from, slices);
         }
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        self.write_all(&mut slices)
+        self.append_by_call(&mut end, from, &mut slices)
     }
 
     fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|source| self.error("syncing", source))
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        let _tail = self.tail.lock();
-        let now = self.len.load(Ordering::Relaxed);
-        if len > now {
-            let reason = format!("cannot cut a file of {now} bytes to {len}");
-            return Err(self.error("truncating", io::Error::new(io::ErrorKind::InvalidInput, reason)));
-        }
-        self.file.set_len(len).map_err(|source| self.error("truncating", source))?;
-        self.len.store(len, Ordering::Release);
+        let len = self.len();
+        self.file.sync_data().map_err(|source| self.error("syncing", source))?;
+        self.synced_to.store(len, Ordering::Release);
         Ok(())
     }
 
+    fn truncate(&self, len: u64) -> Result<()> {
+        let mut end = self.end.lock();
+        let now = self.len.load(Ordering::Relaxed);
+        let refused = if len > now {
+            format!("cannot cut a file of {now} bytes to {len}")
+        } else if len < now && end.is_lent {
+            format!("cannot cut {now} bytes to {len} while somebody may read them")
+        } else {
+            return self.cut(&mut end, len).map_err(|source| self.error("truncating", source));
+        };
+        Err(self.error("truncating", io::Error::new(io::ErrorKind::InvalidInput, refused)))
+    }
+
     fn preallocate(&self, len: u64) -> Result<bool> {
-        let now = self.len();
-        // At least one byte is asked for, so that the answer is the file system's even when nothing is missing.
-        let (from, count) = if len > now { (now, len - now) } else { (now.saturating_sub(1), 1) };
-        self.reserve(from, count).map_err(|source| self.error("preallocating", source).at(len))
+        let mut end = self.end.lock();
+        let now = self.len.load(Ordering::Relaxed);
+        let there = now.max(end.reserved_to);
+        // A byte is asked for even when nothing is missing, so that the answer is the file system's.
+        let range = if len > there { there..len } else { there.saturating_sub(1)..there.max(1) };
+        let reserved =
+            self.reserve(range, len > there).map_err(|source| self.error("preallocating", source).at(len))?;
+        if reserved && len > there {
+            end.reserved_to = len;
+            // Without a window, appends make a system call each: that is all there is to say about it.
+            end.tail = if len <= WINDOW_BYTES_MAX { Tail::new(&self.file, len, now).ok() } else { None };
+        }
+        Ok(reserved)
+    }
+
+    fn seal(&self) -> Result<()> {
+        let mut end = self.end.lock();
+        let len = self.len.load(Ordering::Relaxed);
+        self.cut(&mut end, len).map_err(|source| self.error("sealing", source))
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn Window>>> {
+        let mut end = self.end.lock();
+        let Some(tail) = &end.tail else { return Ok(None) };
+        let window = tail.window();
+        end.is_lent = true;
+        Ok(Some(window))
     }
 }
 

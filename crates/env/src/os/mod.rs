@@ -3,7 +3,7 @@
 //! - Reads and writes are positional, so no handle has a cursor to fight over. Interrupted and short calls are
 //!   carried on until everything is done or the system says why not.
 //! - Sync is `fdatasync` (`F_FULLFSYNC` on macOS).
-//! - The only `unsafe` of the crate is in `map`: mapping a file, and giving the mapping back.
+//! - The only `unsafe` of the crate is in `map` and `tail`: mapping a file to read it, and the end of one to append to it.
 //! - What only Linux has (preallocation, holes, read hints) answers "not here" elsewhere, through the trait's own words.
 
 mod append_file;
@@ -13,6 +13,7 @@ mod file_system;
 mod lock;
 mod map;
 mod read_file;
+mod tail;
 mod threads;
 
 use std::sync::Arc;

@@ -7,6 +7,8 @@
 //! - C2: bytes from `durable_len` on have no durable content: zeroes, should the length survive without them.
 //! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was.
 //!
+//! - C4: from the end of `live` to `file_len`, which preallocation set, the file has zeroes that are kept nowhere.
+//!
 //! So an operation costs what it touches, and a sync what is dirty.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +16,7 @@ use std::ops::Range;
 
 use super::crash::Survivors;
 use super::entropy::SeededEntropy;
+use crate::COMMIT_BYTES;
 
 /// What a device writes whole or not at all.
 const SECTOR_BYTES: u64 = 512;
@@ -23,8 +26,16 @@ pub(super) const BLOCK_BYTES: u64 = 4096;
 type Sector = [u8; SECTOR_BYTES as usize];
 const ZEROES: Sector = [0; SECTOR_BYTES as usize];
 
+/// What a power loss leaves of a file: its first bytes, and how long it is with the zeroes behind them.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) bytes: Vec<u8>,
+    pub(super) file_len: u64,
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
+    /// What was appended; zeroes follow up to [`file_len`](Self::file_len).
     live: Vec<u8>,
     durable_len: u64,
     /// By index of the sector.
@@ -39,22 +50,44 @@ pub(super) struct Content {
 
 impl Content {
     /// A file with this live and durable content. Blocks of zeroes that `holes` names take up nothing.
-    pub(super) fn durable(live: Vec<u8>, holes: &BTreeSet<u64>) -> Self {
+    pub(super) fn durable(left: Left, holes: &BTreeSet<u64>) -> Self {
+        let Left { bytes: live, file_len } = left;
         let len = live.len() as u64;
         let is_zero = |block: &&u64| {
             let start = block.saturating_mul(BLOCK_BYTES);
             start < len && slice(&live, start, BLOCK_BYTES).iter().all(|&byte| byte == 0)
         };
         let holes = holes.iter().filter(is_zero).copied().collect();
-        Self { live, durable_len: len, unsynced_from: len, holes, ..Self::default() }
+        Self { live, durable_len: file_len, unsynced_from: len, preallocated: file_len, holes, ..Self::default() }
     }
 
-    pub(super) fn live(&self) -> &[u8] {
-        &self.live
-    }
-
+    /// Where the next append goes.
     pub(super) fn len(&self) -> u64 {
         self.live.len() as u64
+    }
+
+    /// How long the file is for all who look at it.
+    pub(super) fn file_len(&self) -> u64 {
+        self.len().max(self.preallocated)
+    }
+
+    /// The whole file.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = self.live.clone();
+        bytes.resize(index(self.file_len()), 0);
+        bytes
+    }
+
+    /// Reads what fits into `buffer` from `offset` on; how much there was.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let count = index(self.file_len().saturating_sub(offset)).min(buffer.len());
+        let found = slice(&self.live, offset, count as u64);
+        let buffer = buffer.get_mut(..count).unwrap_or_default();
+        buffer.fill(0);
+        for (place, byte) in buffer.iter_mut().zip(found) {
+            *place = *byte;
+        }
+        count
     }
 
     pub(super) fn holes(&self) -> &BTreeSet<u64> {
@@ -63,13 +96,13 @@ impl Content {
 
     /// Bytes of the device that the file occupies.
     pub(super) fn allocated(&self) -> u64 {
-        let blocks = self.len().max(self.preallocated).div_ceil(BLOCK_BYTES);
+        let blocks = self.file_len().div_ceil(BLOCK_BYTES);
         blocks.saturating_sub(self.holes.len() as u64) * BLOCK_BYTES
     }
 
     /// Bytes that can be appended within the blocks that the file has.
     pub(super) fn free_tail(&self) -> u64 {
-        self.len().max(self.preallocated).div_ceil(BLOCK_BYTES) * BLOCK_BYTES - self.len()
+        self.file_len().div_ceil(BLOCK_BYTES) * BLOCK_BYTES - self.len()
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
@@ -84,11 +117,27 @@ impl Content {
         }
     }
 
+    /// An append in which the process dies, so that `kept` of it got in, as far as [`crate::AppendFile`] allows.
+    pub(super) fn append_dying(&mut self, bytes: &[u8], kept: Range<usize>) {
+        let end = kept.end.min(bytes.len());
+        let is_copied = self.len() + bytes.len() as u64 <= self.preallocated;
+        let start = if is_copied { kept.start.max(COMMIT_BYTES).min(end) } else { 0 };
+        let mut torn = vec![0; start];
+        torn.extend_from_slice(bytes.get(start..end).unwrap_or_default());
+        self.append(&torn);
+    }
+
+    /// Lets the next append go behind the zeroes that end the file.
+    pub(super) fn append_behind_zeroes(&mut self) {
+        self.live.resize(index(self.file_len()), 0);
+    }
+
+    /// Makes the file `len` long, which is not longer than it was, and nothing preallocated.
     pub(super) fn truncate(&mut self, len: u64) {
-        self.keep_old(len..self.len());
-        self.live.truncate(index(len));
+        self.keep_old(len..self.len().max(len));
+        self.live.resize(index(len), 0);
         self.unsynced_from = self.unsynced_from.min(len);
-        self.preallocated = self.preallocated.min(len);
+        self.preallocated = 0;
         self.holes.split_off(&len.div_ceil(BLOCK_BYTES));
         self.lost.retain_mut(|range| {
             range.end = range.end.min(len);
@@ -101,7 +150,7 @@ impl Content {
     }
 
     pub(super) fn punch_hole(&mut self, range: &Range<u64>) {
-        let occupied = self.len().max(self.preallocated).div_ceil(BLOCK_BYTES);
+        let occupied = self.file_len().div_ceil(BLOCK_BYTES);
         // The last block counts as whole even if the file ends within it.
         let end_of_blocks = if range.end >= self.len() {
             occupied.min(range.end.div_ceil(BLOCK_BYTES))
@@ -126,8 +175,8 @@ impl Content {
             old.insert(sector, self.new_sector(sector));
         }
         self.old = old;
-        self.durable_len = self.len();
-        self.unsynced_from = self.durable_len;
+        self.durable_len = self.file_len();
+        self.unsynced_from = self.len();
     }
 
     /// Drops what was appended since the last sync: it stays live, and never becomes durable.
@@ -151,23 +200,26 @@ impl Content {
     }
 
     /// What a power loss leaves.
-    pub(super) fn after_power_loss(&self, survivors: Survivors, random: &SeededEntropy) -> Vec<u8> {
-        let len = match survivors {
+    pub(super) fn after_power_loss(&self, survivors: Survivors, random: &SeededEntropy) -> Left {
+        let file_len = match survivors {
             Survivors::Nothing => self.durable_len,
-            Survivors::Everything => self.len(),
+            Survivors::Everything => self.file_len(),
             Survivors::Sample { .. } => self.sample_len(random),
         };
-        let mut left = self.live.clone();
-        left.resize(index(len), 0);
         let appended = sectors(self.durable_len..self.len());
         let dirty: BTreeSet<u64> = self.old.keys().copied().chain(appended).collect();
+        let end_of_dirty = dirty.last().map_or(0, |&last| (last + 1).saturating_mul(SECTOR_BYTES));
+        // Behind all that there are zeroes in either image (C4).
+        let len = file_len.min(self.len().max(end_of_dirty));
+        let mut left = self.live.clone();
+        left.resize(index(len), 0);
         for sector in dirty {
             let start = sector * SECTOR_BYTES;
             let survives = match survivors {
                 Survivors::Nothing => false,
                 Survivors::Everything => true,
                 // A length that outlived its truncation has the bytes that belong to it.
-                Survivors::Sample { .. } => start < self.len() && random.coin(),
+                Survivors::Sample { .. } => start < self.file_len() && random.coin(),
             };
             let content = if survives { self.new_sector(sector) } else { self.old_sector(sector) };
             let end = len.min(start + SECTOR_BYTES);
@@ -175,11 +227,11 @@ impl Content {
                 place.copy_from_slice(slice(&content, 0, end - start));
             }
         }
-        left
+        Left { bytes: left, file_len }
     }
 
     fn sample_len(&self, random: &SeededEntropy) -> u64 {
-        let (low, high) = (self.durable_len.min(self.len()), self.durable_len.max(self.len()));
+        let (low, high) = (self.durable_len.min(self.file_len()), self.durable_len.max(self.file_len()));
         if low == high {
             return low;
         }
@@ -188,7 +240,7 @@ impl Content {
         match random.below(3) {
             0 => self.durable_len,
             2 if between > 0 => (first + random.below(between)) * SECTOR_BYTES,
-            _ => self.len(),
+            _ => self.file_len(),
         }
     }
 

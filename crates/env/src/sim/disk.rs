@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::content::{BLOCK_BYTES, Content, slice};
+use super::content::{BLOCK_BYTES, Content, Left, slice};
 use super::faults::{Fault, Schedule};
 use super::names::{self, Inode};
 use super::tree::{Directory, File, Node, Tree, parts};
@@ -61,13 +61,14 @@ impl Disk {
     pub(super) fn reopen(&mut self, path: &Path, len: u64) -> Answer<Inode> {
         self.schedule.begin_read()?;
         let inode = self.tree.find(path)?;
-        let found = self.tree.file(inode)?.content.len();
+        let found = self.tree.file(inode)?.content.file_len();
         if len > found {
             return Err(Errno::INVAL);
         }
         if len < found {
-            self.truncate(inode, path, len)?;
+            self.cut(inode, path, len)?;
         }
+        self.tree.file_mut(inode)?.content.append_behind_zeroes();
         Ok(inode)
     }
 
@@ -117,6 +118,9 @@ impl Disk {
 
     pub(super) fn append(&mut self, inode: Inode, path: &Path, parts: &[&[u8]]) -> Answer<()> {
         let count: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if let Some(kept) = self.schedule.take_death_within() {
+            self.tree.file_mut(inode)?.content.append_dying(&parts.concat(), kept);
+        }
         let fault = self.schedule.begin_divisible(format_args!("append {} {count} bytes", path.display()))?;
         let (chosen, errno) = match fault {
             None => (count, Errno::NOSPC),
@@ -162,12 +166,23 @@ impl Disk {
     }
 
     pub(super) fn truncate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
-        self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
-        let content = &mut self.tree.file_mut(inode)?.content;
-        if len > content.len() {
+        if len > self.len(inode) {
+            self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
             return Err(Errno::INVAL);
         }
-        content.truncate(len);
+        self.cut(inode, path, len)
+    }
+
+    fn cut(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
+        self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
+        self.tree.file_mut(inode)?.content.truncate(len);
+        Ok(())
+    }
+
+    pub(super) fn seal(&mut self, inode: Inode, path: &Path) -> Answer<()> {
+        self.schedule.begin(format_args!("seal {}", path.display()))?;
+        let content = &mut self.tree.file_mut(inode)?.content;
+        content.truncate(content.len());
         Ok(())
     }
 
@@ -175,9 +190,9 @@ impl Disk {
         self.tree.file(inode).map_or(0, |file| file.content.len())
     }
 
-    pub(super) fn read(&mut self, inode: Inode) -> Answer<&[u8]> {
+    pub(super) fn read(&mut self, inode: Inode) -> Answer<&Content> {
         self.schedule.begin_read()?;
-        Ok(self.tree.file(inode)?.content.live())
+        Ok(&self.tree.file(inode)?.content)
     }
 
     // Names.
@@ -250,7 +265,7 @@ impl Disk {
         Ok(match self.tree.file(inode) {
             Ok(file) => Metadata {
                 kind: FileKind::File,
-                len: file.content.len(),
+                len: file.content.file_len(),
                 allocated: file.content.allocated(),
                 links: file.links,
             },
@@ -278,7 +293,8 @@ impl Disk {
             return;
         };
         if let Ok(file) = self.tree.file_mut(inode) {
-            file.content = Content::durable(bytes, &BTreeSet::new());
+            let left = Left { file_len: bytes.len() as u64, bytes };
+            file.content = Content::durable(left, &BTreeSet::new());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use rustix::io::Errno;
 
@@ -44,6 +45,8 @@ pub(super) struct Schedule {
     ops: u64,
     reads: u64,
     dies_after: Option<u64>,
+    /// What of the operation after that gets in, if it is an append.
+    kept_in_death: Option<Range<usize>>,
     faults: BTreeMap<u64, Fault>,
     read_faults: BTreeMap<u64, ReadFault>,
     tracing: bool,
@@ -70,6 +73,17 @@ impl Schedule {
 
     pub(super) fn die_after(&mut self, n: u64) {
         self.dies_after = Some(n);
+        self.kept_in_death = None;
+    }
+
+    pub(super) fn die_within(&mut self, n: u64, kept: Range<usize>) {
+        self.dies_after = Some(n);
+        self.kept_in_death = Some(kept);
+    }
+
+    /// What gets in of an append that comes now, if the machine dies within it: told once.
+    pub(super) fn take_death_within(&mut self) -> Option<Range<usize>> {
+        if self.dies_after == Some(self.ops) { self.kept_in_death.take() } else { None }
     }
 
     pub(super) fn fail_at(&mut self, n: u64, fault: Fault) {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::disk::Disk;
 use super::names::Inode;
-use crate::{Access, AppendFile, Error, Lock, Mapping, ReadFile, Result};
+use crate::{Access, AppendFile, Error, Lock, Mapping, ReadFile, Result, Window};
 
 /// An open file; both kinds of handle are one.
 pub(super) struct Handle {
@@ -49,26 +49,20 @@ impl ReadFile for Handle {
 
     fn len(&self) -> Result<u64> {
         let mut disk = self.shared.disk.lock();
-        let live = disk.read(self.inode).map_err(|errno| self.error("measuring", errno))?;
-        Ok(live.len() as u64)
+        let content = disk.read(self.inode).map_err(|errno| self.error("measuring", errno))?;
+        Ok(content.file_len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut disk = self.shared.disk.lock();
-        let live = disk.read(self.inode).map_err(|errno| self.error("reading", errno).at(offset))?;
-        let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = live.get(from..).unwrap_or_default();
-        let count = found.len().min(buffer.len());
-        for (place, byte) in buffer.iter_mut().zip(found) {
-            *place = *byte;
-        }
-        Ok(count)
+        let content = disk.read(self.inode).map_err(|errno| self.error("reading", errno).at(offset))?;
+        Ok(content.read(offset, buffer))
     }
 
     fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {
         let mut disk = self.shared.disk.lock();
-        let live = disk.read(self.inode).map_err(|errno| self.error("mapping", errno))?;
-        Ok(Some(Arc::new(Copied(live.to_vec()))))
+        let content = disk.read(self.inode).map_err(|errno| self.error("mapping", errno))?;
+        Ok(Some(Arc::new(Copied(content.to_vec()))))
     }
 
     fn advise(&self, _: Access) {}
@@ -103,6 +97,15 @@ impl AppendFile for Handle {
         let answer = self.shared.disk.lock().preallocate(self.inode, &self.path, len);
         answer.map_err(|errno| self.error("preallocating", errno).at(len))?;
         Ok(true)
+    }
+
+    fn seal(&self) -> Result<()> {
+        let answer = self.shared.disk.lock().seal(self.inode, &self.path);
+        answer.map_err(|errno| self.error("sealing", errno))
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn Window>>> {
+        Ok(None)
     }
 }
 

@@ -25,7 +25,8 @@
 //!   change implies the earlier ones, as in every journal, so no chain of renames loses a file that was durable.
 //! - S4: a rename is one change, between directories too: the old name or the new one, never both and never neither,
 //!   and a sync of either directory makes all of it durable.
-//! - S5: preallocated space that holds no bytes is given back.
+//! - S5: preallocated space makes a file longer, which S2 goes by: what survives of it behind the bytes that were appended
+//!   is zeroes. A process that dies leaves all of it.
 //!
 //! # What else it does as a disk does
 //!
@@ -37,7 +38,7 @@
 //! # Counting
 //!
 //! Every attempt to change something is an operation with an index, from 0 on, whether or not it succeeds:
-//! `create` (also by `lock`), `append`, `sync`, `truncate` (also by `reopen`, if it cuts), `preallocate`, `rename`,
+//! `create` (also by `lock`), `append`, `sync`, `truncate` (also by `reopen`, if it cuts), `preallocate`, `seal`, `rename`,
 //! `link`, `remove`, `remove_dir`, `sync_dir`, `punch_hole`, `create_dir` (once for each directory that was missing).
 //! Every other call is a read, counted apart. So a healthy run tells with [`SimDisk::op_count`] how many places there
 //! are to fail at, and [`SimDisk::die_after`] and [`SimDisk::fail_at`] name them.
@@ -60,6 +61,7 @@ mod tree;
 mod tests;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -128,6 +130,12 @@ impl SimDisk {
         self.shared.disk.lock().schedule.die_after(n);
     }
 
+    /// The same, but should operation `n` be an append, `kept` of its bytes get in: of one to preallocated space not the
+    /// first [`COMMIT_BYTES`](crate::COMMIT_BYTES), of any other all those before too. What a process leaves that is killed while it appends.
+    pub fn die_within(&self, n: u64, kept: Range<usize>) {
+        self.shared.disk.lock().schedule.die_within(n, kept);
+    }
+
     /// Whether the machine has died by [`die_after`](Self::die_after).
     pub fn is_dead(&self) -> bool {
         self.shared.disk.lock().schedule.is_dead()
@@ -176,7 +184,7 @@ impl SimDisk {
     /// machine.
     pub fn file_bytes(&self, path: &Path) -> Option<Vec<u8>> {
         let mut disk = self.shared.disk.lock();
-        disk.content_mut(path).map(|content| content.live().to_vec())
+        disk.content_mut(path).map(|content| content.to_vec())
     }
 
     /// Makes `bytes` the content of the file at `path`, live and durable, with its name and the directories above it;

@@ -57,6 +57,10 @@ fn after(disk: &SimDisk, survivors: Survivors, name: &str) -> Option<Vec<u8>> {
     disk.after_power_loss(survivors).file_bytes(&path(name))
 }
 
+fn file_bytes(disk: &SimDisk, name: &str) -> Vec<u8> {
+    disk.file_bytes(&path(name)).unwrap()
+}
+
 fn kind<T>(result: Result<T>) -> std::io::ErrorKind {
     match result {
         Ok(_) => panic!("a call succeeded that must fail"),

@@ -110,8 +110,12 @@ impl History {
     fn new(seed: u64, steps: usize, record_bytes_max: usize) -> Self {
         let disk = SimDisk::new();
         let random = &mut Random(seed);
-        let mut writer = LogWriter::new(disk.create(Path::new(PATH)).unwrap());
+        let file = disk.create(Path::new(PATH)).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
+        if seed.is_multiple_of(2) {
+            file.preallocate(random.below(400_000) as u64).unwrap();
+        }
+        let mut writer = LogWriter::new(file);
         let mut made = Self { disk, records: Vec::new(), synced_count: 0, synced_bytes: 0 };
         for _ in 0..steps {
             let record_bytes = match random.below(10) {
@@ -421,6 +425,34 @@ fn after_power_loss_a_prefix_with_all_synced_records_is_found() {
         }
     }
     assert!(torn_count > 300, "only {torn_count} images were torn");
+}
+
+/// Goal: a process that dies while it copies a record into preallocated space leaves an end, not damage.
+/// Method: it dies within each append of a history in turn, with any stretch of its bytes in place.
+#[test]
+fn death_within_an_append_to_preallocated_space_ends_the_log_there() {
+    let random = &mut Random(12);
+    let records: Vec<Vec<u8>> = [40, 1, 700, 32_700, 7, 3000, 90, 40_000].map(|len| random.payload(len)).into();
+    for dying in 0..records.len() {
+        for round in 0..40 {
+            let disk = SimDisk::new();
+            let mut writer = LogWriter::new(disk.create(Path::new(PATH)).unwrap());
+            writer.file().preallocate(200_000).unwrap();
+            for record in &records[..dying] {
+                writer.append(&[record]).unwrap();
+            }
+            let start = random.below(records[dying].len() + 7);
+            let kept = if round == 0 { 0..usize::MAX } else { start..start + random.below(600) };
+            disk.die_within(disk.op_count(), kept.clone());
+            writer.append(&[&records[dying]]).unwrap_err();
+            let left = disk.after_process_death();
+            for mode in [RecoveryMode::PointInTime, RecoveryMode::TolerateTornTail] {
+                let found = scan(&left, mode);
+                assert_eq!(found.records, records[..dying], "{dying}, {kept:?}");
+                assert!(found.end.is_ok(), "{dying}, {kept:?}: {:?}", found.end);
+            }
+        }
+    }
 }
 
 /// Flips each of `bits` of the log alone: that is corruption, or changes nothing in the answers.

@@ -13,6 +13,7 @@ fn every_change_is_an_operation_and_nothing_else_is() {
     file.sync().unwrap();
     file.truncate(4).unwrap();
     file.preallocate(10).unwrap();
+    file.seal().unwrap();
     disk.reopen(&path("a"), 4).unwrap();
     disk.reopen(&path("a"), 3).unwrap();
     disk.rename(&path("a"), &path("b")).unwrap();
@@ -32,22 +33,23 @@ fn every_change_is_an_operation_and_nothing_else_is() {
         "4 sync /store/a",
         "5 truncate /store/a to 4",
         "6 preallocate /store/a to 10",
-        "7 truncate /store/a to 3",
-        "8 rename /store/a to /store/b",
-        "9 link /store/b as /store/c",
-        "10 punch_hole /store/b 0..4096",
-        "11 remove /store/b",
-        "12 remove_dir /store/sub",
-        "13 sync_dir /store",
-        "14 create /store/LOCK",
-        "15 create /store/c",
+        "7 seal /store/a",
+        "8 truncate /store/a to 3",
+        "9 rename /store/a to /store/b",
+        "10 link /store/b as /store/c",
+        "11 punch_hole /store/b 0..4096",
+        "12 remove /store/b",
+        "13 remove_dir /store/sub",
+        "14 sync_dir /store",
+        "15 create /store/LOCK",
+        "16 create /store/c",
     ];
     assert_eq!(disk.trace(), expected);
-    assert_eq!(disk.op_count(), 16);
+    assert_eq!(disk.op_count(), 17);
     let reads = disk.read_count();
     disk.read(&path("c")).unwrap();
     disk.list(Path::new("/store")).unwrap();
-    assert_eq!((disk.read_count() - reads, disk.op_count()), (4, 16), "open, len, read_at; list");
+    assert_eq!((disk.read_count() - reads, disk.op_count()), (4, 17), "open, len, read_at; list");
     assert_eq!((disk.after_process_death().op_count(), disk.after_process_death().trace().len()), (0, 0));
 }
 

@@ -63,11 +63,63 @@ fn reserved_blocks_are_there_when_the_disk_is_full() {
 }
 
 #[test]
-fn reserved_blocks_without_bytes_are_given_back_by_a_power_loss() {
+fn a_preallocated_file_dies_with_zeroes_behind_what_was_appended() {
     let disk = store();
-    create_durable(&disk, "a", b"x").preallocate(1 << 20).unwrap();
-    let left = disk.after_power_loss(Survivors::Everything);
+    let file = create_durable(&disk, "a", b"x");
+    file.preallocate(2000).unwrap();
+    file.append(&[b"yz"]).unwrap();
+    assert_eq!((file.len(), disk.metadata(&path("a")).unwrap().len), (3, 2000));
+    let padded = |bytes: &[u8], len| [bytes, &vec![0; len - bytes.len()]].concat();
+    let dead = disk.after_process_death();
+    assert_eq!(dead.read(&path("a")).unwrap(), padded(b"xyz", 2000));
+    assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap(), b"x");
+    let lengths = outcomes(&disk, |disk| disk.metadata(&path("a")).unwrap().len);
+    assert_eq!(lengths, [1, 512, 1024, 1536, 2000], "the old length, the new one, and what a sector's boundary leaves");
+    file.sync().unwrap();
+    assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap(), padded(b"xyz", 2000));
+    let left = disk.after_power_loss(Survivors::Nothing);
     assert_eq!(left.metadata(&path("a")).unwrap().allocated, 4096);
+    left.reopen(&path("a"), 3).unwrap().append(&[b"!"]).unwrap();
+    assert_eq!(left.read(&path("a")).unwrap(), b"xyz!");
+    let behind = dead.reopen(&path("a"), 2000).unwrap();
+    behind.append(&[b"!"]).unwrap();
+    assert_eq!(dead.read(&path("a")).unwrap(), [padded(b"xyz", 2000).as_slice(), b"!"].concat());
+}
+
+#[test]
+fn sealing_counts_fails_and_gives_back_what_was_preallocated() {
+    let disk = store();
+    let file = create_durable(&disk, "a", &[1; 1000]);
+    file.preallocate(1 << 20).unwrap();
+    file.append(&[&[2; 100]]).unwrap();
+    file.sync().unwrap();
+    let (before, allocated) = (disk.op_count(), disk.metadata(&path("a")).unwrap().allocated);
+    disk.fail_at(before, Fault::Eio);
+    file.seal().unwrap_err();
+    assert_eq!((disk.op_count(), allocated), (before + 1, 1 << 20));
+    file.seal().unwrap();
+    let found = disk.metadata(&path("a")).unwrap();
+    assert_eq!((file.len(), found.len, found.allocated), (1100, 1100, 4096));
+    assert_eq!(disk.after_power_loss(Survivors::Nothing).metadata(&path("a")).unwrap().len, 1 << 20);
+    assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap()[..1100], *file_bytes(&disk, "a"));
+    file.sync().unwrap();
+    assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap().len(), 1100);
+}
+
+#[test]
+fn a_process_that_dies_within_an_append_leaves_a_part_of_it_without_its_first_bytes() {
+    let (disk, bytes) = (store(), *b"0123456789abcdef");
+    let file = create_durable(&disk, "a", b"x");
+    file.preallocate(20).unwrap();
+    disk.die_within(disk.op_count(), 2..12);
+    file.append(&[&bytes[..3], &bytes[3..]]).unwrap_err();
+    file.append(&[b"never"]).unwrap_err();
+    let left = disk.after_process_death();
+    assert_eq!(left.read(&path("a")).unwrap(), b"x\0\0\0\0\0\0\0\089ab\0\0\0\0\0\0\0");
+    let grown = left.reopen(&path("a"), 1).unwrap();
+    left.die_within(left.op_count(), 2..12);
+    grown.append(&[&bytes]).unwrap_err();
+    assert_eq!(left.after_process_death().read(&path("a")).unwrap(), b"x0123456789ab", "no copy, no gap");
 }
 
 #[test]
