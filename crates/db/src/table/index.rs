@@ -83,7 +83,8 @@ impl IndexWalk {
     /// To the first block that may hold `target` or a key after it.
     #[inline]
     pub(super) fn seek(&mut self, table: &Table, target: &[u8]) -> Result<()> {
-        self.on_top(table, |cursor, block| cursor.seek(block, target))?;
+        let around = table.index.fences.around(internal_key::user_key(target));
+        self.on_top(table, |cursor, block| cursor.seek_within(block, target, around))?;
         if table.index.has_partitions {
             self.enter(table, |cursor, block| cursor.seek(block, target))?;
             self.skip_forward(table)?;

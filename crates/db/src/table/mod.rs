@@ -6,6 +6,7 @@
 //! | [`write`]   | streams entries in order into a new file                                                  |
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
 //! | [`read`]    | one key: filter, index, one block                                                         |
+//! | [`fences`]  | where in an index to look, from memory that lies together                                 |
 //! | [`iterate`] | all keys, forwards and backwards, reading ahead                                           |
 //! | [`check`]   | every byte                                                                                |
 //!
@@ -14,9 +15,10 @@
 //! - T2: an open table never changes, so readers need no lock; index and filter stay in memory as long as it is open.
 //! - T3: a table that is refused is not touched.
 //!
-//! Cost: an open table holds one descriptor, its filter (`bits_per_key` bits a key) and its index (about 30 bytes a block).
+//! Cost: an open table holds one descriptor, its filter (`bits_per_key` bits a key) and its index (about 40 bytes a block).
 
 mod check;
+mod fences;
 mod index;
 mod iterate;
 mod open;
@@ -41,6 +43,7 @@ use crate::Error;
 use crate::cache::{Block, BlockCache};
 use crate::pinned::PinnedSlice;
 
+use fences::Fences;
 pub(crate) use iterate::TableIterator;
 pub(crate) use write::TableWriter;
 
@@ -154,6 +157,7 @@ struct Index {
     has_partitions: bool,
     /// Where the block lies in the file: for errors.
     offset: u64,
+    fences: Fences,
 }
 
 impl Table {
@@ -164,7 +168,7 @@ impl Table {
 
     /// What it keeps in memory as long as it is open.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.index.block.bytes().len() + self.filter.len() + size_of::<Self>()
+        self.index.block.bytes().len() + self.index.fences.memory_bytes() + self.filter.len() + size_of::<Self>()
     }
 
     /// Where it was opened.

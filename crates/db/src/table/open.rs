@@ -14,6 +14,7 @@ use esker_format::rocksdb::table::{
     IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
 };
 
+use super::fences::Fences;
 use super::{Index, Table};
 use crate::cache::{Block, BlockCache};
 use crate::{Error, ErrorKind, Result};
@@ -71,10 +72,14 @@ impl Table {
         let block = blocks.read(index_at, "reading the index")?;
         let layout = BlockLayout::parse(&block)
             .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
+        let format = properties.index_format();
+        let fences = Fences::of(&block, layout, format)
+            .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
         let index = Index {
             block: Block::new(block),
             layout,
-            format: properties.index_format(),
+            format,
+            fences,
             has_partitions: index_type == IndexType::TwoLevel,
             offset: index_at.offset,
         };

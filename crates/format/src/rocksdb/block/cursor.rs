@@ -141,9 +141,26 @@ impl BlockCursor {
         target: &[u8],
         compare: impl Fn(&[u8], &[u8]) -> Ordering,
     ) -> Result<(), DecodeError> {
+        self.seek_within(block, target, compare, 0..self.layout.restart_count)
+    }
+
+    /// As [`seek`](Self::seek) for one who knows part of the answer: the restarts before `restarts` are before `target`,
+    /// those behind it are not. A wrong range gives a wrong entry, nothing worse.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[inline]
+    pub fn seek_within(
+        &mut self,
+        block: &[u8],
+        target: &[u8],
+        compare: impl Fn(&[u8], &[u8]) -> Ordering,
+        restarts: Range<usize>,
+    ) -> Result<(), DecodeError> {
         self.valid = false;
         // Before `low`, or at it, lies a restart before `target` (or none does); from `high` on, none does.
-        let (mut low, mut high) = (0, self.layout.restart_count);
+        let mut high = restarts.end.min(self.layout.restart_count);
+        let mut low = restarts.start.saturating_sub(1).min(high.saturating_sub(1));
         while high.saturating_sub(low) > 1 {
             let middle = low + (high - low) / 2;
             if compare(self.restart_key(block, middle)?, target) == Ordering::Less {
@@ -297,7 +314,7 @@ impl BlockCursor {
 
     /// The key of restart `index`, in place.
     #[inline]
-    fn restart_key<'a>(&self, block: &'a [u8], index: usize) -> Result<&'a [u8], DecodeError> {
+    pub(super) fn restart_key<'a>(&self, block: &'a [u8], index: usize) -> Result<&'a [u8], DecodeError> {
         let at = self.layout.restart(block, index)?;
         let entries = block.get(..self.layout.entries_bytes).unwrap_or_default();
         let header = self.header(entries, at)?;

@@ -1,5 +1,7 @@
 //! Reads index blocks.
 
+use std::ops::Range;
+
 use crate::error::DecodeError;
 use crate::rocksdb::internal_key;
 use crate::rocksdb::table::BlockHandle;
@@ -90,11 +92,32 @@ impl IndexCursor {
     /// As [`seek_to_first`](Self::seek_to_first).
     #[inline]
     pub fn seek(&mut self, block: &[u8], target: &[u8]) -> Result<(), DecodeError> {
+        self.seek_within(block, target, 0..usize::MAX)
+    }
+
+    /// As [`seek`](Self::seek) for one who knows that the restarts before `restarts` are before `target` and those behind
+    /// it are not.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[inline]
+    pub fn seek_within(&mut self, block: &[u8], target: &[u8], restarts: Range<usize>) -> Result<(), DecodeError> {
         if self.format.user_keys {
-            self.cursor.seek(block, internal_key::user_key(target), |separator, target| separator.cmp(target))
+            let target = internal_key::user_key(target);
+            self.cursor.seek_within(block, target, |separator, target| separator.cmp(target), restarts)
         } else {
-            self.cursor.seek(block, target, internal_key::compare)
+            self.cursor.seek_within(block, target, internal_key::compare, restarts)
         }
+    }
+
+    /// The user key in the separator of restart `index`, in place.
+    ///
+    /// # Errors
+    /// Corrupt if there is no such restart, or its entry does not decode.
+    #[inline]
+    pub fn restart_user_key<'a>(&self, block: &'a [u8], index: usize) -> Result<&'a [u8], DecodeError> {
+        let separator = self.cursor.restart_key(block, index)?;
+        Ok(if self.format.user_keys { separator } else { internal_key::user_key(separator) })
     }
 
     /// To the block after, if there is one.
