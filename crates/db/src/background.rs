@@ -3,28 +3,64 @@
 //! - G1: work is picked and claimed in one step under `state`, and released there, whatever came of it.
 //! - G2: failed work is kept as state that users can read (B8) and tried again after a pause; writers that would wait
 //!   for it get its error instead.
-//! - G3: without threads (`background_jobs` = 0) the same work is done by whoever made it necessary.
+//! - G3: without threads (`background_jobs` = 0) the same work is done by whoever made it necessary. Only what a write
+//!   cannot do without, a flush, can refuse it.
+//! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
+//!   comes or a user asks for a compaction by hand.
+//! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
+//!   it left half done in memory.
+//!
+//! Cost of a pick: a look at the families of which something changed since the last one.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::pacer::{Debt, WriteDelay};
 
-use crate::compaction::{self, Levels};
+use crate::compaction::{self, Levels, Range};
 use crate::family::Family;
 use crate::flush;
 use crate::store::{State, Store};
-use crate::{ErrorKind, Result};
+use crate::version::Version;
+use crate::{Error, ErrorKind, Result};
 
 /// How long failed work rests before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// See G4.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    plan: compaction::Plan,
+    pub(crate) error: Error,
+}
+
+impl State {
+    /// Nothing is to be done for a family any more.
+    pub(crate) fn forget(&mut self, family_id: u32) {
+        self.to_flush.remove(&family_id);
+        self.to_compact.remove(&family_id);
+        self.droppable_from.remove(&family_id);
+        self.wake_resting(family_id);
+    }
+
+    /// Gives up the claims of a family's work that met damage.
+    fn wake_resting(&mut self, family_id: u32) {
+        for resting in self.resting.extract_if(.., |resting| resting.plan.family.id == family_id) {
+            resting.plan.set_claimed(false);
+        }
+    }
+}
 
 #[derive(Debug)]
 enum Work {
     Flush(flush::Plan),
     Compaction(compaction::Plan),
     Purge,
+    Options,
 }
 
 impl Store {
@@ -34,33 +70,82 @@ impl Store {
             return None;
         }
         let families = self.families.load();
-        if let Some(plan) = flush::pick(families.values(), &state.flushing) {
+        if let Some(plan) = flush::pick(&families, state) {
             plan.claim(state);
             return Some(Work::Flush(plan));
         }
         if self.trash.is_filled() {
             return Some(Work::Purge);
         }
+        if state.options_are_stale {
+            return Some(Work::Options);
+        }
         // One thread stays free for flushes, where there is more than one.
         if state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs {
             return None;
         }
-        let free = |family: &&Arc<Family>| !family.is_dropped() && !state.manual.contains(&family.id);
-        // In turn, so that a family whose compaction fails starves no other.
-        let last = state.last_compacted;
-        let in_turn = families.range(last.saturating_add(1)..).chain(families.range(..=last));
-        let plan = in_turn.map(|(_, family)| family).filter(free).find_map(compaction::pick)?;
+        let plan = self.pick_compaction(state)?;
         plan.set_claimed(true);
         state.compacting += 1;
         Some(Work::Compaction(plan))
     }
 
+    fn pick_compaction(&self, state: &mut State) -> Option<compaction::Plan> {
+        let oldest = self.snapshots.oldest();
+        if self.snapshots.take_oldest_went() {
+            let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
+            state.to_compact.extend(freed);
+        }
+        let families = self.families.load();
+        // In turn, so that a family whose compaction fails starves no other.
+        let next = state.last_compacted.saturating_add(1);
+        let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
+        for id in in_turn {
+            if state.manual.contains(&id) {
+                continue;
+            }
+            let family = families.get(&id).filter(|family| !family.is_dropped());
+            if let Some(plan) = family.and_then(|family| compaction::pick(family, oldest)) {
+                return Some(plan);
+            }
+            state.to_compact.remove(&id);
+        }
+        None
+    }
+
+    /// What background work has to know of a family's next version.
+    pub(crate) fn note_new_version(&self, state: &mut State, family_id: u32, version: &Version) {
+        state.wake_resting(family_id);
+        state.to_compact.insert(family_id);
+        match version.droppable().map(|(_, table)| table.meta.largest_sequence).min() {
+            Some(from) => state.droppable_from.insert(family_id, from),
+            None => state.droppable_from.remove(&family_id),
+        };
+    }
+
+    /// Everything may be due: the store was just opened.
+    pub(crate) fn note_all_versions(&self) {
+        let mut state = self.state.lock();
+        for family in self.families.load().values() {
+            self.note_new_version(&mut state, family.id, &family.view.load().version);
+        }
+    }
+
     fn run_work(&self, work: &Work) -> Result<()> {
-        match work {
+        let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan) => self.run_compaction(plan),
             Work::Purge => self.trash.purge(),
-        }
+            Work::Options => {
+                self.refresh_options_file(&mut self.installer.lock());
+                Ok(())
+            }
+        };
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            let error = panicked(&*panic);
+            self.fail(&error);
+            Err(error)
+        })
     }
 
     /// Keeps what came of `work` where users can read it.
@@ -69,20 +154,28 @@ impl Store {
         match work {
             Work::Flush(_) => state.flush_error = error,
             Work::Compaction(_) | Work::Purge => state.compaction_error = error,
+            // It keeps its failure itself.
+            Work::Options => {}
         }
         self.changed.notify_all();
     }
 
-    /// Gives the claims of `work` back.
-    fn release_work(&self, state: &mut State, work: &Work) {
+    /// Gives the claims of `work` back, or lets it rest with them (G4).
+    fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
         match work {
             Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan) => {
-                plan.set_claimed(false);
                 state.compacting -= 1;
                 state.last_compacted = plan.family.id;
+                match result {
+                    Err(error) if is_damage(error) => state.resting.push(Resting { plan, error: error.clone() }),
+                    _ => {
+                        plan.set_claimed(false);
+                        state.to_compact.insert(plan.family.id);
+                    }
+                }
             }
-            Work::Purge => {}
+            Work::Purge | Work::Options => {}
         }
         self.changed.notify_all();
     }
@@ -101,10 +194,10 @@ impl Store {
             state = self.state.lock();
             self.note_result(&mut state, &work, &result);
             // Its claims are kept meanwhile, so that nobody else tries it either.
-            if result.is_err() && !state.closing {
+            if result.as_ref().is_err_and(|error| !is_damage(error)) && !state.closing {
                 self.closing.wait_for(&mut state, RETRY_PAUSE);
             }
-            self.release_work(&mut state, &work);
+            self.release_work(&mut state, work, &result);
         }
     }
 
@@ -127,32 +220,39 @@ impl Store {
     /// Does everything that is due, on this thread.
     ///
     /// # Errors
-    /// The first failure; what it concerns is tried again the next time.
+    /// What made a flush fail; it is tried again the next time. Any other failure is told by `stats` and ends this round,
+    /// as the next step may need what could not be had: it is no reason to refuse a write.
     pub(crate) fn run_due_work(&self) -> Result<()> {
         loop {
             let Some(work) = self.pick_work(&mut self.state.lock()) else {
                 return Ok(());
             };
+            let (is_flush, is_purge) = (matches!(work, Work::Flush(_)), matches!(work, Work::Purge));
             let result = self.run_work(&work);
             let mut state = self.state.lock();
             self.note_result(&mut state, &work, &result);
-            self.release_work(&mut state, &work);
+            self.release_work(&mut state, work, &result);
             drop(state);
-            // A file that stays is no reason to refuse a write.
-            if !matches!(work, Work::Purge) {
-                result?;
+            match result {
+                Err(error) if is_flush => return Err(error),
+                Err(error) if !is_purge && !is_damage(&error) => return Ok(()),
+                _ => {}
             }
         }
     }
 
-    /// Works out how fast writers may write now. Called whenever a view has changed.
-    pub(crate) fn refresh_delay(&self) {
+    /// Works out how fast writers may write now. Called whenever a view of `family` has changed.
+    pub(crate) fn refresh_delay(&self, family: &Family) {
         if self.options.background_jobs == 0 {
             return;
         }
-        let families = self.families.load();
-        let rates = families.values().filter_map(|family| self.family_rate(family));
-        self.delayed_rate.store(rates.min().unwrap_or(0), Ordering::Relaxed);
+        let rate = if family.is_dropped() { None } else { self.family_rate(family) };
+        let mut state = self.state.lock();
+        match rate {
+            Some(rate) => state.rates.insert(family.id, rate),
+            None => state.rates.remove(&family.id),
+        };
+        self.delayed_rate.store(state.rates.values().min().copied().unwrap_or(0), Ordering::Relaxed);
     }
 
     fn family_rate(&self, family: &Family) -> Option<u64> {
@@ -178,9 +278,14 @@ impl Store {
             self.changed.wait(&mut state);
         }
         state.manual.push(family.id);
+        // Whoever asks for it by hand is told again what is damaged.
+        state.wake_resting(family.id);
         drop(state);
         let result = self.compact_levels(family, begin, end);
-        self.state.lock().manual.retain(|&id| id != family.id);
+        let mut state = self.state.lock();
+        state.manual.retain(|&id| id != family.id);
+        state.to_compact.insert(family.id);
+        drop(state);
         self.changed.notify_all();
         result?;
         // What was replaced goes now: space is what manual compactions are for.
@@ -188,46 +293,71 @@ impl Store {
         if self.options.background_jobs == 0 { self.run_due_work() } else { Ok(()) }
     }
 
+    /// Level after level down to the deepest, and then, within that one, what was there before and holds deletions or
+    /// older versions that some snapshot once asked for.
     fn compact_levels(&self, family: &Arc<Family>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        let first_new = FileNumber::new(self.next_file_number());
         let deepest = family.view.load().version.deepest_level().max(1);
         for level in 0..deepest {
-            let mut after: Option<Vec<u8>> = None;
-            loop {
-                self.check_writable()?;
-                let mut state = self.state.lock();
-                let after_key = after.as_deref();
-                let Some(plan) = compaction::pick_range(family, level, begin, end, after_key) else {
-                    // An automatic compaction that began before may have some of it, here or in the level below.
-                    if state.compacting > 0 && compaction::is_left_in_range(family, level, begin, end, after_key) {
-                        self.changed.wait_for(&mut state, Duration::from_millis(100));
-                        continue;
-                    }
-                    break;
-                };
-                plan.set_claimed(true);
-                state.compacting += 1;
-                drop(state);
-                after = plan.upper.last().map(|table| table.largest().to_vec());
-                let work = Work::Compaction(plan);
-                let result = self.run_work(&work);
-                let mut state = self.state.lock();
-                self.note_result(&mut state, &work, &result);
-                self.release_work(&mut state, &work);
-                drop(state);
-                result?;
-                if level == 0 {
-                    break;
+            self.compact_level(family, Range { level, begin, end, after: None, in_place_before: None })?;
+        }
+        let deepest = family.view.load().version.deepest_level();
+        if deepest == 0 {
+            return Ok(());
+        }
+        self.compact_level(family, Range { level: deepest, begin, end, after: None, in_place_before: Some(first_new) })
+    }
+
+    fn compact_level(&self, family: &Arc<Family>, range: Range<'_>) -> Result<()> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            self.check_writable()?;
+            let mut state = self.state.lock();
+            let range = Range { after: after.as_deref(), ..range };
+            let Some(plan) = compaction::pick_range(family, &range) else {
+                // An automatic compaction that began before may have some of it, here or in the level below.
+                if state.compacting > 0 && compaction::is_left_in_range(family, &range) {
+                    self.changed.wait_for(&mut state, Duration::from_millis(100));
+                    continue;
                 }
+                return Ok(());
+            };
+            plan.set_claimed(true);
+            state.compacting += 1;
+            drop(state);
+            after = plan.upper.last().map(|table| table.largest().to_vec());
+            let is_level0 = plan.level == 0;
+            let work = Work::Compaction(plan);
+            let result = self.run_work(&work);
+            let mut state = self.state.lock();
+            self.note_result(&mut state, &work, &result);
+            self.release_work(&mut state, work, &result);
+            drop(state);
+            result?;
+            if is_level0 {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Whether the error of background work leaves the store able to go on once its cause is mended.
-    pub(crate) fn background_error(&self) -> Option<crate::Error> {
+    pub(crate) fn background_error(&self) -> Option<Error> {
         let state = self.state.lock();
-        let transient = state.flush_error.clone().or_else(|| state.compaction_error.clone());
+        let resting = || state.resting.first().map(|resting| resting.error.clone());
+        let transient = state.flush_error.clone().or_else(|| state.compaction_error.clone()).or_else(resting);
         drop(state);
         self.failure().or(transient).filter(|error| error.kind() != ErrorKind::Closed)
     }
+}
+
+/// What trying again does not mend.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = message.unwrap_or("without a word");
+    let reason = format!("background work panicked ({message}); report it, and reopen the store");
+    Error::new(ErrorKind::ReadOnly, reason)
 }

@@ -43,7 +43,7 @@ impl Store {
             next.insert(id, family.clone());
             self.families.store(Arc::new(next));
             lead.reload(&self.families.load());
-            self.refresh_options_file(&mut installer);
+            self.options_changed(&mut installer);
             Ok(family)
         })
     }
@@ -64,6 +64,7 @@ impl Store {
             let edit = VersionEdit { column_family: family.id, column_family_drop: true, ..VersionEdit::default() };
             self.record(&mut installer, edit).map_err(|failure| failure.error)?;
             family.mark_dropped();
+            self.state.lock().forget(family.id);
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.remove(&family.id);
             self.families.store(Arc::new(next));
@@ -72,9 +73,9 @@ impl Store {
             version.tables().for_each(|(_, table)| table.mark_obsolete());
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
             self.retire_logs(&mut self.state.lock());
-            self.refresh_delay();
+            self.refresh_delay(family);
             self.changed.notify_all();
-            self.refresh_options_file(&mut installer);
+            self.options_changed(&mut installer);
             Ok(())
         })
     }
@@ -94,8 +95,22 @@ impl Store {
         Ok(())
     }
 
-    /// The same after a change that is durable already: a failure takes nothing of it back, and is told by `stats`.
-    fn refresh_options_file(&self, installer: &mut Installer) {
+    /// Has the options written down after a change that is durable already. In the background, where there is one: then
+    /// a thousand families that are made one after the other do not make as many files of a thousand families each.
+    pub(crate) fn options_changed(&self, installer: &mut Installer) {
+        self.state.lock().options_are_stale = true;
+        if self.options.background_jobs == 0 {
+            self.refresh_options_file(installer);
+        } else {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes the options down if they changed since. A failure takes nothing of the change back, and is told by `stats`.
+    pub(crate) fn refresh_options_file(&self, installer: &mut Installer) {
+        if !std::mem::take(&mut self.state.lock().options_are_stale) {
+            return;
+        }
         if let Err(error) = self.write_options_file(installer) {
             self.state.lock().compaction_error = Some(error.while_doing("writing the options down"));
         }
@@ -113,6 +128,7 @@ impl Store {
         });
         let families: Vec<u32> = self.families.load().keys().copied().collect();
         let flushed = if unlogged { self.flush(&families) } else { Ok(()) };
+        self.refresh_options_file(&mut self.installer.lock());
         let synced = self.sync_wal();
         flushed.and(synced)
     }

@@ -2,6 +2,7 @@
 //!
 //! Cost: every key once, every separated value once, in key order; one manifest edit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Result;
@@ -20,13 +21,16 @@ pub(crate) struct Plan {
 }
 
 /// The family with the most sealed memtables waiting; `None` if nothing waits. One flush per family at a time, so that
-/// memtables reach level 0 in the order in which they were sealed.
-pub(crate) fn pick<'a>(families: impl Iterator<Item = &'a Arc<Family>>, flushing: &[u32]) -> Option<Plan> {
-    let waiting = families.filter(|family| !family.is_dropped() && !flushing.contains(&family.id));
-    let (family, generations) = waiting
-        .map(|family| (family, family.view.load().sealed.clone()))
-        .filter(|(_, sealed)| !sealed.is_empty())
-        .max_by_key(|(_, sealed)| sealed.len())?;
+/// memtables reach level 0 in the order in which they were sealed. Cost: a look at each family that waits.
+pub(crate) fn pick(families: &BTreeMap<u32, Arc<Family>>, state: &mut State) -> Option<Plan> {
+    let sealed_of = |id: &u32| {
+        let family = families.get(id).filter(|family| !family.is_dropped())?;
+        let sealed = family.view.load().sealed.clone();
+        (!sealed.is_empty()).then_some((family, sealed))
+    };
+    state.to_flush.retain(|id| sealed_of(id).is_some());
+    let waiting = state.to_flush.iter().filter(|id| !state.flushing.contains(id)).filter_map(sealed_of);
+    let (family, generations) = waiting.max_by_key(|(_, sealed)| sealed.len())?;
     Some(Plan { family: family.clone(), generations })
 }
 

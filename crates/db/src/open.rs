@@ -262,6 +262,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
         state.wals.clear();
         state.wals.insert(wal, 0);
     }
+    store.note_all_versions();
     files::remove_superfluous(store)
 }
 

@@ -15,6 +15,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 use esker_format::rocksdb::version_edit::TableMeta;
 
 use crate::blob::{BlobFile, BlobWriter};
+use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::options::Separation;
 use crate::store::Store;
@@ -48,6 +49,7 @@ struct OpenTable {
     number: FileNumber,
     oldest_blob_file: Option<FileNumber>,
     blob_refs: std::collections::BTreeMap<FileNumber, u64>,
+    older_versions: u64,
 }
 
 impl<'a> Outputs<'a> {
@@ -156,6 +158,7 @@ impl<'a> Outputs<'a> {
         {
             self.finish_table()?;
         }
+        let is_older_version = self.table.is_some() && user_key == self.last_user_key;
         self.last_user_key.clear();
         self.last_user_key.extend_from_slice(user_key);
         let table = match &mut self.table {
@@ -166,9 +169,16 @@ impl<'a> Outputs<'a> {
                 let files = &*self.store.env.files;
                 let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
                 self.created.push(path);
-                empty.insert(OpenTable { writer, number, oldest_blob_file: None, blob_refs: Default::default() })
+                empty.insert(OpenTable {
+                    writer,
+                    number,
+                    oldest_blob_file: None,
+                    blob_refs: Default::default(),
+                    older_versions: 0,
+                })
             }
         };
+        table.older_versions += u64::from(is_older_version);
         table.writer.add(internal, value)?;
         if let Some((file, bytes)) = reference {
             table.oldest_blob_file = Some(table.oldest_blob_file.map_or(file, |oldest| oldest.min(file)));
@@ -180,6 +190,9 @@ impl<'a> Outputs<'a> {
     /// Ends the table being written; the next entry, which must have another user key, begins a new one.
     pub(crate) fn finish_table(&mut self) -> Result<()> {
         let Some(mut open) = self.table.take() else { return Ok(()) };
+        let mut older_versions = Vec::new();
+        esker_format::varint::put_u64(&mut older_versions, open.older_versions);
+        open.writer.set_user_property(OLDER_VERSIONS_PROPERTY, older_versions);
         if !open.blob_refs.is_empty() {
             open.writer.set_user_property(BLOB_REFS_PROPERTY, encode_blob_refs(&open.blob_refs));
         }
@@ -267,6 +280,10 @@ impl Store {
 /// the records pointed to. RocksDB ignores it.
 pub(crate) const BLOB_REFS_PROPERTY: &str = "esker.blob_refs";
 
+/// Table property with the number of entries whose key has a newer one in the table: what some snapshot asked for, and
+/// what a rewrite may drop once it is gone. RocksDB ignores it.
+pub(crate) const OLDER_VERSIONS_PROPERTY: &str = "esker.older_versions";
+
 fn encode_blob_refs(refs: &std::collections::BTreeMap<FileNumber, u64>) -> Vec<u8> {
     let mut encoded = Vec::new();
     esker_format::varint::put_u64(&mut encoded, refs.len() as u64);
@@ -282,17 +299,23 @@ pub(crate) fn pour(
     input: &mut dyn crate::iterate::InternalIterator,
     sieve: &mut crate::compaction::Sieve<'_>,
     mut each: impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>,
-) -> Result<SequenceNumber> {
-    let mut newest = SequenceNumber::new(0);
+) -> Result<()> {
+    let mut timeless = Vec::new();
     input.seek_to_first()?;
     while input.valid() {
         let key = InternalKey::decode(input.key())
             .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
-        newest = newest.max(key.sequence);
-        if sieve.keeps(&key, input.value())? {
-            each(&key, input.key(), input.value())?;
+        match sieve.fate(&key, input.value())? {
+            Fate::Dropped => {}
+            Fate::Kept => each(&key, input.key(), input.value())?,
+            Fate::Timeless => {
+                let key = InternalKey { sequence: SequenceNumber::new(0), ..key };
+                timeless.clear();
+                internal_key::append(&mut timeless, key.user_key, key.sequence, key.kind);
+                each(&key, &timeless, input.value())?;
+            }
         }
         input.next()?;
     }
-    Ok(newest)
+    Ok(())
 }

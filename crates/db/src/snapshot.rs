@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use parking_lot::Mutex;
 
 /// The sequence numbers that some snapshot holds.
 #[derive(Debug, Default)]
-pub(crate) struct SnapshotList(Mutex<BTreeMap<SequenceNumber, usize>>);
+pub(crate) struct SnapshotList {
+    held: Mutex<BTreeMap<SequenceNumber, usize>>,
+    /// Whether the oldest one went since somebody last asked.
+    oldest_went: AtomicBool,
+}
 
 impl SnapshotList {
     /// Takes a snapshot of what `now` returns. It is read under the list's lock: a compaction that has listed the
     /// snapshots before this one is registered cannot have inputs newer than it.
     pub(crate) fn take(self: &Arc<Self>, now: impl FnOnce() -> SequenceNumber) -> Snapshot {
-        let mut held = self.0.lock();
+        let mut held = self.held.lock();
         let sequence = now();
         *held.entry(sequence).or_insert(0) += 1;
         Snapshot(Arc::new(Held { sequence, list: self.clone() }))
@@ -22,12 +27,22 @@ impl SnapshotList {
 
     /// Held sequence numbers, ascending, each once.
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
-        self.0.lock().keys().copied().collect()
+        self.held.lock().keys().copied().collect()
+    }
+
+    /// What every snapshot sees, those to come too: up to the oldest one, or everything while there is none.
+    pub(crate) fn oldest(&self) -> SequenceNumber {
+        self.held.lock().keys().next().copied().unwrap_or(SequenceNumber::MAX)
+    }
+
+    /// Whether the oldest snapshot went since the last call.
+    pub(crate) fn take_oldest_went(&self) -> bool {
+        self.oldest_went.load(Ordering::Acquire) && self.oldest_went.swap(false, Ordering::AcqRel)
     }
 
     /// How many snapshots are held.
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().values().sum()
+        self.held.lock().values().sum()
     }
 }
 
@@ -39,11 +54,14 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut held = self.list.0.lock();
+        let mut held = self.list.held.lock();
         if let Some(count) = held.get_mut(&self.sequence) {
             *count -= 1;
             if *count == 0 {
                 held.remove(&self.sequence);
+                if held.keys().next().is_none_or(|oldest| *oldest > self.sequence) {
+                    self.list.oldest_went.store(true, Ordering::Release);
+                }
             }
         }
     }

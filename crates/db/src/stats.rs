@@ -155,6 +155,8 @@ pub struct Stats {
     pub on_disk: OnDisk,
     /// What open found in the logs.
     pub recovery: Recovery,
+    /// Compactions that met damage and rest until the tables of their family change; `background_error` says what it is.
+    pub resting_compactions: usize,
     /// Why background work fails at present, or why the store is read-only.
     pub background_error: Option<Error>,
 }
@@ -187,7 +189,9 @@ impl Store {
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
         let cache = self.cache.stats();
-        let wal_files = self.state.lock().wals.len();
+        let state = self.state.lock();
+        let (wal_files, resting_compactions) = (state.wals.len(), state.resting.len());
+        drop(state);
         Stats {
             families: self.families.load().values().map(|family| family_stats(family)).collect(),
             wal_files,
@@ -218,6 +222,7 @@ impl Store {
             stall_micros: counters.stall_micros.get(),
             on_disk: self.on_disk(),
             recovery: self.recovery.clone(),
+            resting_compactions,
             background_error: self.background_error(),
         }
     }

@@ -10,7 +10,7 @@
 //! Locks are taken in the order of the rows; nothing is read from or written to a disk under `state`, except the
 //! removal of names from memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
 use parking_lot::{Condvar, Mutex};
 
+use crate::background::Resting;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
@@ -91,6 +92,19 @@ pub(crate) struct Installer {
 pub(crate) struct State {
     /// Logs that are on the disk, and their bytes when they were sealed; the last one is being written.
     pub(crate) wals: BTreeMap<FileNumber, u64>,
+    /// Families with memtables that wait for their flush, and perhaps a few without.
+    pub(crate) to_flush: BTreeSet<u32>,
+    /// Families of which something changed since nothing was found to compact in them.
+    pub(crate) to_compact: BTreeSet<u32>,
+    /// Of families with tables that may be made smaller once no snapshot asks for what they hold: the lowest sequence
+    /// number that the oldest snapshot must see for that.
+    pub(crate) droppable_from: BTreeMap<u32, SequenceNumber>,
+    /// How fast writers may write for each family that holds them back, in bytes per second.
+    pub(crate) rates: BTreeMap<u32, u64>,
+    /// Work that met damage: see G4 of [`crate::background`].
+    pub(crate) resting: Vec<Resting>,
+    /// Whether the OPTIONS file says less than there is.
+    pub(crate) options_are_stale: bool,
     /// Families with a flush in progress.
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.

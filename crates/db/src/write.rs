@@ -295,6 +295,7 @@ impl Store {
             sealed.extend(view.sealed.iter().cloned());
             let next = View { active: active.generation.clone(), sealed, version: view.version.clone() };
             active.family.view.store(Arc::new(next));
+            state.to_flush.insert(active.family.id);
         }
         drop(state);
         self.changed.notify_all();
@@ -311,9 +312,14 @@ impl Store {
             return Ok(());
         }
         let number = self.new_file_number();
-        let next = LogWriter::new(self.env.files.create(&self.path_of(&FileName::Wal(number)))?);
-        self.env.files.sync_dir(&self.dir)?;
-        self.sync_log(lead)?;
+        let path = self.path_of(&FileName::Wal(number));
+        let next = LogWriter::new(self.env.files.create(&path)?);
+        let durable = self.env.files.sync_dir(&self.dir).map_err(Error::from).and_then(|()| self.sync_log(lead));
+        if let Err(error) = durable {
+            // Nothing was written to it, nor will be: the next attempt begins another one.
+            self.trash.add(path);
+            return Err(error);
+        }
         self.state.lock().wals.insert(lead.wal_number, wal_bytes);
         self.sealed_wal_bytes.fetch_add(wal_bytes, Ordering::Relaxed);
         lead.wal = Some(next);

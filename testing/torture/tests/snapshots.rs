@@ -104,3 +104,56 @@ fn what_only_a_dropped_snapshot_showed_goes() {
     db.compact_range(&family, None, None).unwrap();
     assert_eq!(entries(&db), 3);
 }
+
+/// Goal: what only a dropped snapshot showed goes by a compaction by hand, though nothing was written since: from the
+/// deepest level, where no other compaction comes by. Deletions go with it.
+#[test]
+fn the_deepest_level_gives_up_what_only_a_dropped_snapshot_showed() {
+    let disk = SimDisk::new();
+    let (db, snapshots) = versions(&disk);
+    let family = db.default_column_family();
+    db.delete("z").unwrap();
+    db.compact_range(&family, None, None).unwrap();
+    let stats = |db: &Db| (db.stats().families[0].entries, db.stats().families[0].deletions);
+    assert_eq!(stats(&db), (u64::from(VERSION_COUNT) + 3, 1));
+    // As long as one of them is held, what it shows stays, whatever else goes.
+    let first = snapshots.first().unwrap().clone();
+    check(&db, &snapshots, "before");
+    drop(snapshots);
+    db.compact_range(&family, None, None).unwrap();
+    check(&db, std::slice::from_ref(&first), "one is left");
+    assert_eq!(stats(&db), (5, 1));
+    drop(first);
+    db.compact_range(&family, None, None).unwrap();
+    assert_eq!(stats(&db), (2, 0));
+    let compactions = db.stats().compactions;
+    db.compact_range(&family, None, None).unwrap();
+    assert_eq!(db.stats().compactions, compactions, "nothing is left to rewrite");
+}
+
+/// Goal: the same without anybody's asking for it, the next time that work is looked for.
+#[test]
+fn a_dropped_snapshot_makes_its_garbage_due() {
+    let disk = SimDisk::new();
+    let (db, mut snapshots) = versions(&disk);
+    let family = db.default_column_family();
+    db.compact_range(&family, None, None).unwrap();
+    let entries = |db: &Db| db.stats().families[0].entries;
+    let last = snapshots.pop().unwrap();
+    drop(snapshots);
+    db.flush().unwrap();
+    assert_eq!(entries(&db), 3);
+    check_last(&db, &last);
+    // What a table holds that the last snapshot sees needs no time: a snapshot of now sees it as well.
+    let compactions = db.stats().compactions;
+    drop(last);
+    db.flush().unwrap();
+    assert_eq!((entries(&db), db.stats().compactions), (3, compactions));
+    check_last(&db, &db.snapshot());
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
+fn check_last(db: &Db, snapshot: &Snapshot) {
+    let found = db.get_cf(&db.default_column_family(), "key", &at(snapshot)).unwrap();
+    assert!(found.as_deref() == Some(value(VERSION_COUNT - 1).as_slice()));
+}

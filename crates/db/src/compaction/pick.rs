@@ -4,8 +4,13 @@
 //!   with them; so two plans never write the same user key into the same level.
 //! - P2: with a table go its neighbours that share a user key with it, so that no older entry of a key stays above a newer one.
 //! - P3: level 0 is compacted as a whole, by one plan at a time.
+//! - P4: a table with nothing below it is rewritten in its own level once no snapshot asks for the deletions and older
+//!   versions in it any more: nothing would come along to push them out. Each such rewrite leaves none of them, so it is
+//!   done once. Tables of other writers are left alone: what they hold is not known without reading them.
 
 use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
 use super::Levels;
 use crate::family::Family;
@@ -37,11 +42,22 @@ impl Plan {
         self.inputs().for_each(|(_, table)| table.set_claimed(claimed));
     }
 
+    /// Whether nothing lies below its outputs.
+    pub(crate) fn is_deepest(&self) -> bool {
+        let smallest = self.inputs().map(|(_, table)| table.smallest()).min();
+        let largest = self.inputs().map(|(_, table)| table.largest()).max();
+        smallest.zip(largest).is_some_and(|(begin, end)| self.version.is_deepest(self.output_level, begin, end))
+    }
+
     /// Whether the tables can go to the output level as they are: they meet nothing there, share no user key with each
     /// other, and do not weigh on the level after it more than a merge would allow.
     pub(crate) fn is_trivial_move(&self) -> bool {
         let [table] = self.upper.as_slice() else { return false };
-        if !self.lower.is_empty() {
+        if !self.lower.is_empty() || self.output_level == self.level {
+            return false;
+        }
+        // What it could drop there would have to be rewritten soon after.
+        if table.droppable_entries().is_some_and(|count| count > 0) && self.is_deepest() {
             return false;
         }
         let beyond = self.version.overlapping(self.output_level + 1, Some(table.smallest()), Some(table.largest()));
@@ -58,14 +74,22 @@ fn bytes_of(tables: &[Arc<TableFile>]) -> u64 {
     tables.iter().map(|table| table.meta.file_bytes).sum()
 }
 
-/// The most urgent work of a family that nobody is doing yet.
-pub(crate) fn pick(family: &Arc<Family>) -> Option<Plan> {
+/// The most urgent work of a family that nobody is doing yet. `oldest` is what the oldest snapshot sees.
+pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Plan> {
     let version = family.view.load().version.clone();
     let levels = Levels::of(&version, &family.options);
-    levels.due().into_iter().find_map(|level| match level {
+    let due = levels.due().into_iter().find_map(|level| match level {
         0 => plan_level0(family, &version, &levels),
         level => plan_level(family, &version, level),
-    })
+    });
+    due.or_else(|| plan_droppable(family, &version, oldest))
+}
+
+/// See P4.
+fn plan_droppable(family: &Arc<Family>, version: &Arc<Version>, oldest: SequenceNumber) -> Option<Plan> {
+    let free = |table: &TableFile| table.meta.largest_sequence <= oldest && !table.is_claimed();
+    let mut tables = version.droppable().filter(|(_, table)| free(table));
+    tables.find_map(|(level, table)| plan(family, version, level, level, vec![table.clone()]))
 }
 
 fn plan_level0(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) -> Option<Plan> {
@@ -88,43 +112,51 @@ fn plan_level(family: &Arc<Family>, version: &Arc<Version>, level: usize) -> Opt
     candidates.into_iter().find_map(|(_, table)| plan(family, version, level, level + 1, vec![table.clone()]))
 }
 
-/// The next step of a manual compaction of a range: all of level 0 if it overlaps, or the first table of another level
-/// that does and lies behind `after`. `None` once nothing is left there, or while some of it is claimed.
-pub(crate) fn pick_range(
-    family: &Arc<Family>,
-    level: usize,
-    begin: Option<&[u8]>,
-    end: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> Option<Plan> {
-    let version = family.view.load().version.clone();
-    let next = next_in_range(&version, level, begin, end, after)?;
-    if level == 0 {
-        return plan_level0(family, &version, &Levels::of(&version, &family.options));
+/// What a manual compaction of a range has yet to do in a level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range<'a> {
+    pub(crate) level: usize,
+    /// The range; both ends inclusive, `None` is open.
+    pub(crate) begin: Option<&'a [u8]>,
+    pub(crate) end: Option<&'a [u8]>,
+    /// Tables that begin here or before are done.
+    pub(crate) after: Option<&'a [u8]>,
+    /// Rewrite tables within the level, as far as they are older than this and may hold what can be dropped. `None`: move
+    /// them down.
+    pub(crate) in_place_before: Option<FileNumber>,
+}
+
+impl Range<'_> {
+    fn next(&self, version: &Version) -> Option<Arc<TableFile>> {
+        let mut overlapping = version.overlapping(self.level, self.begin, self.end).into_iter();
+        overlapping.find(|table| {
+            self.after.is_none_or(|after| table.smallest() > after)
+                && self.in_place_before.is_none_or(|new| table.number() < new && may_shrink(table))
+        })
     }
-    plan(family, &version, level, level + 1, vec![next])
+}
+
+/// Whether a rewrite with nothing below may drop something of the table, as far as one can tell without reading it.
+fn may_shrink(table: &TableFile) -> bool {
+    let is_timeless = table.meta.largest_sequence == SequenceNumber::new(0);
+    table.droppable_entries().map_or(!is_timeless, |count| count > 0)
+}
+
+/// The next step of a manual compaction: all of level 0 if it overlaps the range, or the first table of another level
+/// that does. `None` once nothing is left there, or while some of it is claimed.
+pub(crate) fn pick_range(family: &Arc<Family>, range: &Range<'_>) -> Option<Plan> {
+    let version = family.view.load().version.clone();
+    let next = range.next(&version)?;
+    match (range.level, range.in_place_before) {
+        (0, _) => plan_level0(family, &version, &Levels::of(&version, &family.options)),
+        (level, Some(_)) => plan(family, &version, level, level, vec![next]),
+        (level, None) => plan(family, &version, level, level + 1, vec![next]),
+    }
 }
 
 /// Whether a manual compaction has not yet come to the end of a level.
-pub(crate) fn is_left_in_range(
-    family: &Family,
-    level: usize,
-    begin: Option<&[u8]>,
-    end: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> bool {
-    next_in_range(&family.view.load().version, level, begin, end, after).is_some()
-}
-
-fn next_in_range(
-    version: &Version,
-    level: usize,
-    begin: Option<&[u8]>,
-    end: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> Option<Arc<TableFile>> {
-    let mut overlapping = version.overlapping(level, begin, end).into_iter();
-    overlapping.find(|table| after.is_none_or(|after| table.smallest() > after))
+pub(crate) fn is_left_in_range(family: &Family, range: &Range<'_>) -> bool {
+    range.next(&family.view.load().version).is_some()
 }
 
 /// Completes `upper` by P2 and P1; `None` if some of it is claimed.
@@ -138,8 +170,11 @@ fn plan(
     let upper = if level == 0 { upper } else { with_neighbours(version, level, upper) };
     let smallest = upper.iter().map(|table| table.smallest()).min()?;
     let largest = upper.iter().map(|table| table.largest()).max()?;
-    let lower = version.overlapping(output_level, Some(smallest), Some(largest));
-    let lower = with_neighbours(version, output_level, lower);
+    let lower = if output_level == level {
+        Vec::new()
+    } else {
+        with_neighbours(version, output_level, version.overlapping(output_level, Some(smallest), Some(largest)))
+    };
     let plan = Plan { family: family.clone(), version: version.clone(), level, output_level, upper, lower };
     if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
 }

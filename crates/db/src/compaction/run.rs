@@ -53,7 +53,7 @@ fn inputs(plan: &Plan) -> MergingIterator {
 fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
     let snapshots = store.snapshots.sequences();
     let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
-    let mut sieve = Sieve::new(&snapshots, may_hold_below);
+    let mut sieve = Sieve::new(&snapshots, may_hold_below).at_the_bottom(plan.is_deepest());
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, false);
     let mut fence = Fence::new(plan);
     pour(&mut inputs(plan), &mut sieve, |key, internal, value| {

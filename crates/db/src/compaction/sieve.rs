@@ -3,7 +3,10 @@
 //! - S1: of several entries of a user key, an older one is dropped only if no snapshot lies between it and the next newer.
 //! - S2: a tombstone is dropped only if every snapshot sees it and nothing outside this run, in the output level's depth
 //!   or below, may hold its key (B1). What it hides within the run is dropped by S1.
-//! - S3: whatever is dropped and pointed into a blob file is counted as garbage there, exactly once (B10).
+//! - S3: an entry forgets when it was written (its sequence number becomes 0) only if every snapshot sees it and nothing
+//!   lies below this run: whoever reads, at whatever moment, sees it. Such entries take up less room once compressed, and
+//!   say that their table has nothing left to drop.
+//! - S4: whatever is dropped and pointed into a blob file is counted as garbage there, exactly once (B10).
 
 use std::collections::BTreeMap;
 
@@ -16,11 +19,24 @@ use crate::{Error, ErrorKind, Result};
 /// Says whether something deeper may hold a user key.
 type MayHold<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
 
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes.
+    Dropped,
+    /// It stays as it is.
+    Kept,
+    /// It stays, and need not say when it was written (S3).
+    Timeless,
+}
+
 /// Decides entry by entry; give them in internal key order.
 pub(crate) struct Sieve<'a> {
     /// Ascending.
     snapshots: &'a [SequenceNumber],
     may_hold_below: Box<MayHold<'a>>,
+    /// Whether nothing lies below the run, in the range of its keys.
+    is_deepest: bool,
     user_key: Vec<u8>,
     /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
     stripe: Option<usize>,
@@ -30,14 +46,20 @@ pub(crate) struct Sieve<'a> {
 impl<'a> Sieve<'a> {
     pub(crate) fn new(snapshots: &'a [SequenceNumber], may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a) -> Self {
         let may_hold_below = Box::new(may_hold_below);
-        Self { snapshots, may_hold_below, user_key: Vec::new(), stripe: None, garbage: BTreeMap::new() }
+        let garbage = BTreeMap::new();
+        Self { snapshots, may_hold_below, is_deepest: false, user_key: Vec::new(), stripe: None, garbage }
     }
 
-    /// Whether the entry survives.
+    /// The same, knowing whether nothing lies below the run (S3).
+    pub(crate) fn at_the_bottom(self, is_deepest: bool) -> Self {
+        Self { is_deepest, ..self }
+    }
+
+    /// What becomes of the entry.
     ///
     /// # Errors
     /// Corruption or `UnsupportedFormat` if its value is no BlobIndex though its kind says so.
-    pub(crate) fn keeps(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<bool> {
+    pub(crate) fn fate(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<Fate> {
         if self.stripe.is_none() || self.user_key != key.user_key {
             self.user_key.clear();
             self.user_key.extend_from_slice(key.user_key);
@@ -46,11 +68,14 @@ impl<'a> Sieve<'a> {
         let stripe = self.stripe_of(key.sequence);
         let shadowed = self.stripe == Some(stripe);
         self.stripe = Some(stripe);
-        let keep = !shadowed && !self.is_spent_tombstone(key, stripe);
-        if !keep && key.kind == ValueKind::BlobIndex {
+        if !shadowed && !self.is_spent_tombstone(key, stripe) {
+            let is_value = matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
+            return Ok(if self.is_deepest && stripe == 0 && is_value { Fate::Timeless } else { Fate::Kept });
+        }
+        if key.kind == ValueKind::BlobIndex {
             self.count_garbage(key.user_key, value)?;
         }
-        Ok(keep)
+        Ok(Fate::Dropped)
     }
 
     /// How many snapshots are older than `sequence`: entries of a key with the same number look alike to all snapshots.
@@ -88,7 +113,7 @@ mod tests {
         let mut kept = Vec::new();
         for &(key, sequence, kind) in entries {
             let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
-            if sieve.keeps(&key, b"").unwrap() {
+            if sieve.fate(&key, b"").unwrap() != Fate::Dropped {
                 kept.push((String::from_utf8_lossy(key.user_key).into_owned(), sequence));
             }
         }
@@ -122,6 +147,32 @@ mod tests {
     #[test]
     fn a_tombstone_stays_while_a_snapshot_sees_what_it_hides() {
         assert_eq!(kept(&[6], false, &[("a", 9, D), ("a", 5, V)]), [("a".into(), 9), ("a".into(), 5)]);
+    }
+
+    #[test]
+    fn only_what_every_snapshot_sees_at_the_bottom_forgets_its_time() {
+        let fates = |is_deepest: bool| {
+            let snapshots = [SequenceNumber::new(5)];
+            let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(is_deepest);
+            let entries = [("a", 6, V), ("a", 5, V), ("b", 6, D), ("b", 4, V), ("c", 5, D), ("d", 3, ValueKind::Merge)];
+            let key = |(key, sequence, kind): (&'static str, u64, ValueKind)| InternalKey {
+                user_key: key.as_bytes(),
+                sequence: SequenceNumber::new(sequence),
+                kind,
+            };
+            entries.map(|entry| sieve.fate(&key(entry), b"").unwrap())
+        };
+        use Fate::{Dropped, Kept, Timeless};
+        assert_eq!(fates(true), [Kept, Timeless, Kept, Timeless, Dropped, Kept]);
+        assert_eq!(fates(false), [Kept, Kept, Kept, Kept, Dropped, Kept]);
+    }
+
+    #[test]
+    fn a_snapshot_of_the_empty_store_keeps_every_time() {
+        let snapshots = [SequenceNumber::new(0)];
+        let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true);
+        let key = InternalKey { user_key: b"a", sequence: SequenceNumber::new(1), kind: V };
+        assert_eq!(sieve.fate(&key, b"").unwrap(), Fate::Kept);
     }
 
     #[test]

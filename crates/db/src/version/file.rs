@@ -13,6 +13,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
 
 use crate::blob::BlobFile;
+use crate::output::OLDER_VERSIONS_PROPERTY;
 use crate::reclaim::Trash;
 use crate::table::Table;
 
@@ -76,6 +77,14 @@ impl TableFile {
 
     pub(crate) fn number(&self) -> FileNumber {
         self.meta.number
+    }
+
+    /// Entries that a rewrite in the deepest level may drop once no snapshot asks for them: deletions and older versions.
+    /// `None`: unknown, since somebody else wrote the table.
+    pub(crate) fn droppable_entries(&self) -> Option<u64> {
+        let properties = self.table.properties();
+        let older = properties.number(OLDER_VERSIONS_PROPERTY)?;
+        Some(older.saturating_add(properties.deletion_count))
     }
 
     /// Its first user key.

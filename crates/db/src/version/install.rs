@@ -54,8 +54,9 @@ impl Store {
         family.view.store(Arc::new(View { active: view.active.clone(), sealed, version: next.clone() }));
         mark_obsolete(&before.version, &next, &edit);
         self.retire_logs(&mut state);
+        self.note_new_version(&mut state, family.id, &next);
         drop(state);
-        self.refresh_delay();
+        self.refresh_delay(family);
         self.changed.notify_all();
         self.roll_manifest_if_large(&mut installer);
         Ok(())

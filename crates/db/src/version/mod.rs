@@ -114,6 +114,25 @@ impl Version {
         Ok(None)
     }
 
+    /// Whether no table below `level` has keys of the range.
+    pub(crate) fn is_deepest(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        (level + 1..self.levels.len()).all(|deeper| {
+            let tables = self.level(deeper);
+            let from = tables.partition_point(|table| table.largest() < begin);
+            tables.get(from).is_none_or(|table| table.smallest() > end)
+        })
+    }
+
+    /// Tables with nothing below them that a rewrite may make smaller once no snapshot asks for what they hold.
+    pub(crate) fn droppable(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.tables().filter(|(level, table)| {
+            // In level 0 every table is rewritten soon enough.
+            *level > 0
+                && table.droppable_entries().is_some_and(|count| count > 0)
+                && self.is_deepest(*level, table.smallest(), table.largest())
+        })
+    }
+
     /// Whether a table below `level` may hold `user_key`: while one does, a tombstone must stay (B1).
     pub(crate) fn may_hold_below(&self, level: usize, user_key: &[u8]) -> bool {
         (level + 1..self.levels.len()).any(|deeper| self.table_for(deeper, user_key).is_some())

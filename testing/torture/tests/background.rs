@@ -1,0 +1,269 @@
+//! Background work that fails: what it costs those who write, what becomes of its claims, and who is told.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use esker::env::sim::{Fault, SimDisk};
+use esker::env::{
+    AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Result as EnvResult, Space, Thread, Threads,
+};
+use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
+
+fn options(background_jobs: usize) -> Options {
+    let family = FamilyOptions {
+        separation: Separation::Off,
+        level0_compaction_trigger: 2,
+        target_file_bytes: 16 << 10,
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+/// Two tables in level 0 that meet, of which the first has a flipped bit.
+fn damaged(disk: &SimDisk) -> Db {
+    let db = Db::open_with_env("/store", options(0), disk.env()).unwrap();
+    for key in 0..100u8 {
+        db.put([key], [key; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let table = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "sst")).unwrap();
+    assert!(disk.flip_bit(&table, 100 * 8));
+    db.put([0], "again").unwrap();
+    db.flush().unwrap();
+    db
+}
+
+/// Goal: damage that a compaction meets refuses no write and is met once, not again and again, until there is something
+/// new to compact or somebody asks; all the while `stats` tells of it.
+#[test]
+fn a_compaction_that_meets_damage_rests_and_refuses_no_write() {
+    let disk = SimDisk::new();
+    let db = damaged(&disk);
+    let stats = db.stats();
+    assert_eq!(stats.resting_compactions, 1);
+    assert_eq!(stats.background_error.map(|error| error.kind()), Some(ErrorKind::Corruption));
+    for n in 0..10u8 {
+        db.put([n], "goes on").unwrap();
+    }
+    db.create_column_family("second", FamilyOptions::default()).unwrap();
+    let reads = disk.read_count();
+    // Looks for work, and finds nothing new.
+    db.compact_range(&db.column_family("second").unwrap(), None, None).unwrap();
+    assert_eq!(disk.read_count(), reads, "nobody reads the damaged table again");
+    let error = db.compact_range(&db.default_column_family(), None, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "whoever asks is told again: {error}");
+    assert_eq!(db.stats().resting_compactions, 1);
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+/// Goal: without background threads, a compaction that fails refuses no write; a flush that fails does.
+#[test]
+fn only_a_flush_that_fails_refuses_a_write() {
+    let small = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        write_buffer_count_max: 2,
+        ..options(0).families["default"].clone()
+    };
+    let options = Options { families: [("default".to_owned(), small)].into(), ..options(0) };
+    let count_ops = |n: Option<u64>| {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        if let Some(n) = n {
+            disk.fail_at(n, Fault::NoSpace);
+        }
+        disk.set_tracing(true);
+        let mut refused = 0;
+        for n in 0..10_000u32 {
+            refused += u32::from(db.put((n % 500).to_be_bytes(), [7; 100]).is_err());
+        }
+        assert!(db.stats().compactions > 0);
+        (refused, disk.trace())
+    };
+    let (_, trace) = count_ops(None);
+    let creations: Vec<&String> =
+        trace.iter().filter(|line| line.contains("create") && line.contains(".sst")).collect();
+    let index = |line: &str| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+    let refusals: Vec<u32> = creations.iter().map(|line| count_ops(Some(index(line))).0).collect();
+    assert!(refusals.contains(&0), "a compaction's failure: {refusals:?}");
+    assert!(refusals.iter().any(|&refused| refused > 0), "a flush's failure: {refusals:?}");
+}
+
+/// Goal: a log that was begun in vain does not stay.
+#[test]
+fn a_log_whose_name_could_not_be_made_durable_goes() {
+    let healthy = SimDisk::new();
+    let rotate = |disk: &SimDisk, fails_at: Option<u64>| {
+        let db = Db::open_with_env("/store", options(0), disk.env()).unwrap();
+        db.put("key", "value").unwrap();
+        if let Some(n) = fails_at {
+            disk.fail_at(n, Fault::Eio);
+        }
+        let flushed = db.flush();
+        (db, flushed)
+    };
+    healthy.set_tracing(true);
+    let _ = rotate(&healthy, None);
+    let trace = healthy.trace();
+    let created = trace.iter().rposition(|line| line.contains("create") && line.contains(".log")).unwrap();
+    let first = trace[created].split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+    assert!(trace[created + 1].contains("sync_dir"), "{}", trace[created + 1]);
+    let disk = SimDisk::new();
+    let (db, flushed) = rotate(&disk, Some(first + 1));
+    assert_eq!(flushed.unwrap_err().kind(), ErrorKind::Io);
+    db.flush().unwrap();
+    let logs = disk.paths().iter().filter(|path| path.extension().is_some_and(|e| e == "log")).count();
+    assert_eq!((logs, db.stats().wal_files), (1, 1));
+}
+
+/// A file system whose tables cannot be made without a panic, once it is told so.
+#[derive(Debug)]
+struct Panics {
+    files: Arc<dyn FileSystem>,
+    armed: AtomicBool,
+}
+
+impl FileSystem for Panics {
+    fn create(&self, path: &Path) -> EnvResult<Arc<dyn AppendFile>> {
+        let is_table = path.extension().is_some_and(|extension| extension == "sst");
+        assert!(!is_table || !self.armed.load(Ordering::Relaxed), "no table today");
+        self.files.create(path)
+    }
+    fn reopen(&self, path: &Path, len: u64) -> EnvResult<Arc<dyn AppendFile>> {
+        self.files.reopen(path, len)
+    }
+    fn open(&self, path: &Path) -> EnvResult<Arc<dyn ReadFile>> {
+        self.files.open(path)
+    }
+    fn list(&self, dir: &Path) -> EnvResult<Vec<DirEntry>> {
+        self.files.list(dir)
+    }
+    fn metadata(&self, path: &Path) -> EnvResult<Metadata> {
+        self.files.metadata(path)
+    }
+    fn create_dir_all(&self, dir: &Path) -> EnvResult<()> {
+        self.files.create_dir_all(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> EnvResult<()> {
+        self.files.rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> EnvResult<()> {
+        self.files.link(from, to)
+    }
+    fn remove(&self, path: &Path) -> EnvResult<()> {
+        self.files.remove(path)
+    }
+    fn remove_dir(&self, dir: &Path) -> EnvResult<()> {
+        self.files.remove_dir(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> EnvResult<()> {
+        self.files.sync_dir(dir)
+    }
+    fn punch_hole(&self, path: &Path, range: Range<u64>) -> EnvResult<()> {
+        self.files.punch_hole(path, range)
+    }
+    fn space(&self, path: &Path) -> EnvResult<Space> {
+        self.files.space(path)
+    }
+    fn lock(&self, path: &Path) -> EnvResult<Box<dyn Lock>> {
+        self.files.lock(path)
+    }
+}
+
+/// Goal: a panic in background work is told to whoever waits for it and to `stats`, and keeps nobody from closing.
+#[test]
+fn a_panic_in_the_background_is_an_error_and_close_returns() {
+    for background_jobs in [0, 1, 3] {
+        let disk = SimDisk::new();
+        let files = Arc::new(Panics { files: disk.env().files, armed: AtomicBool::new(false) });
+        let env = Env { files: files.clone(), ..disk.env() };
+        let db = Db::open_with_env("/store", options(background_jobs), env).unwrap();
+        db.put("before", "x").unwrap();
+        db.flush().unwrap();
+        db.put("key", "value").unwrap();
+        files.armed.store(true, Ordering::Relaxed);
+        let error = db.flush().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+        assert!(error.to_string().contains("no table today"), "{error}");
+        assert!(db.stats().background_error.is_some());
+        assert_eq!(db.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert!(db.get("key").unwrap().is_some(), "reads go on");
+        assert_eq!(db.close().unwrap_err().kind(), ErrorKind::ReadOnly);
+        let db = Db::open_with_env("/store", options(background_jobs), disk.env()).unwrap();
+        assert!(db.get("before").unwrap().is_some() && db.get("key").unwrap().is_some());
+        db.close().unwrap();
+    }
+}
+
+/// Goal: the same for a compaction by hand, which runs in the caller's thread: its claims are given back.
+#[test]
+fn a_panic_in_a_compaction_by_hand_is_an_error() {
+    let disk = SimDisk::new();
+    let files = Arc::new(Panics { files: disk.env().files, armed: AtomicBool::new(false) });
+    let env = Env { files: files.clone(), ..disk.env() };
+    let mut options = options(2);
+    options.families.insert("default".to_owned(), FamilyOptions::default());
+    let db = Db::open_with_env("/store", options, env).unwrap();
+    for value in ["one", "two"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    files.armed.store(true, Ordering::Relaxed);
+    let error = db.compact_range(&db.default_column_family(), None, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::ReadOnly);
+}
+
+/// Threads that begin their work when they are waited for.
+#[derive(Debug, Default)]
+struct Late;
+
+struct LateThread(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for LateThread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LateThread")
+    }
+}
+
+impl Thread for LateThread {
+    fn join(&mut self) -> bool {
+        if let Some(work) = self.0.lock().unwrap().take() {
+            work();
+        }
+        true
+    }
+}
+
+impl Threads for Late {
+    fn spawn(&self, _: &str, work: Box<dyn FnOnce() + Send>) -> EnvResult<Box<dyn Thread>> {
+        Ok(Box::new(LateThread(Mutex::new(Some(work)))))
+    }
+}
+
+/// Goal: many families made one after the other are not written down once each, and yet all of them before a close.
+#[test]
+fn options_of_many_families_are_written_down_together() {
+    let disk = SimDisk::new();
+    let env = Env { threads: Arc::new(Late), ..disk.env() };
+    let db = Db::open_with_env("/store", options(1), env).unwrap();
+    disk.set_tracing(true);
+    for n in 0..50u64 {
+        let family = FamilyOptions { min_blob_size: n, ..FamilyOptions::default() };
+        db.create_column_family(&format!("family{n}"), family).unwrap();
+    }
+    db.close().unwrap();
+    let written = disk.trace().iter().filter(|line| line.contains("rename") && line.contains("OPTIONS")).count();
+    assert_eq!(written, 1, "{:?}", disk.trace());
+    let db = Db::open_with_env("/store", Options { background_jobs: 0, ..Options::default() }, disk.env()).unwrap();
+    for n in 0..50u64 {
+        assert_eq!(db.column_family(&format!("family{n}")).unwrap().options().min_blob_size, n);
+    }
+}
