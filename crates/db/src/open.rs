@@ -5,10 +5,11 @@
 //!   what it was; after it, the logs and the old manifest are superfluous.
 //! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give.
 //!
-//! Cost: one read of the manifest, the ends of all tables, and the logs twice: once to check them, once to replay them.
+//! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
 mod files;
 mod replay;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -184,12 +185,13 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     }
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
-    let opener = files::Opener { env: &env, dir, cache: &cache, trash: &trash };
+    let opener = files::Opener { env: &env, dir, trash: &trash };
+    let mut tables = tables::open_all(&env, dir, &cache, &recovered, options.background_jobs > 0)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(id, family)?;
+        let version = opener.version(id, family, chosen.level_count, &mut tables)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {

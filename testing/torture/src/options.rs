@@ -26,6 +26,7 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         target_file_bytes: [4 << 10, 16 << 10, 64 << 10][random.usize(..3)],
         level_base_bytes: [16 << 10, 64 << 10][random.usize(..2)],
         level_multiplier: random.u64(2..=6),
+        level_count: random.usize(2..=7),
         level0_compaction_trigger,
         level0_slowdown_trigger,
         level0_stop_trigger: level0_slowdown_trigger + random.usize(1..=8),

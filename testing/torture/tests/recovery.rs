@@ -246,3 +246,70 @@ fn a_family_of_another_store_is_refused() {
     assert_eq!(one.get("key").unwrap().unwrap(), b"one"[..]);
     assert_eq!(other.get("key").unwrap().unwrap(), b"other"[..]);
 }
+
+/// Goal: a tree never grows deeper than its options say, that number survives a reopen without options, and too few
+/// levels for what is there are refused without a touch.
+#[test]
+fn a_tree_has_as_many_levels_as_its_options_say() {
+    let disk = SimDisk::new();
+    let mut options = options();
+    for family in options.families.values_mut() {
+        (family.level_count, family.level_base_bytes, family.target_file_bytes) = (4, 16 << 10, 4 << 10);
+        (family.separation, family.level_multiplier) = (esker::Separation::Off, 2);
+    }
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    for n in 0..4000u32 {
+        db.put((n.wrapping_mul(2_654_435_761)).to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let deepest = |db: &Db| db.stats().families[0].levels.iter().filter(|level| level.files > 0).map(|l| l.level).max();
+    assert_eq!(deepest(&db), Some(3));
+    db.close().unwrap();
+    let before = disk.paths();
+    options.families.get_mut("default").unwrap().level_count = 3;
+    let error = Db::open_with_env("/store", options, disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(disk.paths(), before);
+    let db = Db::open_with_env("/store", Options { background_jobs: 0, ..Options::default() }, disk.env()).unwrap();
+    assert_eq!(db.default_column_family().options().level_count, 4);
+    db.put("key", "value").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!(deepest(&db), Some(3));
+}
+
+/// Goal: many tables are opened side by side with the same outcome: all of them, or an error that names the file.
+#[test]
+fn tables_opened_side_by_side_are_all_there_or_an_error_names_the_one_that_is_not() {
+    let disk = SimDisk::new();
+    let small = FamilyOptions {
+        separation: esker::Separation::Off,
+        compression: esker::Compression::None,
+        target_file_bytes: 4 << 10,
+        ..Default::default()
+    };
+    let of_threads = |background_jobs| Options {
+        background_jobs,
+        families: [("default".to_owned(), small.clone())].into(),
+        ..options()
+    };
+    let db = Db::open_with_env("/store", of_threads(0), disk.env()).unwrap();
+    for n in 0..4000u32 {
+        db.put(n.to_be_bytes(), (n.wrapping_mul(2_654_435_761)).to_be_bytes().repeat(25)).unwrap();
+    }
+    // One table would go down as it is.
+    db.flush().unwrap();
+    db.put(0u32.to_be_bytes(), "again").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.close().unwrap();
+    assert!(file_count(&disk, "sst") > 64);
+    let db = Db::open_with_env("/store", of_threads(2), disk.env()).unwrap();
+    let keys: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect();
+    assert!(keys == (0..4000u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>());
+    db.close().unwrap();
+    let tables: Vec<_> = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "sst")).collect();
+    disk.env().files.remove(&tables[40]).unwrap();
+    let before = disk.paths();
+    let error = Db::open_with_env("/store", of_threads(2), disk.env()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(tables[40].as_path())), "{error}");
+    assert_eq!(disk.paths(), before);
+}

@@ -33,7 +33,7 @@ impl Levels {
             let idle = || tables.iter().filter(|table| !table.is_claimed());
             *score = if level == 0 {
                 idle().count() as f64 / options.level0_compaction_trigger as f64
-            } else if level + 1 < LEVEL_COUNT && level >= base {
+            } else if level + 1 < options.level_count && level >= base {
                 let bytes: u64 = idle().map(|table| table.meta.file_bytes).sum();
                 bytes as f64 / target_bytes.get(level).copied().unwrap_or(u64::MAX).max(1) as f64
             } else {
@@ -53,7 +53,7 @@ impl Levels {
 }
 
 fn targets(sizes: &[u64; LEVEL_COUNT], options: &FamilyOptions) -> (usize, [u64; LEVEL_COUNT]) {
-    let last = LEVEL_COUNT - 1;
+    let last = options.level_count.clamp(2, LEVEL_COUNT) - 1;
     let mut targets = [u64::MAX; LEVEL_COUNT];
     let below_zero = || sizes.iter().copied().enumerate().skip(1);
     let first_filled = below_zero().find(|&(_, bytes)| bytes > 0).map_or(last, |(level, _)| level);
@@ -95,7 +95,7 @@ fn debt(
         incoming = bytes;
         debt = bytes.saturating_add(sizes.get(base).copied().unwrap_or(0));
     }
-    for level in base..LEVEL_COUNT - 1 {
+    for level in base..options.level_count.clamp(2, LEVEL_COUNT) - 1 {
         let (Some(&size), Some(&target), Some(&below)) = (sizes.get(level), targets.get(level), sizes.get(level + 1))
         else {
             break;

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, FileKind};
+use esker_env::{Env, FileKind, FileSystem};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 
+use super::tables::OpenTables;
 use crate::blob::BlobFile;
-use crate::cache::BlockCache;
-use crate::options::{LEVEL_COUNT, Options, OptionsInFile};
+use crate::options::{Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::Store;
-use crate::table::Table;
 use crate::version::{BlobHandle, Edit, Garbage, RecoveredFamily, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,7 +32,11 @@ pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
 }
 
 fn exists(env: &Env, path: &Path) -> Result<bool> {
-    match env.files.metadata(path) {
+    is_there(&*env.files, path)
+}
+
+pub(super) fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool> {
+    match files.metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
@@ -181,33 +184,36 @@ impl Listing {
     }
 }
 
-/// Opens the files that a manifest names.
+/// Opens the files that a manifest names. Tables come from [`super::tables`].
 pub(super) struct Opener<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
-    pub(super) cache: &'a Arc<BlockCache>,
     pub(super) trash: &'a Arc<Trash>,
 }
 
 impl Opener<'_> {
-    /// The version of a family.
-    pub(super) fn version(&self, id: u32, family: &RecoveredFamily) -> Result<Version> {
+    /// The version of a family, of the tables that were opened.
+    pub(super) fn version(
+        &self,
+        id: u32,
+        family: &RecoveredFamily,
+        level_count: usize,
+        tables: &mut OpenTables,
+    ) -> Result<Version> {
         let mut edit = Edit::default();
         for ((level, number), meta) in &family.tables {
             let level = *level as usize;
-            let name = FileName::Table(*number);
-            if level >= LEVEL_COUNT || meta.path_id != 0 {
+            if level >= level_count {
                 let reason = format!(
-                    "the manifest puts {name} into level {level} and path {}; Esker has levels 0..{LEVEL_COUNT} and one path",
-                    meta.path_id
+                    "option level_count is {level_count}, but table {number} of column family {:?} lies in level {level}",
+                    family.name
                 );
-                return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(self.dir));
+                return Err(Error::invalid_argument(reason).with_path(self.dir));
             }
-            let (path, legacy) =
-                (self.dir.join(name.to_string()), self.dir.join(FileName::LegacyTable(*number).to_string()));
-            let path = if exists(self.env, &legacy)? { legacy } else { path };
-            let table = Table::open(&*self.env.files, &path, *number, meta.file_bytes, self.cache.clone())
-                .map_err(|error| missing(error, &path))?;
+            let Some((table, path)) = tables.remove(number) else {
+                let reason = format!("the manifest names table {number} for two column families, or in two levels");
+                return Err(Error::new(ErrorKind::Corruption, reason).with_path(self.dir));
+            };
             edit.added.push((level, TableFile::new(meta.clone(), table, path, self.trash.clone())));
         }
         // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
@@ -230,7 +236,7 @@ impl Opener<'_> {
     }
 }
 
-fn missing(error: Error, path: &Path) -> Error {
+pub(super) fn missing(error: Error, path: &Path) -> Error {
     match error.kind() {
         ErrorKind::NotFound => {
             Error::corruption(path, 0, "the manifest names this file, but it is not there; restore it from a backup")

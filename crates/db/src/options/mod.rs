@@ -19,8 +19,10 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// How many levels a tree has, as RocksDB's default `num_levels`.
+/// How many levels a tree may have, as RocksDB's default `num_levels`.
 pub(crate) const LEVEL_COUNT: usize = 7;
+/// Level 0 and one to compact it into.
+pub(crate) const LEVEL_COUNT_MIN: usize = 2;
 
 /// Options of a whole store.
 #[derive(Debug, Clone)]
@@ -146,6 +148,12 @@ pub struct FamilyOptions {
     /// Level sizes are dynamic: they follow from the last level's, so that about 1/10 of the tree lies above it.
     pub level_multiplier: u64,
 
+    /// How many levels the tree may have, level 0 included. Default 7, as RocksDB's `num_levels`. Range 2..=7.
+    ///
+    /// The deepest one is filled first, so a program that opens the store with fewer levels will not find them all.
+    /// A store's own number holds where its OPTIONS file says it. Fewer than its tables need are refused at open.
+    pub level_count: usize,
+
     /// Tables in level 0 at which compaction begins. Default 4. Range 1..=10,000.
     pub level0_compaction_trigger: usize,
 
@@ -179,6 +187,7 @@ impl Default for FamilyOptions {
             target_file_bytes: 64 * MIB,
             level_base_bytes: 256 * MIB,
             level_multiplier: 10,
+            level_count: LEVEL_COUNT,
             level0_compaction_trigger: 4,
             level0_slowdown_trigger: 20,
             level0_stop_trigger: 36,
@@ -234,6 +243,7 @@ impl FamilyOptions {
         in_range("target_file_bytes", self.target_file_bytes, 4 * KIB, 16 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 16 * KIB, GIB << 10)?;
         in_range("level_multiplier", self.level_multiplier, 2, 100)?;
+        in_range("level_count", self.level_count, LEVEL_COUNT_MIN, LEVEL_COUNT)?;
         in_range("level0_compaction_trigger", self.level0_compaction_trigger, 1, 10_000)?;
         let slowdown = self.level0_slowdown_trigger;
         in_range("level0_slowdown_trigger", slowdown, self.level0_compaction_trigger, 10_000)?;

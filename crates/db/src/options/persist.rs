@@ -14,7 +14,7 @@ use esker_format::compression::Compression;
 use esker_format::limits;
 use esker_format::rocksdb::options_file::{OptionsFile, Section};
 
-use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, MIB, Options, Separation};
+use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
 use crate::family::Family;
 use crate::version::COMPARATOR_NAME;
 use crate::{Error, ErrorKind};
@@ -153,12 +153,25 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         target_file_bytes: number(family, "target_file_size_base", default.target_file_bytes, 4 * KIB, 16 * GIB)?,
         level_base_bytes: number(family, "max_bytes_for_level_base", default.level_base_bytes, 16 * KIB, GIB << 10)?,
         level_multiplier: multiplier.map_or(default.level_multiplier, |factor| factor.clamp(2.0, 100.0) as u64),
+        level_count: level_count(family)?,
         level0_compaction_trigger: trigger,
         level0_slowdown_trigger: slowdown,
         level0_stop_trigger: stop,
         pending_compaction_bytes_soft: soft,
         pending_compaction_bytes_hard: if hard == 0 { hard_default } else { hard }.max(soft + 1),
     })
+}
+
+/// A tree with more levels than Esker's is one whose tables fit into fewer, or open refuses it; one with too few has no
+/// level to compact into, and whoever chose that would not find what Esker compacts.
+fn level_count(section: Option<&Section>) -> Result<usize, Wrong> {
+    let levels = count(section, "num_levels", LEVEL_COUNT, 0, LEVEL_COUNT)?;
+    if levels < LEVEL_COUNT_MIN {
+        return Err(Wrong::Unsupported(format!(
+            "num_levels={levels}, and Esker needs {LEVEL_COUNT_MIN}; open with options for the family that say how many"
+        )));
+    }
+    Ok(levels)
 }
 
 /// The next OPTIONS file: what is in force, over what was carried on.
@@ -185,7 +198,7 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
-    family.set("num_levels", LEVEL_COUNT);
+    family.set("num_levels", options.level_count);
     family.set("level_compaction_dynamic_level_bytes", true);
     family.set("write_buffer_size", options.write_buffer_bytes);
     family.set("max_write_buffer_number", options.write_buffer_count_max);
@@ -244,6 +257,7 @@ mod tests {
             target_file_bytes: 5001,
             level_base_bytes: 20_001,
             level_multiplier: 8,
+            level_count: 3,
             level0_compaction_trigger: 3,
             level0_slowdown_trigger: 9,
             level0_stop_trigger: 17,
@@ -270,6 +284,20 @@ mod tests {
         let file = again.foreign.0.unwrap();
         assert_eq!(file.database().unwrap().get("stats_dump_period_sec"), Some("7"));
         assert_eq!(file.family("default").unwrap().get("report_bg_io_stats"), Some("true"));
+    }
+
+    #[test]
+    fn a_tree_of_one_level_is_an_error_and_one_of_many_has_as_many_as_there_can_be() {
+        let levels = |count: i32| {
+            let text = format!(
+                "[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n\
+                 [CFOptions \"default\"]\nnum_levels={count}\n"
+            );
+            let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+            read.families["default"].clone().map(|options| options.level_count)
+        };
+        assert_eq!(levels(1).unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+        assert_eq!([2, 4, 7, 12].map(|count| levels(count).unwrap()), [2, 4, 7, 7]);
     }
 
     #[test]

@@ -1,0 +1,120 @@
+//! The tables that a manifest names, opened side by side: each waits for the disk three or four times, and there may be
+//! thousands.
+//!
+//! Without background threads one thread opens them, one after the other, in the order of the manifest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use esker_env::{Env, FileSystem};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+use parking_lot::Mutex;
+
+use super::files::{is_there, missing};
+use crate::cache::BlockCache;
+use crate::options::LEVEL_COUNT;
+use crate::table::Table;
+use crate::version::Recovered;
+use crate::{Error, ErrorKind, Result};
+
+/// Threads that open tables, the caller's included. More wait for the disk at once; few disks gain by it.
+const THREADS_MAX: usize = 8;
+/// Tables that are worth a thread.
+const TABLES_PER_THREAD: usize = 16;
+
+/// By number, with their paths.
+pub(super) type OpenTables = BTreeMap<FileNumber, (Arc<Table>, PathBuf)>;
+
+type Opened = Result<(Arc<Table>, PathBuf)>;
+
+/// What the threads share.
+struct Job {
+    files: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    cache: Arc<BlockCache>,
+    /// Number and length of each.
+    tables: Vec<(FileNumber, u64)>,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    done: Mutex<Vec<(usize, Opened)>>,
+}
+
+/// Opens all tables of all families.
+///
+/// # Errors
+/// The first in the order of the manifest, among those that were met: `Corruption`, `UnsupportedFormat`, or the system's.
+pub(super) fn open_all(
+    env: &Env,
+    dir: &Path,
+    cache: &Arc<BlockCache>,
+    recovered: &Recovered,
+    in_threads: bool,
+) -> Result<OpenTables> {
+    let mut tables = Vec::new();
+    for ((level, number), meta) in recovered.families.values().flat_map(|family| &family.tables) {
+        if *level as usize >= LEVEL_COUNT || meta.path_id != 0 {
+            let reason = format!(
+                "the manifest puts {} into level {level} and path {}; Esker has levels 0..{LEVEL_COUNT} and one path",
+                FileName::Table(*number),
+                meta.path_id
+            );
+            return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir));
+        }
+        tables.push((*number, meta.file_bytes));
+    }
+    let wanted = if in_threads { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
+    let job = Arc::new(Job {
+        files: env.files.clone(),
+        dir: dir.to_owned(),
+        cache: cache.clone(),
+        tables,
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        done: Mutex::default(),
+    });
+    let mut threads = Vec::new();
+    for index in 0..wanted {
+        let theirs = job.clone();
+        // Fewer threads than wanted do the same work.
+        if let Ok(thread) = env.threads.spawn(&format!("esker-open-{index}"), Box::new(move || theirs.work())) {
+            threads.push(thread);
+        }
+    }
+    job.work();
+    // All of them are waited for, whatever became of the first.
+    let panicked = threads.iter_mut().filter_map(|thread| (!thread.join()).then_some(())).count();
+    if panicked > 0 {
+        let reason = "a thread that opened tables ended by a panic; report it";
+        return Err(Error::new(ErrorKind::Io, reason).with_path(dir));
+    }
+    let mut done = std::mem::take(&mut *job.done.lock());
+    done.sort_by_key(|(index, _)| *index);
+    let number_of = |index: usize| job.tables.get(index).map(|(number, _)| *number).unwrap_or_default();
+    done.into_iter().map(|(index, opened)| opened.map(|opened| (number_of(index), opened))).collect()
+}
+
+impl Job {
+    fn work(&self) {
+        while !self.failed.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(number, file_bytes)) = self.tables.get(index) else { return };
+            let opened = self.open(number, file_bytes);
+            if opened.is_err() {
+                self.failed.store(true, Ordering::Relaxed);
+            }
+            self.done.lock().push((index, opened));
+        }
+    }
+
+    fn open(&self, number: FileNumber, file_bytes: u64) -> Opened {
+        let legacy = self.dir.join(FileName::LegacyTable(number).to_string());
+        let path =
+            if is_there(&*self.files, &legacy)? { legacy } else { self.dir.join(FileName::Table(number).to_string()) };
+        let table = Table::open(&*self.files, &path, number, file_bytes, self.cache.clone())
+            .map_err(|error| missing(error, &path))?;
+        Ok((table, path))
+    }
+}
