@@ -118,7 +118,7 @@ pub trait ReadFile: Debug + Send + Sync {
         Err(crate::Error::new("reading", self.path(), eof).at(offset))
     }
 
-    /// All of `requests`, in any order, at once where the system can; each request carries its own result.
+    /// All of `requests`, in any order, by a device at once where the system can; each request carries its own result.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
         for request in requests {
             request.result = self.read_exact_at(request.offset, request.buffer);

@@ -1,4 +1,12 @@
 //! Reading.
+//!
+//! A batch is read in two rounds. In the first nothing waits (`RWF_NOWAIT`): what the page cache holds is copied, and of
+//! what it lacks the system begins to read the pages before it says "not now" (Linux 5.8 and later). By the second round the
+//! device works on all of them at once.
+//!
+//! Measured on a virtual NVMe disk, 4 KiB at random places of 2 GiB that are not cached: 65–80 µs each when read one after the other,
+//! 26–40 µs in batches of 4, 15–20 of 16, 13–16 of 64. io_uring gave the same within the noise (12–16 of 64), at the price of
+//! a ring for each thread, of `unsafe`, and of another way for containers that forbid it.
 
 use std::fs::File;
 use std::io;
@@ -26,6 +34,20 @@ impl OsReadFile {
             return Err(Errno::ISDIR.into());
         }
         Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Fills `buffer` if that needs no waiting; otherwise asks for what is missing, and leaves anything in `buffer`.
+    #[cfg(target_os = "linux")]
+    fn read_cached_at(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let wanted = buffer.len();
+        // Whatever is wrong, the plain read says what.
+        preadv2(&self.file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(wanted)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_cached_at(&self, _: u64, _: &mut [u8]) -> bool {
+        false
     }
 
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
@@ -62,10 +84,18 @@ impl ReadFile for OsReadFile {
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        if let [request] = requests {
+            request.result = self.read_exact_at(request.offset, request.buffer);
+            return;
+        }
         // In the order of their places, which is kindest to readahead; the caller's order stays.
-        let mut by_place: Vec<&mut ReadRequest<'_>> = requests.iter_mut().collect();
-        by_place.sort_unstable_by_key(|request| request.offset);
-        for request in by_place {
+        let mut left: Vec<&mut ReadRequest<'_>> = requests.iter_mut().collect();
+        left.sort_unstable_by_key(|request| request.offset);
+        left.retain_mut(|request| {
+            request.result = Ok(());
+            !self.read_cached_at(request.offset, request.buffer)
+        });
+        for request in left {
             request.result = self.read_exact_at(request.offset, request.buffer);
         }
     }
