@@ -1,5 +1,6 @@
 //! The whole public surface of an open store in one place; the work is done in the rooms it names.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl Db {
         Ok(())
     }
 
-    fn store(&self) -> &Store {
+    fn store(&self) -> &Arc<Store> {
         &self.open.store
     }
 
@@ -224,6 +225,91 @@ impl Db {
         self.store().get(self.store().own(family)?, key.as_ref(), options)
     }
 
+    /// The values of `keys` in the default column family, in their order. See [`multi_get_cf`](Self::multi_get_cf).
+    ///
+    /// # Errors
+    /// As [`multi_get_cf`](Self::multi_get_cf).
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Result<Option<PinnedSlice>>>> {
+        self.multi_get_cf(&self.default_column_family(), keys, &ReadOptions::default())
+    }
+
+    /// The values of `keys` in `family`, in their order, all of one moment; of a key that cannot be read, the error.
+    ///
+    /// Cost: as [`get_cf`](Self::get_cf) for each, but blocks and separated values that have to be read are read in
+    /// batches, sorted by place, neighbours together. Values that were neighbours share their memory, up to 256 KiB.
+    ///
+    /// # Errors
+    /// `Closed`, or `InvalidArgument` for a snapshot of another store: nothing was read.
+    pub fn multi_get_cf<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Result<Option<PinnedSlice>>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.store().multi_get(self.store().own(family)?, keys.iter().map(AsRef::as_ref), options)
+    }
+
+    /// The bytes of the value of `key` in the default column family that lie in `range`. See
+    /// [`get_range_cf`](Self::get_range_cf).
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get_range(&self, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<PinnedSlice>> {
+        self.get_range_cf(&self.default_column_family(), key, range, &ReadOptions::default())
+    }
+
+    /// The bytes of the value of `key` in `family` that lie in `range`, as far as there are any.
+    ///
+    /// Cost: of a separated value that is not packed (`blob_compression` is `None`) and longer than 32 KiB, only the
+    /// part is read, in any length; its own checksum, which is one over the whole value, can then not be checked, only
+    /// that of the record's header, and the key. Everything else is read and checked whole, as [`get_cf`](Self::get_cf) does.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get_range_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        range: Range<u64>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.store().get_range(self.store().own(family)?, key.as_ref(), range, options)
+    }
+
+    /// The length of the value of `key` in the default column family. See [`value_len_cf`](Self::value_len_cf).
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        self.value_len_cf(&self.default_column_family(), key, &ReadOptions::default())
+    }
+
+    /// The length of the value of `key` in `family`, in bytes. Reads a blob only where values are packed
+    /// (`blob_compression`): what one unpacks to is known from its own bytes alone.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn value_len_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<u64>> {
+        self.store().value_len(self.store().own(family)?, key.as_ref(), options)
+    }
+
+    /// Whether `key` has a value in the default column family. Never reads a blob.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.exists_cf(&self.default_column_family(), key, &ReadOptions::default())
+    }
+
     /// Whether `key` has a value in `family`. Never reads a blob.
     ///
     /// # Errors
@@ -246,6 +332,45 @@ impl Db {
     /// `Closed`.
     pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<DbIterator> {
         self.store().iter(self.store().own(family)?, options)
+    }
+
+    /// How many keys `family` has within the bounds of `options`: counted one by one, without reading a blob.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` from reading a table; `Closed`.
+    pub fn count_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<u64> {
+        self.store().count(self.store().own(family)?, options)
+    }
+
+    /// Iterators that share out what [`iter_cf`](Self::iter_cf) would show, in order: at most `parts`, about equally long,
+    /// all of one moment. Each may go to a thread of its own.
+    ///
+    /// Cuts lie where tables and their blocks end: what is in memtables only is one part.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless `parts` is in 1..=65,536; `Closed`.
+    pub fn split_cf(&self, family: &ColumnFamily, options: &ReadOptions, parts: usize) -> Result<Vec<DbIterator>> {
+        self.store().split(self.store().own(family)?, options, parts)
+    }
+
+    /// Shows every entry of `family` within the bounds of `options` to `each`, with `threads` threads, the caller's
+    /// included. Entries of a part ([`split_cf`](Self::split_cf)) come in order, parts in any order and at once.
+    /// Separated values are read only if `each` asks for them. A panic of `each` goes on in the caller.
+    ///
+    /// # Errors
+    /// What `each` returned or reading met first: the scan ends there. `InvalidArgument` unless `threads` is in 1..=256;
+    /// `Closed`; `Io` if the system has no thread to give.
+    pub fn parallel_scan_cf<F>(
+        &self,
+        family: &ColumnFamily,
+        options: &ReadOptions,
+        threads: usize,
+        each: F,
+    ) -> Result<()>
+    where
+        F: Fn(&DbIterator) -> Result<()> + Send + Sync + 'static,
+    {
+        self.store().parallel_scan(self.store().own(family)?, options, threads, each)
     }
 
     /// The store as it is now, all column families together. Held until the last clone of it is dropped.

@@ -45,6 +45,17 @@ impl PinnedSlice {
         Self(Source::Entry(entry))
     }
 
+    /// The bytes at `range`, as far as there are any. Shares what `self` shares, except with a memtable.
+    pub(crate) fn within(self, range: Range<u64>) -> Self {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.len());
+        let (start, end) = (place(range.start), place(range.end));
+        match self.0 {
+            _ if start >= end => Self::default(),
+            Source::Block(block, whole) => Self(Source::Block(block, whole.start + start..whole.start + end)),
+            source => Self::from_vec(source.bytes().get(start..end).unwrap_or_default().to_vec()),
+        }
+    }
+
     /// The bytes as a vector. Copies them unless this is the only slice of a buffer that holds nothing else.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -1,56 +1,31 @@
 //! Point reads: pin a view → memtables → tables, newest first → at most one blob.
 //!
+//! | room         | what it does                                                                      |
+//! |--------------|-----------------------------------------------------------------------------------|
+//! | [`blobs`]    | separated values                                                                  |
+//! | [`many`]     | many keys at once                                                                 |
+//! | [`parallel`] | parts of a family that threads walk through                                       |
+//!
 //! - R1: no lock is taken. The view is pinned with one atomic step, the sequence number read after it (family V3).
 //! - R2: values are shared with the memtable, block or blob buffer that holds them; nothing is copied.
 
+mod blobs;
+mod many;
+mod parallel;
+
+use std::ops::Range;
 use std::sync::Arc;
 
-use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
-use crate::counters::Counter;
 use crate::family::{Family, View};
 use crate::iterate::DbIterator;
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
-use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
-/// Reads separated values, and counts.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct BlobReader {
-    counts: Arc<BlobCounts>,
-}
-
-/// What blob reads cost so far.
-#[derive(Debug, Default)]
-pub(crate) struct BlobCounts {
-    pub(crate) reads: Counter,
-    pub(crate) bytes: Counter,
-}
-
-impl BlobReader {
-    pub(crate) fn counts(&self) -> &BlobCounts {
-        &self.counts
-    }
-
-    /// The value that `index`, as a table or memtable has it, points to.
-    pub(crate) fn read(&self, version: &Version, user_key: &[u8], index: &[u8]) -> Result<PinnedSlice> {
-        let index = BlobIndex::decode(index).map_err(|error| {
-            Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
-        })?;
-        let Some(blob) = version.blobs().get(&index.file) else {
-            return Err(Error::new(
-                ErrorKind::Corruption,
-                format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file),
-            ));
-        };
-        self.counts.reads.add(1);
-        self.counts.bytes.add(index.bytes);
-        blob.file.read(user_key, &index)
-    }
-}
+pub(crate) use blobs::BlobReader;
 
 enum Found {
     Nothing,
@@ -125,7 +100,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value)),
-            Found::Blob(index) => self.blobs.read(&view.version, key, &index).map(Some),
+            Found::Blob(pointer) => self.blobs.read(&view.version, key, &pointer).map(Some),
         })
     }
 
@@ -134,11 +109,54 @@ impl Store {
         self.look_up(family, key, options, |_, found| Ok(matches!(found, Found::Value(_) | Found::Blob(_))))
     }
 
+    /// See [`Db::value_len_cf`](crate::Db::value_len_cf).
+    pub(crate) fn value_len(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Option<u64>> {
+        self.look_up(family, key, options, |view, found| match found {
+            Found::Nothing | Found::Deleted => Ok(None),
+            Found::Value(value) => Ok(Some(value.len() as u64)),
+            Found::Blob(pointer) => self.blobs.value_len(&view.version, key, &pointer).map(Some),
+        })
+    }
+
+    /// See [`Db::get_range_cf`](crate::Db::get_range_cf).
+    pub(crate) fn get_range(
+        &self,
+        family: &Family,
+        key: &[u8],
+        range: Range<u64>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.look_up(family, key, options, |view, found| match found {
+            Found::Nothing | Found::Deleted => Ok(None),
+            Found::Value(value) => Ok(Some(value.within(range))),
+            Found::Blob(pointer) => self.blobs.read_range(&view.version, key, &pointer, range).map(Some),
+        })
+    }
+
     /// See [`Db::iter_cf`](crate::Db::iter_cf).
-    pub(crate) fn iter(&self, family: &Family, options: &ReadOptions) -> Result<DbIterator> {
+    pub(crate) fn iter(self: &Arc<Self>, family: &Arc<Family>, options: &ReadOptions) -> Result<DbIterator> {
+        let (view, sequence) = self.moment(family, options)?;
+        let store = Arc::downgrade(self);
+        Ok(DbIterator::new(store, family.clone(), view, sequence, options, self.blobs.clone()))
+    }
+
+    /// See [`Db::count_cf`](crate::Db::count_cf).
+    pub(crate) fn count(self: &Arc<Self>, family: &Arc<Family>, options: &ReadOptions) -> Result<u64> {
+        let mut keys = self.iter(family, options)?;
+        let mut count = 0;
+        keys.seek_to_first()?;
+        while keys.valid() {
+            count += 1;
+            keys.next()?;
+        }
+        Ok(count)
+    }
+
+    /// What a read sees (R1).
+    fn moment(&self, family: &Family, options: &ReadOptions) -> Result<(Arc<View>, SequenceNumber)> {
         self.check_open()?;
         let view = family.view.load_full();
         let sequence = self.sequence_for(options)?;
-        Ok(DbIterator::new(view, sequence, options, self.blobs.clone()))
+        Ok((view, sequence))
     }
 }

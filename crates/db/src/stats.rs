@@ -145,10 +145,12 @@ pub struct Stats {
     pub trivial_moves: u64,
     /// Bytes that compactions read.
     pub compaction_read_bytes: u64,
-    /// Separated values read.
+    /// Separated values read, ahead of being asked for or in part included.
     pub blob_reads: u64,
-    /// Their stored bytes.
+    /// Their stored bytes, as far as they were read.
     pub blob_read_bytes: u64,
+    /// Reads of blob files for them: fewer than values where neighbours were read together.
+    pub blob_read_calls: u64,
     /// Time that writers were held back, in microseconds.
     pub stall_micros: u64,
     /// What lies on the disk.
@@ -217,8 +219,9 @@ impl Store {
             compactions: counters.compactions.get(),
             trivial_moves: counters.trivial_moves.get(),
             compaction_read_bytes: counters.compaction_read_bytes.get(),
-            blob_reads: self.blobs.counts().reads.get(),
+            blob_reads: self.blobs.counts().values.get(),
             blob_read_bytes: self.blobs.counts().bytes.get(),
+            blob_read_calls: self.blobs.counts().reads.get(),
             stall_micros: counters.stall_micros.get(),
             on_disk: self.on_disk(),
             recovery: self.recovery.clone(),

@@ -5,6 +5,7 @@
 
 pub mod model;
 pub mod options;
+pub mod reads;
 pub mod workload;
 
 /// The seeds that a test goes through: `count` from 0 on, or the one that `ESKER_SEED` names.

@@ -2,10 +2,12 @@
 //!
 //! The bytes are [`esker_format::rocksdb::blob`]'s.
 
+mod batch;
 mod check;
 mod read;
 mod write;
 
+pub(crate) use batch::{BlobBatch, Fetched};
 pub(crate) use read::BlobFile;
 pub(crate) use write::BlobWriter;
 

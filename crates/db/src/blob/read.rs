@@ -1,12 +1,15 @@
 //! Reads a sealed blob file.
 //!
-//! - B1: nothing is returned whose checksums, key and compression were not checked.
+//! - B1: nothing is returned whose checksums, key and compression were not checked; only [`BlobFile::read_range`], which
+//!   leaves most of a value unread, cannot check the value's own checksum.
 //! - B2: nothing is allocated before its length is known to lie within the file.
 
+use std::cell::RefCell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{FileSystem, ReadFile};
+use esker_env::{FileSystem, ReadFile, ReadRequest};
 use esker_format::compression::{Compression, decompress};
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
@@ -20,6 +23,16 @@ use crate::{Error, Result};
 /// Longest value that is unpacked: its length before it has 32 bits. What others wrote may be longer than what Esker writes.
 const RAW_BYTES_MAX: usize = u32::MAX as usize;
 
+/// Packed records up to this size are read into a buffer that the thread keeps.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Values up to this size are read whole where a part would do: it costs the device no more, and the checksum holds.
+const WHOLE_BYTES_MAX: u64 = 32 << 10;
+
+thread_local! {
+    static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// An open, sealed blob file.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
@@ -30,6 +43,17 @@ pub(crate) struct BlobFile {
     pub(super) blob_count: u64,
     /// Where the footer begins: records end here.
     pub(super) records_end: u64,
+}
+
+/// What came of reading a part of a value.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The part.
+    pub(crate) bytes: PinnedSlice,
+    /// What was read of the value for it.
+    pub(crate) read_bytes: u64,
+    /// In so many reads.
+    pub(crate) reads: u64,
 }
 
 impl BlobFile {
@@ -80,59 +104,162 @@ impl BlobFile {
         &self.path
     }
 
+    pub(super) fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// Whether values lie here as they are.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.compression == Compression::None
+    }
+
+    /// Where the record of `user_key` lies that `index` points into.
+    ///
+    /// # Errors
+    /// Corruption if that is not within the records of this file.
+    pub(crate) fn extent(&self, user_key: &[u8], index: &BlobIndex) -> Result<Range<u64>> {
+        if index.file != self.number || index.compression != self.compression {
+            return Err(self.wrong(
+                index,
+                format!(
+                    "a table points here for a {:?} value of blob file {}, but this is {} and holds {:?} values",
+                    index.compression, index.file, self.number, self.compression
+                ),
+            ));
+        }
+        let end = index.offset.checked_add(index.bytes).filter(|&end| end <= self.records_end);
+        match (index.record_offset(user_key.len()), end) {
+            (Some(start), Some(end)) => Ok(start..end),
+            _ => Err(self.wrong(
+                index,
+                format!("a table points to {} bytes here, outside of the records of the file", index.bytes),
+            )),
+        }
+    }
+
     /// The value of `user_key` that lies at `index`. Cost: one read of record header, key and value, one pass of CRC-32C,
     /// and decompression if it is packed; else no copy.
     pub(crate) fn read(&self, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
-        let wrong = |reason: String| Error::corruption(&self.path, index.offset, reason);
-        if index.file != self.number || index.compression != self.compression {
-            return Err(wrong(format!(
-                "a table points here for a {:?} value of blob file {}, but this is {} and holds {:?} values",
-                index.compression, index.file, self.number, self.compression
-            )));
+        let extent = self.extent(user_key, index)?;
+        let Ok(count) = usize::try_from(extent.end - extent.start) else {
+            return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
+        };
+        if self.is_plain() || count > KEPT_BYTES_MAX {
+            let mut record = vec![0; count];
+            self.file.read_exact_at(extent.start, &mut record)?;
+            return self.take(user_key, index, &Arc::new(Block::new(record)), 0);
         }
-        let before = (RECORD_HEADER_BYTES + user_key.len()) as u64;
-        let start = index.offset.checked_sub(before).filter(|&start| start >= HEADER_BYTES as u64);
-        let end = index.offset.checked_add(index.bytes).filter(|&end| end <= self.records_end);
-        let (Some(start), Some(end)) = (start, end) else {
-            return Err(wrong(format!(
-                "a table points to {} bytes here, outside of the records of the file",
-                index.bytes
-            )));
-        };
-        let Ok(record_bytes) = usize::try_from(end - start) else {
-            return Err(wrong(format!("a value of {} bytes does not fit into memory", index.bytes)));
-        };
-        let mut record = vec![0; record_bytes];
-        self.file.read_exact_at(start, &mut record)?;
-        let decode = |error| Error::decode(&self.path, start, "reading a value", error);
-        let Some((raw_header, body)) = record.split_at_checked(RECORD_HEADER_BYTES) else {
-            return Err(wrong("the record has no header".to_owned()));
-        };
-        let header = BlobRecordHeader::decode(raw_header).map_err(decode)?;
-        if header.key_bytes != user_key.len() as u64 || header.value_bytes != index.bytes {
-            return Err(wrong(format!(
-                "a table points to a key of {} and a value of {} bytes, the record has {} and {}",
-                user_key.len(),
-                index.bytes,
-                header.key_bytes,
-                header.value_bytes
-            )));
+        PACKED.with_borrow_mut(|packed| {
+            if packed.len() < count {
+                packed.resize(count, 0);
+            }
+            let record = packed.get_mut(..count).unwrap_or_default();
+            self.file.read_exact_at(extent.start, record)?;
+            self.unpack(index, self.checked(user_key, index, record)?)
+        })
+    }
+
+    /// The value of the record at `start` of `buffer`, which was read from the [`extent`](Self::extent) of `index`. Shares
+    /// the buffer unless the value is packed.
+    pub(crate) fn take(
+        &self,
+        user_key: &[u8],
+        index: &BlobIndex,
+        buffer: &Arc<Block>,
+        start: usize,
+    ) -> Result<PinnedSlice> {
+        let value_at = start.saturating_add(RECORD_HEADER_BYTES + user_key.len());
+        // `extent` has seen that the record fits into memory: its buffer is there.
+        let value_end = value_at.saturating_add(usize::try_from(index.bytes).unwrap_or(usize::MAX));
+        let record = buffer.bytes().get(start..value_end);
+        let stored = self.checked(user_key, index, record.unwrap_or_default())?;
+        if !self.is_plain() {
+            return self.unpack(index, stored);
         }
+        PinnedSlice::from_block(buffer.clone(), value_at..value_end)
+            .ok_or_else(|| self.wrong(index, "the record has no value".to_owned()))
+    }
+
+    /// Checks a whole record; returns the value as it is stored.
+    fn checked<'a>(&self, user_key: &[u8], index: &BlobIndex, record: &'a [u8]) -> Result<&'a [u8]> {
+        let (header, body) = self.header(user_key, index, record)?;
         let Some((key, stored)) = body.split_at_checked(user_key.len()) else {
-            return Err(wrong("the record has no key".to_owned()));
+            return Err(self.wrong(index, "the record has no key".to_owned()));
         };
-        header.check(key, stored).map_err(decode)?;
-        if key != user_key {
-            return Err(wrong("the record is of another key than the table's".to_owned()));
+        header.check(key, stored).map_err(|error| self.damaged(user_key, index, error))?;
+        self.same_key(user_key, index, key)?;
+        Ok(stored)
+    }
+
+    /// Checks a record's header against what points to it; returns it, and what follows.
+    fn header<'a>(&self, user_key: &[u8], index: &BlobIndex, record: &'a [u8]) -> Result<(BlobRecordHeader, &'a [u8])> {
+        let Some((raw_header, body)) = record.split_at_checked(RECORD_HEADER_BYTES) else {
+            return Err(self.wrong(index, "the record has no header".to_owned()));
+        };
+        let header = BlobRecordHeader::decode(raw_header).map_err(|error| self.damaged(user_key, index, error))?;
+        if header.key_bytes != user_key.len() as u64 || header.value_bytes != index.bytes {
+            return Err(self.wrong(
+                index,
+                format!(
+                    "a table points to a key of {} and a value of {} bytes, the record has {} and {}",
+                    user_key.len(),
+                    index.bytes,
+                    header.key_bytes,
+                    header.value_bytes
+                ),
+            ));
         }
-        if self.compression == Compression::None {
-            let range = RECORD_HEADER_BYTES + user_key.len()..record_bytes;
-            return PinnedSlice::from_block(Arc::new(Block::new(record)), range)
-                .ok_or_else(|| wrong("the record has no value".to_owned()));
+        Ok((header, body))
+    }
+
+    fn same_key(&self, user_key: &[u8], index: &BlobIndex, key: &[u8]) -> Result<()> {
+        if key == user_key {
+            return Ok(());
         }
+        Err(self.wrong(index, "the record is of another key than the table's".to_owned()))
+    }
+
+    fn unpack(&self, index: &BlobIndex, stored: &[u8]) -> Result<PinnedSlice> {
         let mut value = Vec::new();
         decompress(self.compression, stored, &mut value, RAW_BYTES_MAX)
             .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))?;
         Ok(PinnedSlice::from_vec(value))
+    }
+
+    /// The bytes of the value at `index` that lie in `range`, as far as there are any. Reads only them, and the record's
+    /// header and key, if the file is plain and the value large: what was not read cannot be checked.
+    pub(crate) fn read_range(&self, user_key: &[u8], index: &BlobIndex, range: Range<u64>) -> Result<Part> {
+        let extent = self.extent(user_key, index)?;
+        if !self.is_plain() || index.bytes <= WHOLE_BYTES_MAX {
+            let bytes = self.read(user_key, index)?.within(range);
+            return Ok(Part { bytes, read_bytes: index.bytes, reads: 1 });
+        }
+        let (start, end) = (range.start.min(index.bytes), range.end.min(index.bytes));
+        let Ok(count) = usize::try_from(end.saturating_sub(start)) else {
+            return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
+        };
+        let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len()];
+        let mut part = vec![0; count];
+        let mut requests = [
+            ReadRequest { offset: extent.start, buffer: &mut front, result: Ok(()) },
+            ReadRequest { offset: index.offset.saturating_add(start), buffer: &mut part, result: Ok(()) },
+        ];
+        self.file.read_many(&mut requests);
+        let [of_front, of_part] = requests.map(|request| request.result);
+        of_front.and(of_part)?;
+        let (_, key) = self.header(user_key, index, &front)?;
+        self.same_key(user_key, index, key)?;
+        Ok(Part { bytes: PinnedSlice::from_vec(part), read_bytes: count as u64, reads: 2 })
+    }
+
+    #[cold]
+    fn wrong(&self, index: &BlobIndex, reason: String) -> Error {
+        Error::corruption(&self.path, index.offset, reason)
+    }
+
+    #[cold]
+    fn damaged(&self, user_key: &[u8], index: &BlobIndex, error: esker_format::DecodeError) -> Error {
+        let start = index.record_offset(user_key.len()).unwrap_or(index.offset);
+        Error::decode(&self.path, start, "reading a value", error)
     }
 }

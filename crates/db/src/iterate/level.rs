@@ -8,12 +8,28 @@ use super::InternalIterator;
 use crate::Result;
 use crate::pinned::PinnedSlice;
 use crate::table::TableIterator;
-use crate::version::TableFile;
+use crate::version::{TableFile, Version};
+
+/// Where the tables are listed: sorted, without overlap.
+enum Tables {
+    /// Some of a level.
+    Some(Vec<Arc<TableFile>>),
+    /// A level of a version.
+    Level(Arc<Version>, usize),
+}
+
+impl Tables {
+    fn get(&self) -> &[Arc<TableFile>] {
+        match self {
+            Self::Some(tables) => tables,
+            Self::Level(version, level) => version.level(*level),
+        }
+    }
+}
 
 /// Cost of a step: that of a table's iterator, and an open of the next one's at a table's end.
 pub(crate) struct LevelIterator {
-    /// Sorted, without overlap.
-    tables: Vec<Arc<TableFile>>,
+    tables: Tables,
     index: usize,
     current: Option<TableIterator>,
     fill_cache: bool,
@@ -21,14 +37,24 @@ pub(crate) struct LevelIterator {
 
 impl LevelIterator {
     pub(crate) fn new(tables: Vec<Arc<TableFile>>, fill_cache: bool) -> Self {
-        Self { tables, index: 0, current: None, fill_cache }
+        Self { tables: Tables::Some(tables), index: 0, current: None, fill_cache }
+    }
+
+    /// All tables of a level of `version`.
+    pub(crate) fn of_version(version: Arc<Version>, level: usize, fill_cache: bool) -> Self {
+        Self { tables: Tables::Level(version, level), index: 0, current: None, fill_cache }
     }
 
     /// Opens table `index`; nothing past the end.
     fn open(&mut self, index: usize) -> Option<&mut TableIterator> {
         if self.index != index || self.current.is_none() {
             self.index = index;
-            self.current = self.tables.get(index).map(|table| table.table.iter(self.fill_cache));
+            let table = self.tables.get().get(index);
+            match (table, &mut self.current) {
+                // The memory of the iterator before serves the next one.
+                (Some(table), Some(current)) => current.move_to(&table.table),
+                (table, current) => *current = table.map(|table| table.table.iter(self.fill_cache)),
+            }
         }
         self.current.as_mut()
     }
@@ -70,7 +96,7 @@ impl InternalIterator for LevelIterator {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        let Some(last) = self.tables.get().len().checked_sub(1) else { return Ok(()) };
         if let Some(last) = self.open(last) {
             last.seek_to_last()?;
         }
@@ -78,7 +104,8 @@ impl InternalIterator for LevelIterator {
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let index = self.tables.partition_point(|table| internal_key::compare(&table.meta.largest, target).is_lt());
+        let tables = self.tables.get();
+        let index = tables.partition_point(|table| internal_key::compare(&table.meta.largest, target).is_lt());
         if let Some(table) = self.open(index) {
             table.seek(target)?;
         }
@@ -86,7 +113,8 @@ impl InternalIterator for LevelIterator {
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let after = self.tables.partition_point(|table| internal_key::compare(&table.meta.smallest, target).is_le());
+        let tables = self.tables.get();
+        let after = tables.partition_point(|table| internal_key::compare(&table.meta.smallest, target).is_le());
         let Some(index) = after.checked_sub(1) else {
             self.current = None;
             return Ok(());

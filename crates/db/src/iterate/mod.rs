@@ -1,12 +1,14 @@
 //! Iterators: from sorted runs of internal keys to what the user sees.
 //!
-//! memtables, tables of level 0 and levels → [`MergingIterator`] → [`DbIterator`], which hides what is older, deleted
-//! or newer than the reader's snapshot.
+//! memtables, tables of level 0 and levels → [`MergingIterator`] → [`walk`], which hides what is older, deleted or newer
+//! than the reader's snapshot → [`DbIterator`], which reads the values, those [`ahead`] too.
 
+mod ahead;
 mod internal;
 mod level;
 mod merging;
 mod visible;
+mod walk;
 
 pub(crate) use internal::InternalIterator;
 pub(crate) use level::LevelIterator;

@@ -1,107 +1,159 @@
-//! What the user sees: of each key the newest entry at or before the reader's sequence number, unless it is a deletion.
+//! What the user holds: a position among the keys of a column family, and their values when they are asked for.
 //!
-//! - I1: going forward, `inner` stands on the entry that is shown.
-//! - I2: going backward, `inner` stands before all entries of the key that is shown; key and value are saved.
+//! - I1: what is shown is the entry of `ahead`, if it shows one, else that of the walker.
+//! - I2: no value is read before the first call of [`DbIterator::value`] after a seek.
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::sync::{Arc, Weak};
 
-use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 
+use super::ahead::Ahead;
+use super::walk::Walker;
 use super::{InternalIterator, LevelIterator, MergingIterator};
-use crate::family::View;
+use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
-
-/// Hidden entries of one key that are passed one by one before a seek skips the rest.
-const STEPS_BEFORE_SEEK: usize = 8;
 
 /// A position among the keys of a column family, as they were when the iterator was made. Not on an entry until a seek.
 ///
 /// Holds the tables and memtables it reads: drop it when done, or they stay in memory and on the disk.
-/// Cost: a step reads no value; [`value`](Self::value) reads a separated value with at most one device read.
+///
+/// Cost: a step reads no value. [`value`](Self::value) reads a separated value; once it has been called, the steps
+/// after it read the values that follow, many at once ([`ReadOptions::look_ahead_bytes`]), for as long as they are asked for.
 pub struct DbIterator {
-    inner: MergingIterator,
+    walker: Walker,
+    ahead: Ahead,
+    /// Whether the value that the walker shows is separated and was asked for.
+    asked: Cell<bool>,
+    /// Which way `ahead` goes.
+    forward: bool,
     view: Arc<View>,
     blobs: BlobReader,
     /// Keeps compaction from dropping what this iterator could only read through a later view; held for the snapshot's sake.
-    _snapshot: Option<Snapshot>,
-    sequence: SequenceNumber,
-    lower: Option<Vec<u8>>,
-    upper: Option<Vec<u8>>,
-    forward: bool,
-    valid: bool,
-    key: Vec<u8>,
-    kind: ValueKind,
-    saved_value: PinnedSlice,
-    target: Vec<u8>,
+    snapshot: Option<Snapshot>,
+    fill_cache: bool,
+    look_ahead_bytes: u64,
+    /// Where a later view comes from.
+    store: Weak<Store>,
+    family: Arc<Family>,
 }
 
 impl std::fmt::Debug for DbIterator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("DbIterator");
         shown
-            .field("valid", &self.valid)
-            .field("key", &self.key)
-            .field("sequence", &self.sequence)
+            .field("valid", &self.valid())
+            .field("key", &self.key())
+            .field("sequence", &self.walker.sequence())
             .finish_non_exhaustive()
     }
 }
 
+/// Everything in `view`, newest and oldest, in the order of internal keys.
+fn entries_of(view: &View, fill_cache: bool) -> MergingIterator {
+    let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for generation in view.generations() {
+        children.push(Box::new(generation.memtable.iter()));
+    }
+    for table in view.version.level(0) {
+        children.push(Box::new(table.table.iter(fill_cache)));
+    }
+    for (level, tables) in view.version.levels().skip(1) {
+        if !tables.is_empty() {
+            children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, fill_cache)));
+        }
+    }
+    MergingIterator::new(children)
+}
+
 impl DbIterator {
-    pub(crate) fn new(view: Arc<View>, sequence: SequenceNumber, options: &ReadOptions, blobs: BlobReader) -> Self {
-        let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
-        for generation in view.generations() {
-            children.push(Box::new(generation.memtable.iter()));
-        }
-        for table in view.version.level(0) {
-            children.push(Box::new(table.table.iter(options.fill_cache)));
-        }
-        for (_, tables) in view.version.levels().skip(1).filter(|(_, tables)| !tables.is_empty()) {
-            children.push(Box::new(LevelIterator::new(tables.to_vec(), options.fill_cache)));
-        }
+    pub(crate) fn new(
+        store: Weak<Store>,
+        family: Arc<Family>,
+        view: Arc<View>,
+        sequence: SequenceNumber,
+        options: &ReadOptions,
+        blobs: BlobReader,
+    ) -> Self {
+        let entries = entries_of(&view, options.fill_cache);
         Self {
-            inner: MergingIterator::new(children),
+            walker: Walker::new(entries, sequence, options),
+            ahead: Ahead::default(),
+            asked: Cell::new(false),
+            forward: true,
             view,
             blobs,
-            _snapshot: options.snapshot.clone(),
-            sequence,
-            lower: options.lower_bound.clone(),
-            upper: options.upper_bound.clone(),
-            forward: true,
-            valid: false,
-            key: Vec::new(),
-            kind: ValueKind::Value,
-            saved_value: PinnedSlice::default(),
-            target: Vec::new(),
+            snapshot: options.snapshot.clone(),
+            fill_cache: options.fill_cache,
+            look_ahead_bytes: options.look_ahead_bytes,
+            store,
+            family,
         }
     }
 
     /// Whether it stands on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
-        self.valid
+        self.ahead.shows() || self.walker.valid()
     }
 
     /// The key it stands on; empty unless valid.
+    #[inline]
     pub fn key(&self) -> &[u8] {
-        if self.valid { &self.key } else { &[] }
+        if self.ahead.shows() {
+            self.ahead.key()
+        } else if self.walker.valid() {
+            self.walker.key()
+        } else {
+            &[]
+        }
     }
 
-    /// The value it stands on, sharing memory with the block or memtable that holds it; a separated value is read now.
+    /// The value it stands on, sharing memory with the block, memtable or buffer that holds it (the buffer of a look
+    /// ahead is up to 256 KiB); a separated value that was not read ahead is read now.
     ///
     /// # Errors
-    /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob.
+    /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it.
     pub fn value(&self) -> Result<PinnedSlice> {
-        if !self.valid {
-            return Err(Error::invalid_argument("the iterator stands on no entry; seek first, and check valid()"));
+        if self.ahead.shows() {
+            return self.ahead.value(&self.blobs, &self.view.version);
         }
-        let stored = if self.forward { self.inner.pinned_value() } else { self.saved_value.clone() };
-        match self.kind {
-            ValueKind::BlobIndex => self.blobs.read(&self.view.version, &self.key, &stored),
-            _ => Ok(stored),
+        self.check_valid()?;
+        let stored = self.walker.stored();
+        if self.walker.kind() != ValueKind::BlobIndex {
+            return Ok(stored);
         }
+        self.asked.set(true);
+        self.blobs.read(&self.view.version, self.walker.key(), &stored)
+    }
+
+    /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed: what it unpacks to
+    /// is known from its own bytes alone.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    pub fn value_len(&self) -> Result<u64> {
+        if self.ahead.shows() {
+            return self.ahead.value_len(&self.blobs, &self.view.version);
+        }
+        self.check_valid()?;
+        let stored = self.walker.stored_bytes();
+        if self.walker.kind() != ValueKind::BlobIndex {
+            return Ok(stored.len() as u64);
+        }
+        self.blobs.value_len(&self.view.version, self.walker.key(), stored)
+    }
+
+    fn check_valid(&self) -> Result<()> {
+        if self.walker.valid() {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the iterator stands on no entry; seek first, and check valid()"))
     }
 
     /// To the first key within the bounds.
@@ -109,17 +161,8 @@ impl DbIterator {
     /// # Errors
     /// `Corruption` or `Io` from reading a table; the iterator is then not valid, and may be used on.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.valid = false;
-        match self.lower.take() {
-            Some(lower) => {
-                let result = self.seek_inner(&lower);
-                self.lower = Some(lower);
-                result?;
-            }
-            None => self.inner.seek_to_first()?,
-        }
-        self.forward = true;
-        self.show_next(false)
+        self.begin();
+        self.walker.seek_to_first()
     }
 
     /// To the last key within the bounds.
@@ -127,18 +170,8 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.valid = false;
-        self.target.clear();
-        match &self.upper {
-            Some(upper) => {
-                // The smallest internal key that the bound could have: what is before it is below the bound.
-                internal_key::append_lookup(&mut self.target, upper, SequenceNumber::MAX);
-                self.inner.seek_for_prev(&self.target)?;
-            }
-            None => self.inner.seek_to_last()?,
-        }
-        self.forward = false;
-        self.show_previous()
+        self.begin();
+        self.walker.seek_to_last()
     }
 
     /// To the first key at or after `key`.
@@ -146,14 +179,8 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        if self.lower.as_deref().is_some_and(|lower| key < lower) {
-            return self.seek_to_first();
-        }
-        self.valid = false;
-        self.seek_inner(key)?;
-        self.forward = true;
-        self.show_next(false)
+        self.begin();
+        self.walker.seek(key.as_ref())
     }
 
     /// To the last key at or before `key`.
@@ -161,17 +188,8 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        if self.upper.as_deref().is_some_and(|upper| key >= upper) {
-            return self.seek_to_last();
-        }
-        self.valid = false;
-        self.target.clear();
-        // The largest internal key that the key could have.
-        internal_key::append(&mut self.target, key, SequenceNumber::new(0), ValueKind::Deletion);
-        self.inner.seek_for_prev(&self.target)?;
-        self.forward = false;
-        self.show_previous()
+        self.begin();
+        self.walker.seek_for_prev(key.as_ref())
     }
 
     /// To the next key; nothing if it is not valid.
@@ -179,142 +197,89 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     #[expect(clippy::should_implement_trait, reason = "a cursor that borrows out of itself cannot be an Iterator")]
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
-        if !self.valid {
-            return Ok(());
-        }
-        self.valid = false;
-        if self.forward {
-            self.inner.next()?;
-        } else {
-            // I2: `inner` stands before the entries of `key`, or nowhere if `key` is the very first.
-            self.forward = true;
-            self.saved_value = PinnedSlice::default();
-            if self.inner.valid() {
-                self.inner.next()?;
-            } else {
-                self.inner.seek_to_first()?;
-            }
-        }
-        self.show_next(true)
+        self.step(true)
     }
 
     /// To the previous key; nothing if it is not valid.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        if !self.valid {
-            return Ok(());
+        self.step(false)
+    }
+
+    /// Shows the store as it is now, from the next seek on; until then it stands on no entry. Cheaper than a new
+    /// iterator, and next to nothing while no memtable was flushed: for whoever follows what is written.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: it reads a snapshot, which does not change.
+    /// - `Closed`.
+    pub fn refresh(&mut self) -> Result<()> {
+        if self.snapshot.is_some() {
+            return Err(Error::invalid_argument("the iterator reads a snapshot, which does not change"));
         }
-        self.valid = false;
-        if self.forward {
-            self.forward = false;
-            // To before the first entry of `key`, seen or not.
-            while self.inner.valid() && internal_key::user_key(self.inner.key()) >= self.key.as_slice() {
-                self.inner.prev()?;
-            }
-        }
-        self.show_previous()
+        let closed = || Error::new(ErrorKind::Closed, "the store was closed; open it again");
+        let store = self.store.upgrade().ok_or_else(closed)?;
+        store.check_open()?;
+        self.begin();
+        let view = self.family.view.load_full();
+        let is_same = Arc::ptr_eq(&view, &self.view);
+        let entries = (!is_same).then(|| entries_of(&view, self.fill_cache));
+        self.walker.renew(entries, store.visible());
+        self.view = view;
+        Ok(())
     }
 
     /// Keys and values from here on, forward, as a standard iterator.
     pub fn entries(self) -> Entries {
-        Entries { iterator: self, started: false }
+        Entries { iterator: self, state: Progress::Before }
     }
 
-    fn seek_inner(&mut self, key: &[u8]) -> Result<()> {
-        self.target.clear();
-        internal_key::append_lookup(&mut self.target, key, self.sequence);
-        self.inner.seek(&self.target)
+    /// A seek follows.
+    fn begin(&mut self) {
+        self.ahead.clear();
+        self.asked.set(false);
     }
 
-    /// Shows the first entry from `inner` on that the reader sees; with `skipping`, past those of `key`.
-    fn show_next(&mut self, mut skipping: bool) -> Result<()> {
-        let mut hidden = 0;
-        while self.inner.valid() {
-            let entry = decode(self.inner.key())?;
-            if self.upper.as_deref().is_some_and(|upper| entry.user_key >= upper) {
-                return Ok(());
-            }
-            let is_same = skipping && entry.user_key == self.key.as_slice();
-            if !is_same && entry.sequence <= self.sequence {
-                self.key.clear();
-                self.key.extend_from_slice(entry.user_key);
-                if is_shown(entry.kind)? {
-                    self.kind = entry.kind;
-                    self.valid = true;
-                    return Ok(());
-                }
-                // Deleted: the older entries of the key are hidden as well.
-                skipping = true;
-                hidden = 0;
-            } else {
-                hidden += 1;
-            }
-            if hidden <= STEPS_BEFORE_SEEK {
-                self.inner.next()?;
-                continue;
-            }
-            hidden = 0;
-            self.target.clear();
-            if is_same {
-                internal_key::append(&mut self.target, entry.user_key, SequenceNumber::new(0), ValueKind::Deletion);
-            } else {
-                internal_key::append_lookup(&mut self.target, entry.user_key, self.sequence);
-            }
-            self.inner.seek(&self.target)?;
-            // The very last entry that a key can have would be found again and again.
-            if self.inner.valid() && is_same && self.inner.key() == self.target.as_slice() {
-                self.inner.next()?;
-            }
+    #[inline]
+    fn step(&mut self, forward: bool) -> Result<()> {
+        if self.ahead.shows() {
+            return self.step_ahead(forward);
         }
-        Ok(())
-    }
-
-    /// Shows the last entry up to `inner` that the reader sees. `inner` stands on the oldest entry of some key.
-    fn show_previous(&mut self) -> Result<()> {
-        while self.inner.valid() {
-            let entry = decode(self.inner.key())?;
-            if self.lower.as_deref().is_some_and(|lower| entry.user_key < lower) {
-                return Ok(());
-            }
-            self.key.clear();
-            self.key.extend_from_slice(entry.user_key);
-            // Entries of the key come oldest first: the last one that the reader may see is the one it sees.
-            let mut seen = None;
-            while self.inner.valid() {
-                let entry = decode(self.inner.key())?;
-                if entry.user_key != self.key.as_slice() {
-                    break;
-                }
-                if entry.sequence <= self.sequence {
-                    seen = Some(entry.kind);
-                    self.saved_value = self.inner.pinned_value();
-                }
-                self.inner.prev()?;
-            }
-            if let Some(kind) = seen
-                && is_shown(kind)?
-            {
-                self.kind = kind;
-                self.valid = true;
-                return Ok(());
-            }
+        if self.asked.replace(false) && self.look_ahead_bytes > 0 {
+            return self.look_ahead(forward);
         }
-        Ok(())
+        self.walker.step(forward)
     }
-}
 
-fn decode(key: &[u8]) -> Result<InternalKey<'_>> {
-    InternalKey::decode(key).map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))
-}
+    /// Passes the entry that `ahead` shows.
+    fn step_ahead(&mut self, forward: bool) -> Result<()> {
+        if self.forward != forward {
+            let key = self.ahead.key().to_vec();
+            self.ahead.clear();
+            return if forward { self.walker.seek_after(&key) } else { self.walker.seek_before(&key) };
+        }
+        let was_asked = self.ahead.was_asked();
+        if self.ahead.step() {
+            return Ok(());
+        }
+        if !self.walker.valid() {
+            return self.ahead.end();
+        }
+        if was_asked {
+            return self.look_ahead(forward);
+        }
+        self.ahead.clear();
+        self.walker.step(forward)
+    }
 
-fn is_shown(kind: ValueKind) -> Result<bool> {
-    match kind {
-        ValueKind::Value | ValueKind::BlobIndex => Ok(true),
-        ValueKind::Deletion | ValueKind::SingleDeletion => Ok(false),
-        kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+    fn look_ahead(&mut self, forward: bool) -> Result<()> {
+        self.forward = forward;
+        self.ahead.fill(&mut self.walker, forward, &self.blobs, &self.view.version, self.look_ahead_bytes);
+        if self.ahead.shows() { Ok(()) } else { self.ahead.end() }
     }
 }
 
@@ -322,31 +287,40 @@ fn is_shown(kind: ValueKind) -> Result<bool> {
 #[derive(Debug)]
 pub struct Entries {
     iterator: DbIterator,
-    started: bool,
+    state: Progress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Before,
+    Within,
+    Over,
+}
+
+impl Entries {
+    fn advance(&mut self) -> Result<Option<(Vec<u8>, PinnedSlice)>> {
+        match self.state {
+            Progress::Before if self.iterator.valid() => {}
+            Progress::Before => self.iterator.seek_to_first()?,
+            Progress::Within => self.iterator.next()?,
+            Progress::Over => return Ok(None),
+        }
+        self.state = Progress::Within;
+        if !self.iterator.valid() {
+            return Ok(None);
+        }
+        Ok(Some((self.iterator.key().to_vec(), self.iterator.value()?)))
+    }
 }
 
 impl Iterator for Entries {
     type Item = Result<(Vec<u8>, PinnedSlice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let moved = match (self.started, self.iterator.valid()) {
-            (false, false) => self.iterator.seek_to_first(),
-            (false, true) => Ok(()),
-            (true, _) => self.iterator.next(),
-        };
-        self.started = true;
-        if let Err(error) = moved {
-            return Some(Err(error));
+        let entry = self.advance().transpose();
+        if !matches!(entry, Some(Ok(_))) {
+            self.state = Progress::Over;
         }
-        if !self.iterator.valid() {
-            return None;
-        }
-        match self.iterator.value() {
-            Ok(value) => Some(Ok((self.iterator.key().to_vec(), value))),
-            Err(error) => {
-                self.iterator.valid = false;
-                Some(Err(error))
-            }
-        }
+        entry
     }
 }

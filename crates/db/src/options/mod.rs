@@ -302,11 +302,32 @@ pub struct ReadOptions {
 
     /// Iterators end before this key. Default `None`.
     pub upper_bound: Option<Vec<u8>>,
+
+    /// How much of separated values an iterator reads before it is asked for them, in bytes. Default 1 MiB; 0 reads
+    /// nothing ahead. Reading begins with two values once one was asked for, doubles up to 64 while they are wanted,
+    /// and neighbours are read together. More keeps a device busier and takes as much memory for each iterator.
+    pub look_ahead_bytes: u64,
+}
+
+impl ReadOptions {
+    /// The same for the keys that begin with `prefix`: both bounds are replaced.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl AsRef<[u8]>) -> Self {
+        let prefix = prefix.as_ref();
+        // The first key after all of them: the last byte that can be raised is, and nothing follows it.
+        let raised = prefix.iter().rposition(|&byte| byte != u8::MAX);
+        let upper = raised.and_then(|last| {
+            let (byte, before) = prefix.get(..=last)?.split_last()?;
+            Some([before, &[byte + 1]].concat())
+        });
+        Self { lower_bound: Some(prefix.to_vec()), upper_bound: upper, ..self }
+    }
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { snapshot: None, fill_cache: true, lower_bound: None, upper_bound: None }
+        let (lower_bound, upper_bound) = (None, None);
+        Self { snapshot: None, fill_cache: true, lower_bound, upper_bound, look_ahead_bytes: MIB }
     }
 }
 

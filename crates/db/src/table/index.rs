@@ -154,4 +154,17 @@ impl IndexWalk {
     }
 }
 
+impl Table {
+    /// At most `count` user keys from the index, evenly spread over the table; ascending.
+    pub(crate) fn separators(&self, count: usize) -> Vec<Vec<u8>> {
+        let Index { block, layout, format, .. } = &self.index;
+        let cursor = IndexCursor::new(*layout, *format);
+        let restarts = layout.restart_count();
+        let count = count.min(restarts);
+        let places = (1..=count).map(|nth| nth * restarts / (count + 1));
+        // An index that does not decode is told when it is searched.
+        places.filter_map(|at| cursor.restart_user_key(block.bytes(), at).ok()).map(<[u8]>::to_vec).collect()
+    }
+}
+
 type Step = std::result::Result<(), esker_format::DecodeError>;

@@ -65,6 +65,14 @@ impl Table {
 }
 
 impl TableIterator {
+    /// Goes to another table, where it stands nowhere yet.
+    pub(crate) fn move_to(&mut self, table: &Arc<Table>) {
+        self.table = table.clone();
+        self.walk.reset(table);
+        self.block = None;
+        self.ahead.leave();
+    }
+
     /// Holds the block that the walk stands on, if any.
     fn load(&mut self) -> Result<()> {
         self.block = None;
@@ -214,6 +222,11 @@ impl InternalIterator for TableIterator {
 }
 
 impl Ahead {
+    /// Forgets what it has, which is of another file; a streak goes on there.
+    fn leave(&mut self) {
+        *self = Self { streak: self.streak, next_bytes: self.next_bytes, ..Self::default() };
+    }
+
     /// Counts blocks that follow each other; anything else ends the streak.
     fn note(&mut self, handle: BlockHandle) {
         if handle.offset == self.expected {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_env::ReadRequest;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::filter;
@@ -43,23 +44,102 @@ impl Table {
     /// # Errors
     /// `Corruption` and `UnsupportedFormat` with the block's offset; otherwise as reading a file.
     pub(crate) fn get(&self, lookup: &[u8], fill_cache: bool) -> Result<Option<TableHit>> {
-        if !filter::may_contain(&self.filter, internal_key::user_key(lookup)) {
+        if self.may_hold(lookup).is_none() {
             return Ok(None);
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            let found = self.search(scratch, lookup, fill_cache);
+            let found = self.search(scratch, lookup, |handle| self.block(handle, fill_cache));
             scratch.walk.release();
             found
         })
     }
 
-    fn search(&self, scratch: &mut Scratch, lookup: &[u8], fill_cache: bool) -> Result<Option<TableHit>> {
+    /// As [`get`](Self::get) for each of `lookups`, which are sorted. Blocks that the cache lacks are read in one batch.
+    pub(crate) fn get_many(&self, lookups: &[&[u8]], fill_cache: bool) -> Vec<Result<Option<TableHit>>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let maybe: Vec<Option<&[u8]>> = lookups.iter().map(|lookup| self.may_hold(lookup)).collect();
+            let ready = self.read_ahead_of(&mut scratch.walk, maybe.iter().flatten().copied(), fill_cache);
+            let load = |handle: BlockHandle| match ready.binary_search_by_key(&handle.offset, |(held, _)| held.offset) {
+                Ok(at) => {
+                    ready.get(at).map(|(_, block)| block.clone()).map_or_else(|| self.block(handle, fill_cache), Ok)
+                }
+                Err(_) => self.block(handle, fill_cache),
+            };
+            let hits =
+                maybe.into_iter().map(|lookup| lookup.map_or(Ok(None), |lookup| self.search(scratch, lookup, load)));
+            let hits = hits.collect();
+            scratch.walk.release();
+            hits
+        })
+    }
+
+    /// `lookup`, unless the filter denies its key.
+    fn may_hold<'a>(&self, lookup: &'a [u8]) -> Option<&'a [u8]> {
+        filter::may_contain(&self.filter, internal_key::user_key(lookup)).then_some(lookup)
+    }
+
+    /// The blocks that `lookups`, which are sorted, begin their searches in: those that the cache lacks are read at once. What
+    /// cannot be read is left out; whoever needs it meets the error.
+    fn read_ahead_of<'a>(
+        &self,
+        walk: &mut IndexWalk,
+        lookups: impl Iterator<Item = &'a [u8]>,
+        fill_cache: bool,
+    ) -> Vec<(BlockHandle, Arc<Block>)> {
+        let mut missing: Vec<BlockHandle> = Vec::new();
+        let mut ready = Vec::new();
+        let mut before = None;
+        for lookup in lookups {
+            walk.reset(self);
+            let handle = walk.seek(self, lookup).and_then(|()| walk.handle(self)).ok().flatten();
+            let Some(handle) = handle.filter(|&handle| before != Some(handle)) else { continue };
+            before = Some(handle);
+            match self.cache.get(self.number.get(), handle.offset) {
+                Some(block) => ready.push((handle, block)),
+                None => missing.push(handle),
+            }
+        }
+        if missing.len() > 1 {
+            ready.extend(self.read_blocks(&missing, fill_cache));
+        }
+        ready.sort_unstable_by_key(|(handle, _)| handle.offset);
+        ready
+    }
+
+    /// Reads blocks in one batch; those that cannot be read or unpacked are left out.
+    fn read_blocks(&self, handles: &[BlockHandle], fill_cache: bool) -> Vec<(BlockHandle, Arc<Block>)> {
+        let sized = handles.iter().filter_map(|&handle| Some((handle, vec![0; self.stored_bytes(handle).ok()?])));
+        let mut stored: Vec<(BlockHandle, Vec<u8>)> = sized.collect();
+        let mut requests: Vec<_> = stored
+            .iter_mut()
+            .map(|(handle, buffer)| ReadRequest { offset: handle.offset, buffer, result: Ok(()) })
+            .collect();
+        self.file.read_many(&mut requests);
+        let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
+        let read = stored.into_iter().zip(is_read).filter(|(_, is_read)| *is_read);
+        read.filter_map(|((handle, stored), _)| {
+            let block = Arc::new(Block::new(self.unpack_owned(stored, handle).ok()?));
+            if fill_cache {
+                self.cache.insert(self.number.get(), handle.offset, block.clone());
+            }
+            Some((handle, block))
+        })
+        .collect()
+    }
+
+    /// The first entry at or after `lookup`, if it has the same user key, in the blocks that `load` gives.
+    fn search(
+        &self,
+        scratch: &mut Scratch,
+        lookup: &[u8],
+        load: impl Fn(BlockHandle) -> Result<Arc<Block>>,
+    ) -> Result<Option<TableHit>> {
         let Scratch { walk, cursor } = scratch;
         let user_key = internal_key::user_key(lookup);
         walk.reset(self);
         walk.seek(self, lookup)?;
         while let Some(handle) = walk.handle(self)? {
-            let block = self.block(handle, fill_cache)?;
+            let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
             cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
             cursor.seek(block.bytes(), lookup, internal_key::compare).map_err(damaged)?;

@@ -1,0 +1,160 @@
+//! Reads many separated values at once: sorted by place, neighbours in one read, everything of a file in one batch.
+//!
+//! - A1: a read that fails spoils only itself: values that it should have brought are read one by one by whoever asks
+//!   for them, so that an error is told of the value that has it.
+//! - A2: memory is bounded by the caller, who decides what to add; a run of neighbours is read into one buffer of at
+//!   most `RUN_BYTES_MAX`, or as large as a single record.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_env::ReadRequest;
+use esker_format::rocksdb::blob::BlobIndex;
+
+use super::BlobFile;
+use crate::Result;
+use crate::cache::Block;
+use crate::pinned::PinnedSlice;
+
+/// Neighbours are read together up to this size: large enough for the device's full speed (64 values of 4 KiB), small
+/// enough that one value kept for long does not keep much else in memory.
+const RUN_BYTES_MAX: u64 = 256 << 10;
+
+/// Bytes between two records that are rather read than skipped: a page, which a device reads in no extra time.
+const GAP_BYTES_MAX: u64 = 4 << 10;
+
+/// A record to read.
+#[derive(Debug)]
+struct Wanted {
+    file: Arc<BlobFile>,
+    extent: Range<u64>,
+    /// Which of the caller's values it is.
+    id: usize,
+}
+
+/// Neighbours that are read together: some of the sorted `wanted`.
+struct Run {
+    file: Arc<BlobFile>,
+    wanted: Range<usize>,
+    extent: Range<u64>,
+}
+
+/// Where the record of a value was read to.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetched {
+    /// Which of the caller's values it is.
+    pub(crate) id: usize,
+    file: Arc<BlobFile>,
+    /// What was read, and where the record begins in it.
+    buffer: Arc<Block>,
+    start: usize,
+}
+
+impl Fetched {
+    /// The value of `user_key` in it, which `index` points to: what was asked for.
+    ///
+    /// # Errors
+    /// As [`BlobFile::read`], but for the read itself.
+    pub(crate) fn take(&self, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
+        self.file.take(user_key, index, &self.buffer, self.start)
+    }
+}
+
+/// See the module's head. Keeps its memory from one batch to the next.
+#[derive(Debug, Default)]
+pub(crate) struct BlobBatch {
+    wanted: Vec<Wanted>,
+    /// Buffers of batches before, which nobody else holds any more.
+    spare: Vec<Vec<u8>>,
+}
+
+impl BlobBatch {
+    /// Adds the record at `extent` of `file`.
+    pub(crate) fn add(&mut self, file: &Arc<BlobFile>, extent: Range<u64>, id: usize) {
+        self.wanted.push(Wanted { file: file.clone(), extent, id });
+    }
+
+    /// Records that were added.
+    pub(crate) fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Reads nothing of what was added.
+    pub(crate) fn forget(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// Takes memory back for the next batch, if nobody else holds it.
+    pub(crate) fn recycle(&mut self, fetched: Fetched) {
+        if let Ok(block) = Arc::try_unwrap(fetched.buffer) {
+            self.spare.push(block.into_bytes());
+        }
+    }
+
+    /// Reads everything that was added and hands each record that was read to `take`; the others are left out (A1).
+    /// Returns how many reads that were.
+    pub(crate) fn fetch(&mut self, mut take: impl FnMut(Fetched)) -> u64 {
+        self.wanted.sort_unstable_by_key(|wanted| (wanted.file.number(), wanted.extent.start));
+        let runs = runs(&self.wanted);
+        let mut reads = 0;
+        for of_file in runs.chunk_by(|a, b| a.file.number() == b.file.number()) {
+            let Some(file) = of_file.first().map(|run| &run.file) else { continue };
+            let mut buffers: Vec<_> = of_file.iter().map(|run| buffer(&mut self.spare, &run.extent)).collect();
+            reads += of_file.len() as u64;
+            let is_read = read(file, of_file, &mut buffers);
+            for ((run, buffer), is_read) in of_file.iter().zip(buffers).zip(is_read) {
+                if !is_read {
+                    continue;
+                }
+                let buffer = Arc::new(Block::new(buffer));
+                for wanted in self.wanted.get(run.wanted.clone()).unwrap_or_default() {
+                    let start = usize::try_from(wanted.extent.start - run.extent.start).unwrap_or(usize::MAX);
+                    take(Fetched { id: wanted.id, file: file.clone(), buffer: buffer.clone(), start });
+                }
+            }
+        }
+        self.wanted.clear();
+        self.spare.clear();
+        reads
+    }
+}
+
+/// Puts neighbours together.
+fn runs(wanted: &[Wanted]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (at, next) in wanted.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run)
+                if run.file.number() == next.file.number()
+                    && next.extent.start <= run.extent.end.saturating_add(GAP_BYTES_MAX)
+                    && next.extent.end.max(run.extent.end) - run.extent.start <= RUN_BYTES_MAX =>
+            {
+                run.wanted.end = at + 1;
+                run.extent.end = run.extent.end.max(next.extent.end);
+            }
+            _ => runs.push(Run { file: next.file.clone(), wanted: at..at + 1, extent: next.extent.clone() }),
+        }
+    }
+    runs
+}
+
+/// Memory for `extent`, which lies within a file. May be longer.
+fn buffer(spare: &mut Vec<Vec<u8>>, extent: &Range<u64>) -> Vec<u8> {
+    let count = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
+    let fits = spare.iter().position(|buffer| buffer.len() >= count && buffer.len() / 4 <= count);
+    match fits {
+        Some(at) => spare.swap_remove(at),
+        None => vec![0; count],
+    }
+}
+
+/// Reads the runs, all of one file; says which were read.
+fn read(file: &BlobFile, runs: &[Run], buffers: &mut [Vec<u8>]) -> Vec<bool> {
+    let places = runs.iter().zip(buffers).map(|(run, buffer)| {
+        let count = usize::try_from(run.extent.end - run.extent.start).unwrap_or(usize::MAX);
+        ReadRequest { offset: run.extent.start, buffer: buffer.get_mut(..count).unwrap_or_default(), result: Ok(()) }
+    });
+    let mut requests: Vec<ReadRequest<'_>> = places.collect();
+    file.file.read_many(&mut requests);
+    requests.iter().map(|request| request.result.is_ok()).collect()
+}

@@ -1,0 +1,238 @@
+//! Entries that the walker has passed before the user asks for them, so that their separated values are read together.
+//!
+//! - L1: entries lie here in the order in which they will be shown; the walker stands on the last of them, or has ended.
+//! - L2: an error that the walker met is kept, and told when the user comes to where it was met; every entry before it
+//!   is shown.
+//! - L3: a value that could not be read ahead is read when it is asked for, and its error told then.
+//! - L4: values are checked when they are asked for: what is read ahead and not wanted costs its read only.
+//!
+//! How far: nothing before the user has asked for a separated value; then two values, and twice as many each time that
+//! most of them were wanted, up to [`VALUES_MAX`] and `ReadOptions::look_ahead_bytes`; a quarter as many when they were not.
+
+use std::cell::Cell;
+
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::ValueKind;
+
+use super::walk::Walker;
+use crate::Result;
+use crate::blob::{BlobBatch, Fetched};
+use crate::pinned::PinnedSlice;
+use crate::read::BlobReader;
+use crate::version::Version;
+
+/// Separated values read at once, at first and at most.
+const VALUES_MIN: usize = 2;
+const VALUES_MAX: usize = 64;
+
+/// Entries passed for that many separated values, where most are not separated.
+const ENTRIES_PER_VALUE_MAX: usize = 8;
+
+/// See the module's head.
+#[derive(Default)]
+pub(super) struct Ahead {
+    slots: Vec<Slot>,
+    /// The slot that is shown; none if it is not below `count`.
+    at: usize,
+    /// Slots in use: those behind keep their memory for later.
+    count: usize,
+    /// What ended the walk (L2).
+    failure: Option<crate::Error>,
+    /// Separated values to read next time.
+    wanted: usize,
+    batch: BlobBatch,
+}
+
+/// An entry.
+#[derive(Default)]
+struct Slot {
+    key: Vec<u8>,
+    value: Value,
+    asked: Cell<bool>,
+}
+
+/// A value, as far as it is known.
+enum Value {
+    /// Not separated, or a pointer that does not decode.
+    Stored(ValueKind, PinnedSlice),
+    /// Separated; read by whoever asks for it (L3).
+    Pointer(BlobIndex),
+    /// Separated, and read.
+    Read(BlobIndex, Fetched),
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::Stored(ValueKind::Value, PinnedSlice::default())
+    }
+}
+
+impl Value {
+    const fn is_separated(&self) -> bool {
+        matches!(self, Self::Pointer(_) | Self::Read(..))
+    }
+}
+
+impl Ahead {
+    /// Whether it shows an entry.
+    #[inline]
+    pub(super) fn shows(&self) -> bool {
+        self.at < self.count
+    }
+
+    /// The key that it shows.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        self.slots.get(self.at).map_or(&[], |slot| &slot.key)
+    }
+
+    /// The value of the entry that it shows.
+    pub(super) fn value(&self, blobs: &BlobReader, version: &Version) -> Result<PinnedSlice> {
+        let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
+        slot.asked.set(true);
+        match &slot.value {
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, &slot.key, pointer),
+            Value::Stored(_, value) => Ok(value.clone()),
+            Value::Pointer(index) => blobs.read_at(version, &slot.key, index),
+            Value::Read(index, fetched) => fetched.take(&slot.key, index),
+        }
+    }
+
+    /// The length of that value.
+    pub(super) fn value_len(&self, blobs: &BlobReader, version: &Version) -> Result<u64> {
+        let Some(slot) = self.slots.get(self.at) else { return Ok(0) };
+        match &slot.value {
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(version, &slot.key, pointer),
+            Value::Stored(_, value) => Ok(value.len() as u64),
+            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(version, &slot.key, index),
+        }
+    }
+
+    /// To the next entry it has; `false` if it has none, and the walk goes on where it ended.
+    #[inline]
+    pub(super) fn step(&mut self) -> bool {
+        if self.at + 1 < self.count {
+            self.at += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Whether the value of the entry that it shows is separated, and was asked for.
+    pub(super) fn was_asked(&self) -> bool {
+        self.slots.get(self.at).is_some_and(|slot| slot.value.is_separated() && slot.asked.get())
+    }
+
+    /// Forgets all entries; returns what ended the walk.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.empty();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Forgets everything: a new walk begins.
+    pub(super) fn clear(&mut self) {
+        self.empty();
+        self.failure = None;
+        self.wanted = 0;
+    }
+
+    /// Forgets all entries; the memory of what they held serves the next ones.
+    fn empty(&mut self) {
+        for slot in self.slots.iter_mut().take(self.count) {
+            if let Value::Read(_, fetched) = std::mem::take(&mut slot.value) {
+                self.batch.recycle(fetched);
+            }
+        }
+        (self.at, self.count) = (0, 0);
+    }
+
+    /// Passes entries after the one that the walker stands on, shows the first of them, and reads their values.
+    /// Without any, the walk is over, or has failed: [`end`](Self::end) says which.
+    pub(super) fn fill(
+        &mut self,
+        walker: &mut Walker,
+        forward: bool,
+        blobs: &BlobReader,
+        version: &Version,
+        bytes_max: u64,
+    ) {
+        self.adapt();
+        self.empty();
+        let (mut separated, mut bytes) = (0, 0u64);
+        while separated < self.wanted && self.count < self.wanted * ENTRIES_PER_VALUE_MAX && bytes < bytes_max {
+            if let Err(error) = walker.step(forward) {
+                self.failure = Some(error);
+                break;
+            }
+            if !walker.valid() {
+                break;
+            }
+            let value = value_of(walker);
+            if let Value::Pointer(index) = &value {
+                separated += 1;
+                bytes = bytes.saturating_add(index.bytes);
+                if bytes <= bytes_max {
+                    self.want(walker.key(), index, version);
+                }
+            }
+            self.push(walker.key(), value);
+        }
+        if self.batch.len() < 2 {
+            // Nothing is saved by reading one value before it is asked for.
+            self.batch.forget();
+            return;
+        }
+        let (slots, mut read) = (&mut self.slots, (0, 0));
+        let reads = self.batch.fetch(|fetched| {
+            if let Some(slot) = slots.get_mut(fetched.id)
+                && let Value::Pointer(index) = slot.value
+            {
+                read = (read.0 + 1, read.1 + index.bytes);
+                slot.value = Value::Read(index, fetched);
+            }
+        });
+        blobs.counts().add(read.0, read.1, reads);
+    }
+
+    /// How many values to read next, from what became of those read last.
+    fn adapt(&mut self) {
+        let last = || self.slots.iter().take(self.count).filter(|slot| slot.value.is_separated());
+        let (read, asked) = (last().count(), last().filter(|slot| slot.asked.get()).count());
+        self.wanted = match self.wanted {
+            0 => VALUES_MIN,
+            wanted if 2 * asked >= read => (2 * wanted).min(VALUES_MAX),
+            wanted => (wanted / 4).max(VALUES_MIN),
+        };
+    }
+
+    /// Has the record of the next slot read, if there is one where `index` says.
+    fn want(&mut self, user_key: &[u8], index: &BlobIndex, version: &Version) {
+        if let Some(blob) = version.blobs().get(&index.file)
+            && let Ok(extent) = blob.file.extent(user_key, index)
+        {
+            self.batch.add(&blob.file, extent, self.count);
+        }
+    }
+
+    fn push(&mut self, key: &[u8], value: Value) {
+        if self.slots.len() == self.count {
+            self.slots.push(Slot::default());
+        }
+        if let Some(slot) = self.slots.get_mut(self.count) {
+            slot.key.clear();
+            slot.key.extend_from_slice(key);
+            slot.value = value;
+            slot.asked.set(false);
+            self.count += 1;
+        }
+    }
+}
+
+fn value_of(walker: &Walker) -> Value {
+    if walker.kind() == ValueKind::BlobIndex
+        && let Ok(index) = BlobIndex::decode(walker.stored_bytes())
+    {
+        return Value::Pointer(index);
+    }
+    Value::Stored(walker.kind(), walker.stored())
+}

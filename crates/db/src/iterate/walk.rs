@@ -1,0 +1,346 @@
+//! Walks from one visible key to the next: of each key the newest entry at or before the reader's sequence number,
+//! unless it is a deletion.
+//!
+//! - W1: going forward, `inner` stands on the entry that is shown.
+//! - W2: going backward, `inner` stands before all entries of the key that is shown; key and value are saved.
+//! - W3: not valid after an error; a seek begins anew.
+
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
+
+use super::{InternalIterator, MergingIterator};
+use crate::options::ReadOptions;
+use crate::pinned::PinnedSlice;
+use crate::{Error, ErrorKind, Result};
+
+/// Hidden entries of one key that are passed one by one before a seek skips the rest.
+const STEPS_BEFORE_SEEK: usize = 8;
+
+/// See the module's head.
+pub(super) struct Walker {
+    inner: MergingIterator,
+    sequence: SequenceNumber,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    forward: bool,
+    valid: bool,
+    key: Vec<u8>,
+    kind: ValueKind,
+    saved_value: PinnedSlice,
+    target: Vec<u8>,
+}
+
+impl Walker {
+    pub(super) fn new(inner: MergingIterator, sequence: SequenceNumber, options: &ReadOptions) -> Self {
+        Self {
+            inner,
+            sequence,
+            lower: options.lower_bound.clone(),
+            upper: options.upper_bound.clone(),
+            forward: true,
+            valid: false,
+            key: Vec::new(),
+            kind: ValueKind::Value,
+            saved_value: PinnedSlice::default(),
+            target: Vec::new(),
+        }
+    }
+
+    /// Walks over `inner` as of `sequence` from now on; stands nowhere.
+    pub(super) fn renew(&mut self, inner: Option<MergingIterator>, sequence: SequenceNumber) {
+        if let Some(inner) = inner {
+            self.inner = inner;
+        }
+        self.sequence = sequence;
+        self.valid = false;
+        self.saved_value = PinnedSlice::default();
+    }
+
+    #[inline]
+    pub(super) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    pub(super) fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+
+    /// The key that is shown; an old one unless valid.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How the entry that is shown was written: a value or a pointer into a blob file.
+    #[inline]
+    pub(super) fn kind(&self) -> ValueKind {
+        self.kind
+    }
+
+    /// What the table or memtable has for the key that is shown.
+    #[inline]
+    pub(super) fn stored(&self) -> PinnedSlice {
+        if self.forward { self.inner.pinned_value() } else { self.saved_value.clone() }
+    }
+
+    /// The same, not pinned.
+    #[inline]
+    pub(super) fn stored_bytes(&self) -> &[u8] {
+        if self.forward { self.inner.value() } else { &self.saved_value }
+    }
+
+    pub(super) fn seek_to_first(&mut self) -> Result<()> {
+        self.valid = false;
+        match self.lower.take() {
+            Some(lower) => {
+                let result = self.seek_inner(&lower);
+                self.lower = Some(lower);
+                result?;
+            }
+            None => self.inner.seek_to_first()?,
+        }
+        self.forward = true;
+        self.show_next(false)
+    }
+
+    pub(super) fn seek_to_last(&mut self) -> Result<()> {
+        self.valid = false;
+        self.forward = false;
+        match self.upper.take() {
+            Some(upper) => {
+                let result = self.stand_before(&upper);
+                self.upper = Some(upper);
+                result?;
+            }
+            None => self.inner.seek_to_last()?,
+        }
+        self.show_previous()
+    }
+
+    pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if self.lower.as_deref().is_some_and(|lower| key < lower) {
+            return self.seek_to_first();
+        }
+        self.valid = false;
+        self.seek_inner(key)?;
+        self.forward = true;
+        self.show_next(false)
+    }
+
+    pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        if self.upper.as_deref().is_some_and(|upper| key >= upper) {
+            return self.seek_to_last();
+        }
+        self.valid = false;
+        self.last_of(key);
+        self.inner.seek_for_prev(&self.target)?;
+        self.forward = false;
+        self.show_previous()
+    }
+
+    /// To the key after `key`, which is or was shown.
+    pub(super) fn seek_after(&mut self, key: &[u8]) -> Result<()> {
+        self.valid = false;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.last_of(key);
+        self.inner.seek(&self.target)?;
+        self.forward = true;
+        self.show_next(true)
+    }
+
+    /// To the key before `key`.
+    pub(super) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.valid = false;
+        self.forward = false;
+        self.stand_before(key)?;
+        self.show_previous()
+    }
+
+    /// [`next`](Self::next) or [`prev`](Self::prev).
+    #[inline]
+    pub(super) fn step(&mut self, forward: bool) -> Result<()> {
+        if forward { self.next() } else { self.prev() }
+    }
+
+    /// To the next key; nothing if it is not valid.
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.valid = false;
+        if self.forward {
+            self.inner.next()?;
+        } else {
+            // W2: `inner` stands before the entries of `key`, or nowhere if `key` is the very first.
+            self.forward = true;
+            self.saved_value = PinnedSlice::default();
+            if self.inner.valid() {
+                self.inner.next()?;
+            } else {
+                self.inner.seek_to_first()?;
+            }
+        }
+        self.show_next(true)
+    }
+
+    /// To the previous key; nothing if it is not valid.
+    fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        if !self.forward {
+            self.valid = false;
+            return self.show_previous();
+        }
+        let key = std::mem::take(&mut self.key);
+        self.seek_before(&key)
+    }
+
+    fn seek_inner(&mut self, key: &[u8]) -> Result<()> {
+        self.target.clear();
+        internal_key::append_lookup(&mut self.target, key, self.sequence);
+        self.inner.seek(&self.target)
+    }
+
+    /// `inner` to the last entry before all entries of `key`.
+    fn stand_before(&mut self, key: &[u8]) -> Result<()> {
+        self.target.clear();
+        // The smallest internal key that it could have.
+        internal_key::append_lookup(&mut self.target, key, SequenceNumber::MAX);
+        self.inner.seek_for_prev(&self.target)?;
+        if self.inner.valid() && self.inner.key() == self.target.as_slice() {
+            self.inner.prev()?;
+        }
+        Ok(())
+    }
+
+    /// `target` becomes the largest internal key that `key` could have.
+    fn last_of(&mut self, key: &[u8]) {
+        self.target.clear();
+        internal_key::append(&mut self.target, key, SequenceNumber::new(0), ValueKind::Deletion);
+    }
+
+    /// Shows the first entry from `inner` on that the reader sees; with `skipping`, past those of `key`.
+    fn show_next(&mut self, mut skipping: bool) -> Result<()> {
+        let mut hidden = 0;
+        while self.inner.valid() {
+            let entry = decode(self.inner.key())?;
+            if self.upper.as_deref().is_some_and(|upper| entry.user_key >= upper) {
+                return Ok(());
+            }
+            let is_same = skipping && entry.user_key == self.key.as_slice();
+            if !is_same && entry.sequence <= self.sequence {
+                self.key.clear();
+                self.key.extend_from_slice(entry.user_key);
+                if is_shown(entry.kind)? {
+                    self.kind = entry.kind;
+                    self.valid = true;
+                    return Ok(());
+                }
+                // Deleted: the older entries of the key are hidden as well.
+                skipping = true;
+                hidden = 0;
+            } else {
+                hidden += 1;
+            }
+            if hidden <= STEPS_BEFORE_SEEK {
+                self.inner.next()?;
+                continue;
+            }
+            hidden = 0;
+            self.target.clear();
+            if is_same {
+                internal_key::append(&mut self.target, entry.user_key, SequenceNumber::new(0), ValueKind::Deletion);
+            } else {
+                internal_key::append_lookup(&mut self.target, entry.user_key, self.sequence);
+            }
+            self.inner.seek(&self.target)?;
+            // The very last entry that a key can have would be found again and again.
+            if self.inner.valid() && is_same && self.inner.key() == self.target.as_slice() {
+                self.inner.next()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the last entry up to `inner` that the reader sees. `inner` stands on the oldest entry of some key.
+    fn show_previous(&mut self) -> Result<()> {
+        while self.inner.valid() {
+            let entry = decode(self.inner.key())?;
+            if self.lower.as_deref().is_some_and(|lower| entry.user_key < lower) {
+                return Ok(());
+            }
+            self.key.clear();
+            self.key.extend_from_slice(entry.user_key);
+            if let Some(kind) = self.newest_seen()?
+                && is_shown(kind)?
+            {
+                self.kind = kind;
+                self.valid = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest entry of `key` that the reader sees, its value saved. `inner` stands on the oldest entry of `key`, and
+    /// afterwards before all of them.
+    fn newest_seen(&mut self) -> Result<Option<ValueKind>> {
+        let mut seen = None;
+        for _ in 0..=STEPS_BEFORE_SEEK {
+            // Entries of the key come oldest first: the last one that the reader may see is the one it sees.
+            match self.entry_of_key()? {
+                Some(entry) if entry.sequence <= self.sequence => {
+                    seen = Some(entry.kind);
+                    self.saved_value = self.inner.pinned_value();
+                }
+                Some(_) => {}
+                None => return Ok(seen),
+            }
+            self.inner.prev()?;
+        }
+        if self.entry_of_key()?.is_none() {
+            return Ok(seen);
+        }
+        // Many versions: two seeks are cheaper than passing all of them.
+        let key = std::mem::take(&mut self.key);
+        let found = self.newest_sought(&key);
+        self.key = key;
+        found
+    }
+
+    fn newest_sought(&mut self, key: &[u8]) -> Result<Option<ValueKind>> {
+        self.seek_inner(key)?;
+        let mut seen = None;
+        if self.inner.valid() {
+            let entry = decode(self.inner.key())?;
+            if entry.user_key == key {
+                seen = Some(entry.kind);
+                self.saved_value = self.inner.pinned_value();
+            }
+        }
+        self.stand_before(key)?;
+        Ok(seen)
+    }
+
+    /// The entry that `inner` stands on, if it is one of `key`.
+    fn entry_of_key(&self) -> Result<Option<InternalKey<'_>>> {
+        if !self.inner.valid() {
+            return Ok(None);
+        }
+        Ok(Some(decode(self.inner.key())?).filter(|entry| entry.user_key == self.key.as_slice()))
+    }
+}
+
+fn decode(key: &[u8]) -> Result<InternalKey<'_>> {
+    InternalKey::decode(key).map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))
+}
+
+fn is_shown(kind: ValueKind) -> Result<bool> {
+    match kind {
+        ValueKind::Value | ValueKind::BlobIndex => Ok(true),
+        ValueKind::Deletion | ValueKind::SingleDeletion => Ok(false),
+        kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+    }
+}

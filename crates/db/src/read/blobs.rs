@@ -1,0 +1,99 @@
+//! Separated values, and what reading them cost.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_format::rocksdb::blob::BlobIndex;
+
+use crate::counters::Counter;
+use crate::pinned::PinnedSlice;
+use crate::version::{BlobHandle, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// Reads separated values, and counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BlobReader {
+    counts: Arc<BlobCounts>,
+}
+
+/// What blob reads cost so far.
+#[derive(Debug, Default)]
+pub(crate) struct BlobCounts {
+    /// Values read, in whole or in part.
+    pub(crate) values: Counter,
+    /// Their bytes, as far as they were read.
+    pub(crate) bytes: Counter,
+    /// Reads that the file system was asked for: fewer where neighbours were read together.
+    pub(crate) reads: Counter,
+}
+
+impl BlobCounts {
+    /// Counts `reads` that brought so many values of so many bytes.
+    #[inline]
+    pub(crate) fn add(&self, values: u64, bytes: u64, reads: u64) {
+        self.values.add(values);
+        self.bytes.add(bytes);
+        self.reads.add(reads);
+    }
+}
+
+/// Reads the pointer that a table or memtable has in place of a value.
+pub(crate) fn decode_pointer(pointer: &[u8]) -> Result<BlobIndex> {
+    BlobIndex::decode(pointer).map_err(|error| {
+        Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
+    })
+}
+
+impl BlobReader {
+    pub(crate) fn counts(&self) -> &BlobCounts {
+        &self.counts
+    }
+
+    /// The value that `pointer` points to.
+    pub(crate) fn read(&self, version: &Version, user_key: &[u8], pointer: &[u8]) -> Result<PinnedSlice> {
+        self.read_at(version, user_key, &decode_pointer(pointer)?)
+    }
+
+    /// The value that lies at `index`.
+    pub(crate) fn read_at(&self, version: &Version, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
+        let blob = file_of(version, index)?;
+        self.counts.add(1, index.bytes, 1);
+        blob.file.read(user_key, index)
+    }
+
+    /// The length of the value that `pointer` points to.
+    pub(crate) fn value_len(&self, version: &Version, user_key: &[u8], pointer: &[u8]) -> Result<u64> {
+        self.value_len_at(version, user_key, &decode_pointer(pointer)?)
+    }
+
+    /// The length of the value that lies at `index`; reads it if it is packed.
+    pub(crate) fn value_len_at(&self, version: &Version, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
+        if file_of(version, index)?.file.is_plain() {
+            return Ok(index.bytes);
+        }
+        Ok(self.read_at(version, user_key, index)?.len() as u64)
+    }
+
+    /// The part of the value at `pointer` that lies in `range`.
+    pub(crate) fn read_range(
+        &self,
+        version: &Version,
+        user_key: &[u8],
+        pointer: &[u8],
+        range: Range<u64>,
+    ) -> Result<PinnedSlice> {
+        let index = decode_pointer(pointer)?;
+        let part = file_of(version, &index)?.file.read_range(user_key, &index, range)?;
+        self.counts.add(1, part.read_bytes, part.reads);
+        Ok(part.bytes)
+    }
+}
+
+/// The file that `index` points into.
+pub(crate) fn file_of<'a>(version: &'a Version, index: &BlobIndex) -> Result<&'a Arc<BlobHandle>> {
+    version.blobs().get(&index.file).ok_or_else(|| {
+        let reason =
+            format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file);
+        Error::new(ErrorKind::Corruption, reason)
+    })
+}

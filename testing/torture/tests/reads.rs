@@ -1,0 +1,410 @@
+//! What reads cost, what a look ahead does about damage and failures, and reads that follow what is written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use esker::env::sim::{ReadFault, SimDisk};
+use esker::{Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, ReadOptions, WriteOptions};
+use esker_torture::model::{Contents, backward, forward};
+use esker_torture::reads::{Entries, walk};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+const KEYS: u32 = 200;
+
+fn options(blob_compression: Compression) -> Options {
+    let family = FamilyOptions {
+        min_blob_size: 100,
+        blob_compression,
+        blob_file_bytes: 64 << 10,
+        target_file_bytes: 4 << 10,
+        block_bytes: 256,
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        cache_bytes: 0,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key/{n:05}").into_bytes()
+}
+
+/// Three in four values are separated; of different lengths, and none like another.
+fn value(n: u32, round: u8) -> Vec<u8> {
+    let len = if n.is_multiple_of(4) { 20 } else { 300 + n as usize % 700 };
+    (0..len).map(|at| (at as u32 * 31 + n * 7) as u8 ^ round).collect()
+}
+
+/// A store whose values lie in several blob files, in another order than their keys.
+fn store(disk: &SimDisk, blob_compression: Compression) -> (Db, Contents) {
+    let db = Db::open_with_env("/store", options(blob_compression), disk.env()).unwrap();
+    let mut expected = Contents::new();
+    for round in 0..3u8 {
+        for n in (0..KEYS).filter(|n| n % 3 >= u32::from(round)) {
+            db.put(key(n), value(n, round)).unwrap();
+            expected.insert(key(n), value(n, round));
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    (db, expected)
+}
+
+fn entries(expected: &Contents) -> Entries {
+    expected.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn separated(expected: &Contents) -> u64 {
+    expected.values().filter(|value| value.len() >= 100).count() as u64
+}
+
+/// Goal: whoever does not ask for a value does not pay for it.
+#[test]
+fn existence_lengths_counts_and_keys_read_no_blob() {
+    let (db, expected) = store(&SimDisk::new(), Compression::None);
+    let family = db.default_column_family();
+    let options = ReadOptions::default();
+    let before = db.stats();
+    for (key, value) in &expected {
+        assert!(db.exists(key).unwrap());
+        assert_eq!(db.value_len(key).unwrap(), Some(value.len() as u64));
+    }
+    assert_eq!(db.value_len("no such key").unwrap(), None);
+    assert_eq!(db.count_cf(&family, &options).unwrap(), expected.len() as u64);
+    let mut iterator = db.iter().unwrap();
+    for backward in [false, true] {
+        if backward {
+            iterator.seek_to_last().unwrap()
+        } else {
+            iterator.seek_to_first().unwrap()
+        }
+        let mut keys = Vec::new();
+        while iterator.valid() {
+            assert_eq!(iterator.value_len().unwrap(), expected[iterator.key()].len() as u64);
+            keys.push(iterator.key().to_vec());
+            if backward { iterator.prev().unwrap() } else { iterator.next().unwrap() }
+        }
+        keys.sort();
+        assert!(keys.iter().eq(expected.keys()));
+    }
+    let after = db.stats();
+    assert_eq!((after.blob_reads, after.blob_read_calls), (before.blob_reads, before.blob_read_calls));
+    db.get(key(1)).unwrap();
+    let get = db.stats();
+    assert_eq!(
+        (get.blob_reads, get.blob_read_calls),
+        (after.blob_reads + 1, after.blob_read_calls + 1),
+        "one each get"
+    );
+}
+
+/// Goal: a scan that asks for every value reads each once, in few reads; one that asks for one value reads one.
+#[test]
+fn values_that_are_asked_for_one_after_the_other_are_read_together() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let (db, expected) = store(&SimDisk::new(), compression);
+        let family = db.default_column_family();
+        for scan in [forward, backward] {
+            let before = db.stats();
+            assert!(scan(&db, &family, &ReadOptions::default()).unwrap() == entries(&expected));
+            let after = db.stats();
+            assert_eq!(after.blob_reads - before.blob_reads, separated(&expected), "each value once");
+            let calls = after.blob_read_calls - before.blob_read_calls;
+            assert!(calls < separated(&expected) / 4, "{calls} reads");
+        }
+        let before = db.stats();
+        let one_by_one = ReadOptions { look_ahead_bytes: 0, ..ReadOptions::default() };
+        assert!(forward(&db, &family, &one_by_one).unwrap() == entries(&expected));
+        let after = db.stats();
+        assert_eq!(after.blob_read_calls - before.blob_read_calls, separated(&expected), "none ahead");
+        let mut iterator = db.iter().unwrap();
+        iterator.seek(key(50)).unwrap();
+        iterator.value().unwrap();
+        assert_eq!(db.stats().blob_reads - after.blob_reads, 1);
+    }
+}
+
+/// Goal: memory of a look ahead is bounded, whatever the values.
+#[test]
+fn values_beyond_the_bound_of_a_look_ahead_are_read_one_by_one() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(Compression::None), disk.env()).unwrap();
+    let large = |n: u32| vec![n as u8; 40_000];
+    for n in 0..30 {
+        db.put(key(n), large(n)).unwrap();
+    }
+    db.flush().unwrap();
+    let bounded = ReadOptions { look_ahead_bytes: 100_000, ..ReadOptions::default() };
+    let before = db.stats();
+    let found = forward(&db, &db.default_column_family(), &bounded).unwrap();
+    assert!(found == (0..30).map(|n| (key(n), large(n))).collect::<Entries>());
+    let calls = db.stats().blob_read_calls - before.blob_read_calls;
+    assert!((15..=30).contains(&calls), "{calls} reads for 30 values of which two fit");
+}
+
+/// Goal: a damaged value is an error where it stands, and nowhere else: nothing is skipped, nothing else fails.
+#[test]
+fn damage_that_a_look_ahead_meets_is_told_at_its_entry() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let disk = SimDisk::new();
+        let (db, expected) = store(&disk, compression);
+        let blobs: Vec<PathBuf> =
+            disk.paths().into_iter().filter(|path| path.extension().is_some_and(|it| it == "blob")).collect();
+        let mut damaged_count = 0;
+        for path in &blobs {
+            let bytes = disk.file_bytes(path).unwrap().len() as u64;
+            for bit in (40 * 8..(bytes - 40) * 8).step_by(8 * 1999 + 3) {
+                disk.flip_bit(path, bit);
+                let damaged: Vec<&[u8]> =
+                    expected.keys().filter(|key| db.get(key).is_err()).map(Vec::as_slice).collect();
+                assert!(damaged.len() <= 1, "a bit lies in one value");
+                damaged_count += damaged.len();
+                scan_damaged(&db, &expected, &damaged);
+                let many = db.multi_get(expected.keys()).unwrap();
+                for ((key, value), found) in expected.iter().zip(many) {
+                    match found {
+                        Ok(found) => assert_eq!(found.as_deref(), Some(value.as_slice())),
+                        Err(_) => assert!(damaged.contains(&key.as_slice()), "{key:?} is not damaged"),
+                    }
+                }
+                disk.flip_bit(path, bit);
+            }
+        }
+        assert!(damaged_count > 20, "{damaged_count} values were damaged in turn");
+    }
+}
+
+fn scan_damaged(db: &Db, expected: &Contents, damaged: &[&[u8]]) {
+    for is_forward in [true, false] {
+        let mut iterator = db.iter().unwrap();
+        if is_forward {
+            iterator.seek_to_first().unwrap()
+        } else {
+            iterator.seek_to_last().unwrap()
+        }
+        let mut seen = Vec::new();
+        while iterator.valid() {
+            let key = iterator.key().to_vec();
+            match iterator.value() {
+                Ok(value) => assert_eq!(*value, expected[&key][..]),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    assert!(damaged.contains(&key.as_slice()), "{key:?} is not damaged: {error}");
+                }
+            }
+            seen.push(key);
+            if is_forward { iterator.next().unwrap() } else { iterator.prev().unwrap() }
+        }
+        seen.sort();
+        assert!(seen.iter().eq(expected.keys()), "no entry is skipped");
+    }
+}
+
+/// Goal: whichever read of a scan fails, what was shown before is right and in order, the error is told where the walk
+/// stood, and a seek goes on from there.
+#[test]
+fn every_read_of_a_scan_may_fail_once() {
+    let disk = SimDisk::new();
+    let (db, expected) = store(&disk, Compression::Lz4);
+    let expected = entries(&expected);
+    let first = disk.read_count();
+    assert!(forward(&db, &db.default_column_family(), &ReadOptions::default()).unwrap() == expected);
+    let reads = disk.read_count() - first;
+    let mut told = 0;
+    for n in 0..reads {
+        let mut iterator = db.iter().unwrap();
+        disk.fail_read_at(disk.read_count() + n, ReadFault::Eio);
+        let mut shown = Entries::new();
+        while let Err(error) = go_on(&mut iterator, &mut shown) {
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            told += 1;
+        }
+        assert!(shown == expected, "read {n} of {reads} failed");
+    }
+    assert!(told > 0 && told < reads, "{told} of {reads}: tables' reads are told, those ahead of values tried again");
+}
+
+/// Shows what comes after `shown`.
+fn go_on(iterator: &mut DbIterator, shown: &mut Entries) -> Result<(), Error> {
+    match shown.last() {
+        None => iterator.seek_to_first()?,
+        Some((last, _)) => iterator.seek([last.as_slice(), &[0]].concat())?,
+    }
+    while iterator.valid() {
+        shown.push((iterator.key().to_vec(), iterator.value()?.to_vec()));
+        iterator.next()?;
+    }
+    Ok(())
+}
+
+/// Goal: what a walk looks at ahead is of the walk's moment, whatever is written, flushed and compacted meanwhile.
+#[test]
+fn a_look_ahead_sees_its_own_moment() {
+    for seed in seeds(20) {
+        let mut random = Rng::with_seed(seed);
+        let (db, expected) = store(&SimDisk::new(), Compression::None);
+        let snapshot = db.snapshot();
+        let mut iterator = db.iter().unwrap();
+        iterator.seek_to_first().unwrap();
+        let mut shown = Entries::new();
+        while iterator.valid() {
+            shown.push((iterator.key().to_vec(), iterator.value().unwrap().to_vec()));
+            let n = random.u32(..KEYS);
+            match random.u8(..40) {
+                0 => db.flush().unwrap(),
+                1 => db.compact_range(&db.default_column_family(), None, None).unwrap(),
+                2..12 => db.delete(key(n)).unwrap(),
+                _ => db.put(key(n), value(n, random.u8(..))).unwrap(),
+            }
+            iterator.next().unwrap();
+        }
+        assert!(shown == entries(&expected), "seed {seed}");
+        let then = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
+        let iterator = db.iter_cf(&db.default_column_family(), &then).unwrap();
+        assert!(walk(&mut random, iterator).unwrap() == entries(&expected), "seed {seed}: the snapshot");
+    }
+}
+
+/// Goal: an iterator that is refreshed follows what is written, through flushes and compactions.
+#[test]
+fn a_refreshed_iterator_follows_what_is_written() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(Compression::None), disk.env()).unwrap();
+    let mut tail = db.iter().unwrap();
+    let mut next = 0;
+    for n in 0..KEYS {
+        db.put(key(n), value(n, 0)).unwrap();
+        match n % 40 {
+            13 => db.flush().unwrap(),
+            29 => db.compact_range(&db.default_column_family(), None, None).unwrap(),
+            _ => {}
+        }
+        tail.seek(key(next)).unwrap();
+        assert!(!tail.valid(), "before a refresh it shows what was there");
+        if n % 7 == 0 {
+            tail.refresh().unwrap();
+            assert!(!tail.valid(), "a refreshed iterator stands nowhere");
+            tail.seek(key(next)).unwrap();
+            while tail.valid() {
+                assert_eq!((tail.key(), &*tail.value().unwrap()), (&*key(next), &*value(next, 0)));
+                next += 1;
+                tail.next().unwrap();
+            }
+            assert_eq!(next, n + 1, "everything written so far was shown");
+        }
+    }
+    let then = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+    let mut fixed = db.iter_cf(&db.default_column_family(), &then).unwrap();
+    assert_eq!(fixed.refresh().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    db.close().unwrap();
+    assert_eq!(tail.refresh().unwrap_err().kind(), ErrorKind::Closed);
+    tail.seek_to_first().unwrap();
+    assert!(tail.valid(), "what it held stays readable");
+}
+
+/// Goal: a part of a large value costs a part of its bytes, and every part is right.
+#[test]
+fn a_part_of_a_large_value_reads_a_part() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(Compression::None), disk.env()).unwrap();
+    let large: Vec<u8> = (0..300_000u32).map(|at| (at / 3) as u8).collect();
+    db.put("large", &large).unwrap();
+    db.put("in memory", &large).unwrap();
+    db.flush().unwrap();
+    db.put("in memory", &large).unwrap();
+    for range in [0..10, 0..300_000, 299_990..300_010, 100_000..100_001, 5..5, 400_000..400_001, 100_000..200_000] {
+        let end = (range.end as usize).min(large.len());
+        let wanted = large.get(range.start as usize..end).unwrap_or_default();
+        let before = db.stats().blob_read_bytes;
+        let found = db.get_range("large", range.clone()).unwrap().unwrap();
+        assert!(*found == *wanted, "{range:?}");
+        assert_eq!(db.stats().blob_read_bytes - before, wanted.len() as u64, "{range:?}");
+        assert!(*db.get_range("in memory", range.clone()).unwrap().unwrap() == *wanted, "{range:?} in memory");
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it holds nothing")]
+    let backward = db.get_range("large", 10..5).unwrap().unwrap();
+    assert!(backward.is_empty());
+    assert!(db.get_range("none", 0..10).unwrap().is_none());
+}
+
+/// Goal: threads share a scan without losing or repeating a key, and its end is the first error.
+#[test]
+fn a_scan_by_many_threads_shows_everything_once_and_ends_with_the_first_error() {
+    let (db, expected) = store(&SimDisk::new(), Compression::Lz4);
+    let family = db.default_column_family();
+    let parts = db.split_cf(&family, &ReadOptions::default(), 8).unwrap();
+    assert!(parts.len() > 3, "{} parts", parts.len());
+    let mut random = Rng::with_seed(1);
+    let lengths: Vec<usize> = parts.into_iter().map(|part| walk(&mut random, part).unwrap().len()).collect();
+    assert_eq!(lengths.iter().sum::<usize>(), expected.len());
+    assert!(lengths.iter().all(|&length| length < expected.len() / 2), "{lengths:?}");
+
+    let shown = Arc::new(AtomicUsize::new(0));
+    let counted = shown.clone();
+    let error = db.parallel_scan_cf(&family, &ReadOptions::default(), 4, move |entry| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        if entry.key() == key(77) { Err(Error::invalid_argument("enough")) } else { Ok(()) }
+    });
+    assert!(error.unwrap_err().to_string().contains("enough"));
+    assert!(shown.load(Ordering::Relaxed) <= expected.len());
+    let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        db.parallel_scan_cf(&family, &ReadOptions::default(), 3, |entry| {
+            assert_ne!(entry.key(), key(150), "as wanted");
+            Ok(())
+        })
+    }));
+    assert!(panics.is_err(), "a panic goes on in the caller");
+    for (threads, parts) in [(0, 0), (257, 65_537)] {
+        let scanned = db.parallel_scan_cf(&family, &ReadOptions::default(), threads, |_| Ok(()));
+        assert_eq!(scanned.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(db.split_cf(&family, &ReadOptions::default(), parts).is_err());
+    }
+}
+
+/// Goal: many keys at once cost few reads; a failed batch is no failed answer, a failed read one of its own keys only.
+#[test]
+fn many_keys_at_once_are_read_together_and_fail_one_by_one() {
+    let disk = SimDisk::new();
+    let (db, expected) = store(&disk, Compression::None);
+    let wanted: Vec<Vec<u8>> = (0..KEYS).rev().map(key).chain([b"none".to_vec(), key(3), key(3)]).collect();
+    // How many answers are errors; the others are right.
+    let failed = |db: &Db| {
+        let found = db.multi_get(&wanted).unwrap();
+        let is_failed = |(key, found): (&Vec<u8>, Result<Option<esker::PinnedSlice>, Error>)| match found {
+            Ok(found) => {
+                assert_eq!(found.as_deref(), expected.get(key).map(Vec::as_slice), "{key:?}");
+                false
+            }
+            Err(error) => error.kind() == ErrorKind::Io,
+        };
+        wanted.iter().zip(found).map(is_failed).filter(|&failed| failed).count()
+    };
+    let (before, first) = (db.stats(), disk.read_count());
+    assert_eq!(failed(&db), 0);
+    let (after, reads) = (db.stats(), disk.read_count() - first);
+    assert_eq!(after.blob_reads - before.blob_reads, separated(&expected) + 2);
+    assert!(after.blob_read_calls - before.blob_read_calls < separated(&expected) / 4);
+    let mut survived = 0;
+    for n in 0..reads {
+        disk.fail_read_at(disk.read_count() + n, ReadFault::Eio);
+        let count = failed(&db);
+        assert!(count <= 10, "read {n} failed, and with it {count} answers");
+        survived += u64::from(count == 0);
+        assert_eq!(failed(&db), 0, "read {n} failed once");
+    }
+    assert!(survived > reads / 2, "{survived} of {reads} failures were survived");
+    let snapshot = db.snapshot();
+    let sync = WriteOptions { sync: true, ..WriteOptions::default() };
+    db.put_cf(&db.default_column_family(), key(3), "new", &sync).unwrap();
+    let then = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
+    let found = db.multi_get_cf(&db.default_column_family(), [key(3)], &then).unwrap().remove(0).unwrap().unwrap();
+    assert!(*found == *expected[&key(3)]);
+    assert_eq!(db.multi_get([key(3)]).unwrap().remove(0).unwrap().unwrap(), b"new"[..]);
+    assert!(db.multi_get::<&[u8]>([]).unwrap().is_empty());
+}
