@@ -7,5 +7,12 @@ pub use esker_db::{
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
 
+pub use esker_raft_log::{LogBatch, RaftLog};
+
+/// What goes with [`RaftLog`].
+pub mod raft {
+    pub use esker_raft_log::*;
+}
+
 /// The machine an engine runs on: for tests on a simulated disk, see [`env::sim`].
 pub use esker_env as env;

@@ -1,0 +1,165 @@
+//! All groups, by id, in shards: whoever looks at one group keeps nobody from another.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use esker_format::raft::file_name::Queue;
+use parking_lot::RwLock;
+
+use super::{Change, Group, Place};
+
+/// Shards; a power of two.
+const SHARDS: usize = 128;
+
+/// Hashes ids of groups, which are often consecutive.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct GroupHasher(u64);
+
+/// Mixes all bits of an id into all others (the finalizer of splitmix64).
+const fn mix(mut id: u64) -> u64 {
+    id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    id ^ (id >> 31)
+}
+
+impl Hasher for GroupHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = mix(id);
+    }
+}
+
+/// A map by group.
+pub(crate) type GroupMap<T> = HashMap<u64, T, BuildHasherDefault<GroupHasher>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    pub(crate) groups: GroupMap<Group>,
+    /// Groups that were cleaned, of which the rewrite queue may still hold something.
+    gone: BTreeSet<u64>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    shards: Box<[RwLock<Shard>; SHARDS]>,
+}
+
+impl Groups {
+    pub(crate) fn new() -> Self {
+        Self { shards: Box::new(std::array::from_fn(|_| RwLock::default())) }
+    }
+
+    /// Which shard a group is in, of [`SHARDS`].
+    pub(crate) const fn shard_index(group: u64) -> usize {
+        // Not the bits that the shard's own table uses.
+        (mix(group) >> 40) as usize % SHARDS
+    }
+
+    fn shard(&self, group: u64) -> &RwLock<Shard> {
+        let at = Self::shard_index(group);
+        // `shard_index` is below `SHARDS`.
+        let [first, ..] = &*self.shards;
+        self.shards.get(at).unwrap_or(first)
+    }
+
+    /// Does what an item of a batch at `place` says.
+    pub(crate) fn apply(&self, group: u64, change: &Change<'_>, place: Place) {
+        let mut shard = self.shard(group).write();
+        if *change != Change::Clean {
+            return shard.groups.entry(group).or_default().apply(change, place);
+        }
+        if shard.groups.remove(&group).is_some() && place.file.queue == Queue::Append {
+            shard.gone.insert(group);
+        }
+    }
+
+    /// What `look` sees of a group; `None` if there is none. The group stays as it is meanwhile: be brief.
+    pub(crate) fn with<T>(&self, group: u64, look: impl FnOnce(&Group) -> T) -> Option<T> {
+        self.shard(group).read().groups.get(&group).map(look)
+    }
+
+    /// The same, changing it.
+    pub(crate) fn with_mut<T>(&self, group: u64, change: impl FnOnce(&mut Group) -> T) -> Option<T> {
+        self.shard(group).write().groups.get_mut(&group).map(change)
+    }
+
+    /// Looks at every group, a shard at a time.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(u64, &Group)) {
+        for shard in self.shards.iter() {
+            shard.read().groups.iter().for_each(|(id, group)| look(*id, group));
+        }
+    }
+
+    /// All ids, in order.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        let mut ids = Vec::new();
+        self.for_each(|id, _| ids.push(id));
+        ids.sort_unstable();
+        ids
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.read().groups.is_empty())
+    }
+
+    /// Groups whose end the rewrite queue must be told.
+    pub(crate) fn gone(&self) -> Vec<u64> {
+        self.shards.iter().flat_map(|shard| shard.read().gone.iter().copied().collect::<Vec<_>>()).collect()
+    }
+
+    /// It was told of these.
+    pub(crate) fn settle_gone(&self, groups: &[u64]) {
+        for group in groups {
+            self.shard(*group).write().gone.remove(group);
+        }
+    }
+
+    /// Memory that the index takes, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let mut bytes = 0;
+        for shard in self.shards.iter() {
+            let shard = shard.read();
+            bytes += shard.groups.capacity() * (size_of::<(u64, Group)>() + 1);
+            bytes += shard.groups.values().map(Group::heap_bytes).sum::<usize>();
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_format::raft::file_name::FileId;
+
+    use super::*;
+
+    #[test]
+    fn consecutive_groups_spread_over_all_shards() {
+        let used: BTreeSet<usize> = (0..2000).map(Groups::shard_index).collect();
+        assert_eq!(used.len(), SHARDS);
+    }
+
+    #[test]
+    fn a_cleaned_group_is_owed_to_the_rewrite_queue_once() {
+        let groups = Groups::new();
+        let append = Place { file: FileId::new(Queue::Append, 1), offset: 0 };
+        groups.apply(7, &Change::Put { key: b"k", value: b"v" }, append);
+        groups.apply(7, &Change::Clean, append);
+        groups.apply(8, &Change::Clean, append);
+        assert!(groups.is_empty());
+        assert_eq!(groups.gone(), [7], "8 never was");
+        groups.settle_gone(&[7]);
+        assert!(groups.gone().is_empty());
+        groups.apply(7, &Change::Put { key: b"k", value: b"v" }, append);
+        assert_eq!(groups.ids(), [7]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Which files there are, and which of them belong to the log.
+
+use std::path::PathBuf;
+
+use esker_env::{FileKind, FileSystem};
+use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
+
+use crate::Result;
+
+/// A file of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) id: FileId,
+    pub(crate) path: PathBuf,
+    /// Which of the log's directories it lies in.
+    pub(crate) dir: usize,
+}
+
+/// What the directories hold.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) append: Vec<Found>,
+    pub(crate) rewrite: Vec<Found>,
+    /// Files that wait to be written over.
+    pub(crate) reserved: Vec<Found>,
+    /// Files before a gap in their queue's numbers: a crash kept them from being removed.
+    pub(crate) stale: Vec<Found>,
+}
+
+/// Lists `dirs`; one that does not exist is empty.
+pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for (dir, path) in dirs.iter().enumerate() {
+        let names = match files.list(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            names => names?,
+        };
+        for entry in names.into_iter().filter(|entry| entry.kind != FileKind::Directory) {
+            let found = |id| Found { id, path: path.join(&entry.name), dir };
+            match FileName::parse(&entry.name) {
+                Some(FileName::Log(id)) if id.queue == Kind::Append => listing.append.push(found(id)),
+                Some(FileName::Log(id)) => listing.rewrite.push(found(id)),
+                Some(FileName::Reserved(sequence)) => {
+                    listing.reserved.push(found(FileId::new(Kind::Append, sequence)));
+                }
+                Some(FileName::Lock) | None => {}
+            }
+        }
+    }
+    listing.reserved.sort_by_key(|file| file.id);
+    for queue in [&mut listing.append, &mut listing.rewrite] {
+        queue.sort_by_key(|file| file.id);
+        let gap = queue.windows(2).rposition(|pair| match pair {
+            [a, b] => a.id.sequence.checked_add(1) != Some(b.id.sequence),
+            _ => false,
+        });
+        if let Some(before) = gap {
+            listing.stale.extend(queue.drain(..=before));
+        }
+    }
+    Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn files_before_a_gap_are_stale() {
+        let disk = SimDisk::new();
+        let env = disk.env();
+        for (dir, names) in [("/a", &[1u64, 2, 4, 5][..]), ("/b", &[6, 7])] {
+            env.files.create_dir_all(Path::new(dir)).unwrap();
+            for sequence in names {
+                let name = FileId::new(Kind::Append, *sequence).to_string();
+                env.files.create(&Path::new(dir).join(name)).unwrap();
+            }
+        }
+        env.files.create(Path::new("/a/0000000000000003.rewrite")).unwrap();
+        env.files.create(Path::new("/a/0000000000000009.raftlog.reserved")).unwrap();
+        env.files.create(Path::new("/a/LOCK")).unwrap();
+        env.files.create(Path::new("/a/notes.txt")).unwrap();
+        let listing = list(&*env.files, &["/a".into(), "/b".into(), "/none".into()]).unwrap();
+        let numbers = |files: &[Found]| files.iter().map(|file| (file.id.sequence, file.dir)).collect::<Vec<_>>();
+        assert_eq!(numbers(&listing.append), [(4, 0), (5, 0), (6, 1), (7, 1)]);
+        assert_eq!(numbers(&listing.stale), [(1, 0), (2, 0)]);
+        assert_eq!(numbers(&listing.rewrite), [(3, 0)]);
+        assert_eq!(numbers(&listing.reserved), [(9, 0)]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Opening: directories → files → replay → the ends of both queues.
+//!
+//! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
+//! - O2: what is cut off is synced away before anything is written in its place.
+
+pub(crate) mod files;
+mod replay;
+pub(crate) mod scan;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, Lock};
+use esker_format::raft::file_header::FileHeader;
+use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
+use esker_log::commit::CommitQueue;
+use parking_lot::{Condvar, Mutex};
+
+use crate::block::Blocks;
+use crate::group::Groups;
+use crate::listener::{Listener, Listeners};
+use crate::options::{Options, RecoveryMode};
+use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Shape, Tail, begin_file, open_tail};
+use crate::reclaim::Reclaim;
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::write::Lead;
+use crate::{Error, Result};
+use files::{Found, Listing};
+use replay::Replayed;
+
+/// Prefilled files are written in pieces of this size.
+const PREFILL_PIECE_BYTES: u64 = 1 << 20;
+
+/// A file that was damaged, and where it was cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The file.
+    pub path: PathBuf,
+    /// Where its last whole batch ends.
+    pub offset: u64,
+    /// How many bytes lie behind that.
+    pub bytes: u64,
+    /// What they are instead of a batch.
+    pub reason: String,
+}
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Files that were replayed.
+    pub files: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Batches that were replayed.
+    pub batches: u64,
+    /// Damage that the recovery mode tolerates.
+    pub cuts: Vec<Cut>,
+    /// Files that a purge had given up, and a crash kept: they were not replayed, and are left alone.
+    pub stale: Vec<PathBuf>,
+}
+
+/// Opens the log in `dir`.
+pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<Arc<dyn Listener>>) -> Result<Store> {
+    let dirs: Arc<[PathBuf]> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
+    let locks = lock(&env, &dirs)?;
+    let listing = files::list(&*env.files, &dirs)?;
+    let groups = Arc::new(Groups::new());
+    let mut recovery = Recovery::default();
+    let rewrite = replay_queue(&env, &options, &listing.rewrite, &groups, &mut recovery)?;
+    let rewritten = crate::reclaim::rewritten_count(&groups);
+    let append = replay_queue(&env, &options, &listing.append, &groups, &mut recovery)?;
+    recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
+
+    let listeners = Listeners::new(listeners);
+    let shape = Shape {
+        env: env.clone(),
+        dirs,
+        header: FileHeader::new(options.format_version),
+        file_bytes: options.file_bytes,
+        recycle_capacity: 0,
+        listeners: listeners.clone(),
+    };
+    let (rewrite, rewrite_tail) =
+        finish(Kind::Rewrite, shape.clone(), rewrite, VecDeque::new(), options.recovery_mode)?;
+    let shape = Shape { recycle_capacity: options.recycle_capacity(), ..shape };
+    let retired = reserve(&shape, &options, &listing, append.len())?;
+    let (append, append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
+    let Some(groups) = Arc::into_inner(groups) else {
+        return Err(Error::new(crate::ErrorKind::Io, "a thread of recovery did not end"));
+    };
+    Ok(Store {
+        env,
+        dir: dir.to_owned(),
+        options,
+        listeners,
+        recovery,
+        append,
+        rewrite,
+        groups,
+        blocks: Blocks::new(),
+        commit: CommitQueue::new(Lead::new(append_tail)),
+        reclaim: Mutex::new(Reclaim::new(rewrite_tail, rewritten)),
+        counters: Counters::default(),
+        write_error: Mutex::new(None),
+        purge_error: Mutex::new(None),
+        closing: Mutex::new(false),
+        wake: Condvar::new(),
+        locks: Mutex::new(locks),
+    })
+}
+
+/// Creates the directories and takes the right to them.
+fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Vec<Box<dyn Lock>>> {
+    let mut locks = Vec::with_capacity(dirs.len());
+    for dir in dirs {
+        env.files.create_dir_all(dir)?;
+        let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
+            Error::from(error).while_doing("another process, or another handle of this one, has the log open")
+        })?;
+        locks.push(taken);
+    }
+    Ok(locks)
+}
+
+fn replay_queue(
+    env: &Env,
+    options: &Options,
+    files: &[Found],
+    groups: &Arc<Groups>,
+    recovery: &mut Recovery,
+) -> Result<Vec<Replayed>> {
+    let threads = options.recovery_threads.min(files.len()).max(1);
+    let replayed = replay::replay(env, threads, options.recovery_mode, files, groups, &mut recovery.cuts)?;
+    recovery.files += replayed.len();
+    recovery.bytes += replayed.iter().map(|file| file.valid_len).sum::<u64>();
+    recovery.batches += replayed.iter().map(|file| file.batches).sum::<u64>();
+    Ok(replayed)
+}
+
+/// Cuts what is to be cut, and opens the last file to go on with, or a first one.
+fn finish(
+    kind: Kind,
+    shape: Shape,
+    mut replayed: Vec<Replayed>,
+    retired: VecDeque<Retired>,
+    mode: RecoveryMode,
+) -> Result<(Queue, Tail)> {
+    let disk = &shape.env.files;
+    let last = replayed.pop();
+    let mut files = VecDeque::with_capacity(replayed.len() + 1);
+    for Replayed { found, header, valid_len, file_len, .. } in replayed {
+        let Found { id, path, dir } = found;
+        // A fork shares a file that has two names: it is read as if it were cut.
+        if mode == RecoveryMode::TolerateAny && valid_len < file_len && disk.metadata(&path)?.links == 1 {
+            disk.reopen(&path, valid_len)?.sync()?;
+        }
+        let header = header.unwrap_or(shape.header);
+        files.push_back(Arc::new(LogFile::new(disk, id, dir, path, header, End::Sealed(valid_len))));
+    }
+    let tail = match last {
+        None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), || Ok(None), false)?,
+        Some(Replayed { found, header: None, .. }) => {
+            disk.remove(&found.path)?;
+            begin_file(&shape, found.id, || Ok(None), false)?
+        }
+        Some(Replayed { found, header: Some(header), valid_len, file_len, .. }) => {
+            let append = disk.reopen(&found.path, valid_len)?;
+            if valid_len < file_len {
+                append.sync()?;
+            }
+            open_tail(&shape, found.id, found.dir, header, append)
+        }
+    };
+    files.push_back(Arc::clone(&tail.file));
+    files.iter().for_each(|file| shape.listeners.file_created(file.id));
+    Ok((Queue::new(kind, shape, files, retired), tail))
+}
+
+/// The files that wait to be written over: those that are there, as many as may be, and new ones if they are wanted.
+fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -> Result<VecDeque<Retired>> {
+    let disk = &shape.env.files;
+    let room = shape.recycle_capacity.saturating_sub(in_use);
+    let mut retired: VecDeque<Retired> = listing
+        .reserved
+        .iter()
+        .take(room)
+        .map(|found| Retired { path: found.path.clone(), dir: found.dir, file: None })
+        .collect();
+    for found in listing.reserved.iter().skip(room) {
+        disk.remove(&found.path)?;
+    }
+    let wanted = usize::try_from(options.prefill_bytes / options.file_bytes.max(1)).unwrap_or(usize::MAX).min(room);
+    let mut sequence = listing.reserved.last().map_or(FIRST_SEQUENCE, |found| found.id.sequence.saturating_add(1));
+    while retired.len() < wanted {
+        let Some(dir) = shape.dirs.first() else { break };
+        let path = dir.join(FileName::Reserved(sequence).to_string());
+        if let Err(error) = prefill(shape, &path) {
+            // Recycling saves time; without room for it the log works all the same.
+            disk.remove(&path)?;
+            if error.kind() == crate::ErrorKind::Exhausted {
+                break;
+            }
+            return Err(error);
+        }
+        retired.push_back(Retired { path, dir: 0, file: None });
+        sequence += 1;
+    }
+    Ok(retired)
+}
+
+/// A file of zeroes.
+fn prefill(shape: &Shape, path: &Path) -> Result<()> {
+    let file = shape.env.files.create(path)?;
+    let zeroes = vec![0; PREFILL_PIECE_BYTES.min(shape.file_bytes) as usize];
+    while file.len() < shape.file_bytes {
+        file.append(&[&zeroes])?;
+    }
+    Ok(file.sync()?)
+}

@@ -1,0 +1,307 @@
+//! Reading a file from front to back: which batches are whole, what they do, and how the file ends.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_env::{Access, FileSystem, Mapping};
+use esker_format::raft::entries::Packing;
+use esker_format::raft::file_header::{self, FileHeader};
+use esker_format::raft::file_name::FileId;
+use esker_format::raft::item::{Action, Items};
+use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked};
+use esker_format::{DecodeError, DecodeErrorKind};
+
+use super::files::Found;
+use crate::group::{Groups, Marker};
+use crate::{Error, ErrorKind, Result};
+
+/// How a file ends.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// With its last batch.
+    Whole,
+    /// With zeroes where a batch would begin: preallocated, and not written to, or not to the end.
+    Zeroes,
+    /// With bytes that are no batch.
+    Torn(Error),
+}
+
+/// What an item does, and where that is written.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub(crate) group: u64,
+    /// Where its batch begins.
+    pub(crate) offset: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Entries { first: u64, count: u64 },
+    Compact { index: u64 },
+    Put { key: Range<usize>, value: Range<usize> },
+    Delete { key: Range<usize> },
+    Clean,
+}
+
+/// A file's bytes.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Mapped(Arc<dyn Mapping>),
+    Read(Vec<u8>),
+}
+
+impl Source {
+    pub(crate) fn open(files: &dyn FileSystem, path: &std::path::Path) -> Result<Self> {
+        let file = files.open(path)?;
+        file.advise(Access::Sequential);
+        match file.map() {
+            Ok(Some(mapping)) => Ok(Self::Mapped(mapping)),
+            _ => Ok(Self::Read(files.read(path)?)),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(mapping) => mapping.bytes(),
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+/// Some batches of a file, in order: what they do, by the worker that will do it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) file: FileId,
+    pub(crate) source: Arc<Source>,
+    pub(crate) buckets: Vec<Vec<Op>>,
+    /// Part of an atomic group; then it is one batch.
+    pub(crate) marker: Option<Marker>,
+    /// The files of the atomic group that it belongs to, once that is known.
+    pub(crate) atomic: Option<(u64, u64)>,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    /// `None` if the header is no header.
+    pub(crate) header: Option<FileHeader>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) batches: u64,
+    /// Where the last whole batch ends.
+    pub(crate) valid_len: u64,
+    pub(crate) file_len: u64,
+    pub(crate) ending: Ending,
+}
+
+/// How to scan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// How many buckets to sort what batches do into.
+    pub(crate) workers: usize,
+    /// Whether the entries of every batch are checked, not only the items: in files that were never synced as a whole.
+    pub(crate) entries: bool,
+}
+
+/// One batch in a file.
+#[derive(Debug)]
+pub(crate) struct Batch<'a> {
+    pub(crate) header: BatchHeader,
+    pub(crate) items: &'a [u8],
+}
+
+/// Walks over the batches of a file.
+#[derive(Debug)]
+pub(crate) struct Walk<'a> {
+    bytes: &'a [u8],
+    header: FileHeader,
+    salt: u32,
+    entries: bool,
+    pub(crate) offset: usize,
+}
+
+/// What a walk met.
+#[derive(Debug)]
+pub(crate) enum Step<'a> {
+    Batch(usize, Batch<'a>),
+    End,
+    Zeroes,
+    Torn(DecodeError),
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(bytes: &'a [u8], header: FileHeader, id: FileId, entries: bool) -> Self {
+        let salt = header.version.salt(id.sequence);
+        Self { bytes, header, salt, entries, offset: header.len_bytes() }
+    }
+
+    pub(crate) fn step(&mut self) -> Step<'a> {
+        loop {
+            let rest = self.bytes.get(self.offset..).unwrap_or_default();
+            if rest.is_empty() {
+                return Step::End;
+            }
+            match self.batch(rest) {
+                Ok(batch) => {
+                    let at = self.offset;
+                    self.offset += batch.header.len as usize;
+                    return Step::Batch(at, batch);
+                }
+                Err(_) if self.skips_padding(rest) => {}
+                Err(error) => {
+                    // The front of what is appended at once is written last, and never zero.
+                    let front = rest.get(..esker_env::COMMIT_BYTES.min(rest.len())).unwrap_or_default();
+                    let zero = front.iter().all(|byte| *byte == 0);
+                    return if zero { Step::Zeroes } else { Step::Torn(error.at_base(self.offset as u64)) };
+                }
+            }
+        }
+    }
+
+    /// Goes to the next aligned place, if there are only zeroes before it.
+    fn skips_padding(&mut self, rest: &[u8]) -> bool {
+        let Ok(alignment) = usize::try_from(self.header.alignment) else { return false };
+        if alignment == 0 || self.offset.is_multiple_of(alignment) {
+            return false;
+        }
+        let padding = alignment - self.offset % alignment;
+        let zeroes = rest.get(..padding).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+        if zeroes {
+            self.offset += padding;
+        }
+        zeroes
+    }
+
+    fn batch(&self, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
+        let Some(head) = rest.first_chunk::<HEADER_BYTES>() else {
+            return Err(DecodeError::corrupt("batch header", 0, format!("{} bytes are too few", rest.len())));
+        };
+        let header = BatchHeader::decode(head)?;
+        let Some(whole) = usize::try_from(header.len).ok().and_then(|len| rest.get(..len)) else {
+            let reason = format!("{}, {} are left", header.len, rest.len());
+            return Err(DecodeError::corrupt("batch length", 0, reason));
+        };
+        let part = |range: Range<u64>| whole.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let at_items = |error: DecodeError| error.at_base(header.items_offset);
+        let items = checked("items", part(header.items()), self.salt).map_err(at_items)?;
+        let block = part(header.entries());
+        if self.entries && !block.is_empty() {
+            checked("entries", block, 0).map_err(|error| error.at_base(HEADER_BYTES as u64))?;
+        }
+        self.check_items(&header, items).map_err(at_items)?;
+        Ok(Batch { header, items })
+    }
+
+    /// Every item reads, and plain entries lie within their block.
+    fn check_items(&self, header: &BatchHeader, items: &[u8]) -> std::result::Result<(), DecodeError> {
+        let mut reader = Items::new(items)?;
+        while reader.read()?.is_some() {}
+        let block = header.items_offset - HEADER_BYTES as u64;
+        let plain = block.saturating_sub(CHECKSUM_BYTES as u64);
+        if header.packing == Packing::None && u64::from(reader.entries_end()) > plain {
+            let reason = format!("{}, the entries have {plain} bytes", reader.entries_end());
+            return Err(DecodeError::corrupt("entry end", 0, reason));
+        }
+        Ok(())
+    }
+}
+
+/// Scans a whole file.
+///
+/// # Errors
+/// Only if the file cannot be read, or its version is not known.
+pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Scanned> {
+    let source = Arc::new(Source::open(files, &found.path)?);
+    let bytes = source.bytes();
+    let file_len = bytes.len() as u64;
+    let head = bytes.get(..file_header::LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default();
+    let header = match FileHeader::decode(head) {
+        Ok(header) => header,
+        Err(error) if error.kind == DecodeErrorKind::Unsupported => {
+            return Err(Error::decode(&found.path, 0, "reading a file's header", error));
+        }
+        Err(error) => {
+            let zero = bytes.iter().take(esker_env::COMMIT_BYTES).all(|byte| *byte == 0);
+            let torn = Error::decode(&found.path, 0, "reading a file's header", error);
+            let ending = if zero { Ending::Zeroes } else { Ending::Torn(torn) };
+            return Ok(Scanned { header: None, segments: Vec::new(), batches: 0, valid_len: 0, file_len, ending });
+        }
+    };
+    let mut segments = Segments { file: found.id, source: &source, workers: how.workers, done: Vec::new() };
+    let mut walk = Walk::new(bytes, header, found.id, how.entries);
+    let (mut batches, mut valid_len) = (0, walk.offset as u64);
+    let ending = loop {
+        match walk.step() {
+            Step::Batch(offset, batch) => {
+                segments.add(bytes, offset, &batch)?;
+                batches += 1;
+                valid_len = walk.offset as u64;
+            }
+            Step::End => break Ending::Whole,
+            Step::Zeroes => break Ending::Zeroes,
+            Step::Torn(error) => break Ending::Torn(Error::decode(&found.path, 0, "reading a batch", error)),
+        }
+    };
+    let segments = segments.done;
+    Ok(Scanned { header: Some(header), segments, batches, valid_len, file_len, ending })
+}
+
+struct Segments<'a> {
+    file: FileId,
+    source: &'a Arc<Source>,
+    workers: usize,
+    done: Vec<Segment>,
+}
+
+impl Segments<'_> {
+    fn add(&mut self, bytes: &[u8], offset: usize, batch: &Batch<'_>) -> Result<()> {
+        let mut items = Items::new(batch.items).map_err(checked_before)?;
+        let marker = loop {
+            match items.read().map_err(checked_before)? {
+                Some(item) if item.atomic_marker().is_some() => break item.atomic_marker(),
+                Some(_) => {}
+                None => break None,
+            }
+        };
+        let joins = marker.is_none() && self.done.last().is_some_and(|last| last.marker.is_none());
+        if !joins {
+            let buckets = (0..self.workers).map(|_| Vec::new()).collect();
+            let source = Arc::clone(self.source);
+            self.done.push(Segment { file: self.file, source, buckets, marker, atomic: None });
+        }
+        let Some(segment) = self.done.last_mut() else { return Ok(()) };
+        let mut items = Items::new(batch.items).map_err(checked_before)?;
+        while let Some(item) = items.read().map_err(checked_before)? {
+            if item.atomic_marker().is_some() {
+                continue;
+            }
+            let Some(what) = what(bytes, &item.action) else { continue };
+            let worker = Groups::shard_index(item.group) % self.workers;
+            if let Some(bucket) = segment.buckets.get_mut(worker) {
+                bucket.push(Op { group: item.group, offset: offset as u64, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Items are read once when the batch is checked: this is never seen.
+fn checked_before(error: DecodeError) -> Error {
+    Error::new(ErrorKind::Corruption, error.to_string())
+}
+
+fn what(bytes: &[u8], action: &Action<'_>) -> Option<What> {
+    // Where a slice of the file lies in it.
+    let range = |part: &[u8]| {
+        let start = (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
+        start..start + part.len()
+    };
+    Some(match action {
+        Action::Entries(entries) if entries.count == 0 => return None,
+        Action::Entries(entries) => What::Entries { first: entries.first_index, count: entries.count },
+        Action::Compact { index } => What::Compact { index: *index },
+        Action::Put { key, value } => What::Put { key: range(key), value: range(value) },
+        Action::Delete { key } => What::Delete { key: range(key) },
+        Action::Clean => What::Clean,
+    })
+}

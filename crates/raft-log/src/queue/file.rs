@@ -1,0 +1,158 @@
+//! One file of a queue: written at its end by one, read anywhere by many.
+//!
+//! - F1: bytes below [`LogFile::len`] never change while anyone holds the file.
+//! - F2: a file is written over only when nobody but its list holds it ([`super::Queue`]); so whoever reads holds it.
+//! - F3: only a sealed file is mapped; while it grows, it is read through its window, or by system calls.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use esker_env::{FileSystem, Mapping, ReadFile, Window};
+use esker_format::raft::file_header::FileHeader;
+use esker_format::raft::file_name::FileId;
+
+use crate::{Error, Result};
+
+/// A file that readers may use.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    pub(crate) id: FileId,
+    pub(crate) path: PathBuf,
+    /// Which of the log's directories it lies in.
+    pub(crate) dir: usize,
+    pub(crate) header: FileHeader,
+    files: Arc<dyn FileSystem>,
+    /// Bytes that may be read.
+    len: AtomicU64,
+    sealed: AtomicBool,
+    reader: OnceLock<Arc<dyn ReadFile>>,
+    window: Option<Arc<dyn Window>>,
+    mapping: OnceLock<Option<Arc<dyn Mapping>>>,
+}
+
+/// Whether a file still grows, and how long it is.
+#[derive(Debug)]
+pub(crate) enum End {
+    Sealed(u64),
+    Grows(u64, Option<Arc<dyn Window>>),
+}
+
+/// Bytes of a file: as they lie in memory, or a copy.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    Mapped(Arc<dyn Mapping>, Range<usize>),
+    Window(Arc<dyn Window>, Range<u64>),
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Mapped(mapping, range) => mapping.bytes().get(range.clone()).unwrap_or_default(),
+            Self::Window(window, range) => window.appended(range.clone()).unwrap_or_default(),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl LogFile {
+    pub(crate) fn new(
+        files: &Arc<dyn FileSystem>,
+        id: FileId,
+        dir: usize,
+        path: PathBuf,
+        header: FileHeader,
+        end: End,
+    ) -> Self {
+        let (len, sealed, window) = match end {
+            End::Sealed(len) => (len, true, None),
+            End::Grows(len, window) => (len, false, window),
+        };
+        Self {
+            id,
+            path,
+            dir,
+            header,
+            files: Arc::clone(files),
+            len: AtomicU64::new(len),
+            sealed: AtomicBool::new(sealed),
+            reader: OnceLock::new(),
+            window,
+            mapping: OnceLock::new(),
+        }
+    }
+
+    /// Bytes that may be read.
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_len(&self, len: u64) {
+        self.len.store(len, Ordering::Release);
+    }
+
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// What the checksums of its items are xored with.
+    pub(crate) fn salt(&self) -> u32 {
+        self.header.version.salt(self.id.sequence)
+    }
+
+    /// An error about the bytes at `offset`.
+    pub(crate) fn corruption(&self, offset: u64, reason: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, reason)
+    }
+
+    /// The bytes of `range`.
+    ///
+    /// # Errors
+    /// `Corruption` if the file has fewer.
+    pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let len = self.len();
+        if range.start > range.end || range.end > len {
+            let reason = format!("bytes {}..{} are to be read of {len}", range.start, range.end);
+            return Err(self.corruption(range.start, reason));
+        }
+        if let Some(window) = &self.window
+            && window.appended(range.clone()).is_some()
+        {
+            return Ok(Bytes::Window(Arc::clone(window), range));
+        }
+        if let Some(mapping) = self.mapping()? {
+            let mapped = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+            if let Some((start, end)) = mapped.filter(|(_, end)| *end <= mapping.bytes().len()) {
+                return Ok(Bytes::Mapped(Arc::clone(mapping), start..end));
+            }
+        }
+        let count = usize::try_from(range.end - range.start)
+            .map_err(|_| self.corruption(range.start, "longer than memory can be"))?;
+        let mut bytes = vec![0; count];
+        self.reader()?.read_exact_at(range.start, &mut bytes)?;
+        Ok(Bytes::Owned(bytes))
+    }
+
+    fn reader(&self) -> Result<&Arc<dyn ReadFile>> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let opened = self.files.open(&self.path)?;
+        Ok(self.reader.get_or_init(|| opened))
+    }
+
+    /// The file in memory, if it is sealed and the system can do that.
+    fn mapping(&self) -> Result<Option<&Arc<dyn Mapping>>> {
+        if let Some(mapping) = self.mapping.get() {
+            return Ok(mapping.as_ref());
+        }
+        if !self.sealed.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        // A system that is out of mappings can still be read.
+        let mapped = self.reader()?.map().unwrap_or_default();
+        Ok(self.mapping.get_or_init(|| mapped).as_ref())
+    }
+}

@@ -1,0 +1,285 @@
+//! A queue of files: appended to at the back, given up at the front.
+//!
+//! - Q1: sequence numbers have no gaps. Files leave from the front only, and are recycled in that order, so that what a
+//!   crash leaves of files given up is told from the rest by a gap, or may be replayed harmlessly.
+//! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
+//!   power loss can only cut the last file.
+//! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over.
+
+pub(crate) mod file;
+mod tail;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{AppendFile, Env};
+use esker_format::raft::file_header::FileHeader;
+use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use file::{Bytes, End, LogFile};
+pub(crate) use tail::Tail;
+
+use crate::listener::Listeners;
+use crate::{ErrorKind, Result};
+
+/// Sequence number of a queue's first file.
+pub(crate) const FIRST_SEQUENCE: u64 = 1;
+
+/// What a queue must know to make files.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) env: Env,
+    /// The log's directory, then the one it spills to.
+    pub(crate) dirs: Arc<[PathBuf]>,
+    pub(crate) header: FileHeader,
+    pub(crate) file_bytes: u64,
+    /// Files in use and waiting that are kept at most.
+    pub(crate) recycle_capacity: usize,
+    pub(crate) listeners: Listeners,
+}
+
+/// A file that waits to be written over.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) path: PathBuf,
+    pub(crate) dir: usize,
+    /// The file as readers may still hold it (F2).
+    pub(crate) file: Option<Arc<LogFile>>,
+}
+
+/// The files of one queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    files: RwLock<VecDeque<Arc<LogFile>>>,
+    retired: Mutex<VecDeque<Retired>>,
+}
+
+impl Queue {
+    /// A queue of these files, the last of which is `tail`'s.
+    pub(crate) fn new(kind: Kind, shape: Shape, files: VecDeque<Arc<LogFile>>, retired: VecDeque<Retired>) -> Self {
+        Self { kind, shape, files: RwLock::new(files), retired: Mutex::new(retired) }
+    }
+
+    /// The first and the last file's number.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let files = self.files.read();
+        let number = |file: Option<&Arc<LogFile>>| file.map_or(FIRST_SEQUENCE, |file| file.id.sequence);
+        (number(files.front()), number(files.back()))
+    }
+
+    /// The number of the file that `part` of the files are older than.
+    pub(crate) fn file_at(&self, part: f64) -> u64 {
+        let (first, last) = self.span();
+        first + ((last - first + 1) as f64 * part) as u64
+    }
+
+    /// A file by number; `None` if it was given up.
+    pub(crate) fn file(&self, sequence: u64) -> Option<Arc<LogFile>> {
+        let files = self.files.read();
+        let at = sequence.checked_sub(files.front()?.id.sequence)?;
+        files.get(usize::try_from(at).ok()?).cloned()
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.read().iter().map(|file| file.len()).sum()
+    }
+
+    /// Bytes of the files from `sequence` on.
+    pub(crate) fn bytes_from(&self, sequence: u64) -> u64 {
+        self.files.read().iter().filter(|file| file.id.sequence >= sequence).map(|file| file.len()).sum()
+    }
+
+    /// How many files wait to be written over.
+    pub(crate) fn retired_count(&self) -> usize {
+        self.retired.lock().len()
+    }
+
+    /// Whether the last file is full.
+    pub(crate) fn is_full(&self, tail: &Tail) -> bool {
+        tail.file.len() >= self.shape.file_bytes
+    }
+
+    /// Ends the last file and begins the next, in the first directory with room for it; `spill` is in any but the first.
+    /// If that fails, the last file stays what it is.
+    pub(crate) fn rotate(&self, tail: &mut Tail, spill: bool) -> Result<()> {
+        tail.finish()?;
+        let sequence = tail.file.id.sequence.saturating_add(1);
+        let next = self.begin(sequence, spill)?;
+        tail.file.seal();
+        self.files.write().push_back(Arc::clone(&next.file));
+        *tail = next;
+        self.shape.listeners.file_created(FileId::new(self.kind, sequence));
+        Ok(())
+    }
+
+    /// A new file with its header, durable with its name.
+    pub(crate) fn begin(&self, sequence: u64, spill: bool) -> Result<Tail> {
+        begin_file(
+            &self.shape,
+            FileId::new(self.kind, sequence),
+            || {
+                if spill { Ok(None) } else { self.recycled(FileId::new(self.kind, sequence)) }
+            },
+            spill,
+        )
+    }
+
+    /// The oldest retired file under a new name, if there is one that may be written over.
+    fn recycled(&self, id: FileId) -> Result<Option<(usize, Arc<dyn AppendFile>)>> {
+        let mut retired = self.retired.lock();
+        if let Some(Retired { file: Some(file), .. }) = retired.front()
+            && Arc::strong_count(file) > 1
+        {
+            // Someone reads it. No other either: they go in order (Q1).
+            return Ok(None);
+        }
+        let Some(Retired { path, dir, .. }) = retired.pop_front() else { return Ok(None) };
+        drop(retired);
+        recycle(&self.shape, id, dir, &path).map(|append| append.map(|append| (dir, append)))
+    }
+
+    /// Gives up all files before `sequence`; says how many that were. Nothing in them may be needed.
+    pub(crate) fn purge_before(&self, sequence: u64) -> Result<usize> {
+        let mut gone = Vec::new();
+        let left = {
+            let mut files = self.files.write();
+            while files.len() > 1 && files.front().is_some_and(|file| file.id.sequence < sequence) {
+                gone.extend(files.pop_front());
+            }
+            files.len()
+        };
+        let count = gone.len();
+        for file in gone {
+            let mut retired = self.retired.lock();
+            let salted = file.header.version != esker_format::raft::file_header::Version::V1;
+            if salted && left + retired.len() < self.shape.recycle_capacity {
+                retired.push_back(Retired { path: file.path.clone(), dir: file.dir, file: Some(file) });
+                continue;
+            }
+            drop(retired);
+            self.shape.env.files.remove(&file.path)?;
+        }
+        Ok(count)
+    }
+
+    /// Names the files that wait to be written over so that the next open does not replay them. They may be lost: a
+    /// failure is nobody's concern.
+    pub(crate) fn put_aside(&self) {
+        let files = &self.shape.env.files;
+        let mut retired = self.retired.lock();
+        let mut sequence = FIRST_SEQUENCE;
+        // Those that are reserved already keep their names.
+        for file in retired.iter().filter(|file| file.file.is_none()) {
+            if let Some(FileName::Reserved(taken)) = name_of(&file.path) {
+                sequence = sequence.max(taken.saturating_add(1));
+            }
+        }
+        for file in retired.iter_mut().filter(|file| file.file.is_some()) {
+            let Some(dir) = self.shape.dirs.get(file.dir) else { continue };
+            let path = dir.join(FileName::Reserved(sequence).to_string());
+            if files.rename(&file.path, &path).is_ok() {
+                sequence += 1;
+                *file = Retired { path, dir: file.dir, file: None };
+            }
+        }
+    }
+}
+
+fn name_of(path: &Path) -> Option<FileName> {
+    path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse)
+}
+
+/// A file under another name, to be written over from its start. `None` if a fork shares it: then it only loses its name.
+fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<Arc<dyn AppendFile>>> {
+    let files = &shape.env.files;
+    if files.metadata(from)?.links > 1 {
+        files.remove(from)?;
+        return Ok(None);
+    }
+    let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
+    let to = base.join(id.to_string());
+    files.rename(from, &to)?;
+    Ok(Some(files.reopen(&to, 0)?))
+}
+
+/// The first directory with room for a file; the last is better than none.
+fn roomy_dir(shape: &Shape, spill: bool) -> usize {
+    let skipped = usize::from(spill && shape.dirs.len() > 1);
+    if shape.dirs.len() == 1 {
+        return 0;
+    }
+    let roomy = |(_, dir): &(usize, &PathBuf)| {
+        shape.env.files.space(dir).is_ok_and(|space| space.available >= shape.file_bytes)
+    };
+    shape.dirs.iter().enumerate().skip(skipped).find(roomy).map_or(skipped, |(at, _)| at)
+}
+
+/// Makes a file with its header, durable with its name.
+pub(crate) fn begin_file(
+    shape: &Shape,
+    id: FileId,
+    recycled: impl FnOnce() -> Result<Option<(usize, Arc<dyn AppendFile>)>>,
+    spill: bool,
+) -> Result<Tail> {
+    let (dir, append) = match recycled()? {
+        Some(found) => found,
+        None => {
+            let dir = roomy_dir(shape, spill);
+            let base = shape.dirs.get(dir).cloned().unwrap_or_default();
+            (dir, create(shape, &base.join(id.to_string()))?)
+        }
+    };
+    let path = append.path().to_owned();
+    let mut header = Vec::new();
+    shape.header.encode(&mut header);
+    let written = append.append(&[&header]).and_then(|()| append.sync());
+    let durable = written.and_then(|()| match path.parent() {
+        Some(dir) => shape.env.files.sync_dir(dir),
+        None => Ok(()),
+    });
+    if let Err(error) = durable {
+        drop(append);
+        // It holds nothing; the next attempt takes it away if this one cannot.
+        let _ = shape.env.files.remove(&path);
+        return Err(error.into());
+    }
+    Ok(open_tail(shape, id, dir, shape.header, append))
+}
+
+/// What `append` has open, as a queue's last file. Files of users' batches are preallocated, if there is room.
+pub(crate) fn open_tail(
+    shape: &Shape,
+    id: FileId,
+    dir: usize,
+    header: FileHeader,
+    append: Arc<dyn AppendFile>,
+) -> Tail {
+    let reserve = id.queue == Kind::Append && append.len() < shape.file_bytes;
+    let reserved = reserve && append.preallocate(shape.file_bytes).unwrap_or(false);
+    let window = if reserved { append.window().unwrap_or_default() } else { None };
+    let end = End::Grows(append.len(), window);
+    let file = LogFile::new(&shape.env.files, id, dir, append.path().to_owned(), header, end);
+    Tail::new(Arc::new(file), append)
+}
+
+/// A new file; one of the name that an earlier failure left behind goes first.
+fn create(shape: &Shape, path: &Path) -> Result<Arc<dyn AppendFile>> {
+    let files = &shape.env.files;
+    match files.create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            files.remove(path)?;
+            Ok(files.create(path)?)
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Whether a failed append may succeed in another directory.
+pub(crate) fn may_spill(shape: &Shape, error: &crate::Error) -> bool {
+    error.kind() == ErrorKind::Exhausted && shape.dirs.len() > 1
+}

@@ -1,0 +1,129 @@
+//! The public surface: a handle to an open log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, Thread};
+use parking_lot::Mutex;
+
+use crate::listener::Listener;
+use crate::open::{Recovery, open_store};
+use crate::options::Options;
+use crate::store::Store;
+use crate::{Error, LogBatch, Result};
+
+/// One log for any number of Raft groups: entries in order, and keys with values, for each.
+///
+/// A handle: clone it and use it from as many threads as you like. The last one that is dropped closes the log.
+#[derive(Debug, Clone)]
+pub struct RaftLog {
+    pub(crate) store: Arc<Store>,
+    /// Ends with the last handle, not with the last holder of the store.
+    _end: Arc<End>,
+}
+
+/// Closes the log when the last handle goes.
+#[derive(Debug)]
+struct End {
+    store: Arc<Store>,
+    purger: Mutex<Option<Box<dyn Thread>>>,
+}
+
+impl End {
+    fn close(&self) -> Result<()> {
+        *self.store.closing.lock() = true;
+        self.store.wake.notify_all();
+        if let Some(mut purger) = self.purger.lock().take() {
+            purger.join();
+        }
+        self.store.close()
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Who wants to know of a failure calls `close`.
+        let _ = self.close();
+    }
+}
+
+impl RaftLog {
+    /// Opens the log in `dir`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: an option is out of range; nothing was touched.
+    /// - `Busy`: another process has the log open.
+    /// - `Corruption`: the files are damaged in a way that [`Options::recovery_mode`] does not tolerate; nothing was changed.
+    /// - `UnsupportedFormat`: a file was written by a newer version; nothing was changed.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_with(dir, options, Env::os(), Vec::new())
+    }
+
+    /// The same on another machine, for tests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_env(dir: impl AsRef<Path>, options: Options, env: Env) -> Result<Self> {
+        Self::open_with(dir, options, env, Vec::new())
+    }
+
+    /// The same with listeners.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        dir: impl AsRef<Path>,
+        options: Options,
+        env: Env,
+        listeners: Vec<Arc<dyn Listener>>,
+    ) -> Result<Self> {
+        options.validate()?;
+        let store = Arc::new(open_store(dir.as_ref(), options, env, listeners)?);
+        let purger = match store.options.purge_interval {
+            Some(interval) => {
+                let purging = Arc::clone(&store);
+                let work = Box::new(move || purging.purge_until_closed(interval));
+                Some(store.env.threads.spawn("esker-purge", work).map_err(Error::from)?)
+            }
+            None => None,
+        };
+        let end = Arc::new(End { store: Arc::clone(&store), purger: Mutex::new(purger) });
+        Ok(Self { store, _end: end })
+    }
+
+    /// Ends the log: what was written is synced, files are cut to what they hold. Writes fail from now on, on all handles.
+    ///
+    /// # Errors
+    /// If what was written could not be made durable.
+    pub fn close(&self) -> Result<()> {
+        self._end.close()
+    }
+
+    /// Where the log lies.
+    pub fn path(&self) -> &Path {
+        &self.store.dir
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &Options {
+        &self.store.options
+    }
+
+    /// What opening found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.store.recovery
+    }
+
+    /// Removes the keys of `group` from `from` up to but not including `to`; returns how many those were.
+    /// Keys that are put at the same time may stay.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn delete_range(&self, group: u64, from: Option<&[u8]>, to: Option<&[u8]>, sync: bool) -> Result<usize> {
+        let keys = self.keys(group, from, to);
+        let mut batch = LogBatch::new();
+        keys.iter().for_each(|(key, _)| batch.delete(group, key));
+        self.write(&mut batch, sync)?;
+        Ok(keys.len())
+    }
+}

@@ -1,0 +1,281 @@
+//! Giving files up: what is still needed of old ones is moved on to the rewrite queue, then they go.
+//!
+//! - P1: the rewrite queue is told of everything that is gone before the append queue's file that says so goes (B1).
+//! - P2: what was moved is synced before the files that held it go (B6).
+//! - P3: an index record is changed only if it is still what was read (compare and swap), so that newer entries win (B2).
+//! - P4: what is moved out of the rewrite queue for a group counts as a whole: it is one batch, or an atomic group.
+//! - P5: one purges at a time.
+//!
+//! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES).
+
+mod background;
+mod pick;
+mod rewrite;
+
+use std::collections::BTreeSet;
+
+use esker_format::raft::file_name::{FileId, Queue as Kind};
+
+use crate::batch::LogBatch;
+use crate::group::groups::GroupMap;
+use crate::group::{Groups, Owed};
+use crate::queue::Tail;
+use crate::raft_log::RaftLog;
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::write::closed;
+use crate::{Error, ErrorKind, Result};
+use pick::{Facts, HEAVY_ENTRIES, Marks, Plan};
+use rewrite::{BATCH_BYTES, Scope};
+
+/// A group's old entries were moved on, since it pinned more of the log than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Moved {
+    /// The group.
+    pub group: u64,
+    /// How many bytes of the log, of all groups, were kept only for it and those as old.
+    pub pinned_bytes: u64,
+    /// Index of the first entry that was moved.
+    pub first_index: u64,
+    /// How many were.
+    pub entries: u64,
+}
+
+/// What only who purges touches.
+#[derive(Debug)]
+pub(crate) struct Reclaim {
+    /// `None` once the log is closed.
+    pub(crate) tail: Option<Tail>,
+    /// How often in a row a group was asked to be compacted.
+    asked: GroupMap<u32>,
+    /// Entries and keys in the rewrite queue, dead ones too.
+    written: u64,
+}
+
+impl Reclaim {
+    pub(crate) fn new(tail: Tail, written: u64) -> Self {
+        Self { tail: Some(tail), asked: GroupMap::default(), written }
+    }
+
+    fn tail(&mut self) -> Result<&mut Tail> {
+        self.tail.as_mut().ok_or_else(closed)
+    }
+}
+
+/// Entries and keys in the rewrite queue that are alive.
+pub(crate) fn rewritten_count(groups: &Groups) -> u64 {
+    let mut count = 0;
+    groups.for_each(|_, group| count += group.rewritten_count());
+    count
+}
+
+impl RaftLog {
+    /// Gives up files that nobody needs. If the log is longer than it should be, moves on what old files still hold of
+    /// groups with few entries, so that they can go, and returns the groups with many: compact these. A group that is not
+    /// compacted for long has its entries moved on too. Does nothing if another thread is at it.
+    ///
+    /// # Errors
+    /// `Exhausted` if there is no room to move anything to; `ReadOnly` if a sync failed. Nothing is lost, and what was
+    /// given up before stays given up.
+    pub fn purge(&self) -> Result<Vec<u64>> {
+        match self.store.reclaim.try_lock() {
+            Some(mut reclaim) => self.store.purge(&mut reclaim),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Moves everything that files of the append queue up to `until` hold on to the rewrite queue and gives those files up;
+    /// `None` is all there are now.
+    ///
+    /// # Errors
+    /// As [`purge`](Self::purge).
+    pub fn move_on(&self, until: Option<u64>) -> Result<()> {
+        let store = &self.store;
+        let mut reclaim = store.reclaim.lock();
+        let last = store.append.span().1;
+        let until = until.map_or(last, |until| until.min(last));
+        if until == last {
+            store.rotate()?;
+        }
+        let barrier = store.barrier();
+        store.carry(&mut reclaim)?;
+        store.move_groups(&mut reclaim, &store.groups.ids(), Scope::Until(until))?;
+        store.give_up(&mut reclaim, Kind::Append, barrier).map(drop)
+    }
+
+    /// Moves everything in the rewrite queue to new files of it, and gives the old ones up.
+    ///
+    /// # Errors
+    /// As [`purge`](Self::purge).
+    pub fn rewrite_again(&self) -> Result<()> {
+        let mut reclaim = self.store.reclaim.lock();
+        self.store.rewrite_again(&mut reclaim).map(drop)
+    }
+}
+
+impl Store {
+    fn purge(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
+        reclaim.tail()?.check()?;
+        let mut asked = BTreeSet::new();
+        if self.rewrite_is_due(reclaim) {
+            asked.extend(self.rewrite_again(reclaim)?);
+        }
+        let (first, last) = self.append.span();
+        if first < last {
+            let due = self.append.bytes() > self.options.purge_threshold_bytes;
+            let Plan { asks, moves, overdue, asked: counts } = self.pick(reclaim, due);
+            if due || !overdue.is_empty() {
+                let barrier = self.barrier();
+                self.carry(reclaim)?;
+                self.move_groups(reclaim, &moves, Scope::Until(Marks::of(&self.append).rewrite))?;
+                self.move_overdue(reclaim, &overdue)?;
+                self.give_up(reclaim, Kind::Append, barrier)?;
+            }
+            reclaim.asked = counts;
+            asked.extend(asks);
+        }
+        Ok(asked.into_iter().collect())
+    }
+
+    /// What to do about each group; changes nothing.
+    fn pick(&self, reclaim: &Reclaim, due: bool) -> Plan {
+        let marks = Marks::of(&self.append);
+        let mut facts = Vec::new();
+        self.groups.for_each(|id, group| {
+            let oldest = group.oldest_file(Kind::Append);
+            facts.push(Facts {
+                group: id,
+                oldest_append: oldest,
+                rewritten: group.rewritten_entries(),
+                old_entries: group.runs.until_file(group.span, marks.rewrite).count(),
+                asked: reclaim.asked.get(&id).copied().unwrap_or(0),
+            });
+        });
+        let quota = self.options.group_quota_bytes;
+        pick::pick(&facts, marks, due, |oldest| quota.is_some_and(|quota| self.append.bytes_from(oldest) > quota))
+    }
+
+    /// Moves on what groups hold that pin more than their quota, and says so.
+    fn move_overdue(&self, reclaim: &mut Reclaim, groups: &[u64]) -> Result<()> {
+        let until = self.append.span().1.saturating_sub(1);
+        for group in groups {
+            let facts = self.groups.with(*group, |group| {
+                let first = group.runs.rewritten_until(group.span);
+                (first, group.runs.until_file(group.span, until).next, group.oldest_file(Kind::Append))
+            });
+            let Some((first, next, Some(oldest))) = facts else { continue };
+            let pinned_bytes = self.append.bytes_from(oldest);
+            self.move_groups(reclaim, &[*group], Scope::Until(until))?;
+            let moved = Moved { group: *group, pinned_bytes, first_index: first, entries: next.saturating_sub(first) };
+            Counters::add(&self.counters.moved_entries, moved.entries);
+            self.listeners.moved(&moved);
+        }
+        Ok(())
+    }
+
+    /// The file of the append queue that is not to be given up, nor any after it. All that files before it say has been
+    /// done to the index: a file is left only after that.
+    fn barrier(&self) -> u64 {
+        let last = self.append.span().1;
+        self.listeners.oldest_needed(Kind::Append).map_or(last, |needed| needed.min(last))
+    }
+
+    /// Ends the append queue's file, in its turn.
+    fn rotate(&self) -> Result<()> {
+        self.commit.exclusive(|lead| {
+            let tail = lead.tail.as_mut().ok_or_else(closed)?;
+            tail.check()?;
+            self.append.rotate(tail, false)
+        })
+    }
+
+    /// Tells the rewrite queue what is gone (P1).
+    fn carry(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let gone = self.groups.gone();
+        let mut owed: Vec<(u64, Owed)> = Vec::new();
+        self.groups.for_each(|id, group| {
+            let owes = group.owed();
+            if owes != Owed::default() {
+                owed.push((id, owes));
+            }
+        });
+        let mut batch = LogBatch::new();
+        for group in &gone {
+            batch.clean(*group);
+        }
+        for (group, owes) in &owed {
+            if let Some(index) = owes.compact {
+                batch.compact(*group, index);
+            }
+            owes.deletes.iter().for_each(|key| batch.delete(*group, key));
+            if batch.approximate_bytes() > BATCH_BYTES {
+                self.append_rewritten(reclaim, &mut batch)?;
+            }
+        }
+        if !batch.is_empty() {
+            self.append_rewritten(reclaim, &mut batch)?;
+        }
+        reclaim.tail()?.sync()?;
+        self.groups.settle_gone(&gone);
+        for (group, owes) in &owed {
+            self.groups.with_mut(*group, |group| group.settle(owes));
+        }
+        Ok(())
+    }
+
+    /// Whether enough of the rewrite queue is dead.
+    fn rewrite_is_due(&self, reclaim: &Reclaim) -> bool {
+        let (first, last) = self.rewrite.span();
+        if first == last || self.rewrite.bytes() <= self.options.rewrite_threshold() {
+            return false;
+        }
+        let live = rewritten_count(&self.groups);
+        let dead = reclaim.written.saturating_sub(live);
+        dead as f64 > reclaim.written as f64 * self.options.purge_rewrite_garbage_ratio
+    }
+
+    /// Moves all that is alive in the rewrite queue to new files; returns the groups with much of it.
+    fn rewrite_again(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
+        self.rewrite.rotate(reclaim.tail()?, false)?;
+        let (mut heavy, mut groups) = (Vec::new(), Vec::new());
+        self.groups.for_each(|id, group| {
+            if group.rewritten_entries() > HEAVY_ENTRIES {
+                heavy.push(id);
+            }
+            if group.oldest_file(Kind::Rewrite).is_some() {
+                groups.push(id);
+            }
+        });
+        self.move_groups(reclaim, &groups, Scope::Rewritten)?;
+        let last = self.rewrite.span().1;
+        self.give_up(reclaim, Kind::Rewrite, last)?;
+        reclaim.written = rewritten_count(&self.groups);
+        Ok(heavy)
+    }
+
+    /// Gives up the files of a queue before `barrier` that no group needs (P2).
+    fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<usize> {
+        reclaim.tail()?.sync()?;
+        let mut needed = barrier;
+        self.groups.for_each(|_, group| needed = needed.min(group.oldest_file(kind).unwrap_or(needed)));
+        self.blocks.forget_before(FileId::new(kind, needed));
+        let count = self.queue(kind).purge_before(needed)?;
+        if count > 0 {
+            Counters::add(&self.counters.purged_files, count as u64);
+            self.listeners.purged(FileId::new(kind, needed.saturating_sub(1)));
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn close_reclaim(&self) -> Result<()> {
+        let tail = self.reclaim.lock().tail.take();
+        tail.map_or(Ok(()), |mut tail| tail.finish())
+    }
+
+    /// Keeps an error of the log's own purging where users can read it.
+    fn note_purge(&self, done: Result<Vec<u64>>) {
+        let error: Option<Error> = done.err().filter(|error| error.kind() != ErrorKind::Closed);
+        *self.purge_error.lock() = error;
+    }
+}

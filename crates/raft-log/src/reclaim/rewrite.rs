@@ -1,0 +1,270 @@
+//! Moving what groups hold in old files to the end of the rewrite queue.
+
+use std::sync::Arc;
+
+use esker_format::raft::file_name::{FileId, Queue as Kind};
+use esker_format::raft::item::AtomicStatus;
+
+use super::Reclaim;
+use crate::batch::LogBatch;
+use crate::block::Block;
+use crate::group::{Group, Place, Run, Span};
+use crate::queue::LogFile;
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// A batch of moved entries is written when it has so many bytes; raft-engine's number.
+pub(super) const BATCH_BYTES: usize = 128 << 10;
+/// So many bytes are written between syncs, so that the last one does not keep the disk from writers; raft-engine's number.
+const SYNC_BYTES: u64 = 512 << 10;
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// What files of the append queue up to this one hold.
+    Until(u64),
+    /// What the rewrite queue holds.
+    Rewritten,
+}
+
+/// A key of a group, its value, and the file that holds them.
+type Key = (Box<[u8]>, Arc<[u8]>, FileId);
+
+/// What a group has to move.
+#[derive(Debug, Default)]
+struct Load {
+    entries: Vec<(Run, Span, Arc<LogFile>)>,
+    keys: Vec<Key>,
+}
+
+/// Entries of one item that is written, and the records that it replaces.
+#[derive(Debug, Default)]
+struct Chunk {
+    first: u64,
+    blocks: Vec<(Arc<Block>, std::ops::Range<u32>)>,
+    old: Vec<Run>,
+    bytes: usize,
+}
+
+/// What the index is told once a batch was written.
+#[derive(Debug)]
+enum Move {
+    Entries { group: u64, first: u64, count: u64, old: Vec<Run> },
+    Key { group: u64, key: Box<[u8]>, from: FileId },
+}
+
+/// A batch in the making.
+#[derive(Debug, Default)]
+struct Rewriter {
+    batch: LogBatch,
+    moves: Vec<Move>,
+    unsynced_bytes: u64,
+}
+
+/// The batches of an atomic group that were written: what they move counts at its end.
+#[derive(Debug)]
+struct Atomic {
+    first_file: u64,
+    moves: Vec<(Place, Vec<Move>)>,
+}
+
+impl Chunk {
+    /// Puts the entries into `batch`.
+    fn add_to(self, group: u64, rewriter: &mut Rewriter) -> Result<()> {
+        if self.blocks.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(self.blocks.len());
+        for (block, range) in &self.blocks {
+            bytes.push(block.entry(range.clone())?);
+        }
+        let count = bytes.len() as u64;
+        rewriter.batch.add_entries(group, self.first, bytes)?;
+        rewriter.moves.push(Move::Entries { group, first: self.first, count, old: self.old });
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Moves what `groups` hold within `scope`. Files may be given up after the next sync.
+    pub(super) fn move_groups(&self, reclaim: &mut Reclaim, groups: &[u64], scope: Scope) -> Result<()> {
+        let mut rewriter = Rewriter::default();
+        for group in groups {
+            let load = self.groups.with(*group, |found| self.load(found, scope)).transpose()?;
+            if let Some(load) = load {
+                self.move_group(reclaim, &mut rewriter, *group, load, scope)?;
+            }
+        }
+        self.flush(reclaim, &mut rewriter)
+    }
+
+    /// What a group has to move. The files are held from now on.
+    fn load(&self, group: &Group, scope: Scope) -> Result<Load> {
+        let from = group.runs.rewritten_until(group.span);
+        let (wanted, kind) = match scope {
+            Scope::Until(file) => {
+                (Span { first: from, next: group.runs.until_file(group.span, file).next }, Kind::Append)
+            }
+            Scope::Rewritten => (Span { first: group.span.first, next: from }, Kind::Rewrite),
+        };
+        let mut load = Load::default();
+        if !wanted.is_empty() {
+            for (run, part) in group.runs.within(group.span, wanted) {
+                let place = run.place();
+                let Some(file) = self.queue(place.file.queue).file(place.file.sequence) else {
+                    let reason = format!("{} is gone, though it is needed", place.file);
+                    return Err(Error::new(ErrorKind::Corruption, reason));
+                };
+                load.entries.push((run, part, file));
+            }
+        }
+        let until = if let Scope::Until(file) = scope { file } else { u64::MAX };
+        let old = |file: FileId| file.queue == kind && file.sequence <= until;
+        load.keys = group
+            .keys(None, None)
+            .filter(|(_, value)| old(value.file))
+            .map(|(key, value)| (key.into(), Arc::clone(&value.bytes), value.file))
+            .collect();
+        Ok(load)
+    }
+
+    fn move_group(
+        &self,
+        reclaim: &mut Reclaim,
+        rewriter: &mut Rewriter,
+        group: u64,
+        load: Load,
+        scope: Scope,
+    ) -> Result<()> {
+        let mut atomic: Option<Atomic> = None;
+        let mut chunk = Chunk::default();
+        let mut runs = load.entries.into_iter().peekable();
+        while let Some((run, part, file)) = runs.next() {
+            self.read_run(group, run, part, file, &mut chunk)?;
+            if chunk.bytes < BATCH_BYTES || runs.peek().is_none() {
+                continue;
+            }
+            if atomic.is_none() {
+                self.flush(reclaim, rewriter)?;
+            }
+            std::mem::take(&mut chunk).add_to(group, rewriter)?;
+            if scope == Scope::Rewritten {
+                self.write_part(reclaim, rewriter, group, &mut atomic, AtomicStatus::Middle)?;
+            } else {
+                self.flush(reclaim, rewriter)?;
+            }
+        }
+        chunk.add_to(group, rewriter)?;
+        for (key, value, from) in load.keys {
+            rewriter.batch.put(group, &key, &value)?;
+            rewriter.moves.push(Move::Key { group, key, from });
+        }
+        if atomic.is_some() {
+            self.write_part(reclaim, rewriter, group, &mut atomic, AtomicStatus::End)?;
+        } else if rewriter.batch.approximate_bytes() > BATCH_BYTES {
+            self.flush(reclaim, rewriter)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the entries of a run into `chunk`.
+    fn read_run(&self, group: u64, run: Run, part: Span, file: Arc<LogFile>, chunk: &mut Chunk) -> Result<()> {
+        let block = self.blocks.read(file, run.place())?;
+        let entries = block.find(group, run.first)?;
+        if chunk.old.is_empty() {
+            chunk.first = part.first;
+        }
+        let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
+        let before = chunk.blocks.len();
+        for range in entries.ranges().skip(skipped).take(wanted) {
+            chunk.bytes += range.len();
+            chunk.blocks.push((Arc::clone(&block), range));
+        }
+        if chunk.blocks.len() - before != wanted {
+            let place = run.place();
+            let reason = format!("{} at byte {}: entries of group {group} are missing", place.file, place.offset);
+            return Err(Error::new(ErrorKind::Corruption, reason));
+        }
+        chunk.old.push(run);
+        Ok(())
+    }
+
+    /// Writes one batch of an atomic group. The index is changed at the end of all of them, or not at all (P4).
+    fn write_part(
+        &self,
+        reclaim: &mut Reclaim,
+        rewriter: &mut Rewriter,
+        group: u64,
+        atomic: &mut Option<Atomic>,
+        status: AtomicStatus,
+    ) -> Result<()> {
+        rewriter.batch.mark_atomic(group, if atomic.is_none() { AtomicStatus::Begin } else { status });
+        let moves = std::mem::take(&mut rewriter.moves);
+        let place = self.write_batch(reclaim, rewriter)?;
+        let begun = atomic.get_or_insert_with(|| Atomic { first_file: place.file.sequence, moves: Vec::new() });
+        begun.moves.push((place, moves));
+        if status == AtomicStatus::End
+            && let Some(ended) = atomic.take()
+        {
+            for (place, moves) in ended.moves {
+                self.apply_moves(reclaim, moves, place);
+            }
+            let files = (ended.first_file, place.file.sequence);
+            self.groups.with_mut(group, |group| group.set_atomic(files));
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered and changes the index.
+    fn flush(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<()> {
+        if rewriter.batch.is_empty() {
+            return Ok(());
+        }
+        let moves = std::mem::take(&mut rewriter.moves);
+        let place = self.write_batch(reclaim, rewriter)?;
+        self.apply_moves(reclaim, moves, place);
+        Ok(())
+    }
+
+    fn write_batch(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<Place> {
+        let bytes = rewriter.batch.approximate_bytes() as u64;
+        let place = self.append_rewritten(reclaim, &mut rewriter.batch)?;
+        rewriter.unsynced_bytes += bytes;
+        if rewriter.unsynced_bytes >= SYNC_BYTES {
+            rewriter.unsynced_bytes = 0;
+            reclaim.tail()?.sync()?;
+        }
+        Ok(place)
+    }
+
+    /// Appends `batch` to the rewrite queue.
+    pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<Place> {
+        let encoded = batch.encode(self.options.compress_from_bytes);
+        let tail = reclaim.tail()?;
+        let appended = self.rewrite.append(tail, &[&encoded]);
+        let place = appended.map(|offset| Place { file: tail.file.id, offset });
+        let bytes = encoded.len();
+        batch.take_back(encoded, false);
+        let place = place?;
+        self.listeners.batch_appended(place.file, place.offset, bytes);
+        Counters::add(&self.counters.rewritten_bytes, bytes);
+        Ok(place)
+    }
+
+    fn apply_moves(&self, reclaim: &mut Reclaim, moves: Vec<Move>, place: Place) {
+        for moved in moves {
+            reclaim.written += if let Move::Entries { count, .. } = &moved { *count } else { 1 };
+            match moved {
+                Move::Entries { group, first, count, old } => {
+                    self.groups.with_mut(group, |group| group.move_entries(&old, Run::new(first, place), count));
+                }
+                Move::Key { group, key, from } => {
+                    self.groups.with_mut(group, |group| group.move_key(&key, from, place.file));
+                }
+            }
+        }
+        self.listeners.batch_applied(place.file);
+    }
+}

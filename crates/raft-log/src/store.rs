@@ -1,0 +1,67 @@
+//! What all parts of an open log share.
+
+use std::path::PathBuf;
+
+use esker_env::{Env, Lock};
+use esker_format::raft::file_name::Queue as Kind;
+use esker_log::commit::CommitQueue;
+use parking_lot::{Condvar, Mutex};
+
+use crate::block::Blocks;
+use crate::group::Groups;
+use crate::listener::Listeners;
+use crate::open::Recovery;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::reclaim::Reclaim;
+use crate::stats::Counters;
+use crate::write::{Lead, Request};
+use crate::{Error, Result};
+
+/// An open log.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) listeners: Listeners,
+    pub(crate) recovery: Recovery,
+    pub(crate) append: Queue,
+    pub(crate) rewrite: Queue,
+    pub(crate) groups: Groups,
+    pub(crate) blocks: Blocks,
+    pub(crate) commit: CommitQueue<Request, Lead>,
+    pub(crate) reclaim: Mutex<Reclaim>,
+    pub(crate) counters: Counters,
+    /// Why nothing can be written any more.
+    pub(crate) write_error: Mutex<Option<Error>>,
+    /// What the log's own purging failed with last.
+    pub(crate) purge_error: Mutex<Option<Error>>,
+    /// Whether the log is closing, for whoever sleeps.
+    pub(crate) closing: Mutex<bool>,
+    pub(crate) wake: Condvar,
+    /// The right to the directories, until the log is closed.
+    pub(crate) locks: Mutex<Vec<Box<dyn Lock>>>,
+}
+
+impl Store {
+    pub(crate) fn queue(&self, kind: Kind) -> &Queue {
+        match kind {
+            Kind::Append => &self.append,
+            Kind::Rewrite => &self.rewrite,
+        }
+    }
+
+    /// Ends both queues' files and gives the directories up. Again is once.
+    pub(crate) fn close(&self) -> Result<()> {
+        *self.closing.lock() = true;
+        self.wake.notify_all();
+        let tail = self.commit.exclusive(|lead| lead.tail.take());
+        let Some(mut tail) = tail else { return Ok(()) };
+        let appended = tail.finish();
+        let rewritten = self.close_reclaim();
+        self.append.put_aside();
+        self.locks.lock().clear();
+        appended.and(rewritten)
+    }
+}
