@@ -27,7 +27,7 @@ enum Command {
     Compare(Box<CompareArgs>),
     /// Lists the engines of this build.
     Engines,
-    /// Writes the Markdown of a report again, from its JSON lines.
+    /// Writes the tables and plots of a report again, from its JSON lines.
     Render {
         /// A `.jsonl` file that `compare` wrote.
         file: PathBuf,
@@ -163,12 +163,13 @@ fn write(report: &Report, out: &Path) -> Result<()> {
     if let Some(dir) = out.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    let (lines, page) = (out.with_extension("jsonl"), out.with_extension("md"));
+    let [lines, tables, page] = ["jsonl", "md", "html"].map(|ending| out.with_extension(ending));
     std::fs::write(&lines, report.json_lines()?)?;
     let markdown = report::markdown(report);
-    std::fs::write(&page, &markdown)?;
+    std::fs::write(&tables, &markdown)?;
+    std::fs::write(&page, report::page(report)?)?;
     print!("{markdown}");
-    eprintln!("written: {} and {}", page.display(), lines.display());
+    eprintln!("written: {}, {} and {}", tables.display(), page.display(), lines.display());
     Ok(())
 }
 

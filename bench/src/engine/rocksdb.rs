@@ -61,7 +61,7 @@ impl Engine for RocksDb {
         for pair in batch {
             writes.put(pair.key, &pair.value);
         }
-        Ok(self.db.write_opt(&writes, &self.writing)?)
+        Ok(self.db.write_opt(writes, &self.writing)?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {

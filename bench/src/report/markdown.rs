@@ -1,12 +1,12 @@
 //! The report as a page. Figures are medians of the rounds; ratios are taken within a round, then their median.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::case::Case;
+use super::number::{grouped, multiple, time};
 use super::{Report, Spread};
 use crate::data::KEY_BYTES;
 use crate::plan::{Phase, Whole};
-use crate::schedule::Outcome;
 use crate::sizes;
 use crate::workload::Workload;
 
@@ -14,10 +14,8 @@ use crate::workload::Workload;
 pub fn markdown(report: &Report) -> String {
     let mut page = String::new();
     head(&mut page, report);
-    let cases: BTreeSet<(usize, u64)> =
-        report.outcomes.iter().map(|outcome| (outcome.plan.value_bytes, outcome.plan.threads)).collect();
-    for (value_bytes, threads) in cases {
-        Case { report, value_bytes, threads }.print(&mut page);
+    for case in report.cases() {
+        case.print(&mut page);
     }
     page
 }
@@ -57,42 +55,9 @@ fn head(page: &mut String, report: &Report) {
     }
 }
 
-/// One value size and one number of threads.
-struct Case<'a> {
-    report: &'a Report,
-    value_bytes: usize,
-    threads: u64,
-}
-
-impl<'a> Case<'a> {
-    fn outcomes(&self, engine: &'a str) -> impl Iterator<Item = &'a Outcome> + use<'a> {
-        let (value_bytes, threads) = (self.value_bytes, self.threads);
-        let is_mine = move |outcome: &&Outcome| {
-            let plan = &outcome.plan;
-            plan.engine == engine && plan.value_bytes == value_bytes && plan.threads == threads
-        };
-        self.report.outcomes.iter().filter(is_mine)
-    }
-
-    fn phases(&self, engine: &'a str, number: usize) -> impl Iterator<Item = (u32, &'a Phase)> + use<'a> {
-        self.outcomes(engine).filter_map(move |outcome| Some((outcome.round, outcome.phases.get(number)?)))
-    }
-
-    /// Speed against the reference's in the same round.
-    fn ratio(&self, engine: &'a str, number: usize) -> Option<Spread> {
-        let reference = self.report.head.engines.first()?;
-        let speeds: Vec<(u32, f64)> =
-            self.phases(reference, number).map(|(round, phase)| (round, phase.operations_per_second())).collect();
-        Spread::of(self.phases(engine, number).filter_map(|(round, phase)| {
-            let (_, speed) = speeds.iter().find(|(of, speed)| *of == round && *speed > 0.0)?;
-            (phase.operations > 0).then(|| phase.operations_per_second() / speed)
-        }))
-    }
-
+impl Case<'_> {
     fn print(&self, page: &mut String) {
-        let engines = &self.report.head.engines;
-        let Some(first) = engines.iter().find_map(|engine| self.outcomes(engine).next()) else { return };
-        let plan = &first.plan;
+        let Some(plan) = self.plan() else { return };
         let size = sizes::print(self.value_bytes as f64);
         let s = if self.threads == 1 { "" } else { "s" };
         line!(page, "\n## Values of {size}, {} thread{s}\n", self.threads);
@@ -144,13 +109,11 @@ impl<'a> Case<'a> {
         );
         line!(page, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
         for engine in &self.report.head.engines {
-            let median = |of: fn(&Phase) -> f64| {
-                Spread::of(self.phases(engine, number).map(|(_, phase)| of(phase))).map_or(0.0, |spread| spread.median)
-            };
-            let max = self.phases(engine, number).map(|(_, phase)| phase.latency.max).max().unwrap_or(0);
-            if median(|phase| phase.operations as f64) == 0.0 {
+            let median = |of: fn(&Phase) -> f64| self.phase(engine, number, of).map_or(0.0, |spread| spread.median);
+            let Some(Spread { greatest: max, .. }) = self.phase(engine, number, |phase| phase.latency.max as f64)
+            else {
                 continue;
-            }
+            };
             line!(
                 page,
                 "| {engine} | {} | {:.1} | {:.2} | {} | {} | {} | {} | {:.2} | {} | {} | {} |",
@@ -160,7 +123,7 @@ impl<'a> Case<'a> {
                 time(median(|phase| phase.latency.p50 as f64)),
                 time(median(|phase| phase.latency.p99 as f64)),
                 time(median(|phase| phase.latency.p999 as f64)),
-                time(max as f64),
+                time(max),
                 median(|phase| phase.cost.cpu_seconds / phase.operations.max(1) as f64 * 1e6),
                 multiple(median(|phase| phase.cost.written_gross_bytes as f64 / phase.user_bytes.max(1) as f64)),
                 multiple(median(|phase| phase.cost.written_net_bytes() as f64 / phase.user_bytes.max(1) as f64)),
@@ -177,9 +140,7 @@ impl<'a> Case<'a> {
         );
         line!(page, "|---|---:|---:|---:|---:|---:|---:|---:|");
         for engine in &self.report.head.engines {
-            let median = |of: fn(&Whole) -> f64| {
-                Spread::of(self.outcomes(engine).map(|outcome| of(&outcome.whole))).map_or(0.0, |spread| spread.median)
-            };
+            let median = |of: fn(&Whole) -> f64| self.whole(engine, of).map_or(0.0, |spread| spread.median);
             line!(
                 page,
                 "| {engine} | {} | {} | {} | {} | {:.1} | {} | {} |",
@@ -192,33 +153,5 @@ impl<'a> Case<'a> {
                 sizes::print(median(|run| run.anonymous_peak_bytes as f64)),
             );
         }
-    }
-}
-
-/// `1,234,567`.
-fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of bytes for each byte.
-fn multiple(number: f64) -> String {
-    if number == 0.0 { "0".into() } else { format!("{number:.2}") }
-}
-
-/// Nanoseconds, in the unit that leaves few digits.
-fn time(nanoseconds: f64) -> String {
-    match nanoseconds {
-        ns if ns < 1e3 => format!("{ns:.0} ns"),
-        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
-        ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
-        ns => format!("{:.2} s", ns / 1e9),
     }
 }

@@ -1,9 +1,12 @@
 //! A report: what was compared on which machine, every run's figures, and what they come to. Kept as JSON lines, shown
-//! as Markdown; whatever is shown is computed from the lines.
+//! as Markdown and as a page of plots; whatever is shown is computed from the lines.
 
+mod case;
 mod machine;
 mod markdown;
 mod median;
+mod number;
+mod page;
 
 use std::path::Path;
 
@@ -16,6 +19,7 @@ use crate::schedule::Outcome;
 
 pub use markdown::markdown;
 pub use median::Spread;
+pub use page::page;
 
 /// What holds for all runs of a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
