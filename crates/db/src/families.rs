@@ -43,6 +43,7 @@ impl Store {
             next.insert(id, family.clone());
             self.families.store(Arc::new(next));
             lead.reload(&self.families.load());
+            self.refresh_memory();
             self.options_changed(&mut installer);
             Ok(family)
         })
@@ -74,6 +75,7 @@ impl Store {
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
             self.retire_logs(&mut self.state.lock());
             self.refresh_delay(family);
+            self.refresh_memory();
             self.changed.notify_all();
             self.options_changed(&mut installer);
             Ok(())

@@ -175,7 +175,10 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
     listing.refuse_logs_elsewhere(dir, &in_file, first_log(&recovered))?;
-    let cache = Arc::new(BlockCache::new(options.cache_bytes));
+    let cache = Arc::new(match options.memory_limit {
+        0 => BlockCache::new(options.cache_bytes),
+        limit_bytes => BlockCache::within_limit(limit_bytes),
+    });
     let trash = Trash::new(env.files.clone());
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);
     if next_file > FileNumber::MAX.get() / 2 {

@@ -100,7 +100,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value)),
-            Found::Blob(pointer) => self.blobs.read(&view.version, key, &pointer).map(Some),
+            Found::Blob(pointer) => self.blobs.read(&view.version, key, &pointer, options.fill_cache).map(Some),
         })
     }
 

@@ -74,6 +74,26 @@ pub struct CacheStats {
     pub capacity_bytes: u64,
 }
 
+/// What the store keeps in memory now, in bytes. What iterators and values that are held keep besides is not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// [`Options::memory_limit`](crate::Options::memory_limit); 0 if there is none.
+    pub limit_bytes: u64,
+    /// Memtables of all families.
+    pub memtable_bytes: u64,
+    /// Indexes and filters of open tables of all families.
+    pub index_filter_bytes: u64,
+    /// Blocks of tables, and separated values, in the cache.
+    pub cache_bytes: u64,
+}
+
+impl MemoryStats {
+    /// All of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.memtable_bytes + self.index_filter_bytes + self.cache_bytes
+    }
+}
+
 /// Bytes written since the store was opened, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
@@ -131,6 +151,8 @@ pub struct Stats {
     pub snapshots: usize,
     /// The block cache.
     pub cache: CacheStats,
+    /// What is in memory.
+    pub memory: MemoryStats,
     /// Bytes written, by cause.
     pub written: Written,
     /// Batches written.
@@ -194,8 +216,16 @@ impl Store {
         let state = self.state.lock();
         let (wal_files, resting_compactions) = (state.wals.len(), state.resting.len());
         drop(state);
+        let families: Vec<FamilyStats> = self.families.load().values().map(|family| family_stats(family)).collect();
+        let memory = MemoryStats {
+            limit_bytes: self.options.memory_limit,
+            memtable_bytes: families.iter().map(|family| family.memtable_bytes).sum(),
+            index_filter_bytes: families.iter().map(|family| family.index_filter_bytes).sum(),
+            cache_bytes: cache.used_bytes,
+        };
         Stats {
-            families: self.families.load().values().map(|family| family_stats(family)).collect(),
+            families,
+            memory,
             wal_files,
             sequence: self.visible().get(),
             snapshots: self.snapshots.count(),

@@ -154,7 +154,8 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
-        Self {
+        let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()));
+        let store = Self {
             default_family: parts.default_family,
             env: parts.env,
             dir: parts.dir,
@@ -162,9 +163,9 @@ impl Store {
             foreign_options: parts.foreign_options,
             db_id: parts.db_id,
             session_id: parts.session_id,
+            blobs,
             cache: parts.cache,
             counters: parts.counters,
-            blobs: BlobReader::default(),
             trash: parts.trash,
             snapshots: Arc::default(),
             recovery: Recovery::default(),
@@ -181,7 +182,9 @@ impl Store {
             changed: Condvar::new(),
             closing: Condvar::new(),
             health: Health::default(),
-        }
+        };
+        store.refresh_memory();
+        store
     }
 
     /// The same, with what open found in the logs.

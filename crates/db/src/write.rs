@@ -298,6 +298,7 @@ impl Store {
             state.to_flush.insert(active.family.id);
         }
         drop(state);
+        self.refresh_memory();
         self.changed.notify_all();
         Ok(())
     }

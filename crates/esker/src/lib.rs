@@ -2,8 +2,8 @@
 
 pub use esker_db::{
     CacheStats, Check, CheckProgress, ColumnFamily, Db, DbIterator, Entries, FamilyOptions, FamilyStats, LevelStats,
-    OnDisk, Options, PinnedSlice, ReadOptions, Recovery, Separation, Snapshot, Stats, WriteBatch, WriteOptions,
-    Written,
+    MemoryStats, OnDisk, Options, PinnedSlice, ReadOptions, Recovery, Separation, Snapshot, Stats, WriteBatch,
+    WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
 

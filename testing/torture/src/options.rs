@@ -43,6 +43,8 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
         manifest_bytes_max: [4 << 10, 64 << 20][random.usize(..2)],
+        memory_limit: [0, 0, 1 << 20][random.usize(..3)],
+        cache_blobs: random.bool(),
         ..Options::default()
     }
 }

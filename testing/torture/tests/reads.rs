@@ -408,3 +408,57 @@ fn many_keys_at_once_are_read_together_and_fail_one_by_one() {
     assert_eq!(db.multi_get([key(3)]).unwrap().remove(0).unwrap().unwrap(), b"new"[..]);
     assert!(db.multi_get::<&[u8]>([]).unwrap().is_empty());
 }
+
+/// Goal: memtables, indexes, filters and cache together keep to the limit, while there is more to cache than fits.
+#[test]
+fn everything_in_memory_keeps_to_the_limit() {
+    const LIMIT: u64 = 1 << 20;
+    let disk = SimDisk::new();
+    let mut options = Options { memory_limit: LIMIT, cache_blobs: true, ..options(Compression::Lz4) };
+    options.families.get_mut("default").unwrap().write_buffer_bytes = 128 << 10;
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let mut random = Rng::with_seed(1);
+    let mut most = 0;
+    for n in 0..6000 {
+        let mut value = vec![n as u8; 100 + n as usize % 900];
+        random.fill(&mut value[..50]);
+        db.put(key(n), &value).unwrap();
+        if n % 4 == 0 {
+            let wanted = random.u32(..=n);
+            let found = db.get(key(wanted)).unwrap().unwrap();
+            assert_eq!(found[50..], vec![wanted as u8; 50 + wanted as usize % 900]);
+        }
+        if n % 100 == 0 {
+            let memory = db.stats().memory;
+            assert!(memory.total_bytes() <= LIMIT, "{memory:?}");
+            most = most.max(memory.cache_bytes);
+        }
+    }
+    assert!(most > LIMIT / 4, "the cache gets what is left: {most}");
+    assert!(db.stats().memory.index_filter_bytes > 0);
+}
+
+/// Goal: a value in the cache costs no read, and is nobody else's.
+#[test]
+fn a_cached_value_costs_no_read() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let disk = SimDisk::new();
+        let (db, expected) = store(&disk, compression);
+        db.close().unwrap();
+        let options = Options { cache_bytes: 8 << 20, cache_blobs: true, ..options(compression) };
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let mut reads = Vec::new();
+        for round in 0..3 {
+            let family = db.default_column_family();
+            let fill_cache = round > 0;
+            for (key, value) in &expected {
+                let options = ReadOptions { fill_cache, ..ReadOptions::default() };
+                assert_eq!(db.get_cf(&family, key, &options).unwrap().unwrap(), *value, "round {round}");
+            }
+            reads.push(db.stats().blob_reads);
+        }
+        let each = separated(&expected);
+        assert_eq!(reads, [each, 2 * each, 2 * each], "unless it fills the cache, the cache stays as it is");
+        assert!(db.stats().memory.cache_bytes > 0);
+    }
+}

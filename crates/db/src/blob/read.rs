@@ -140,6 +140,24 @@ impl BlobFile {
     /// The value of `user_key` that lies at `index`. Cost: one read of record header, key and value, one pass of CRC-32C,
     /// and decompression if it is packed; else no copy.
     pub(crate) fn read(&self, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
+        self.value_in(index, self.read_record(user_key, index, 0)?)
+    }
+
+    /// The value in what [`read_record`](Self::read_record) gave for the same `index`.
+    pub(crate) fn value_in(&self, index: &BlobIndex, record: Arc<Block>) -> Result<PinnedSlice> {
+        let end = record.bytes().len();
+        let start = if self.is_plain() {
+            // At the end of the record. Where it is longer than that, no range is right.
+            usize::try_from(index.bytes).ok().and_then(|count| end.checked_sub(count)).unwrap_or(usize::MAX)
+        } else {
+            0
+        };
+        PinnedSlice::from_block(record, start..end)
+            .ok_or_else(|| self.wrong(index, "the record has no value".to_owned()))
+    }
+
+    /// The record of `user_key` at `index`, checked; of a packed one the value, unpacked. Marked with `tag`, for the cache.
+    pub(crate) fn read_record(&self, user_key: &[u8], index: &BlobIndex, tag: u64) -> Result<Arc<Block>> {
         let extent = self.extent(user_key, index)?;
         let Ok(count) = usize::try_from(extent.end - extent.start) else {
             return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
@@ -147,7 +165,9 @@ impl BlobFile {
         if self.is_plain() || count > KEPT_BYTES_MAX {
             let mut record = vec![0; count];
             self.file.read_exact_at(extent.start, &mut record)?;
-            return self.take(user_key, index, &Arc::new(Block::new(record)), 0);
+            let stored = self.checked(user_key, index, &record)?;
+            let bytes = if self.is_plain() { record } else { self.unpack(index, stored)? };
+            return Ok(Arc::new(Block::tagged(bytes, tag)));
         }
         PACKED.with_borrow_mut(|packed| {
             if packed.len() < count {
@@ -155,7 +175,8 @@ impl BlobFile {
             }
             let record = packed.get_mut(..count).unwrap_or_default();
             self.file.read_exact_at(extent.start, record)?;
-            self.unpack(index, self.checked(user_key, index, record)?)
+            let value = self.unpack(index, self.checked(user_key, index, record)?)?;
+            Ok(Arc::new(Block::tagged(value, tag)))
         })
     }
 
@@ -174,7 +195,7 @@ impl BlobFile {
         let record = buffer.bytes().get(start..value_end);
         let stored = self.checked(user_key, index, record.unwrap_or_default())?;
         if !self.is_plain() {
-            return self.unpack(index, stored);
+            return self.unpack(index, stored).map(PinnedSlice::from_vec);
         }
         PinnedSlice::from_block(buffer.clone(), value_at..value_end)
             .ok_or_else(|| self.wrong(index, "the record has no value".to_owned()))
@@ -219,11 +240,11 @@ impl BlobFile {
         Err(self.wrong(index, "the record is of another key than the table's".to_owned()))
     }
 
-    fn unpack(&self, index: &BlobIndex, stored: &[u8]) -> Result<PinnedSlice> {
+    fn unpack(&self, index: &BlobIndex, stored: &[u8]) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         decompress(self.compression, stored, &mut value, RAW_BYTES_MAX)
             .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))?;
-        Ok(PinnedSlice::from_vec(value))
+        Ok(value)
     }
 
     /// The bytes of the value at `index` that lie in `range`, as far as there are any. Reads only them, and the record's

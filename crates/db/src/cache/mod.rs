@@ -1,8 +1,9 @@
-//! Blocks of tables that were read and may be read again.
+//! Blocks of tables, and separated values, that were read and may be read again; and the budget that they share with what
+//! else a store keeps in memory.
 //!
 //! | what                    | how                                                                              |
 //! |-------------------------|----------------------------------------------------------------------------------|
-//! | key                     | number of the table's file, offset of the block in it                            |
+//! | key                     | number of the file, offset of the block or value in it                           |
 //! | weight                  | bytes of the block and of what keeps it                                          |
 //! | eviction                | `quick_cache`'s: once-read blocks go first, so that a scan does not empty it      |
 //!
@@ -11,6 +12,7 @@
 //! - K2: a block that is in use outlives its eviction; what readers pin is not part of `used_bytes`.
 
 mod block;
+mod budget;
 mod counts;
 
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 pub(crate) use block::Block;
+use budget::Budget;
+pub(crate) use budget::Reserved;
 use counts::Counts;
 
 /// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (40).
@@ -56,7 +60,7 @@ pub(crate) struct BlockCache {
     /// `None` keeps nothing.
     blocks: Option<Cache<BlockKey, Arc<Block>, ByBytes>>,
     counts: Counts,
-    capacity_bytes: u64,
+    budget: Budget,
 }
 
 /// What a [`BlockCache`] did since it was made, and holds now.
@@ -77,6 +81,16 @@ pub(crate) struct BlockCacheStats {
 impl BlockCache {
     /// Keeps at most `capacity_bytes`; 0 keeps nothing.
     pub(crate) fn new(capacity_bytes: u64) -> Self {
+        Self::with_budget(Budget::fixed(capacity_bytes))
+    }
+
+    /// Keeps what others leave of `limit_bytes`.
+    pub(crate) fn within_limit(limit_bytes: u64) -> Self {
+        Self::with_budget(Budget::shared(limit_bytes))
+    }
+
+    fn with_budget(budget: Budget) -> Self {
+        let capacity_bytes = budget.most_bytes();
         let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARD_COUNT_MAX);
         // The cache rounds the number of shards up to a power of two: round down first.
         let shards = 1u64 << shards.ilog2();
@@ -90,7 +104,33 @@ impl BlockCache {
         let blocks = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
             Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
         });
-        Self { blocks, counts: Counts::default(), capacity_bytes }
+        Self { blocks, counts: Counts::default(), budget }
+    }
+
+    /// Takes memory that stays as long as what is returned, for an open table, out of the budget.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Reserved {
+        self.budget.reserve(bytes as u64);
+        self.resize();
+        Reserved::new(self.clone(), bytes as u64)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) took.
+    fn release(&self, bytes: u64) {
+        self.budget.release(bytes);
+        self.resize();
+    }
+
+    /// How much memtables take from now on.
+    pub(crate) fn set_memtable_bytes(&self, bytes: u64) {
+        self.budget.set_memtable_bytes(bytes);
+        self.resize();
+    }
+
+    /// Gives the cache what is left of the budget now.
+    fn resize(&self) {
+        if let Some(blocks) = &self.blocks {
+            self.budget.apply(|capacity_bytes| blocks.set_capacity(capacity_bytes));
+        }
     }
 
     /// The block of `file` that begins at `offset`, if it is held.
@@ -115,7 +155,7 @@ impl BlockCache {
             hits,
             misses,
             used_bytes: self.blocks.as_ref().map_or(0, Cache::weight),
-            capacity_bytes: self.capacity_bytes,
+            capacity_bytes: self.budget.capacity_bytes(),
             entries: self.blocks.as_ref().map_or(0, |blocks| blocks.len() as u64),
         }
     }

@@ -68,3 +68,34 @@ fn a_pinned_block_outlives_its_eviction() {
     }
     assert_eq!(pinned.bytes(), [7; 5000]);
 }
+
+#[test]
+fn the_cache_gets_what_others_leave_of_a_limit() {
+    const LIMIT: u64 = 8 << 20;
+    let cache = Arc::new(BlockCache::within_limit(LIMIT));
+    let fill = || (0..10_000).for_each(|offset| cache.insert(1, offset, block(4096)));
+    let assert_within = |capacity_bytes: u64| {
+        let stats = cache.stats();
+        assert_eq!(stats.capacity_bytes, capacity_bytes);
+        assert!(stats.used_bytes <= capacity_bytes, "{stats:?}");
+    };
+    fill();
+    assert_within(LIMIT);
+    cache.set_memtable_bytes(3 << 20);
+    assert_within(5 << 20);
+    let table = cache.reserve(1 << 20);
+    let other = cache.reserve(2 << 20);
+    assert_within(2 << 20);
+    fill();
+    assert!(cache.stats().used_bytes > 1 << 20, "what is left is used: {:?}", cache.stats());
+    cache.set_memtable_bytes(LIMIT);
+    assert_within(LIMIT / 64);
+    drop((table, other));
+    cache.set_memtable_bytes(0);
+    fill();
+    assert_within(LIMIT);
+    assert!(cache.stats().used_bytes > LIMIT / 2, "{:?}", cache.stats());
+    let fixed = Arc::new(BlockCache::new(1 << 20));
+    let _reserved = fixed.reserve(1 << 19);
+    assert_eq!(fixed.stats().capacity_bytes, 1 << 20, "a capacity of its own is shared with nobody");
+}

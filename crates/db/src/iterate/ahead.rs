@@ -91,7 +91,7 @@ impl Ahead {
         let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
         slot.asked.set(true);
         match &slot.value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, &slot.key, pointer),
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, &slot.key, pointer, false),
             Value::Stored(_, value) => Ok(value.clone()),
             Value::Pointer(index) => blobs.read_at(version, &slot.key, index),
             Value::Read(index, fetched) => fetched.take(&slot.key, index),

@@ -129,7 +129,7 @@ impl DbIterator {
             return Ok(stored);
         }
         self.asked.set(true);
-        self.blobs.read(&self.view.version, self.walker.key(), &stored)
+        self.blobs.read(&self.view.version, self.walker.key(), &stored, false)
     }
 
     /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed: what it unpacks to

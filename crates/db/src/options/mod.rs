@@ -49,8 +49,21 @@ pub struct Options {
     pub background_jobs: usize,
 
     /// Budget of the cache of uncompressed table blocks, in bytes. Default 64 MiB. Range 0..=1 TiB; 0 caches nothing.
-    /// Indexes and filters of open tables are held beside it.
+    /// Indexes and filters of open tables are held beside it. Without effect where `memory_limit` is set.
     pub cache_bytes: u64,
+
+    /// Budget of everything that the store keeps in memory, in bytes: memtables, indexes and filters of open tables, and
+    /// the cache, which gets what the others leave. Default 0: there is no such limit. Range 0 or 1 MiB..=1 TiB.
+    ///
+    /// The active memtable of each family counts with all of its `write_buffer_bytes`. Where the others alone take more,
+    /// the cache keeps a 64th, and that is how far the limit is exceeded: choose it well above the write buffers.
+    /// Values and iterators that are held count as the user's.
+    pub memory_limit: u64,
+
+    /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) reads stay in the cache, unpacked. Default `false`:
+    /// the system's page cache has them, and table blocks, of which each serves many keys, are worth the memory more.
+    /// Worth it where some large values are read far more often than others, or are costly to unpack.
+    pub cache_blobs: bool,
 
     /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
     /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
@@ -78,6 +91,8 @@ impl Default for Options {
             wal_recovery: RecoveryMode::PointInTime,
             background_jobs: 2,
             cache_bytes: 64 * MIB,
+            memory_limit: 0,
+            cache_blobs: false,
             wal_bytes_max: 0,
             manifest_bytes_max: 64 * MIB,
             group_bytes_max: MIB,
@@ -212,6 +227,9 @@ impl Options {
     pub fn validate(&self) -> Result<()> {
         in_range("background_jobs", self.background_jobs, 0, 64)?;
         in_range("cache_bytes", self.cache_bytes, 0, GIB << 10)?;
+        if self.memory_limit != 0 {
+            in_range("memory_limit", self.memory_limit, MIB, GIB << 10)?;
+        }
         if self.wal_bytes_max != 0 {
             in_range("wal_bytes_max", self.wal_bytes_max, 64 * KIB, GIB << 10)?;
         }

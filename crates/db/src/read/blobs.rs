@@ -4,16 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::filter;
 
+use crate::cache::BlockCache;
 use crate::counters::Counter;
 use crate::pinned::PinnedSlice;
 use crate::version::{BlobHandle, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Reads separated values, and counts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct BlobReader {
     counts: Arc<BlobCounts>,
+    /// Where values that were read stay, if they do.
+    cache: Option<Arc<BlockCache>>,
 }
 
 /// What blob reads cost so far.
@@ -44,17 +48,46 @@ pub(crate) fn decode_pointer(pointer: &[u8]) -> Result<BlobIndex> {
     })
 }
 
+/// What a reader must know to have a cached value: a damaged pointer may lead to another key's.
+fn tag(user_key: &[u8], index: &BlobIndex) -> u64 {
+    filter::hash(user_key) ^ index.bytes.rotate_left(32)
+}
+
 impl BlobReader {
+    pub(crate) fn new(cache: Option<Arc<BlockCache>>) -> Self {
+        Self { counts: Arc::default(), cache }
+    }
+
     pub(crate) fn counts(&self) -> &BlobCounts {
         &self.counts
     }
 
-    /// The value that `pointer` points to.
-    pub(crate) fn read(&self, version: &Version, user_key: &[u8], pointer: &[u8]) -> Result<PinnedSlice> {
-        self.read_at(version, user_key, &decode_pointer(pointer)?)
+    /// The value that `pointer` points to; stays in the cache if values do and `fill_cache` is set.
+    pub(crate) fn read(
+        &self,
+        version: &Version,
+        user_key: &[u8],
+        pointer: &[u8],
+        fill_cache: bool,
+    ) -> Result<PinnedSlice> {
+        let index = decode_pointer(pointer)?;
+        let Some(cache) = &self.cache else {
+            return self.read_at(version, user_key, &index);
+        };
+        let tag = tag(user_key, &index);
+        let blob = file_of(version, &index)?;
+        if let Some(held) = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag) {
+            return blob.file.value_in(&index, held);
+        }
+        self.counts.add(1, index.bytes, 1);
+        let held = blob.file.read_record(user_key, &index, tag)?;
+        if fill_cache {
+            cache.insert(index.file.get(), index.offset, held.clone());
+        }
+        blob.file.value_in(&index, held)
     }
 
-    /// The value that lies at `index`.
+    /// The value that lies at `index`, past the cache.
     pub(crate) fn read_at(&self, version: &Version, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
         let blob = file_of(version, index)?;
         self.counts.add(1, index.bytes, 1);

@@ -185,7 +185,7 @@ impl Store {
             let answer = match found {
                 None | Some(Ok(Found::Nothing | Found::Deleted)) => Ok(None),
                 Some(Ok(Found::Value(value))) => Ok(Some(value)),
-                Some(Ok(Found::Blob(pointer))) => self.blobs.read(&view.version, key, &pointer).map(Some),
+                Some(Ok(Found::Blob(pointer))) => self.blobs.read(&view.version, key, &pointer, false).map(Some),
                 Some(Err(error)) => Err(error),
             };
             if let Some(slot) = answers.get_mut(id) {

@@ -40,7 +40,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind}
 use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
 
 use crate::Error;
-use crate::cache::{Block, BlockCache};
+use crate::cache::{Block, BlockCache, Reserved};
 use crate::pinned::PinnedSlice;
 
 use fences::Fences;
@@ -147,6 +147,8 @@ pub(crate) struct Table {
     /// Empty if there is none that can be used.
     filter: Vec<u8>,
     cache: Arc<BlockCache>,
+    /// Index and filter, out of the cache's budget.
+    _reserved: Reserved,
 }
 
 /// The index, or the index over its partitions.
@@ -168,7 +170,7 @@ impl Table {
 
     /// What it keeps in memory as long as it is open.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.index.block.bytes().len() + self.index.fences.memory_bytes() + self.filter.len() + size_of::<Self>()
+        memory_bytes(&self.index, &self.filter)
     }
 
     /// Where it was opened.
@@ -176,6 +178,7 @@ impl Table {
         &self.path
     }
 
+    #[inline]
     fn checksum(&self) -> BlockChecksum {
         self.footer.checksum
     }
@@ -203,6 +206,11 @@ impl Table {
     fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
         Error::corruption(&self.path, offset, reason)
     }
+}
+
+/// What a table with this index and filter keeps in memory.
+fn memory_bytes(index: &Index, filter: &[u8]) -> usize {
+    index.block.bytes().len() + index.fences.memory_bytes() + filter.len() + size_of::<Table>()
 }
 
 impl fmt::Debug for Table {

@@ -15,7 +15,7 @@ use esker_format::rocksdb::table::{
 };
 
 use super::fences::Fences;
-use super::{Index, Table};
+use super::{Index, Table, memory_bytes};
 use crate::cache::{Block, BlockCache};
 use crate::{Error, ErrorKind, Result};
 
@@ -91,7 +91,8 @@ impl Table {
         drop(tail);
         file.advise(Access::Random);
         let path = path.to_owned();
-        Ok(Arc::new(Self { path, number, file, file_bytes, footer, meta, properties, index, filter, cache }))
+        let _reserved = cache.reserve(memory_bytes(&index, &filter));
+        Ok(Arc::new(Self { path, number, file, file_bytes, footer, meta, properties, index, filter, cache, _reserved }))
     }
 }
 

@@ -57,6 +57,7 @@ impl Store {
         self.note_new_version(&mut state, family.id, &next);
         drop(state);
         self.refresh_delay(family);
+        self.refresh_memory();
         self.changed.notify_all();
         self.roll_manifest_if_large(&mut installer);
         Ok(())

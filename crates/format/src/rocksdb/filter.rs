@@ -128,11 +128,23 @@ fn set_bits(line: &mut [u8; LINE_BYTES], seed: u32, probes: u8) {
     }
 }
 
+/// What filters know of a key. Computed once for any number of them.
+#[inline]
+pub fn hash(user_key: &[u8]) -> u64 {
+    xxph3_64(user_key)
+}
+
 /// Whether a key that `filter` was built from may equal `user_key`. A filter of a kind not known here, or no filter at all, says yes.
 ///
 /// Cost: one hash and one cache line; no allocation.
 #[inline]
 pub fn may_contain(filter: &[u8], user_key: &[u8]) -> bool {
+    may_contain_hash(filter, hash(user_key))
+}
+
+/// As [`may_contain`], for the key with this [`hash`].
+#[inline]
+pub fn may_contain_hash(filter: &[u8], hash: u64) -> bool {
     let Some((lines, &[marker, kind, probes, reserved_low, reserved_high])) =
         filter.split_last_chunk::<TRAILER_BYTES>()
     else {
@@ -143,7 +155,7 @@ pub fn may_contain(filter: &[u8], user_key: &[u8]) -> bool {
     if !known || lines.len() < LINE_BYTES {
         return true;
     }
-    let (offset, seed) = place(xxph3_64(user_key), lines.len());
+    let (offset, seed) = place(hash, lines.len());
     let Some(line) = lines.get(offset..).and_then(|rest| rest.first_chunk::<LINE_BYTES>()) else {
         return true;
     };

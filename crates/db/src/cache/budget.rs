@@ -1,0 +1,100 @@
+//! How much the cache may keep: a fixed amount, or what memtables, indexes and filters leave of a limit.
+//!
+//! - L1: whatever changes, the capacity that was applied last is computed from the latest amounts: computing and applying
+//!   are one step under a lock.
+//! - L2: the cache always keeps a 64th of the limit, or no scan could work; should the rest of the store alone take more
+//!   than the limit, that is how far it is exceeded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::BlockCache;
+
+/// See L2.
+const LEAST_SHARE: u64 = 64;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// `None` for a fixed capacity.
+    limit_bytes: Option<u64>,
+    /// Taken by open tables.
+    reserved_bytes: AtomicU64,
+    memtable_bytes: AtomicU64,
+    capacity_bytes: AtomicU64,
+    applying: Mutex<()>,
+}
+
+impl Budget {
+    pub(super) fn fixed(capacity_bytes: u64) -> Self {
+        Self::new(None, capacity_bytes)
+    }
+
+    pub(super) fn shared(limit_bytes: u64) -> Self {
+        Self::new(Some(limit_bytes), limit_bytes)
+    }
+
+    fn new(limit_bytes: Option<u64>, capacity_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            reserved_bytes: AtomicU64::new(0),
+            memtable_bytes: AtomicU64::new(0),
+            capacity_bytes: AtomicU64::new(capacity_bytes),
+            applying: Mutex::new(()),
+        }
+    }
+
+    /// The most that the cache can ever keep.
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.limit_bytes.unwrap_or_else(|| self.capacity_bytes())
+    }
+
+    /// What the cache may keep now.
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reserve(&self, bytes: u64) {
+        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn release(&self, bytes: u64) {
+        self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_memtable_bytes(&self, bytes: u64) {
+        self.memtable_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Hands the capacity to `set` if it changed (L1).
+    pub(super) fn apply(&self, set: impl FnOnce(u64)) {
+        let Some(limit_bytes) = self.limit_bytes else { return };
+        let _applying = self.applying.lock();
+        let others = self.reserved_bytes.load(Ordering::Relaxed) + self.memtable_bytes.load(Ordering::Relaxed);
+        let capacity_bytes = limit_bytes.saturating_sub(others).max(limit_bytes / LEAST_SHARE);
+        if self.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed) != capacity_bytes {
+            set(capacity_bytes);
+        }
+    }
+}
+
+/// Memory of the budget that something takes as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    cache: Arc<BlockCache>,
+    bytes: u64,
+}
+
+impl Reserved {
+    pub(super) fn new(cache: Arc<BlockCache>, bytes: u64) -> Self {
+        Self { cache, bytes }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.cache.release(self.bytes);
+    }
+}
