@@ -91,6 +91,7 @@ impl FamilyChoices {
 enum SeparationChoice {
     Off,
     AtFlush,
+    FallBack,
 }
 
 impl SeparationChoice {
@@ -98,6 +99,7 @@ impl SeparationChoice {
         match self {
             Self::Off => Separation::Off,
             Self::AtFlush => Separation::AtFlush,
+            Self::FallBack => Separation::FallBack,
         }
     }
 }

@@ -7,23 +7,29 @@
 //!   cannot do without, a flush, can refuse it.
 //! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
 //!   comes or a user asks for a compaction by hand.
+//!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened.
 //! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
 //!   it left half done in memory.
 //!
 //! Cost of a pick: a look at the families of which something changed since the last one.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::pacer::{Debt, WriteDelay};
+use parking_lot::MutexGuard;
 
 use crate::compaction::{self, Levels, Range};
 use crate::family::Family;
 use crate::flush;
+use crate::options::{ReclaimMode, Separation};
+use crate::reclaim::{self, Goal, Relocation};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
@@ -44,11 +50,24 @@ impl State {
         self.to_flush.remove(&family_id);
         self.to_compact.remove(&family_id);
         self.droppable_from.remove(&family_id);
+        self.damaged_blobs.remove(&family_id);
         self.wake_resting(family_id);
     }
 
+    /// Leaves the blob file alone that `error` is about, or all that `plan` was to empty.
+    fn note_blob_damage(&mut self, plan: &Relocation, error: &Error) {
+        let name = error.path().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+        let number = name.and_then(FileName::parse).and_then(|name| name.number());
+        let damaged = self.damaged_blobs.entry(plan.family.id).or_default();
+        match number.filter(|number| plan.victims.contains(number)) {
+            Some(number) => drop(damaged.insert(number)),
+            None => damaged.extend(&plan.victims),
+        }
+        self.blob_damage.get_or_insert_with(|| error.clone());
+    }
+
     /// Gives up the claims of a family's work that met damage.
-    fn wake_resting(&mut self, family_id: u32) {
+    pub(crate) fn wake_resting(&mut self, family_id: u32) {
         for resting in self.resting.extract_if(.., |resting| resting.plan.family.id == family_id) {
             resting.plan.set_claimed(false);
         }
@@ -59,8 +78,21 @@ impl State {
 enum Work {
     Flush(flush::Plan),
     Compaction(compaction::Plan),
+    Relocation(Relocation),
     Purge,
     Options,
+}
+
+impl Work {
+    /// Says in `state` that its tables are being read.
+    fn claim_tables(&self, state: &mut State) {
+        match self {
+            Self::Compaction(plan) => plan.set_claimed(true),
+            Self::Relocation(plan) => plan.set_claimed(true),
+            Self::Flush(_) | Self::Purge | Self::Options => return,
+        }
+        state.compacting += 1;
+    }
 }
 
 impl Store {
@@ -84,13 +116,13 @@ impl Store {
         if state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs {
             return None;
         }
-        let plan = self.pick_compaction(state)?;
-        plan.set_claimed(true);
-        state.compacting += 1;
-        Some(Work::Compaction(plan))
+        let work = self.pick_table_work(state)?;
+        work.claim_tables(state);
+        state.reclaimed_last = matches!(work, Work::Relocation(_));
+        Some(work)
     }
 
-    fn pick_compaction(&self, state: &mut State) -> Option<compaction::Plan> {
+    fn pick_table_work(&self, state: &mut State) -> Option<Work> {
         let oldest = self.snapshots.oldest();
         if self.snapshots.take_oldest_went() {
             let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
@@ -105,12 +137,32 @@ impl Store {
                 continue;
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
-            if let Some(plan) = family.and_then(|family| compaction::pick(family, oldest)) {
-                return Some(plan);
+            let compact = || compaction::pick(family?, oldest).map(Work::Compaction);
+            let reclaim = || self.pick_relocation(state, family?).map(Work::Relocation);
+            let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
+            let work = work.or_else(|| self.pick_exposing(family?).map(Work::Compaction));
+            if work.is_some() {
+                return work;
             }
             state.to_compact.remove(&id);
         }
         None
+    }
+
+    fn pick_exposing(&self, family: &Arc<Family>) -> Option<compaction::Plan> {
+        let is_due = self.options.reclaim_mode == ReclaimMode::Auto
+            && family.separation() != Separation::FallBack
+            && reclaim::hides_too_much(&family.view.load().version, self.options.max_space_amp);
+        if is_due { compaction::pick_exposing(family) } else { None }
+    }
+
+    fn pick_relocation(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
+        if self.options.reclaim_mode != ReclaimMode::Auto {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        reclaim::pick(family, Goal::Bound(self.options.max_space_amp), damaged).filter(|plan| !plan.is_claimed())
     }
 
     /// What background work has to know of a family's next version.
@@ -135,6 +187,7 @@ impl Store {
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan) => self.run_compaction(plan),
+            Work::Relocation(plan) => self.run_relocation(plan),
             Work::Purge => self.trash.purge(),
             Work::Options => {
                 self.refresh_options_file(&mut self.installer.lock());
@@ -153,7 +206,7 @@ impl Store {
         let error = result.as_ref().err().cloned();
         match work {
             Work::Flush(_) => state.flush_error = error,
-            Work::Compaction(_) | Work::Purge => state.compaction_error = error,
+            Work::Compaction(_) | Work::Relocation(_) | Work::Purge => state.compaction_error = error,
             // It keeps its failure itself.
             Work::Options => {}
         }
@@ -175,9 +228,32 @@ impl Store {
                     }
                 }
             }
+            Work::Relocation(plan) => {
+                state.compacting -= 1;
+                plan.set_claimed(false);
+                state.to_compact.insert(plan.family.id);
+                if let Err(error) = result
+                    && is_damage(error)
+                {
+                    state.note_blob_damage(&plan, error);
+                }
+            }
             Work::Purge | Work::Options => {}
         }
         self.changed.notify_all();
+    }
+
+    /// Claims the tables of `plan`, runs it on this thread and gives them back.
+    pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<()> {
+        self.claim_and_run_work(&mut state, Work::Relocation(plan))
+    }
+
+    fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
+        work.claim_tables(state);
+        let result = MutexGuard::unlocked(state, || self.run_work(&work));
+        self.note_result(state, &work, &result);
+        self.release_work(state, work, &result);
+        result
     }
 
     /// What a background thread does until the store closes.
@@ -305,7 +381,14 @@ impl Store {
         if deepest == 0 {
             return Ok(());
         }
-        self.compact_level(family, Range { level: deepest, begin, end, after: None, in_place_before: Some(first_new) })
+        self.compact_level(
+            family,
+            Range { level: deepest, begin, end, after: None, in_place_before: Some(first_new) },
+        )?;
+        // Whoever asks for both a compaction and values with their keys wants to be rid of blob files.
+        let is_whole = begin.is_none() && end.is_none();
+        while is_whole && family.separation() == Separation::FallBack && self.reclaim_once(family, Goal::None)? {}
+        Ok(())
     }
 
     fn compact_level(&self, family: &Arc<Family>, range: Range<'_>) -> Result<()> {
@@ -322,18 +405,10 @@ impl Store {
                 }
                 return Ok(());
             };
-            plan.set_claimed(true);
-            state.compacting += 1;
-            drop(state);
             after = plan.upper.last().map(|table| table.largest().to_vec());
             let is_level0 = plan.level == 0;
-            let work = Work::Compaction(plan);
-            let result = self.run_work(&work);
-            let mut state = self.state.lock();
-            self.note_result(&mut state, &work, &result);
-            self.release_work(&mut state, work, &result);
+            self.claim_and_run_work(&mut state, Work::Compaction(plan))?;
             drop(state);
-            result?;
             if is_level0 {
                 return Ok(());
             }
@@ -345,6 +420,7 @@ impl Store {
         let state = self.state.lock();
         let resting = || state.resting.first().map(|resting| resting.error.clone());
         let transient = state.flush_error.clone().or_else(|| state.compaction_error.clone()).or_else(resting);
+        let transient = transient.or_else(|| state.blob_damage.clone());
         drop(state);
         self.failure().or(transient).filter(|error| error.kind() != ErrorKind::Closed)
     }

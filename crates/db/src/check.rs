@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 
 use crate::family::{Family, View};
 use crate::store::Store;
-use crate::version::{Garbage, Version};
+use crate::version::{Garbage, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
@@ -119,6 +120,21 @@ fn bytes_of(view: &View) -> u64 {
     tables + blobs
 }
 
+/// What a table says that it points to, against what it does (B10).
+fn wrong_blob_refs(table: &TableFile, referenced: &BTreeMap<FileNumber, Garbage>) -> Option<Error> {
+    let path = table.table.path();
+    let written = blob_refs::decode(table.written_blob_refs()?);
+    let found: BlobRefs = referenced.iter().map(|(file, sum)| (*file, sum.bytes)).collect();
+    match written {
+        Ok(written) if written == found => None,
+        Ok(written) => {
+            let reason = format!("its properties say that it points to {written:?}, its entries point to {found:?}");
+            Some(Error::corruption(path, 0, reason))
+        }
+        Err(error) => Some(Error::decode(path, 0, "reading what the table points to", error)),
+    }
+}
+
 impl FamilyCheck<'_> {
     /// Keeps damage, gives up on everything else.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
@@ -158,6 +174,9 @@ impl FamilyCheck<'_> {
                     let reason = format!("holds other keys than the manifest says of this table of level {level}");
                     self.note::<()>(Err(Error::corruption(path, 0, reason)))?;
                 }
+            }
+            if let Some(error) = wrong_blob_refs(table, &referenced) {
+                self.note::<()>(Err(error))?;
             }
             for (file, sum) in referenced {
                 self.referenced.entry(file).or_default().add(sum.count, sum.bytes);

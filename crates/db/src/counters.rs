@@ -32,5 +32,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: Counter,
     pub(crate) compactions: Counter,
     pub(crate) trivial_moves: Counter,
+    pub(crate) relocations: Counter,
+    pub(crate) reclaim_bytes: Counter,
     pub(crate) stall_micros: Counter,
 }

@@ -12,8 +12,9 @@ use crate::check::{Check, CheckProgress};
 use crate::family::ColumnFamily;
 use crate::iterate::DbIterator;
 use crate::open;
-use crate::options::{FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
 use crate::pinned::PinnedSlice;
+use crate::reclaim::{ReclaimPlan, Reclaimed};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::Store;
@@ -395,6 +396,35 @@ impl Db {
     /// What made a flush or compaction fail; nothing is lost.
     pub fn compact_range(&self, family: &ColumnFamily, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.store().compact_range(self.store().own(family)?, begin, end)
+    }
+
+    /// Changes where values of `family` live from now on. Durable when it returns; those that were written before follow
+    /// as they are compacted, see [`Separation`].
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
+    pub fn set_separation(&self, family: &ColumnFamily, separation: Separation) -> Result<()> {
+        self.store().set_separation(self.store().own(family)?, separation)
+    }
+
+    /// Copies what lives out of all blob files of `family` of which at least `garbage_part` (0.0..=1.0) is garbage, and
+    /// removes them. Waits until that is done; writes and reads go on meanwhile.
+    ///
+    /// Cost: the values that are copied, and for each [`blob_file_bytes`](FamilyOptions::blob_file_bytes) of them one
+    /// rewrite of the tables that point to them. [`reclaim_plan`](Self::reclaim_plan) says how much that is.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a part that is none, or if `reclaim_mode` is `Off`; what made a pass fail; nothing is lost.
+    pub fn reclaim(&self, family: &ColumnFamily, garbage_part: f64) -> Result<Reclaimed> {
+        self.store().reclaim(self.store().own(family)?, garbage_part)
+    }
+
+    /// What [`reclaim`](Self::reclaim) would do, and who holds garbage that it could not free.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a part that is none; `Closed`.
+    pub fn reclaim_plan(&self, family: &ColumnFamily, garbage_part: f64) -> Result<ReclaimPlan> {
+        self.store().reclaim_plan(self.store().own(family)?, garbage_part)
     }
 
     /// The column family named `default`, which every store has.

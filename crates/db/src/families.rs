@@ -7,7 +7,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
 use crate::family::Family;
-use crate::options::{FamilyOptions, validate_family_name};
+use crate::options::{FamilyOptions, Separation, validate_family_name};
 use crate::store::{Installer, Store};
 use crate::version::{COMPARATOR_NAME, Version};
 use crate::{Error, ErrorKind, Result};
@@ -80,6 +80,21 @@ impl Store {
             self.options_changed(&mut installer);
             Ok(())
         })
+    }
+
+    /// See [`Db::set_separation`](crate::Db::set_separation).
+    pub(crate) fn set_separation(&self, family: &Arc<Family>, separation: Separation) -> Result<()> {
+        self.check_takes_writes()?;
+        let mut installer = self.installer.lock();
+        let before = family.set_separation(separation);
+        if let Err(error) = self.write_options_file(&mut installer) {
+            family.set_separation(before);
+            return Err(error.while_doing("writing the options down"));
+        }
+        drop(installer);
+        self.state.lock().to_compact.insert(family.id);
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// Writes the options down, so that they hold when the store is opened without any, by Esker or by RocksDB.

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
+use parking_lot::Mutex;
 
 use crate::memtable::Memtable;
-use crate::options::FamilyOptions;
+use crate::options::{FamilyOptions, Separation};
 use crate::version::Version;
 
 /// A memtable and the oldest log that holds what is in it.
@@ -74,6 +75,8 @@ pub(crate) struct Family {
     /// The session of the store that it belongs to.
     pub(crate) session: Arc<str>,
     pub(crate) view: ArcSwap<View>,
+    /// Whether and how values are separated from now on: `options` has what it was at open.
+    separation: Mutex<Separation>,
     dropped: AtomicBool,
 }
 
@@ -88,7 +91,17 @@ impl Family {
     ) -> Arc<Self> {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
-        Arc::new(Self { id, name, options, session, view, dropped })
+        let separation = Mutex::new(options.separation);
+        Arc::new(Self { id, name, options, session, view, separation, dropped })
+    }
+
+    pub(crate) fn separation(&self) -> Separation {
+        *self.separation.lock()
+    }
+
+    /// Returns what held before.
+    pub(crate) fn set_separation(&self, separation: Separation) -> Separation {
+        std::mem::replace(&mut *self.separation.lock(), separation)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -115,7 +128,12 @@ impl ColumnFamily {
         self.0.id
     }
 
-    /// The options it is open with.
+    /// Where its values live from now on: as the options say, unless that was changed since.
+    pub fn separation(&self) -> Separation {
+        self.0.separation()
+    }
+
+    /// The options it was opened with.
     pub fn options(&self) -> &FamilyOptions {
         &self.0.options
     }

@@ -11,6 +11,7 @@ use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
 use esker_format::limits;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 
@@ -23,6 +24,9 @@ use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
 use crate::{Error, Result};
 
+/// Memory for a record is kept for the next one up to this size, and given back beyond.
+const RECORD_BYTES_KEPT: usize = 1 << 20;
+
 /// See the module's head.
 pub(crate) struct Outputs<'a> {
     store: &'a Store,
@@ -30,16 +34,18 @@ pub(crate) struct Outputs<'a> {
     level: usize,
     table_options: TableOptions,
     identity: TableIdentity,
-    /// Whether values that are large enough go to blob files; only flush separates.
+    /// Where values go that are with their keys, if they are large enough.
     separates: bool,
+    separation: Separation,
     table: Option<OpenTable>,
     blob: Option<BlobWriter>,
     last_user_key: Vec<u8>,
-    tables: Vec<Arc<TableFile>>,
+    tables: Vec<(usize, Arc<TableFile>)>,
     blobs: Vec<Arc<BlobHandle>>,
     /// Files to remove unless they are handed over.
     created: Vec<PathBuf>,
     index: Vec<u8>,
+    record: Vec<u8>,
     table_bytes: u64,
     blob_bytes: u64,
 }
@@ -48,7 +54,7 @@ struct OpenTable {
     writer: TableWriter,
     number: FileNumber,
     oldest_blob_file: Option<FileNumber>,
-    blob_refs: std::collections::BTreeMap<FileNumber, u64>,
+    blob_refs: BlobRefs,
     older_versions: u64,
 }
 
@@ -76,7 +82,8 @@ impl<'a> Outputs<'a> {
                 db_id: store.db_id.clone(),
                 session_id: store.session_id.to_string(),
             },
-            separates: separates && options.separation == Separation::AtFlush,
+            separates: separates && family.separation() == Separation::AtFlush,
+            separation: family.separation(),
             table: None,
             blob: None,
             last_user_key: Vec::new(),
@@ -84,6 +91,7 @@ impl<'a> Outputs<'a> {
             blobs: Vec::new(),
             created: Vec::new(),
             index: Vec::new(),
+            record: Vec::new(),
             table_bytes: 0,
             blob_bytes: 0,
         }
@@ -119,7 +127,41 @@ impl<'a> Outputs<'a> {
         !value.is_empty() && value.len() as u64 >= options.min_blob_size && fits
     }
 
+    /// Whether values are brought back from the blob files that they lie in.
+    pub(crate) fn brings_back(&self) -> bool {
+        self.separation == Separation::FallBack
+    }
+
+    /// Adds an entry whose value lies in `blob` and shall not stay there: it goes where the family's values go now.
+    pub(crate) fn add_moved(&mut self, key: &InternalKey<'_>, index: &BlobIndex, blob: &BlobFile) -> Result<()> {
+        if !self.brings_back() && blob.compression() == self.family.options.blob_compression {
+            let mut record = std::mem::take(&mut self.record);
+            let stored = blob.read_stored(key.user_key, index, &mut record);
+            let added =
+                stored.and_then(|stored| self.add_to_blob(key, |writer| writer.add_stored(key.user_key, stored)));
+            if record.capacity() <= RECORD_BYTES_KEPT {
+                self.record = record;
+            }
+            return added;
+        }
+        let value = blob.read(key.user_key, index)?;
+        if !self.brings_back() && self.goes_to_blob(&value) {
+            return self.add_separated(key, &value);
+        }
+        let mut internal = Vec::with_capacity(key.user_key.len() + internal_key::TAG_BYTES);
+        internal_key::append(&mut internal, key.user_key, key.sequence, ValueKind::Value);
+        self.add_entry(key.user_key, &internal, &value, None)
+    }
+
     fn add_separated(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<()> {
+        self.add_to_blob(key, |writer| writer.add(key.user_key, value))
+    }
+
+    fn add_to_blob(
+        &mut self,
+        key: &InternalKey<'_>,
+        add: impl FnOnce(&mut BlobWriter) -> Result<BlobIndex>,
+    ) -> Result<()> {
         let writer = match &mut self.blob {
             Some(writer) => writer,
             empty => {
@@ -131,12 +173,12 @@ impl<'a> Outputs<'a> {
                 empty.insert(writer)
             }
         };
-        let index = writer.add(key.user_key, value)?;
+        let index = add(writer)?;
         let full = writer.file_bytes() >= self.family.options.blob_file_bytes;
         let mut encoded = std::mem::take(&mut self.index);
         encoded.clear();
         index.encode(&mut encoded);
-        let mut internal = Vec::with_capacity(key.user_key.len() + 8);
+        let mut internal = Vec::with_capacity(key.user_key.len() + internal_key::TAG_BYTES);
         internal_key::append(&mut internal, key.user_key, key.sequence, ValueKind::BlobIndex);
         let reference = (index.file, accounted_bytes(&index, key.user_key.len()));
         let added = self.add_entry(key.user_key, &internal, &encoded, Some(reference));
@@ -187,6 +229,13 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
+    /// Ends the table being written; those that follow are for `level`.
+    pub(crate) fn begin_level(&mut self, level: usize) -> Result<()> {
+        self.finish_table()?;
+        self.level = level;
+        Ok(())
+    }
+
     /// Ends the table being written; the next entry, which must have another user key, begins a new one.
     pub(crate) fn finish_table(&mut self) -> Result<()> {
         let Some(mut open) = self.table.take() else { return Ok(()) };
@@ -194,7 +243,7 @@ impl<'a> Outputs<'a> {
         esker_format::varint::put_u64(&mut older_versions, open.older_versions);
         open.writer.set_user_property(OLDER_VERSIONS_PROPERTY, older_versions);
         if !open.blob_refs.is_empty() {
-            open.writer.set_user_property(BLOB_REFS_PROPERTY, encode_blob_refs(&open.blob_refs));
+            open.writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(&open.blob_refs));
         }
         let summary = open.writer.finish()?;
         let path = self.store.path_of(&FileName::Table(open.number));
@@ -214,7 +263,7 @@ impl<'a> Outputs<'a> {
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;
-        self.tables.push(TableFile::new(meta, table, path, self.store.trash.clone()));
+        self.tables.push((self.level, TableFile::new(meta, table, path, self.store.trash.clone())));
         Ok(())
     }
 
@@ -234,12 +283,8 @@ impl<'a> Outputs<'a> {
         self.finish_table()?;
         self.finish_blob()?;
         self.created.clear();
-        let level = self.level;
-        let edit = Edit {
-            added: std::mem::take(&mut self.tables).into_iter().map(|table| (level, table)).collect(),
-            blobs: std::mem::take(&mut self.blobs),
-            ..Edit::default()
-        };
+        let edit =
+            Edit { added: std::mem::take(&mut self.tables), blobs: std::mem::take(&mut self.blobs), ..Edit::default() };
         Ok(Finished { edit, table_bytes: self.table_bytes, blob_bytes: self.blob_bytes })
     }
 }
@@ -276,23 +321,9 @@ impl Store {
     }
 }
 
-/// Table property with the blob files that a table points to: varint count, then for each its number and the bytes of
-/// the records pointed to. RocksDB ignores it.
-pub(crate) const BLOB_REFS_PROPERTY: &str = "esker.blob_refs";
-
 /// Table property with the number of entries whose key has a newer one in the table: what some snapshot asked for, and
 /// what a rewrite may drop once it is gone. RocksDB ignores it.
 pub(crate) const OLDER_VERSIONS_PROPERTY: &str = "esker.older_versions";
-
-fn encode_blob_refs(refs: &std::collections::BTreeMap<FileNumber, u64>) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    esker_format::varint::put_u64(&mut encoded, refs.len() as u64);
-    for (file, bytes) in refs {
-        esker_format::varint::put_u64(&mut encoded, file.get());
-        esker_format::varint::put_u64(&mut encoded, *bytes);
-    }
-    encoded
-}
 
 /// Drives a sorted run through a sieve into outputs: what flush and compaction have in common.
 pub(crate) fn pour(

@@ -107,6 +107,8 @@ pub struct Written {
     pub flush_blob_bytes: u64,
     /// Tables by compaction.
     pub compaction_bytes: u64,
+    /// Tables and blob files by reclaim.
+    pub reclaim_bytes: u64,
     /// Manifests.
     pub manifest_bytes: u64,
 }
@@ -114,7 +116,8 @@ pub struct Written {
 impl Written {
     /// All but what users wrote.
     pub fn device_bytes(&self) -> u64 {
-        self.wal_bytes + self.flush_bytes + self.flush_blob_bytes + self.compaction_bytes + self.manifest_bytes
+        let flush_bytes = self.flush_bytes + self.flush_blob_bytes;
+        self.wal_bytes + flush_bytes + self.compaction_bytes + self.reclaim_bytes + self.manifest_bytes
     }
 }
 
@@ -165,6 +168,8 @@ pub struct Stats {
     pub compactions: u64,
     /// See [`compactions`](Self::compactions).
     pub trivial_moves: u64,
+    /// Passes of reclaim over the tables that point into blob files with garbage.
+    pub relocations: u64,
     /// Bytes that compactions read.
     pub compaction_read_bytes: u64,
     /// Separated values read, ahead of being asked for or in part included.
@@ -241,6 +246,7 @@ impl Store {
                 flush_bytes: counters.flush_bytes.get(),
                 flush_blob_bytes: counters.flush_blob_bytes.get(),
                 compaction_bytes: counters.compaction_bytes.get(),
+                reclaim_bytes: counters.reclaim_bytes.get(),
                 manifest_bytes: counters.manifest_bytes.get(),
             },
             writes: counters.user_writes.get(),
@@ -248,6 +254,7 @@ impl Store {
             flushes: counters.flushes.get(),
             compactions: counters.compactions.get(),
             trivial_moves: counters.trivial_moves.get(),
+            relocations: counters.relocations.get(),
             compaction_read_bytes: counters.compaction_read_bytes.get(),
             blob_reads: self.blobs.counts().values.get(),
             blob_read_bytes: self.blobs.counts().bytes.get(),

@@ -20,6 +20,7 @@ use esker_env::Env;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
+use esker_log::pacer::{Class, Pacer};
 use parking_lot::{Condvar, Mutex};
 
 use crate::background::Resting;
@@ -51,6 +52,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) blobs: BlobReader,
     pub(crate) trash: Arc<Trash>,
+    /// How fast reclaim may go.
+    pub(crate) pacer: Pacer,
     pub(crate) snapshots: Arc<SnapshotList>,
     /// What open found in the logs.
     pub(crate) recovery: Recovery,
@@ -103,6 +106,12 @@ pub(crate) struct State {
     pub(crate) rates: BTreeMap<u32, u64>,
     /// Work that met damage: see G4 of [`crate::background`].
     pub(crate) resting: Vec<Resting>,
+    /// Blob files, by family, whose values could not be read to be moved: left alone until the store is reopened.
+    pub(crate) damaged_blobs: BTreeMap<u32, BTreeSet<FileNumber>>,
+    /// The first of these failures.
+    pub(crate) blob_damage: Option<Error>,
+    /// Whether the last work with tables was reclaim: then it is compaction's turn.
+    pub(crate) reclaimed_last: bool,
     /// Whether the OPTIONS file says less than there is.
     pub(crate) options_are_stale: bool,
     /// Families with a flush in progress.
@@ -157,6 +166,7 @@ impl Store {
         let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()));
         let store = Self {
             default_family: parts.default_family,
+            pacer: pacer(&parts.env, &parts.options),
             env: parts.env,
             dir: parts.dir,
             options: parts.options,
@@ -299,6 +309,13 @@ impl Store {
     pub(crate) fn set_closed(&self) {
         self.health.closed.store(true, Ordering::Release);
     }
+}
+
+fn pacer(env: &Env, options: &Options) -> Pacer {
+    let pacer = Pacer::new(env.clock.clone());
+    let rate = options.reclaim_bytes_per_second_max;
+    pacer.set_rate(Class::Reclaim, (rate > 0).then_some(rate));
+    pacer
 }
 
 fn closed(dir: &Path) -> Error {

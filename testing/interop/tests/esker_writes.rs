@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{ChecksumKind, Compression, Db, Options, WriteOptions};
+use esker::{ChecksumKind, Compression, Db, Options, ReclaimMode, Separation, WriteOptions};
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, family, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
@@ -321,4 +321,48 @@ fn damage_that_is_put_into_a_store_of_eskers_is_seen_by_these_very_checks() {
     fewer.entry(MIXED.into()).or_default().pop_first();
     let caught = std::panic::catch_unwind(|| ldb::assert_holds(&store, &fewer));
     assert!(caught.is_err(), "the comparison accepted a pair too many");
+}
+
+/// Goal: RocksDB reads what reclaim leaves: values moved to other blob files under their old keys, and a family that fell
+/// back to values in tables, which it opens as one without blob files.
+#[test]
+fn rocksdb_reads_what_reclaim_has_moved() {
+    for (compression, _) in COMPRESSIONS {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let options =
+            Options { reclaim_mode: ReclaimMode::Manual, ..workload::options(compression, ChecksumKind::Xxh3) };
+        let (db, mut expected) = create(&store, &options);
+        let mut numbers = Numbers::new(5);
+        for _ in 0..3 {
+            fill(&db, &mut expected, &mut numbers);
+            workload::change(&db, &mut expected, &mut numbers);
+        }
+        workload::compact(&db);
+        let mut passes = 0;
+        for name in [MIXED, SEPARATE] {
+            let reclaimed = must("reclaiming", db.reclaim(&family(&db, name), 0.0));
+            passes += reclaimed.passes;
+        }
+        assert!(passes > 0, "nothing was moved, so nothing is shown");
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+        must("closing", db.close());
+        assert_rocksdb_reads(&store, &expected);
+
+        let db = must("reopening", Db::open(&store, Options::default()));
+        for name in [MIXED, SEPARATE] {
+            must("falling back", db.set_separation(&family(&db, name), Separation::FallBack));
+        }
+        workload::compact(&db);
+        must("closing", db.close());
+        assert_eq!(directory::count(&store, ".blob"), 0, "{:?}", directory::names(&store));
+        assert_rocksdb_reads(&store, &expected);
+        // RocksDB compacts it, by the options that Esker left but for what ldb has flags for, and makes no blob file either.
+        ldb::ldb(&store, &["--try_load_options", &format!("--column_family={SEPARATE}"), "compact"]);
+        assert_eq!(directory::count(&store, ".blob"), 0, "{:?}", directory::names(&store));
+        let db = must("reopening", Db::open(&store, Options::default()));
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+    }
 }

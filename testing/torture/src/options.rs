@@ -1,6 +1,6 @@
 //! Random options, small enough that a few hundred writes meet every mechanism.
 
-use esker::{ChecksumKind, Compression, FamilyOptions, Options, Separation};
+use esker::{ChecksumKind, Compression, FamilyOptions, Options, ReclaimMode, Separation};
 use fastrand::Rng;
 
 fn compression(random: &mut Rng) -> Compression {
@@ -14,7 +14,11 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
     FamilyOptions {
         write_buffer_bytes: [64 << 10, 80 << 10, 128 << 10][random.usize(..3)],
         write_buffer_count_max: random.usize(2..=5),
-        separation: if random.u8(..4) == 0 { Separation::Off } else { Separation::AtFlush },
+        separation: match random.u8(..8) {
+            0 => Separation::Off,
+            1 => Separation::FallBack,
+            _ => Separation::AtFlush,
+        },
         min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],
         blob_file_bytes: [64 << 10, 100 << 10][random.usize(..2)],
         blob_compression: compression(random),
@@ -42,6 +46,8 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         background_jobs,
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
+        max_space_amp: [1.05, 1.3, 1.3, 3.0][random.usize(..4)],
+        reclaim_mode: if random.u8(..4) == 0 { ReclaimMode::Manual } else { ReclaimMode::Auto },
         manifest_bytes_max: [4 << 10, 64 << 20][random.usize(..2)],
         memory_limit: [0, 0, 1 << 20][random.usize(..3)],
         cache_blobs: random.bool(),

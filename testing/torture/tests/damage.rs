@@ -11,6 +11,8 @@ fn options() -> Options {
     Options {
         create_if_missing: true,
         background_jobs: 0,
+        // A blob file with garbage is part of the scene.
+        reclaim_mode: esker::ReclaimMode::Manual,
         families: [("default".to_owned(), family.clone()), ("second".to_owned(), family)].into(),
         ..Options::default()
     }

@@ -1,7 +1,7 @@
 //! Same answers as a map, whatever the options: random operations on a simulated disk.
 
 use esker::env::sim::SimDisk;
-use esker::{ColumnFamily, Db, Options, ReadOptions, Snapshot, WriteOptions};
+use esker::{ColumnFamily, Db, Options, ReadOptions, Separation, Snapshot, WriteOptions};
 use esker_torture::model::{Contents, Model, backward, contents, forward};
 use esker_torture::workload::{batch, key, to_batch};
 use esker_torture::{options, reads, seeds};
@@ -45,7 +45,8 @@ impl Run {
             80..84 => self.scan_whole(),
             84..89 => self.snapshots(),
             89..92 => self.db().flush().unwrap(),
-            92..94 => self.compact(),
+            92 => self.compact(),
+            93 => self.reclaim(),
             94..97 => self.come_and_go(),
             _ => self.reopen(),
         }
@@ -163,6 +164,16 @@ impl Run {
         let begin = self.random.bool().then_some(begin);
         let end = self.random.bool().then_some(end);
         self.db().compact_range(&family, begin.as_deref(), end.as_deref()).unwrap();
+    }
+
+    fn reclaim(&mut self) {
+        let family = self.any_family();
+        if self.random.bool() {
+            let modes = [Separation::Off, Separation::AtFlush, Separation::FallBack];
+            self.db().set_separation(&family, modes[self.random.usize(..3)]).unwrap();
+        } else {
+            self.db().reclaim(&family, [0.0, 0.2, 0.5][self.random.usize(..3)]).unwrap();
+        }
     }
 
     fn come_and_go(&mut self) {

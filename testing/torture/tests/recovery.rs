@@ -12,6 +12,8 @@ fn options() -> Options {
     Options {
         create_if_missing: true,
         background_jobs: 0,
+        // Tests look at garbage in blob files.
+        reclaim_mode: esker::ReclaimMode::Manual,
         families: [("default".to_owned(), family.clone()), ("second".to_owned(), family)].into(),
         ..Options::default()
     }

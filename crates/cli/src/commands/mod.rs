@@ -9,6 +9,7 @@ mod delete;
 mod drop_family;
 mod dump;
 mod families;
+mod gc;
 mod get;
 mod import;
 mod put;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Stats(stats::Stats),
     Verify(verify::Verify),
     Compact(compact::Compact),
+    Gc(gc::Gc),
     Bench(bench::Bench),
     Dump(dump::Dump),
     Completions(completions::Completions),
@@ -57,6 +59,7 @@ impl Command {
             Self::Stats(command) => command.run(out),
             Self::Verify(command) => command.run(out),
             Self::Compact(command) => command.run(out),
+            Self::Gc(command) => command.run(out),
             Self::Bench(command) => command.run(out),
             Self::Dump(command) => command.run(out),
             Self::Completions(command) => command.run(out),

@@ -44,12 +44,14 @@ fn what_is_only_in_the_log_is_told_too() {
 #[test]
 fn compaction_gives_the_space_of_deleted_values_back() {
     let place = loaded();
+    // Some of it comes back in the background, while the deletions are made.
+    let before = place.run("stats", ["--json"]).done().json()["on_disk"]["total_bytes"].as_u64().unwrap();
     for number in 0..40 {
         place.run("delete", [format!("large{number}")]).done();
     }
     let sizes = place.run("compact", ["--json"]).done().json();
-    let (before, after) = (sizes["bytes_before"].as_u64().unwrap(), sizes["bytes_after"].as_u64().unwrap());
-    assert!(before > 800_000 && after < 100_000, "{sizes}");
+    let after = sizes["bytes_after"].as_u64().unwrap();
+    assert!(before > 800_000 && after < 100_000 && sizes["bytes_before"].as_u64().unwrap() >= after, "{sizes}");
     assert_eq!(place.run("count", NONE).done().text(), "40\n");
     assert!(place.run("compact", ["--from", "a", "--to", "z"]).done().text().contains(" after"));
 }

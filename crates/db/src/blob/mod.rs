@@ -5,6 +5,7 @@
 mod batch;
 mod check;
 mod read;
+mod stored;
 mod write;
 
 pub(crate) use batch::{BlobBatch, Fetched};

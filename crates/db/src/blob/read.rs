@@ -39,7 +39,7 @@ pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) path: PathBuf,
     number: FileNumber,
-    compression: Compression,
+    pub(super) compression: Compression,
     pub(super) blob_count: u64,
     /// Where the footer begins: records end here.
     pub(super) records_end: u64,
@@ -202,7 +202,7 @@ impl BlobFile {
     }
 
     /// Checks a whole record; returns the value as it is stored.
-    fn checked<'a>(&self, user_key: &[u8], index: &BlobIndex, record: &'a [u8]) -> Result<&'a [u8]> {
+    pub(super) fn checked<'a>(&self, user_key: &[u8], index: &BlobIndex, record: &'a [u8]) -> Result<&'a [u8]> {
         let (header, body) = self.header(user_key, index, record)?;
         let Some((key, stored)) = body.split_at_checked(user_key.len()) else {
             return Err(self.wrong(index, "the record has no key".to_owned()));

@@ -85,6 +85,18 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Plan>
     due.or_else(|| plan_droppable(family, &version, oldest))
 }
 
+/// A step by which what lies above the deepest level and points into blob files comes down, due or not: what it overwrites
+/// there becomes known as garbage.
+pub(crate) fn pick_exposing(family: &Arc<Family>) -> Option<Plan> {
+    let version = family.view.load().version.clone();
+    let points_to_blobs = |table: &Arc<TableFile>| table.known_blob_refs().is_some_and(|refs| !refs.is_empty());
+    let mut above = (0..version.deepest_level()).filter(|&level| version.level(level).iter().any(points_to_blobs));
+    match above.next()? {
+        0 => plan_level0(family, &version, &Levels::of(&version, &family.options)),
+        level => plan_level(family, &version, level),
+    }
+}
+
 /// See P4.
 fn plan_droppable(family: &Arc<Family>, version: &Arc<Version>, oldest: SequenceNumber) -> Option<Plan> {
     let free = |table: &TableFile| table.meta.largest_sequence <= oldest && !table.is_claimed();

@@ -1,16 +1,18 @@
 //! Runs a plan: merges its inputs through the sieve into new tables of the output level.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
 
 use super::pick::overlap_bytes_max;
 use super::{Plan, Sieve};
-use crate::Result;
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
 use crate::output::{Outputs, pour};
 use crate::store::Store;
-use crate::version::{Edit, TableFile};
+use crate::version::{Edit, Garbage, TableFile};
+use crate::{Error, ErrorKind, Result};
 
 impl Store {
     /// Runs a compaction and installs what comes of it. Its inputs are claimed by the caller.
@@ -54,7 +56,8 @@ fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
     let snapshots = store.snapshots.sequences();
     let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
     let mut sieve = Sieve::new(&snapshots, may_hold_below).at_the_bottom(plan.is_deepest());
-    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, false);
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true);
+    let mut brought_back = BTreeMap::new();
     let mut fence = Fence::new(plan);
     pour(&mut inputs(plan), &mut sieve, |key, internal, value| {
         // Whoever closes the store does not wait for gigabytes to be merged.
@@ -62,14 +65,38 @@ fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
         if fence.ends_table_before(key.user_key) {
             outputs.finish_table()?;
         }
+        if key.kind == ValueKind::BlobIndex && outputs.brings_back() {
+            return bring_back(plan, &mut outputs, key, value, &mut brought_back);
+        }
         outputs.add(key, internal, value)
     })?;
-    let garbage = sieve.into_garbage();
+    let mut garbage = sieve.into_garbage();
+    for (file, more) in brought_back {
+        let more: Garbage = more;
+        garbage.entry(file).or_default().add(more.count, more.bytes);
+    }
     let files = outputs.finish()?;
-    store.counters.compaction_bytes.add(files.table_bytes);
+    store.counters.compaction_bytes.add(files.table_bytes + files.blob_bytes);
     store.counters.compaction_read_bytes.add(plan.inputs().map(|(_, table)| table.meta.file_bytes).sum());
     let deleted = plan.inputs().map(|(level, table)| (level, table.clone())).collect();
     Ok(Edit { deleted, garbage, ..files.edit })
+}
+
+/// The value of the entry moves from its blob file to its key.
+fn bring_back(
+    plan: &Plan,
+    outputs: &mut Outputs<'_>,
+    key: &InternalKey<'_>,
+    value: &[u8],
+    garbage: &mut BTreeMap<FileNumber, Garbage>,
+) -> Result<()> {
+    let corrupt = |reason: String| Error::new(ErrorKind::Corruption, reason);
+    let index = BlobIndex::decode(value).map_err(|error| corrupt("reading a blob index".into()).with_source(error))?;
+    let Some(blob) = plan.version.blobs().get(&index.file) else {
+        return Err(corrupt(format!("a value lies in blob file {}, which the store does not have", index.file)));
+    };
+    garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, key.user_key.len()));
+    outputs.add_moved(key, &index, &blob.file)
 }
 
 /// Ends an output table where it would overlap too much of the level after it, so that its own compaction stays cheap.

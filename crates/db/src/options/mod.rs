@@ -80,6 +80,20 @@ pub struct Options {
     /// Writing speed that is left when the tree is at its limits, in bytes per second. Default 4 MiB/s.
     /// Range 64 KiB/s..=1 TiB/s. The delay grows smoothly from the slowdown triggers on; see [`esker_log::pacer`].
     pub delayed_write_bytes_per_second_min: u64,
+
+    /// When space is taken back from blob files. Default [`ReclaimMode::Auto`].
+    pub reclaim_mode: ReclaimMode,
+
+    /// Bytes of blob files per byte of values that live in them, from which on reclaim copies the living out of the files
+    /// with the most garbage. Default 1.3. Range 1.05..=100. For each column family.
+    ///
+    /// Smaller means less space and more copying: at 1.3, values that are overwritten at random are copied about once
+    /// more in their life. What is overwritten but not yet compacted is reckoned with as an estimate.
+    pub max_space_amp: f64,
+
+    /// Bytes of values that reclaim copies per second, at most. Default 0: as fast as it can. Range 0 or 64 KiB/s..=1 TiB/s.
+    /// A limit leaves more of the device to reads and writes, and lets `max_space_amp` be exceeded where they make garbage faster.
+    pub reclaim_bytes_per_second_max: u64,
 }
 
 impl Default for Options {
@@ -97,6 +111,9 @@ impl Default for Options {
             manifest_bytes_max: 64 * MIB,
             group_bytes_max: MIB,
             delayed_write_bytes_per_second_min: 4 * MIB,
+            reclaim_mode: ReclaimMode::Auto,
+            max_space_amp: 1.3,
+            reclaim_bytes_per_second_max: 0,
         }
     }
 }
@@ -110,6 +127,24 @@ pub enum Separation {
     /// Values of at least `min_blob_size` bytes move to blob files when their memtable is flushed (Titan's way): the
     /// log has them once, a blob file once, and compaction never copies them.
     AtFlush,
+    /// With their keys, also those that lie in blob files now: every compaction brings back what it meets, and reclaim
+    /// does the rest, until there is no blob file left and a RocksDB without them opens the store. RocksDB calls this
+    /// blob garbage collection without blob files, Titan its fallback mode.
+    FallBack,
+}
+
+/// When space is taken back that overwritten and deleted values leave in blob files. A blob file without a live value
+/// goes in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ReclaimMode {
+    /// As soon as `max_space_amp` is exceeded, in the background.
+    #[default]
+    Auto,
+    /// When [`Db::reclaim`](crate::Db::reclaim) asks for it.
+    Manual,
+    /// Never.
+    Off,
 }
 
 /// Options of one column family.
@@ -123,7 +158,8 @@ pub struct FamilyOptions {
     /// Range 2..=64.
     pub write_buffer_count_max: usize,
 
-    /// Where values live. Default [`Separation::AtFlush`]. May change on reopen: values stay where they are until compaction.
+    /// Where values live. Default [`Separation::AtFlush`]. May change on reopen, and while the store is open, with
+    /// [`Db::set_separation`](crate::Db::set_separation): values stay where they are until compaction.
     pub separation: Separation,
 
     /// Smallest value that is separated, in bytes. Default 4,096, below which one more read per value costs more than
@@ -237,6 +273,10 @@ impl Options {
         in_range("group_bytes_max", self.group_bytes_max, 4 * KIB, GIB)?;
         let rate = self.delayed_write_bytes_per_second_min;
         in_range("delayed_write_bytes_per_second_min", rate, 64 * KIB, GIB << 10)?;
+        in_range("max_space_amp", self.max_space_amp, 1.05, 100.0)?;
+        if self.reclaim_bytes_per_second_max != 0 {
+            in_range("reclaim_bytes_per_second_max", self.reclaim_bytes_per_second_max, 64 * KIB, GIB << 10)?;
+        }
         for (name, family) in &self.families {
             validate_family_name(name)?;
             family.validate().map_err(|error| error.while_doing(format!("column family {name:?}")))?;

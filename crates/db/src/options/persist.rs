@@ -119,6 +119,13 @@ fn bloom_bits(section: Option<&Section>, default: f64) -> f64 {
     }
 }
 
+/// Whether RocksDB brings values back from all blob files as it compacts, given that it makes none.
+fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
+    let Some(section) = section else { return Ok(false) };
+    let collects = section.get_bool("enable_blob_garbage_collection")?.unwrap_or(false);
+    Ok(collects && section.get_f64("blob_garbage_collection_age_cutoff")?.is_some_and(|part| part >= 1.0))
+}
+
 fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
     let (family, table) = (file.family(name), file.table(name));
     let default = FamilyOptions::default();
@@ -139,6 +146,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         write_buffer_count_max: count(family, "max_write_buffer_number", default.write_buffer_count_max, 2, 64)?,
         separation: match separates {
             Some(true) => Separation::AtFlush,
+            Some(false) if falls_back(family)? => Separation::FallBack,
             Some(false) => Separation::Off,
             None => default.separation,
         },
@@ -190,19 +198,26 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     // Esker's logs lie beside the tables.
     database.set_string("wal_dir", "");
     for family in families.values() {
-        print_family(&mut file, &family.name, &family.options);
+        print_family(&mut file, &family.name, &family.options, family.separation());
     }
     file.to_string()
 }
 
-fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
+fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
+    let fell_back = falls_back(file.family(name)).unwrap_or(false);
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
     family.set("num_levels", options.level_count);
     family.set("level_compaction_dynamic_level_bytes", true);
     family.set("write_buffer_size", options.write_buffer_bytes);
     family.set("max_write_buffer_number", options.write_buffer_count_max);
-    family.set("enable_blob_files", options.separation == Separation::AtFlush);
+    family.set("enable_blob_files", separation == Separation::AtFlush);
+    if separation == Separation::FallBack {
+        family.set("enable_blob_garbage_collection", true);
+        family.set_f64("blob_garbage_collection_age_cutoff", 1.0);
+    } else if separation == Separation::Off && fell_back {
+        family.set("enable_blob_garbage_collection", false);
+    }
     family.set("min_blob_size", options.min_blob_size);
     family.set("blob_file_size", options.blob_file_bytes);
     family.set("blob_compression_type", options.blob_compression.option_name());
@@ -264,7 +279,8 @@ mod tests {
             pending_compaction_bytes_soft: 10 << 20,
             pending_compaction_bytes_hard: 11 << 20,
         };
-        for options in [odd, FamilyOptions::default()] {
+        let falls_back = FamilyOptions { separation: Separation::FallBack, ..odd.clone() };
+        for options in [odd, falls_back, FamilyOptions::default()] {
             let (read, _) = reread(options.clone(), &ForeignOptions::default());
             assert_eq!(format!("{read:?}"), format!("{options:?}"));
             read.validate().unwrap();

@@ -6,16 +6,20 @@
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use esker_format::rocksdb::internal_key::{self, FileNumber};
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob_refs::{self, BlobRefs};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
 
 use crate::blob::BlobFile;
+use crate::iterate::InternalIterator;
 use crate::output::OLDER_VERSIONS_PROPERTY;
 use crate::reclaim::Trash;
 use crate::table::Table;
+use crate::{Error, Result};
 
 /// An open table and what the manifest says of it.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct TableFile {
     pub(crate) meta: TableMeta,
     /// The open file.
     pub(crate) table: Arc<Table>,
+    /// By blob file, what it points to: as soon as that is known.
+    blob_refs: OnceLock<BlobRefs>,
     life: Life,
     /// Whether a running compaction reads it; only the picker and the end of a job change it.
     claimed: AtomicBool,
@@ -57,7 +63,14 @@ impl Drop for Life {
 impl TableFile {
     pub(crate) fn new(meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
         let life = Life { path, obsolete: AtomicBool::new(false), trash };
-        Arc::new(Self { meta, table, life, claimed: AtomicBool::new(false) })
+        let file = Self { meta, table, blob_refs: OnceLock::new(), life, claimed: AtomicBool::new(false) };
+        // What cannot be read counts as unknown; a check tells of it.
+        let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
+        let is_plain = file.meta.oldest_blob_file.is_none();
+        if let Some(refs) = written.or_else(|| is_plain.then(BlobRefs::new)) {
+            let _ = file.blob_refs.set(refs);
+        }
+        Arc::new(file)
     }
 
     /// See F1.
@@ -85,6 +98,39 @@ impl TableFile {
         let properties = self.table.properties();
         let older = properties.number(OLDER_VERSIONS_PROPERTY)?;
         Some(older.saturating_add(properties.deletion_count))
+    }
+
+    /// What the table itself says that it points to; `None` if somebody else wrote it, or it points to nothing.
+    pub(crate) fn written_blob_refs(&self) -> Option<&[u8]> {
+        self.table.properties().other.get(blob_refs::PROPERTY).map(Vec::as_slice)
+    }
+
+    /// By blob file, the bytes of the records that it points to, if that is known without reading it.
+    pub(crate) fn known_blob_refs(&self) -> Option<&BlobRefs> {
+        self.blob_refs.get()
+    }
+
+    /// The same, reading the whole table if need be. That is done once.
+    ///
+    /// # Errors
+    /// Corruption or `Io` from reading.
+    pub(crate) fn blob_refs(&self) -> Result<&BlobRefs> {
+        if let Some(refs) = self.blob_refs.get() {
+            return Ok(refs);
+        }
+        let mut refs = BlobRefs::new();
+        let mut entries = self.table.iter(false);
+        entries.seek_to_first()?;
+        while entries.valid() {
+            let decode = |error| Error::decode(self.table.path(), 0, "looking for pointers into blob files", error);
+            let key = InternalKey::decode(entries.key()).map_err(decode)?;
+            if key.kind == ValueKind::BlobIndex {
+                let index = BlobIndex::decode(entries.value()).map_err(decode)?;
+                *refs.entry(index.file).or_insert(0) += accounted_bytes(&index, key.user_key.len());
+            }
+            entries.next()?;
+        }
+        Ok(self.blob_refs.get_or_init(|| refs))
     }
 
     /// Its first user key.

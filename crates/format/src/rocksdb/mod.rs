@@ -4,6 +4,7 @@
 //! Bytes of every release since LevelDB are read where their meaning is known; what is written, 7.8 and later read.
 
 pub mod blob;
+pub mod blob_refs;
 pub mod block;
 pub mod filter;
 pub mod internal_key;

@@ -1,0 +1,134 @@
+//! Reclaim when a user asks for it, and what it would do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pick::hidden_bytes;
+use super::{Goal, pick};
+use crate::family::Family;
+use crate::options::ReclaimMode;
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// One blob file, and what emptying it would take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobFileUse {
+    /// Its number, which is its name.
+    pub number: u64,
+    /// Bytes of its records.
+    pub bytes: u64,
+    /// Of these, bytes that some table points to: to be copied.
+    pub live_bytes: u64,
+    /// Of these, bytes that nothing points to: to be freed.
+    pub garbage_bytes: u64,
+    /// Whether a pass would empty it.
+    pub is_picked: bool,
+}
+
+/// Who holds the garbage of a column family, and what a pass over it would cost and free. All numbers are of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReclaimPlan {
+    /// Its blob files, by ascending number.
+    pub files: Vec<BlobFileUse>,
+    /// Bytes of values that passes would copy.
+    pub copied_bytes: u64,
+    /// Bytes of blob files that come free by that.
+    pub freed_bytes: u64,
+    /// Bytes of tables that the next pass would rewrite.
+    pub table_bytes: u64,
+    /// At most so many bytes of values are overwritten or deleted, but not yet compacted with what did that.
+    pub not_compacted_bytes: u64,
+    /// Snapshots that keep older versions of values from becoming garbage.
+    pub snapshots: usize,
+}
+
+/// What a reclaim by hand did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Passes over the tables.
+    pub passes: u64,
+    /// Bytes of blob files before.
+    pub bytes_before: u64,
+    /// And after.
+    pub bytes_after: u64,
+}
+
+fn check_part(garbage_part: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&garbage_part) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("the part of garbage is {garbage_part}, must be in 0..=1")))
+}
+
+fn blob_bytes(family: &Family) -> u64 {
+    family.view.load().version.ledger().total().bytes
+}
+
+impl Store {
+    /// See [`Db::reclaim_plan`](crate::Db::reclaim_plan).
+    pub(crate) fn reclaim_plan(&self, family: &Arc<Family>, garbage_part: f64) -> Result<ReclaimPlan> {
+        self.check_open()?;
+        check_part(garbage_part)?;
+        let version = family.view.load().version.clone();
+        let is_picked = |bytes: u64, garbage: u64| garbage > 0 && garbage as f64 >= garbage_part * bytes as f64;
+        let files: Vec<BlobFileUse> = version
+            .ledger()
+            .iter()
+            .map(|(number, usage)| BlobFileUse {
+                number: number.get(),
+                bytes: usage.bytes,
+                live_bytes: usage.live_bytes(),
+                garbage_bytes: usage.garbage_bytes,
+                is_picked: is_picked(usage.bytes, usage.garbage_bytes),
+            })
+            .collect();
+        let picked = || files.iter().filter(|file| file.is_picked);
+        let next = pick(family, Goal::Garbage(garbage_part.max(f64::MIN_POSITIVE)), &BTreeSet::new());
+        Ok(ReclaimPlan {
+            copied_bytes: picked().map(|file| file.live_bytes).sum(),
+            freed_bytes: picked().map(|file| file.garbage_bytes).sum(),
+            table_bytes: next.iter().flat_map(|plan| &plan.tables).map(|(_, table)| table.meta.file_bytes).sum(),
+            not_compacted_bytes: hidden_bytes(&version),
+            snapshots: self.snapshots.count(),
+            files,
+        })
+    }
+
+    /// See [`Db::reclaim`](crate::Db::reclaim).
+    pub(crate) fn reclaim(&self, family: &Arc<Family>, garbage_part: f64) -> Result<Reclaimed> {
+        check_part(garbage_part)?;
+        if self.options.reclaim_mode == ReclaimMode::Off {
+            let reason = "reclaim is switched off; open the store with reclaim_mode Auto or Manual";
+            return Err(Error::invalid_argument(reason));
+        }
+        let mut reclaimed = Reclaimed { bytes_before: blob_bytes(family), ..Reclaimed::default() };
+        // Of a file without garbage, copying all of it frees nothing.
+        let goal = Goal::Garbage(garbage_part.max(f64::MIN_POSITIVE));
+        while self.reclaim_once(family, goal)? {
+            reclaimed.passes += 1;
+            self.trash.purge_again()?;
+        }
+        reclaimed.bytes_after = blob_bytes(family);
+        Ok(reclaimed)
+    }
+
+    /// One pass; `false` if there is nothing left to do.
+    pub(crate) fn reclaim_once(&self, family: &Arc<Family>, goal: Goal) -> Result<bool> {
+        loop {
+            self.check_writable()?;
+            let mut state = self.state.lock();
+            let Some(plan) = pick(family, goal, &BTreeSet::new()) else { return Ok(false) };
+            if plan.is_claimed() {
+                // What rests with its claims has to be tried again before its tables can be touched.
+                state.wake_resting(family.id);
+            }
+            if plan.is_claimed() {
+                self.changed.wait_for(&mut state, Duration::from_millis(100));
+                continue;
+            }
+            self.claim_and_run(state, plan)?;
+            return Ok(true);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Moves what lives in blob files that are mostly garbage: one pass over the tables that point there, in key order.
+//!
+//! - L1: each table is rewritten in its own level, within its own range of keys, so that nothing that is compacted
+//!   meanwhile can come to overlap with it; in level 0 it keeps its place in time, as its newest entry stays.
+//! - L2: deletions stay: only a compaction knows whether what they hide is gone.
+//!
+//! Cost: the keys of these tables once, each value that is moved once; no lookup, nothing through the log.
+
+use std::collections::BTreeMap;
+
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_log::pacer::Class;
+
+use super::Relocation;
+use crate::compaction::Sieve;
+use crate::output::{Outputs, pour};
+use crate::store::Store;
+use crate::version::{Edit, Garbage, TableFile};
+use crate::{Error, ErrorKind, Result};
+
+/// What is asked of the pacer at a time: at the lowest rate, a second's worth.
+const PIECE_BYTES: u64 = 64 << 10;
+
+impl Store {
+    /// Runs a pass and installs what comes of it. Its tables are claimed by the caller.
+    pub(crate) fn run_relocation(&self, plan: &Relocation) -> Result<()> {
+        if plan.family.is_dropped() {
+            return Ok(());
+        }
+        let edit = relocate(plan, self).map_err(|error| error.while_doing("moving values out of blob files"))?;
+        self.install_or_discard(&plan.family, edit, &[])?;
+        self.counters.relocations.add(1);
+        Ok(())
+    }
+}
+
+/// Writes the files. Touches nothing else.
+fn relocate(plan: &Relocation, store: &Store) -> Result<Edit> {
+    let mut outputs = Outputs::new(store, &plan.family, 0, false);
+    let mut garbage = BTreeMap::new();
+    let mut deleted = Vec::new();
+    for (level, table) in &plan.tables {
+        if !table.blob_refs()?.keys().any(|file| plan.victims.contains(file)) {
+            continue;
+        }
+        outputs.begin_level(*level)?;
+        rewrite(plan, store, table, &mut outputs, &mut garbage)?;
+        deleted.push((*level, table.clone()));
+    }
+    let files = outputs.finish()?;
+    store.counters.reclaim_bytes.add(files.table_bytes + files.blob_bytes);
+    Ok(Edit { deleted, garbage, ..files.edit })
+}
+
+fn rewrite(
+    plan: &Relocation,
+    store: &Store,
+    table: &TableFile,
+    outputs: &mut Outputs<'_>,
+    garbage: &mut BTreeMap<FileNumber, Garbage>,
+) -> Result<()> {
+    let snapshots = store.snapshots.sequences();
+    let mut sieve = Sieve::new(&snapshots, |_| true);
+    pour(&mut table.table.iter(false), &mut sieve, |key, internal, value| {
+        // Whoever closes the store does not wait for the end of a pass.
+        store.check_open()?;
+        let Some(index) = victim(plan, key, value)? else {
+            return outputs.add(key, internal, value);
+        };
+        let Some(blob) = plan.version.blobs().get(&index.file) else {
+            let reason = format!("a value lies in blob file {}, which the store does not have", index.file);
+            return Err(Error::new(ErrorKind::Corruption, reason));
+        };
+        let bytes = accounted_bytes(&index, key.user_key.len());
+        pace(store, bytes)?;
+        garbage.entry(index.file).or_default().add(1, bytes);
+        outputs.add_moved(key, &index, &blob.file)
+    })?;
+    for (file, dropped) in sieve.into_garbage() {
+        garbage.entry(file).or_default().add(dropped.count, dropped.bytes);
+    }
+    Ok(())
+}
+
+/// Waits until `bytes` may be copied, unless the store is closed meanwhile.
+fn pace(store: &Store, bytes: u64) -> Result<()> {
+    let mut left = bytes;
+    while left > 0 {
+        store.check_open()?;
+        let piece = left.min(PIECE_BYTES);
+        store.pacer.request(Class::Reclaim, piece);
+        left -= piece;
+    }
+    Ok(())
+}
+
+/// Where the value lies, if that is in a file to be emptied.
+fn victim(plan: &Relocation, key: &InternalKey<'_>, value: &[u8]) -> Result<Option<BlobIndex>> {
+    if key.kind != ValueKind::BlobIndex {
+        return Ok(None);
+    }
+    let index = BlobIndex::decode(value)
+        .map_err(|error| Error::new(ErrorKind::Corruption, "reading a blob index").with_source(error))?;
+    Ok(plan.victims.contains(&index.file).then_some(index))
+}
