@@ -130,6 +130,11 @@ pub trait ReadFile: Debug + Send + Sync {
 
     /// How it is about to be read. A hint: failure is nobody's concern.
     fn advise(&self, access: Access);
+
+    /// `range` is about to be read: the system may begin to, without waiting. A hint, too.
+    fn will_read(&self, range: Range<u64>) {
+        let _ = range;
+    }
 }
 
 /// A file open for appending by one writer at a time. The handle may be shared, so that one thread syncs

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use esker_env::ReadRequest;
 use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::BlobFile;
 use crate::Result;
@@ -22,6 +23,15 @@ const RUN_BYTES_MAX: u64 = 256 << 10;
 
 /// Bytes between two records that are rather read than skipped: a page, which a device reads in no extra time.
 const GAP_BYTES_MAX: u64 = 4 << 10;
+
+/// Records that lie together on average, if keys and values are in the same order: then what comes next is known.
+const RECORDS_PER_RUN_MIN: usize = 2;
+
+/// How much of a file the system is told to read on: so many times the last batch, within these bounds. The least is what
+/// a device reads in little more time than a page; the most keeps it busy while values are unpacked.
+const ANNOUNCED_PER_BATCH: u64 = 4;
+const ANNOUNCED_BYTES_MIN: u64 = 32 << 10;
+const ANNOUNCED_BYTES_MAX: u64 = 2 << 20;
 
 /// A record to read.
 #[derive(Debug)]
@@ -66,6 +76,8 @@ pub(crate) struct BlobBatch {
     wanted: Vec<Wanted>,
     /// Buffers of batches before, which nobody else holds any more.
     spare: Vec<Vec<u8>>,
+    /// What the system was told to read last: of which file, and where.
+    announced: Option<(FileNumber, Range<u64>)>,
 }
 
 impl BlobBatch {
@@ -92,8 +104,9 @@ impl BlobBatch {
     }
 
     /// Reads everything that was added and hands each record that was read to `take`; the others are left out (A1).
-    /// Returns how many reads that were.
-    pub(crate) fn fetch(&mut self, mut take: impl FnMut(Fetched)) -> u64 {
+    /// Returns how many reads that were. With `goes_on`, records beyond the last (`Some(true)`) or before the first are
+    /// likely to be asked for next: where neighbours were found together, the system is told to read on.
+    pub(crate) fn fetch(&mut self, goes_on: Option<bool>, mut take: impl FnMut(Fetched)) -> u64 {
         self.wanted.sort_unstable_by_key(|wanted| (wanted.file.number(), wanted.extent.start));
         let runs = runs(&self.wanted);
         let mut reads = 0;
@@ -113,9 +126,39 @@ impl BlobBatch {
                 }
             }
         }
+        if let Some(forward) = goes_on
+            && runs.len() * RECORDS_PER_RUN_MIN <= self.wanted.len()
+        {
+            self.announce(&runs, forward);
+        }
         self.wanted.clear();
         self.spare.clear();
         reads
+    }
+
+    /// Tells the system of the place where the next batches are likely to be, unless half of it or more was told before.
+    fn announce(&mut self, runs: &[Run], forward: bool) {
+        let Some(edge) = (if forward { runs.last() } else { runs.first() }) else { return };
+        let bytes: u64 = runs.iter().map(|run| run.extent.end - run.extent.start).sum();
+        let bytes = (bytes * ANNOUNCED_PER_BATCH).clamp(ANNOUNCED_BYTES_MIN, ANNOUNCED_BYTES_MAX);
+        let told = self.announced.take().filter(|(file, _)| *file == edge.file.number()).map(|(_, told)| told);
+        let told = told.unwrap_or_default();
+        let mut next = if forward {
+            edge.extent.end..edge.extent.end.saturating_add(bytes).min(edge.file.records_end)
+        } else {
+            edge.extent.start.saturating_sub(bytes)..edge.extent.start
+        };
+        let overlap = next.start.max(told.start)..next.end.min(told.end);
+        let half = (next.end - next.start) / 2;
+        if overlap.end.saturating_sub(overlap.start) >= half {
+            self.announced = Some((edge.file.number(), told));
+            return;
+        }
+        self.announced = Some((edge.file.number(), next.clone()));
+        if !overlap.is_empty() {
+            next = if forward { overlap.end..next.end } else { next.start..overlap.start };
+        }
+        edge.file.file.will_read(next);
     }
 }
 

@@ -183,7 +183,7 @@ impl Ahead {
             return;
         }
         let (slots, mut read) = (&mut self.slots, (0, 0));
-        let reads = self.batch.fetch(|fetched| {
+        let reads = self.batch.fetch(Some(forward), |fetched| {
             if let Some(slot) = slots.get_mut(fetched.id)
                 && let Value::Pointer(index) = slot.value
             {

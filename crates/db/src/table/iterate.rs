@@ -1,5 +1,6 @@
 //! Reads a table in order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
@@ -25,7 +26,8 @@ const AHEAD_BYTES_MAX: usize = 256 << 10;
 /// - I1: it stands on an entry only if it holds the block of that entry, and `cursor` walks that block.
 /// - I2: after an error it stands on no entry.
 ///
-/// Cost: one block and, in a long forward scan, up to `AHEAD_BYTES_MAX` of what comes next.
+/// Cost: one block and, in a long scan, up to `AHEAD_BYTES_MAX` of what comes next; the system is told of twice as much
+/// beyond, so that the device works while blocks are unpacked.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
     fill_cache: bool,
@@ -38,10 +40,12 @@ pub(crate) struct TableIterator {
 /// Bytes of the file that were read before anybody asked for them.
 #[derive(Default)]
 struct Ahead {
-    /// Blocks asked for in a row, each following the one before.
+    /// Blocks asked for in a row, each a neighbour of the one before.
     streak: u32,
-    /// Where the last block that was asked for ends.
-    expected: u64,
+    /// Whether each lies before the one asked for before it.
+    is_backward: bool,
+    /// The last block that was asked for.
+    last: Range<u64>,
     /// How much to read next time.
     next_bytes: usize,
     offset: u64,
@@ -224,20 +228,25 @@ impl InternalIterator for TableIterator {
 impl Ahead {
     /// Forgets what it has, which is of another file; a streak goes on there.
     fn leave(&mut self) {
-        *self = Self { streak: self.streak, next_bytes: self.next_bytes, ..Self::default() };
+        let Self { streak, is_backward, next_bytes, .. } = *self;
+        *self = Self { streak, is_backward, next_bytes, ..Self::default() };
     }
 
-    /// Counts blocks that follow each other; anything else ends the streak.
+    /// Counts neighbours; anything else ends the streak.
     fn note(&mut self, handle: BlockHandle) {
-        if handle.offset == self.expected {
+        let here = handle.offset..handle.end().unwrap_or(u64::MAX);
+        let (follows, precedes) = (here.start == self.last.end, here.end == self.last.start);
+        if (follows && !self.is_backward) || (precedes && self.is_backward) {
             self.streak = self.streak.saturating_add(1);
         } else {
-            *self = Self { bytes: std::mem::take(&mut self.bytes), offset: self.offset, ..Self::default() };
-            if !self.contains(handle) {
-                self.bytes = Vec::new();
+            let held = std::mem::take(self);
+            if held.contains(handle) {
+                (self.offset, self.bytes) = (held.offset, held.bytes);
             }
+            self.is_backward = precedes;
+            self.streak = u32::from(follows || precedes);
         }
-        self.expected = handle.end().unwrap_or(0);
+        self.last = here;
     }
 
     fn contains(&self, handle: BlockHandle) -> bool {
@@ -250,18 +259,39 @@ impl Ahead {
         let count = table.stored_bytes(handle)?;
         if !self.contains(handle) {
             self.next_bytes = (self.next_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
-            let wanted = if self.streak < STREAK_MIN { count } else { self.next_bytes.max(count) };
-            let data_left = table.data_end().saturating_sub(handle.offset);
-            let left = usize::try_from(data_left).unwrap_or(usize::MAX).max(count);
-            self.bytes.resize(wanted.min(left), 0);
-            self.offset = handle.offset;
-            let read = table.file.read_exact_at(handle.offset, &mut self.bytes);
+            let is_alone = self.streak < STREAK_MIN;
+            let place = self.place(table, handle, if is_alone { count } else { self.next_bytes.max(count) });
+            self.bytes.resize(usize::try_from(place.end - place.start).unwrap_or(count), 0);
+            self.offset = place.start;
+            let read = table.file.read_exact_at(place.start, &mut self.bytes);
             if let Err(error) = read {
                 self.bytes.clear();
                 return Err(error.into());
             }
+            if !is_alone {
+                table.file.will_read(self.beyond(table, &place));
+            }
         }
         let start = usize::try_from(handle.offset - self.offset).unwrap_or(usize::MAX);
         Ok(self.bytes.get(start..start.saturating_add(count)).unwrap_or_default())
+    }
+
+    /// `wanted` bytes of data blocks from the block at `handle` on, or up to its end; the block at least.
+    fn place(&self, table: &Table, handle: BlockHandle, wanted: usize) -> Range<u64> {
+        let (begin, end) = (handle.offset, handle.end().unwrap_or(handle.offset));
+        let wanted = wanted as u64;
+        if self.is_backward {
+            return end.saturating_sub(wanted).min(begin)..end;
+        }
+        begin..begin.saturating_add(wanted).min(table.data_end()).max(end)
+    }
+
+    /// Data blocks behind `place`, or before it, that will be asked for next if this goes on.
+    fn beyond(&self, table: &Table, place: &Range<u64>) -> Range<u64> {
+        let bytes = 2 * (place.end - place.start).min(AHEAD_BYTES_MAX as u64);
+        if self.is_backward {
+            return place.start.saturating_sub(bytes)..place.start;
+        }
+        place.end..place.end.saturating_add(bytes).min(table.data_end()).max(place.end)
     }
 }

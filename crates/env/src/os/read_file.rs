@@ -10,6 +10,8 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,4 +127,13 @@ impl ReadFile for OsReadFile {
 
     #[cfg(not(target_os = "linux"))]
     fn advise(&self, _: Access) {}
+
+    #[cfg(target_os = "linux")]
+    fn will_read(&self, range: Range<u64>) {
+        use rustix::fs::{Advice, fadvise};
+        // A length of zero would mean all of the file.
+        if let Some(count) = range.end.checked_sub(range.start).and_then(NonZeroU64::new) {
+            let _ = fadvise(&self.file, range.start, Some(count), Advice::WillNeed);
+        }
+    }
 }

@@ -95,6 +95,14 @@ fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
         });
         assert_eq!(found.as_ref(), expected);
     }
+    let mut targets: Vec<Vec<u8>> =
+        (0..random.below(60)).map(|_| random.below(1000)).map(|n| lookup(&n.to_string(), 9)).collect();
+    targets.sort_by(|a, b| internal_key::compare(a, b));
+    let lookups: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
+    for (lookup, found) in lookups.iter().zip(table.get_many(&lookups, random.below(2) == 0)) {
+        let alone = table.get(lookup, false).unwrap().map(|hit| (hit.sequence, hit.kind, hit.value));
+        assert_eq!(found.unwrap().map(|hit| (hit.sequence, hit.kind, hit.value)), alone);
+    }
     for (key, value) in entries.iter().step_by(7) {
         let hit = table.get(key, false).unwrap().unwrap();
         assert_eq!(hit.value, *value);
@@ -210,17 +218,23 @@ fn a_scan_reads_far_ahead_and_a_lookup_does_not() {
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     write(&env, &options, &entries).unwrap();
     let table = open(&env).unwrap();
-    let before = disk.read_count();
-    let mut iterator = table.iter(false);
-    iterator.seek_to_first().unwrap();
-    let mut count = 0;
-    while iterator.valid() {
-        count += 1;
-        iterator.next().unwrap();
-    }
-    assert_eq!(count, 4000);
     assert!(table.properties().data_block_count > 100);
-    assert!(disk.read_count() - before < 10, "{} reads", disk.read_count() - before);
+    for is_backward in [false, true] {
+        let before = disk.read_count();
+        let mut iterator = table.iter(false);
+        if is_backward {
+            iterator.seek_to_last().unwrap()
+        } else {
+            iterator.seek_to_first().unwrap()
+        }
+        let mut count = 0;
+        while iterator.valid() {
+            count += 1;
+            if is_backward { iterator.prev().unwrap() } else { iterator.next().unwrap() }
+        }
+        assert_eq!(count, 4000);
+        assert!(disk.read_count() - before < 10, "{} reads", disk.read_count() - before);
+    }
 
     let before = disk.read_count();
     for _ in 0..3 {
