@@ -71,6 +71,11 @@ impl Store {
         })
     }
 
+    /// Makes everything appended before survive power loss.
+    pub(crate) fn sync_appended(&self) -> Result<()> {
+        self.submit(Arc::new(Member { batch: None, sync: true, refused: OnceLock::new() }))
+    }
+
     fn write_group(&self, lead: &mut Lead, members: &[Request]) -> Result<()> {
         let Lead { tail, planned } = lead;
         let tail = tail.as_mut().ok_or_else(closed)?;
@@ -230,7 +235,7 @@ impl RaftLog {
     /// # Errors
     /// `ReadOnly` if that failed, now or earlier.
     pub fn sync(&self) -> Result<()> {
-        self.store.submit(Arc::new(Member { batch: None, sync: true, refused: OnceLock::new() }))
+        self.store.sync_appended()
     }
 
     /// Removes the entries of `group` before `index`; returns how many those were. Their space comes back when it is purged.

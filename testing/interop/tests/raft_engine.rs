@@ -15,12 +15,13 @@ fn shapes() -> Vec<Shape> {
 }
 
 /// The files of a log that is open: what the death of its process would leave.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let path = file.unwrap().path();
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for file in std::fs::read_dir(from)? {
+        let file = file?;
+        std::fs::copy(file.path(), to.join(file.file_name()))?;
     }
+    Ok(())
 }
 
 /// Goal: Esker reads every directory that raft-engine wrote: both versions, compressed or not, purged, recycled, killed.
@@ -47,7 +48,7 @@ fn esker_reads_what_the_original_wrote() {
                 engine.purge_manager().must_rewrite_rewrite_queue();
             }
             assert_eq!(without_empty(&read_original(&engine).unwrap()), without_empty(&model), "{what}");
-            copy(&dir, &killed);
+            copy(&dir, &killed).unwrap();
             drop(engine);
             for dir in [&dir, &killed] {
                 // What is gone may be back in the original after a purge; so it is asked, not the model.
@@ -87,7 +88,7 @@ fn the_original_reads_what_esker_wrote() {
             }
             assert_eq!(read_esker(&log).unwrap(), model, "{what}");
             assert!(shape.file_bytes > 1 << 14 || log.stats().purged_files > 10, "{what}: files were purged");
-            copy(&dir, &killed);
+            copy(&dir, &killed).unwrap();
             log.close().unwrap();
             for dir in [&dir, &killed] {
                 let engine = shape.open_original(dir).unwrap();

@@ -1,10 +1,11 @@
 //! What the tests of Esker's promises share: the answers a store should give ([`model`]), random options ([`options`])
-//! and a workload whose every step is known ([`workload`]).
+//! and a workload whose every step is known ([`workload`]); the same for the Raft log is in [`raft`].
 //!
 //! Every test draws from a seed and prints it when it fails; `ESKER_SEED=n cargo test -p esker-torture` runs that seed alone.
 
 pub mod model;
 pub mod options;
+pub mod raft;
 pub mod reads;
 pub mod workload;
 

@@ -3,7 +3,7 @@
 //! | offset | bytes | field     | type   | meaning                                                        |
 //! |-------:|------:|-----------|--------|----------------------------------------------------------------|
 //! |      0 |    53 | magic     | ASCII  | [`MAGIC`]                                                      |
-//! |     53 |     8 | version   | u64 BE | 1 or 2; anything else is unsupported                           |
+//! |     53 |     8 | version   | u64 BE | 1 or 2; 0 is corrupt, anything else unsupported                |
 //! |     61 |     8 | alignment | u64 BE | version 2 only: a batch may begin at the next multiple of it, after zeroes; 0 is none |
 //!
 //! From version 2 on the checksum of every batch is salted with the file's number, so that what a recycled file held
@@ -96,6 +96,10 @@ impl FileHeader {
         }
         let offset = cursor.offset();
         let number = u64::from_be_bytes(cursor.u64("version")?.to_le_bytes());
+        if number == 0 {
+            // A header of which a crash left only the beginning.
+            return Err(DecodeError::corrupt("version", offset, "0 was never a version"));
+        }
         let Some(version) = Version::from_u64(number) else {
             return Err(DecodeError::unsupported("version", offset, format!("{number}; 1 and 2 are known")));
         };

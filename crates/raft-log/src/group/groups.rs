@@ -74,9 +74,25 @@ impl Groups {
 
     /// Does what an item of a batch at `place` says.
     pub(crate) fn apply(&self, group: u64, change: &Change<'_>, place: Place) {
+        self.change(group, change, place, Group::apply);
+    }
+
+    /// The same for an item of the append queue that is replayed.
+    pub(crate) fn replay(&self, group: u64, change: &Change<'_>, place: Place) {
+        self.change(group, change, place, Group::replay);
+    }
+
+    /// Ends the replay of the append queue.
+    pub(crate) fn finish_replay(&self) {
+        for shard in self.shards.iter() {
+            shard.write().groups.values_mut().for_each(Group::finish_replay);
+        }
+    }
+
+    fn change(&self, group: u64, change: &Change<'_>, place: Place, how: fn(&mut Group, &Change<'_>, Place)) {
         let mut shard = self.shard(group).write();
         if *change != Change::Clean {
-            return shard.groups.entry(group).or_default().apply(change, place);
+            return how(shard.groups.entry(group).or_default(), change, place);
         }
         if shard.groups.remove(&group).is_some() && place.file.queue == Queue::Append {
             shard.gone.insert(group);

@@ -3,6 +3,9 @@
 //! Replay and writing change a group through the same [`Group::apply`]; moving its content to other files goes through
 //! [`Group::move_entries`] and [`Group::move_key`], which touch nothing but places (B2).
 //!
+//! Entries of the append queue are replayed beside those of the rewrite queue and joined at the end ([`Group::replay`]):
+//! what was dead when entries were moved is missing from the rewrite queue, though it was alive in between.
+//!
 //! What the rewrite queue still holds of entries and keys that are gone would come back once the append queue's files
 //! that say so are purged (B1). So a group remembers what replaying the rewrite queue alone would give ([`Group::residue`],
 //! [`Value::copied`], [`Group::ghosts`]), and [`Group::owed`] says what must be written there before such a purge.
@@ -74,6 +77,24 @@ pub(crate) struct Group {
     ghosts: BTreeSet<Box<[u8]>>,
     /// The files of the atomic group that holds its rewritten content: they go together.
     atomic: Option<(u64, u64)>,
+    /// Entries of the append queue, until replay ends.
+    beside: Option<Box<Beside>>,
+}
+
+/// Entries that are replayed for themselves.
+#[derive(Debug, Default)]
+struct Beside {
+    span: Span,
+    runs: Runs,
+}
+
+impl Beside {
+    fn append(&mut self, first: u64, count: u64, place: Place) {
+        if !self.span.append(first, count) {
+            self.runs.clear();
+        }
+        self.runs.append(Run::new(first, place));
+    }
 }
 
 impl Group {
@@ -100,6 +121,34 @@ impl Group {
             Change::Delete { key } => self.delete(key, place.file.queue),
             Change::Clean => {}
         }
+    }
+
+    /// Does what an item of the append queue says, when it is replayed on top of the rewrite queue.
+    pub(crate) fn replay(&mut self, change: &Change<'_>, place: Place) {
+        match *change {
+            Change::Entries { first, count } => self.beside.get_or_insert_default().append(first, count, place),
+            Change::Compact { index } => {
+                self.apply(change, place);
+                if let Some(beside) = &mut self.beside {
+                    beside.span.compact(index);
+                    beside.runs.compact(beside.span);
+                }
+            }
+            _ => self.apply(change, place),
+        }
+    }
+
+    /// Joins what was replayed: entries of the append queue take the place of what they overlap; what would leave a gap
+    /// is history.
+    pub(crate) fn finish_replay(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        if beside.span.is_empty() {
+            return;
+        }
+        if !self.span.append(beside.span.first, beside.span.count()) {
+            self.runs.clear();
+        }
+        self.runs.join(beside.runs);
     }
 
     fn put(&mut self, key: &[u8], bytes: &[u8], file: FileId) {
@@ -196,6 +245,11 @@ impl Group {
             Some((begin, end)) if queue == Queue::Rewrite && oldest <= end => Some(oldest.min(begin)),
             _ => Some(oldest),
         }
+    }
+
+    /// Whether the rewrite queue holds entries from `index` on that are not the group's any more.
+    pub(crate) const fn is_replaced_from(&self, index: u64) -> bool {
+        self.residue.next > index
     }
 
     /// How many entries and keys lie in the rewrite queue.

@@ -76,6 +76,14 @@ impl Runs {
         self.runs.push_back(run);
     }
 
+    /// Adds the runs of `newer`; what was there from its first index on is replaced. The first of them may begin before
+    /// the group's entries do (R2), so what it overlaps is told by the others' ends.
+    pub(crate) fn join(&mut self, newer: Self) {
+        for run in newer.runs {
+            self.append(run);
+        }
+    }
+
     /// Lets go of runs that end at or before `span.first`.
     pub(crate) fn compact(&mut self, span: Span) {
         if span.is_empty() {

@@ -72,6 +72,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let rewrite = replay_queue(&env, &options, &listing.rewrite, &groups, &mut recovery)?;
     let rewritten = crate::reclaim::rewritten_count(&groups);
     let append = replay_queue(&env, &options, &listing.append, &groups, &mut recovery)?;
+    groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
 
     let listeners = Listeners::new(listeners);
@@ -116,13 +117,36 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
 fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Vec<Box<dyn Lock>>> {
     let mut locks = Vec::with_capacity(dirs.len());
     for dir in dirs {
-        env.files.create_dir_all(dir)?;
+        create_dir(env, dir)?;
         let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
             Error::from(error).while_doing("another process, or another handle of this one, has the log open")
         })?;
         locks.push(taken);
     }
     Ok(locks)
+}
+
+/// Creates `dir` and those above it so that power loss does not take them away again. A directory without files may be
+/// what a crash left of an earlier attempt.
+fn create_dir(env: &Env, dir: &Path) -> Result<()> {
+    let mut fresh = Vec::new();
+    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        let made = match env.files.list(ancestor) {
+            Ok(names) => names.is_empty(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => return Err(error.into()),
+        };
+        if !made {
+            break;
+        }
+        fresh.push(ancestor);
+    }
+    env.files.create_dir_all(dir)?;
+    for made in fresh {
+        let parent = made.parent().unwrap_or(Path::new("."));
+        env.files.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
 }
 
 fn replay_queue(

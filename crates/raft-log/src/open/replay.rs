@@ -1,6 +1,6 @@
 //! Replaying a queue: files are scanned in parallel, then groups are changed in parallel, each in the order of the files.
 //!
-//! - P1: the rewrite queue is replayed first, as a whole; the append queue on top of it, as if written after.
+//! - P1: the rewrite queue is replayed first, as a whole; the append queue on top of it.
 //! - P2: batches of an atomic group count at its end, or not at all.
 //!
 //! Cost: a wave of files is in memory at a time, as what its batches do: some 64 bytes for each item.
@@ -134,7 +134,10 @@ fn apply(env: &Env, threads: usize, segments: Vec<Segment>, groups: &Arc<Groups>
             let bytes = segment.source.bytes();
             for op in segment.buckets.get(worker).into_iter().flatten() {
                 let place = Place { file: segment.file, offset: op.offset };
-                groups.apply(op.group, &change(op, bytes), place);
+                match segment.file.queue {
+                    Kind::Rewrite => groups.apply(op.group, &change(op, bytes), place),
+                    Kind::Append => groups.replay(op.group, &change(op, bytes), place),
+                }
                 if let Some(files) = segment.atomic {
                     groups.with_mut(op.group, |group| group.set_atomic(files));
                 }

@@ -204,6 +204,8 @@ fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<
     let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
     let to = base.join(id.to_string());
     files.rename(from, &to)?;
+    // The old name must not come back over the new bytes.
+    files.sync_dir(base)?;
     Ok(Some(files.reopen(&to, 0)?))
 }
 

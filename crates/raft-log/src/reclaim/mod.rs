@@ -1,7 +1,8 @@
 //! Giving files up: what is still needed of old ones is moved on to the rewrite queue, then they go.
 //!
 //! - P1: the rewrite queue is told of everything that is gone before the append queue's file that says so goes (B1).
-//! - P2: what was moved is synced before the files that held it go (B6).
+//! - P2: what was moved is synced before the files that held it go (B6), and so is what says that the rest of them is dead:
+//!   the append queue, before anything is carried or given up by what its batches did to the index.
 //! - P3: an index record is changed only if it is still what was read (compare and swap), so that newer entries win (B2).
 //! - P4: what is moved out of the rewrite queue for a group counts as a whole: it is one batch, or an atomic group.
 //! - P5: one purges at a time.
@@ -125,7 +126,7 @@ impl Store {
         if first < last {
             let due = self.append.bytes() > self.options.purge_threshold_bytes;
             let Plan { asks, moves, overdue, asked: counts } = self.pick(reclaim, due);
-            if due || !overdue.is_empty() {
+            if due || !overdue.is_empty() || self.needed(Kind::Append, last) > first {
                 let barrier = self.barrier();
                 self.carry(reclaim)?;
                 self.move_groups(reclaim, &moves, Scope::Until(Marks::of(&self.append).rewrite))?;
@@ -200,6 +201,10 @@ impl Store {
                 owed.push((id, owes));
             }
         });
+        if gone.is_empty() && owed.is_empty() {
+            return Ok(());
+        }
+        self.sync_appended()?;
         let mut batch = LogBatch::new();
         for group in &gone {
             batch.clean(*group);
@@ -254,11 +259,21 @@ impl Store {
         Ok(heavy)
     }
 
+    /// The first file of a queue that some group needs; `barrier` if that is less.
+    fn needed(&self, kind: Kind, barrier: u64) -> u64 {
+        let mut needed = barrier;
+        self.groups.for_each(|_, group| needed = needed.min(group.oldest_file(kind).unwrap_or(needed)));
+        needed
+    }
+
     /// Gives up the files of a queue before `barrier` that no group needs (P2).
     fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<usize> {
         reclaim.tail()?.sync()?;
-        let mut needed = barrier;
-        self.groups.for_each(|_, group| needed = needed.min(group.oldest_file(kind).unwrap_or(needed)));
+        let needed = self.needed(kind, barrier);
+        if needed <= self.queue(kind).span().0 {
+            return Ok(0);
+        }
+        self.sync_appended()?;
         self.blocks.forget_before(FileId::new(kind, needed));
         let count = self.queue(kind).purge_before(needed)?;
         if count > 0 {

@@ -36,6 +36,9 @@ type Key = (Box<[u8]>, Arc<[u8]>, FileId);
 struct Load {
     entries: Vec<(Run, Span, Arc<LogFile>)>,
     keys: Vec<Key>,
+    /// Entries that the rewrite queue holds behind these were replaced: a copy without them must not be durable before
+    /// what replaced them is.
+    replaced: bool,
 }
 
 /// Entries of one item that is written, and the records that it replaces.
@@ -108,7 +111,7 @@ impl Store {
             }
             Scope::Rewritten => (Span { first: group.span.first, next: from }, Kind::Rewrite),
         };
-        let mut load = Load::default();
+        let mut load = Load { replaced: group.is_replaced_from(from), ..Load::default() };
         if !wanted.is_empty() {
             for (run, part) in group.runs.within(group.span, wanted) {
                 let place = run.place();
@@ -137,6 +140,9 @@ impl Store {
         load: Load,
         scope: Scope,
     ) -> Result<()> {
+        if scope == Scope::Rewritten && load.replaced {
+            self.sync_appended()?;
+        }
         let mut atomic: Option<Atomic> = None;
         let mut chunk = Chunk::default();
         let mut runs = load.entries.into_iter().peekable();

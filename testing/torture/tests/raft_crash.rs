@@ -1,0 +1,149 @@
+//! Nothing that the Raft log acknowledged is lost, wherever the machine dies.
+//!
+//! Method: one healthy run counts the disk operations of a workload; then one run per operation dies just before it, and
+//! what is left is opened and compared with what had been promised.
+
+use esker::RaftLog;
+use esker::env::sim::{SimDisk, Survivors};
+use esker::raft::Options;
+use esker_torture::raft::{Contents, Group, Ledger, Step, contents, options, steps};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+struct Scene {
+    options: Options,
+    steps: Vec<Step>,
+}
+
+impl Scene {
+    fn new(seed: u64, step_count: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let options = options(&mut random);
+        Self { options, steps: steps(&mut random, step_count) }
+    }
+
+    /// Runs the first half, closes and reopens, runs the second half, closes. Ends at the first failure.
+    fn play(&self, disk: &SimDisk, ledger: &mut Ledger) -> esker::Result<()> {
+        let (first, second) = self.steps.split_at(self.steps.len() / 2);
+        for steps in [first, second] {
+            let log = RaftLog::open_with_env("/log", self.options.clone(), disk.env())?;
+            for step in steps {
+                // Whatever is refused on a dying disk may have got in.
+                let issued = ledger.batches.len();
+                if let Err(error) = ledger.step(&log, step) {
+                    if let Step::Write(ops, _) = step
+                        && ledger.batches.len() == issued
+                    {
+                        ledger.batches.push(ops.clone());
+                    }
+                    return Err(error);
+                }
+            }
+            log.close()?;
+            ledger.durable = ledger.acknowledged;
+        }
+        Ok(())
+    }
+
+    fn healthy_op_count(&self) -> u64 {
+        let disk = SimDisk::new();
+        self.play(&disk, &mut Ledger::default()).unwrap();
+        disk.op_count()
+    }
+}
+
+/// Opens what a crash left, twice, and compares it with what was promised.
+fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) {
+    let mut kept = None;
+    for attempt in ["first", "second"] {
+        let log = RaftLog::open_with_env("/log", options.clone(), disk.env())
+            .unwrap_or_else(|error| panic!("{what}: {attempt} open: {error}"));
+        let found = contents(&log).unwrap_or_else(|error| panic!("{what}: reading: {error}"));
+        let Some(count) = ledger.prefix(&found, least) else {
+            panic!("{what}: {least} of {} must survive; found {}", ledger.batches.len(), summary(&found))
+        };
+        let expected = ledger.after(*kept.get_or_insert(count));
+        assert!(expected == found, "{what}: the second open found something else");
+        log.close().unwrap();
+    }
+}
+
+/// Each group's indexes and keys.
+fn summary(contents: &Contents) -> String {
+    let entries = |group: &Group| group.entries.keys().next().copied().zip(group.entries.keys().next_back().copied());
+    let keys =
+        |group: &Group| group.keys.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>();
+    contents.iter().map(|(id, group)| format!("{id}: {:?} {:?}; ", entries(group), keys(group))).collect()
+}
+
+fn die_everywhere(seed: u64, step_count: usize, stride: u64) {
+    let scene = Scene::new(seed, step_count);
+    let ops = scene.healthy_op_count();
+    for n in (seed % stride..ops).step_by(stride as usize) {
+        let disk = SimDisk::new();
+        // An append in which the process dies may leave any part of itself.
+        if n % 3 == 0 {
+            let from = (n % 40) as usize;
+            disk.die_within(n, from..from + (n % 300) as usize);
+        } else {
+            disk.die_after(n);
+        }
+        let mut ledger = Ledger::default();
+        let _ = scene.play(&disk, &mut ledger);
+        let what = |image: &str| format!("ESKER_SEED={seed}, died before operation {n} of {ops}, {image}");
+        verify(&disk.after_process_death(), &scene.options, &ledger, ledger.acknowledged, &what("process death"));
+        for (image, survivors) in [
+            ("nothing unsynced survives", Survivors::Nothing),
+            ("everything survives", Survivors::Everything),
+            ("a sample survives", Survivors::Sample { seed: n }),
+            ("another sample survives", Survivors::Sample { seed: n ^ 0xabcd_ef01 }),
+        ] {
+            verify(&disk.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what(image));
+        }
+    }
+}
+
+/// Goal: an acknowledged batch survives the death of the process, a synced one power loss, wherever either strikes; a
+/// batch is there whole or not at all; purging loses nothing and brings nothing back.
+#[test]
+fn acknowledged_batches_survive_death_before_every_operation() {
+    for seed in seeds(12) {
+        die_everywhere(seed, 60, 1);
+    }
+}
+
+/// The same for longer lives, dying at every 11th operation.
+#[test]
+fn long_lives_survive_death() {
+    for seed in seeds(30) {
+        die_everywhere(100 + seed, 250, 11);
+    }
+}
+
+/// Goal: recovery is itself safe: it may die at each of its operations, and loses nothing.
+#[test]
+fn recovery_survives_death_before_every_operation() {
+    for seed in seeds(12) {
+        let scene = Scene::new(200 + seed, 80);
+        let disk = SimDisk::new();
+        disk.die_after(scene.healthy_op_count() * 3 / 4);
+        let mut ledger = Ledger::default();
+        let _ = scene.play(&disk, &mut ledger);
+        let crashed = disk.after_power_loss(Survivors::Sample { seed });
+        for n in 0.. {
+            let again = crashed.after_process_death();
+            again.die_after(n);
+            let opened = RaftLog::open_with_env("/log", scene.options.clone(), again.env());
+            let whole = opened.is_ok();
+            drop(opened);
+            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+                let what = format!("ESKER_SEED={seed}: recovery died before its operation {n}");
+                verify(&again.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what);
+            }
+            if whole && !again.is_dead() {
+                assert!(n > 1, "a recovery has operations to die at");
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A call of the disk fails: the Raft log says so, loses nothing, and goes on where it can.
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::raft::{ErrorKind, Options, RecoveryMode, Version};
+use esker::{LogBatch, RaftLog};
+use esker_torture::raft::{Ledger, Step, contents, options, steps};
+use esker_torture::seeds;
+use fastrand::Rng;
+use std::path::Path;
+
+fn scene(seed: u64) -> (Options, Vec<Step>) {
+    let mut random = Rng::with_seed(seed);
+    let options = options(&mut random);
+    (options, steps(&mut random, 60))
+}
+
+fn open(disk: &SimDisk, options: &Options) -> esker::Result<RaftLog> {
+    RaftLog::open_with_env("/log", options.clone(), disk.env())
+}
+
+/// Goal: after any single failed call, answers stay right; a failure that says that nothing was written is true; and what
+/// was acknowledged survives the crash that follows.
+#[test]
+fn every_call_may_fail_once() {
+    for seed in seeds(5) {
+        let (options, steps) = scene(300 + seed);
+        let healthy = SimDisk::new();
+        let log = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        let mut ledger = Ledger::default();
+        steps.iter().for_each(|step| ledger.step(&log, step).unwrap());
+        let ops = healthy.op_count();
+        for n in first..ops {
+            for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 5 }] {
+                one_fault(seed, &options, &steps, n, fault);
+            }
+        }
+    }
+}
+
+fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault) {
+    let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
+    let disk = SimDisk::new();
+    let log = open(&disk, options).unwrap();
+    disk.fail_at(n, fault);
+    let mut ledger = Ledger::default();
+    for step in steps {
+        // A batch that was refused is not there; those behind it may be refused for its sake.
+        if ledger.step(&log, step).is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+            break;
+        }
+    }
+    let found = contents(&log).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
+    assert!(ledger.prefix(&found, ledger.acknowledged).is_some(), "{what}: the answers are those of no prefix");
+    for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+        let image = disk.after_power_loss(survivors);
+        let log =
+            open(&image, options).unwrap_or_else(|error| panic!("{what}, then power loss {survivors:?}: {error}"));
+        let found = contents(&log).unwrap();
+        assert!(ledger.prefix(&found, ledger.durable).is_some(), "{what}, then power loss {survivors:?}: lost");
+    }
+    drop(log);
+    let log = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
+    assert!(ledger.prefix(&contents(&log).unwrap(), ledger.acknowledged).is_some(), "{what}: lost by reopening");
+}
+
+/// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    let disk = SimDisk::new();
+    let options = Options { file_bytes: 4096, purge_threshold_bytes: 4096, ..Options::default() };
+    let log = open(&disk, &options).unwrap();
+    disk.set_capacity(Some(60_000));
+    let mut batch = LogBatch::new();
+    let mut written = 0;
+    let error = loop {
+        batch.add_entries(1, written + 1, [vec![7; 1000]]).unwrap();
+        match log.write(&mut batch, true) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    assert!(written > 10);
+    assert_eq!(log.entries(1, 1, written + 1, None).unwrap().len() as u64, written);
+    assert!(!batch.is_empty(), "the batch can be tried again");
+    disk.set_capacity(None);
+    log.write(&mut batch, true).unwrap();
+    assert_eq!(log.last_index(1), Some(written + 1));
+}
+
+/// Goal: with a directory to spill to, a full first directory refuses nothing, and both are read back.
+#[test]
+fn a_full_directory_spills_to_the_other() {
+    let disk = SimDisk::new();
+    let options = Options {
+        spill_dir: Some("/spill".into()),
+        file_bytes: 4096,
+        purge_threshold_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let log = open(&disk, &options).unwrap();
+    let mut batch = LogBatch::new();
+    for index in 1..40u64 {
+        batch.add_entries(1, index, [vec![index as u8; 1000]]).unwrap();
+        if index == 20 {
+            disk.fail_at(disk.op_count(), Fault::NoSpace);
+        }
+        log.write(&mut batch, true).unwrap();
+    }
+    log.close().unwrap();
+    assert!(disk.paths().iter().any(|path| path.starts_with("/spill") && path.extension().is_some()));
+    let log = open(&disk, &options).unwrap();
+    for (index, entry) in (1u64..).zip(log.entries(1, 1, 40, None).unwrap()) {
+        assert_eq!(entry, vec![index as u8; 1000]);
+    }
+}
+
+/// Goal: a failed sync is never taken for durable, nor repeated: writes fail until the log is reopened, reads go on.
+#[test]
+fn a_failed_sync_ends_all_writing() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &Options::default()).unwrap();
+    let mut batch = LogBatch::new();
+    let mut put = |key: &[u8], sync| {
+        batch.clear();
+        batch.put(1, key, b"value").unwrap();
+        log.write(&mut batch, sync)
+    };
+    put(b"durable", true).unwrap();
+    put(b"unsynced", false).unwrap();
+    disk.fail_at(disk.op_count(), Fault::Eio);
+    assert_eq!(log.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(put(b"after", false).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(log.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(log.get(1, b"unsynced").is_some() && log.get(1, b"after").is_none());
+    assert!(log.stats().write_error.is_some());
+    drop(log);
+    let disk = disk.after_power_loss(Survivors::Everything);
+    let log = open(&disk, &Options::default()).unwrap();
+    assert!(log.get(1, b"durable").is_some() && log.get(1, b"unsynced").is_none());
+}
+
+/// A log of three files, the path of each, and its options.
+fn three_files(version: Version) -> (SimDisk, Options, Vec<std::path::PathBuf>) {
+    let options = Options {
+        file_bytes: 1024,
+        format_version: version,
+        recycle_files: version == Version::V2,
+        recovery_threads: 1,
+        compress_from_bytes: 0,
+        ..Options::default()
+    };
+    let disk = SimDisk::new();
+    let log = open(&disk, &options).unwrap();
+    let mut batch = LogBatch::new();
+    for index in 1..=8u64 {
+        batch.add_entries(1, index, [vec![index as u8; 300]]).unwrap();
+        log.write(&mut batch, true).unwrap();
+    }
+    log.close().unwrap();
+    let paths = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|found| found == "raftlog"));
+    (disk, options, paths.collect())
+}
+
+/// Goal: each recovery mode does with damage in the middle, at the end, and with zeroes at the end what it says.
+#[test]
+fn recovery_modes_differ_in_what_they_tolerate() {
+    use RecoveryMode::{AbsoluteConsistency, TolerateAny, TolerateTail};
+    let damaged = |file: usize, at: usize, mode| {
+        let (disk, options, paths) = three_files(Version::V2);
+        assert!(disk.flip_bit(&paths[file], at as u64 * 8));
+        open(&disk, &Options { recovery_mode: mode, ..options }).map(|log| {
+            assert_eq!(log.recovery().cuts.len(), 1);
+            (log.first_index(1), log.last_index(1))
+        })
+    };
+    let length = |file: usize| {
+        let (disk, _, paths) = three_files(Version::V2);
+        disk.file_bytes(&paths[file]).unwrap().len()
+    };
+    let (middle, end) = (length(0), length(2));
+    for mode in [AbsoluteConsistency, TolerateTail] {
+        let error = damaged(0, middle - 1, mode).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{mode:?}");
+        assert!(error.path().is_some_and(|path| path.ends_with("0000000000000001.raftlog")), "{error}");
+    }
+    assert_eq!(damaged(2, end - 1, AbsoluteConsistency).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(damaged(2, end - 1, TolerateTail).unwrap(), (Some(1), Some(7)));
+    assert_eq!(damaged(0, middle - 1, TolerateAny).unwrap(), (Some(4), Some(8)), "what follows the gap");
+    // A flipped bit of an entry in the last file is found at once, since that file may never have been synced.
+    assert_eq!(damaged(2, end - 100, TolerateTail).unwrap(), (Some(1), Some(7)));
+
+    let (disk, options, paths) = three_files(Version::V2);
+    let mut zeroes = disk.file_bytes(&paths[2]).unwrap();
+    zeroes.resize(zeroes.len() + 500, 0);
+    disk.overwrite(&paths[2], zeroes);
+    let log = open(&disk, &Options { recovery_mode: AbsoluteConsistency, ..options }).unwrap();
+    assert_eq!((log.last_index(1), log.recovery().cuts.len()), (Some(8), 0), "zeroes are no damage");
+}
+
+/// Goal: a refused open changes nothing, and a newer version is refused by name in every mode.
+#[test]
+fn a_refused_open_changes_nothing() {
+    let (disk, options, paths) = three_files(Version::V2);
+    let end = disk.file_bytes(&paths[0]).unwrap().len() as u64;
+    disk.flip_bit(&paths[0], end * 8 - 1);
+    let image = |disk: &SimDisk| disk.paths().iter().map(|path| disk.file_bytes(path)).collect::<Vec<_>>();
+    let before = image(&disk);
+    assert!(open(&disk, &options).is_err());
+    assert!(image(&disk) == before);
+    let (disk, options, paths) = three_files(Version::V2);
+    // Byte 60 is the last of the version.
+    disk.flip_bit(&paths[1], 60 * 8 + 3);
+    let before = image(&disk);
+    for mode in [RecoveryMode::AbsoluteConsistency, RecoveryMode::TolerateTail, RecoveryMode::TolerateAny] {
+        let error = open(&disk, &Options { recovery_mode: mode, ..options.clone() }).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+    }
+    assert!(image(&disk) == before);
+}
+
+/// Goal: rot in an old file is noticed when it is read, never passed on, and does not touch other groups (B5 for entries).
+#[test]
+fn rot_in_entries_is_noticed() {
+    let (disk, options, paths) = three_files(Version::V2);
+    // Within the entries of the first batch: opening reads only the items of old files.
+    assert!(disk.flip_bit(&paths[0], 200 * 8));
+    let log = open(&disk, &options).unwrap();
+    let error = log.entry(1, 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.path(), Some(Path::new("/log/0000000000000001.raftlog")));
+    assert_eq!(log.entry(1, 2).unwrap(), Some(vec![2; 300]));
+}
+
+/// Goal: the old bytes of a recycled file never pass for new ones: whole old batches right behind the new end are not read (B5).
+#[test]
+fn stale_bytes_of_a_recycled_file_are_not_read() {
+    let (disk, options, paths) = three_files(Version::V2);
+    let (old, last) = (disk.file_bytes(&paths[0]).unwrap(), disk.file_bytes(&paths[2]).unwrap());
+    let header = 69;
+    // What a crash leaves of a recycled file: new batches, then those that file 1 held.
+    disk.overwrite(&paths[2], [&last[..], &old[header..]].concat());
+    let log = open(&disk, &options).unwrap();
+    assert_eq!((log.first_index(1), log.last_index(1)), (Some(1), Some(8)));
+    assert_eq!(log.recovery().cuts[0].offset, last.len() as u64);
+    drop(log);
+    // The same in version 1, where nothing tells them: such files are not recycled.
+    let (disk, options, paths) = three_files(Version::V1);
+    let (old, last) = (disk.file_bytes(&paths[0]).unwrap(), disk.file_bytes(&paths[2]).unwrap());
+    disk.overwrite(&paths[2], [&last[..], &old[61..]].concat());
+    let log = open(&disk, &options).unwrap();
+    assert_eq!(log.last_index(1), Some(3), "old batches pass for new ones");
+    log.move_on(None).unwrap();
+    assert_eq!(log.stats().recycled_files, 0);
+}

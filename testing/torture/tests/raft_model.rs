@@ -1,0 +1,298 @@
+//! The Raft log answers as a map of groups does, under any options, through restarts and purges.
+
+use esker::env::sim::SimDisk;
+use esker::raft::{ErrorKind, Options, Refusal};
+use esker::{LogBatch, RaftLog};
+use esker_torture::raft::{Contents, Ledger, Step, apply, batch, contents, encode, options, steps};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+/// Goal: whatever is written, purged, moved and reopened, every entry and key is what the model says.
+#[test]
+fn answers_are_those_of_a_map() {
+    let (mut purged, mut rewritten) = (0, 0);
+    for seed in seeds(150) {
+        let mut random = Rng::with_seed(seed);
+        let (disk, options) = (SimDisk::new(), options(&mut random));
+        let steps = steps(&mut random, 150);
+        let mut ledger = Ledger::default();
+        let mut log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+        for (at, step) in steps.iter().enumerate() {
+            ledger.step(&log, step).unwrap_or_else(|error| panic!("ESKER_SEED={seed}, step {at}: {error}"));
+            if at % 10 == 9 {
+                let found = contents(&log).unwrap_or_else(|error| panic!("ESKER_SEED={seed}, step {at}: {error}"));
+                assert_eq!(found, ledger.after(ledger.batches.len()), "ESKER_SEED={seed}, step {at}");
+            }
+            if random.u8(..20) == 0 {
+                purged += log.stats().purged_files;
+                rewritten += log.stats().rewritten_bytes;
+                log.close().unwrap();
+                drop(log);
+                log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+                let found = contents(&log).unwrap();
+                assert_eq!(found, ledger.after(ledger.batches.len()), "ESKER_SEED={seed}, step {at}, reopened");
+            }
+        }
+    }
+    assert!(purged > 100 && rewritten > 10_000, "the scene does what it is for: {purged}, {rewritten}");
+}
+
+/// Goal: the same with threads of recovery as without.
+#[test]
+fn recovery_in_parallel_finds_the_same() {
+    for seed in seeds(20) {
+        let mut random = Rng::with_seed(1000 + seed);
+        let (disk, options) = (SimDisk::new(), options(&mut random));
+        let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+        let mut ledger = Ledger::default();
+        for step in steps(&mut random, 200) {
+            ledger.step(&log, &step).unwrap();
+        }
+        drop(log);
+        for recovery_threads in [1, 2, 5] {
+            let options = Options { recovery_threads, ..options.clone() };
+            let log = RaftLog::open_with_env("/log", options, disk.after_process_death().env()).unwrap();
+            assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()), "ESKER_SEED={seed}");
+        }
+    }
+}
+
+/// Goal: a gap and a compacted index are typed errors; nothing is written, and the batch can be written elsewhere.
+#[test]
+fn gaps_and_compacted_indexes_are_refused() {
+    let log = RaftLog::open_with_env("/log", Options::default(), SimDisk::new().env()).unwrap();
+    let mut one = LogBatch::new();
+    one.add_entries(1, 10, [b"ten", b"11."]).unwrap();
+    log.write(&mut one, false).unwrap();
+    log.compact_to(1, 11).unwrap();
+    let before = log.stats();
+    for (first, refusal) in [
+        (14, Refusal::Gap { group: 1, index: 14, next: 12 }),
+        (10, Refusal::Compacted { group: 1, index: 10, first: 11 }),
+    ] {
+        let mut bad = LogBatch::new();
+        bad.put(2, b"key", b"value").unwrap();
+        bad.add_entries(1, first, [b"bad"]).unwrap();
+        let same = bad.clone();
+        let error = log.write(&mut bad, true).unwrap_err();
+        assert_eq!((error.kind(), Refusal::of(&error)), (ErrorKind::InvalidArgument, Some(refusal)), "{error}");
+        assert_eq!(bad, same, "the batch is as it was");
+        assert_eq!(log.get(2, b"key"), None, "not even in part");
+    }
+    assert_eq!(log.stats().written_bytes, before.written_bytes);
+    let found = |begin, end| Refusal::of(&log.entries(1, begin, end, None).unwrap_err());
+    assert_eq!(found(10, 12), Some(Refusal::Compacted { group: 1, index: 10, first: 11 }));
+    assert_eq!(found(11, 13), Some(Refusal::Missing { group: 1, index: 12 }));
+    assert_eq!(log.entries(1, 11, 12, None).unwrap(), [b"11."]);
+    assert_eq!(log.entry(1, 10).unwrap(), None);
+    assert!(log.entries(1, 12, 11, None).unwrap().is_empty());
+    let mut within = LogBatch::new();
+    within.add_entries(1, 12, [b"12."]).unwrap();
+    within.add_entries(1, 14, [b"gap"]).unwrap();
+    assert!(log.write(&mut within, false).is_err(), "a gap within one batch");
+    assert_eq!(log.last_index(1), Some(11));
+}
+
+/// Goal: a fetch takes as many bytes as it may, and one entry at least.
+#[test]
+fn fetches_keep_to_their_limit() {
+    let log = RaftLog::open_with_env("/log", Options::default(), SimDisk::new().env()).unwrap();
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, 1, [[0u8; 100]; 10]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    for (limit, count) in [(None, 10), (Some(0), 1), (Some(99), 1), (Some(100), 1), (Some(250), 2), (Some(5000), 10)] {
+        assert_eq!(log.entries(1, 1, 11, limit).unwrap().len(), count, "{limit:?}");
+    }
+}
+
+/// Goal: what is gone stays gone when the files that say so are given up, over any number of restarts (B1).
+#[test]
+fn nothing_comes_back_from_the_rewrite_queue() {
+    let disk = SimDisk::new();
+    let options = Options { file_bytes: 1024, purge_threshold_bytes: 1024, ..Options::default() };
+    let open = || RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    let log = open();
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, 1, [b"old"; 20]).unwrap();
+    batch.put(1, b"gone", b"old").unwrap();
+    batch.put(1, b"kept", b"old").unwrap();
+    batch.add_entries(2, 1, [b"old"; 5]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    log.move_on(None).unwrap();
+    let mut batch = LogBatch::new();
+    batch.compact(1, 15);
+    batch.delete(1, b"gone");
+    batch.put(1, b"kept", b"new").unwrap();
+    batch.clean(2);
+    log.write(&mut batch, false).unwrap();
+    for _ in 0..3 {
+        log.move_on(None).unwrap();
+    }
+    log.close().unwrap();
+    let (log, _) = (open(), drop(log));
+    assert_eq!((log.first_index(1), log.last_index(1)), (Some(15), Some(20)));
+    assert_eq!(log.get(1, b"gone"), None);
+    assert_eq!(log.get(1, b"kept").as_deref(), Some(&b"new"[..]));
+    assert_eq!(log.groups(), [1]);
+}
+
+/// Goal: one group that nobody compacts pins no more than its quota, and it is reported.
+#[test]
+fn a_lagging_group_is_moved_on() {
+    #[derive(Default)]
+    struct Heard(std::sync::Mutex<Vec<esker::raft::Moved>>);
+    impl esker::raft::Listener for Heard {
+        fn moved(&self, moved: &esker::raft::Moved) {
+            self.0.lock().unwrap().push(*moved);
+        }
+    }
+    let heard = std::sync::Arc::new(Heard::default());
+    let options = Options {
+        file_bytes: 4096,
+        purge_threshold_bytes: 1 << 20,
+        group_quota_bytes: Some(16 << 10),
+        ..Options::default()
+    };
+    let log = RaftLog::open_with("/log", options, SimDisk::new().env(), vec![heard.clone()]).unwrap();
+    let mut batch = LogBatch::new();
+    batch.add_entries(7, 1, [[1u8; 20]; 50]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    for index in 1..200 {
+        batch.add_entries(8, index, [[2u8; 500]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        log.compact_to(8, index).unwrap();
+        assert!(log.purge().unwrap().is_empty(), "the log is short: nobody is asked to compact");
+        assert!(log.stats().append.bytes < 32 << 10, "{:?}", log.stats());
+    }
+    let moved = heard.0.lock().unwrap();
+    let first = moved.first().unwrap();
+    assert_eq!((first.group, first.first_index, first.entries), (7, 1, 50));
+    assert!(first.pinned_bytes > 16 << 10);
+    assert_eq!(log.entries(7, 1, 51, None).unwrap(), vec![vec![1u8; 20]; 50]);
+}
+
+/// Goal: groups in tens of thousands, each with a little, read back, through a purge and a restart.
+#[test]
+fn tens_of_thousands_of_groups() {
+    let disk = SimDisk::new();
+    let options = Options { file_bytes: 1 << 20, purge_threshold_bytes: 1 << 20, ..Options::default() };
+    let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    const GROUPS: u64 = 20_000;
+    let mut batch = LogBatch::new();
+    for round in 0..3u64 {
+        for group in 0..GROUPS {
+            batch.add_entries(group, 1 + round, [[group.to_le_bytes(), round.to_le_bytes()].concat()]).unwrap();
+            batch.put(group, b"state", &round.to_le_bytes()).unwrap();
+            if group % 100 == 99 {
+                log.write(&mut batch, false).unwrap();
+            }
+        }
+        log.purge().unwrap();
+    }
+    assert!(log.stats().rewritten_entries > 0, "some were moved");
+    let check = |log: &RaftLog| {
+        assert_eq!(log.groups().len() as u64, GROUPS);
+        for group in 0..GROUPS {
+            let entries = log.entries(group, 1, 4, None).unwrap();
+            for (round, entry) in (0u64..).zip(&entries) {
+                assert_eq!(*entry, [group.to_le_bytes(), round.to_le_bytes()].concat());
+            }
+            assert_eq!(log.get(group, b"state").as_deref(), Some(&2u64.to_le_bytes()[..]));
+        }
+    };
+    check(&log);
+    log.close().unwrap();
+    check(&RaftLog::open_with_env("/log", options, disk.env()).unwrap());
+}
+
+/// Goal: writers, readers and purging at once: every reader sees a prefix of its group, whole entries, right bytes.
+#[test]
+fn readers_see_whole_entries_while_files_come_and_go() {
+    let options = Options {
+        file_bytes: 4096,
+        purge_threshold_bytes: 8192,
+        purge_rewrite_threshold_bytes: Some(4096),
+        purge_rewrite_garbage_ratio: 0.2,
+        ..Options::default()
+    };
+    let dir = std::env::temp_dir().join(format!("esker-raft-threads-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let log = RaftLog::open(&dir, options.clone()).unwrap();
+    let value = |group: u64, index: u64| vec![(group * 31 + index * 7) as u8; 40 + (index % 60) as usize];
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4u64)
+            .map(|group| {
+                let log = log.clone();
+                scope.spawn(move || {
+                    let mut batch = LogBatch::new();
+                    for index in 1..1500u64 {
+                        batch.add_entries(group, index, [value(group, index)]).unwrap();
+                        batch.put(group, b"last", &index.to_le_bytes()).unwrap();
+                        if index > 40 {
+                            batch.compact(group, index - 40);
+                        }
+                        log.write(&mut batch, index % 200 == 0).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let reading = log.clone();
+        let reader = scope.spawn(move || {
+            let log = reading;
+            let mut seen = 0u64;
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                for group in 0..4 {
+                    let Some((first, last)) = log.first_index(group).zip(log.last_index(group)) else { continue };
+                    match log.entries(group, first, last + 1, None) {
+                        Ok(entries) => {
+                            for (index, bytes) in (first..).zip(&entries) {
+                                assert_eq!(*bytes, value(group, index));
+                            }
+                            seen += entries.len() as u64;
+                        }
+                        Err(error) => assert!(Refusal::of(&error).is_some(), "{error}"),
+                    }
+                }
+            }
+            seen
+        });
+        while !reader.is_finished() {
+            log.purge().unwrap();
+        }
+        assert!(reader.join().unwrap() > 0);
+    });
+    assert!(log.stats().purged_files > 10);
+    for group in 0..4 {
+        assert_eq!(log.last_index(group), Some(1499));
+    }
+    log.close().unwrap();
+    drop(log);
+    let log = RaftLog::open(&dir, options).unwrap();
+    for group in 0..4 {
+        let entries = log.entries(group, 1459, 1500, None).unwrap();
+        assert!((1459..).zip(&entries).all(|(index, bytes)| *bytes == value(group, index)));
+    }
+    drop(log);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Goal: batches merged are the batches one after the other.
+#[test]
+fn merged_batches_do_what_both_do() {
+    let mut random = Rng::with_seed(7);
+    let log = RaftLog::open_with_env("/log", Options::default(), SimDisk::new().env()).unwrap();
+    let mut model = Contents::new();
+    for _ in 0..300 {
+        let (mut whole, mut ops) = (LogBatch::new(), Vec::new());
+        for _ in 0..3 {
+            let more = batch(&mut random, &model, 4);
+            apply(&mut model, &more);
+            whole.merge(&mut encode(&more).unwrap()).unwrap();
+            ops.extend(more);
+        }
+        log.write(&mut whole, false).unwrap();
+        assert_eq!(contents(&log).unwrap(), model, "{ops:?}");
+    }
+    let mut ledger = Ledger::default();
+    ledger.step(&log, &Step::Sync).unwrap();
+}
