@@ -1,10 +1,11 @@
 //! A batch as it is read back: its entries, unpacked and checked once, however many of them are wanted.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_name::FileId;
-use esker_format::raft::item::{Action, Entries, Items};
+use esker_format::raft::item::{Action, Entries, ItemPlace, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
 use parking_lot::Mutex;
 
@@ -27,6 +28,10 @@ pub(crate) struct Block {
     bytes: Bytes,
     /// The entries, if they are packed.
     unpacked: Vec<u8>,
+    /// Whether something was looked for here before: then it pays to sort the items.
+    searched: AtomicBool,
+    /// The items with entries, by group and first index, and in their order.
+    sorted: OnceLock<Vec<(u64, u64, ItemPlace)>>,
 }
 
 impl Block {
@@ -42,7 +47,15 @@ impl Block {
         let decode = |base: u64, error| Error::decode(&file.path, base, "reading a batch", error);
         let header = BatchHeader::decode(head).map_err(|error| decode(offset, error))?;
         let bytes = file.read(offset..offset.saturating_add(header.len))?;
-        let mut block = Self { file: Arc::clone(&file), offset, header, bytes, unpacked: Vec::new() };
+        let mut block = Self {
+            file: Arc::clone(&file),
+            offset,
+            header,
+            bytes,
+            unpacked: Vec::new(),
+            searched: AtomicBool::new(false),
+            sorted: OnceLock::new(),
+        };
         checked("items", block.part(header.items()), file.salt())
             .map_err(|error| decode(offset.saturating_add(header.items_offset), error))?;
         let at = offset.saturating_add(HEADER_BYTES as u64);
@@ -70,31 +83,61 @@ impl Block {
         plain.split_last_chunk::<4>().map_or(&[], |(plain, _)| plain)
     }
 
-    pub(crate) fn items(&self) -> Result<Items<'_>> {
-        let raw = self.part(self.header.items());
-        let raw = raw.split_last_chunk::<4>().map_or(&[][..], |(items, _)| items);
-        Items::new(raw).map_err(|error| self.damaged(error))
-    }
-
     fn damaged(&self, error: esker_format::DecodeError) -> Error {
         let base = self.offset.saturating_add(self.header.items_offset);
         Error::decode(&self.file.path, base, "reading a batch", error)
     }
 
-    /// The item of `group` with entries from `first` on: the last of them, since each replaces those before it.
-    pub(crate) fn find(&self, group: u64, first: u64) -> Result<Entries<'_>> {
-        let mut items = self.items()?;
-        let mut found = None;
-        while let Some(item) = items.read().map_err(|error| self.damaged(error))? {
-            if item.group == group
-                && let Action::Entries(entries) = item.action
+    fn raw_items(&self) -> &[u8] {
+        self.part(self.header.items()).split_last_chunk::<4>().map_or(&[][..], |(items, _)| items)
+    }
+
+    /// Shows every item with entries.
+    fn scan(&self, mut show: impl FnMut(u64, ItemPlace, Entries<'_>)) -> Result<()> {
+        let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
+        loop {
+            let place = items.place();
+            let Some(item) = items.read().map_err(|error| self.damaged(error))? else { return Ok(()) };
+            if let Action::Entries(entries) = item.action
                 && entries.count > 0
-                && entries.first_index == first
             {
-                found = Some(entries);
+                show(item.group, place, entries);
             }
         }
-        found.ok_or_else(|| self.file.corruption(self.offset, format!("no entries of group {group} from {first} on")))
+    }
+
+    /// Where the item of `group` with entries from `first` on is: the last of them, since each replaces those before it.
+    fn place_of(&self, group: u64, first: u64) -> Result<Option<ItemPlace>> {
+        if self.searched.swap(true, Ordering::Relaxed) {
+            if self.sorted.get().is_none() {
+                let mut sorted = Vec::new();
+                self.scan(|group, place, entries| sorted.push((group, entries.first_index, place)))?;
+                sorted.sort_by_key(|(group, first, _)| (*group, *first));
+                let _ = self.sorted.set(sorted);
+            }
+            let sorted = self.sorted.get().map_or(&[][..], Vec::as_slice);
+            let behind = sorted.partition_point(|(other, index, _)| (*other, *index) <= (group, first));
+            let found = behind.checked_sub(1).and_then(|at| sorted.get(at));
+            return Ok(found.filter(|(other, index, _)| (*other, *index) == (group, first)).map(|found| found.2));
+        }
+        let mut found = None;
+        self.scan(|other, place, entries| {
+            if (other, entries.first_index) == (group, first) {
+                found = Some(place);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The entries of `group` from `first` on.
+    pub(crate) fn find(&self, group: u64, first: u64) -> Result<Entries<'_>> {
+        if let Some(place) = self.place_of(group, first)?
+            && let Some(item) = Items::at(self.raw_items(), place).read().map_err(|error| self.damaged(error))?
+            && let Action::Entries(entries) = item.action
+        {
+            return Ok(entries);
+        }
+        Err(self.file.corruption(self.offset, format!("no entries of group {group} from {first} on")))
     }
 
     /// The bytes of an entry.
@@ -110,7 +153,8 @@ impl Block {
 
     fn memory_bytes(&self) -> usize {
         let copied = if let Bytes::Owned(bytes) = &self.bytes { bytes.len() } else { 0 };
-        self.unpacked.len() + copied
+        // Sorted items take as much as the items themselves, about.
+        self.unpacked.len() + copied + self.raw_items().len()
     }
 }
 

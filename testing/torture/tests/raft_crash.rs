@@ -107,7 +107,7 @@ fn die_everywhere(seed: u64, step_count: usize, stride: u64) {
 /// batch is there whole or not at all; purging loses nothing and brings nothing back.
 #[test]
 fn acknowledged_batches_survive_death_before_every_operation() {
-    for seed in seeds(12) {
+    for seed in seeds(6) {
         die_everywhere(seed, 60, 1);
     }
 }
@@ -115,7 +115,7 @@ fn acknowledged_batches_survive_death_before_every_operation() {
 /// The same for longer lives, dying at every 11th operation.
 #[test]
 fn long_lives_survive_death() {
-    for seed in seeds(30) {
+    for seed in seeds(15) {
         die_everywhere(100 + seed, 250, 11);
     }
 }
@@ -123,7 +123,7 @@ fn long_lives_survive_death() {
 /// Goal: recovery is itself safe: it may die at each of its operations, and loses nothing.
 #[test]
 fn recovery_survives_death_before_every_operation() {
-    for seed in seeds(12) {
+    for seed in seeds(6) {
         let scene = Scene::new(200 + seed, 80);
         let disk = SimDisk::new();
         disk.die_after(scene.healthy_op_count() * 3 / 4);

@@ -127,6 +127,14 @@ impl<'a> Entries<'a> {
     }
 }
 
+/// A place in an item block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemPlace {
+    offset: u64,
+    left: u64,
+    entries_end: u32,
+}
+
 /// Reads items from front to back. Allocates nothing.
 #[derive(Debug, Clone)]
 pub struct Items<'a> {
@@ -150,6 +158,17 @@ impl<'a> Items<'a> {
     /// Of items without their count: `count` of them.
     pub const fn of_body(raw: &'a [u8], count: u64) -> Self {
         Self { cursor: Cursor::new(raw), left: count, entries_end: 0 }
+    }
+
+    /// Where the next item begins, to come back to it with [`at`](Self::at).
+    pub const fn place(&self) -> ItemPlace {
+        ItemPlace { offset: self.cursor.offset(), left: self.left, entries_end: self.entries_end }
+    }
+
+    /// Of the item block `raw`, from a place on that an earlier reading of it was at.
+    pub fn at(raw: &'a [u8], place: ItemPlace) -> Self {
+        let rest = usize::try_from(place.offset).ok().and_then(|offset| raw.get(offset..)).unwrap_or_default();
+        Self { cursor: Cursor::new(rest), left: place.left, entries_end: place.entries_end }
     }
 
     /// How many items have not been read.

@@ -37,6 +37,19 @@ fn what_the_original_wrote_is_read() {
 }
 
 #[test]
+fn reading_goes_on_from_any_place() {
+    let mut items = Items::new(GOLDEN).unwrap();
+    loop {
+        let place = items.place();
+        let item = items.read().unwrap();
+        assert_eq!(Items::at(GOLDEN, place).read().unwrap(), item);
+        if item.is_none() {
+            break;
+        }
+    }
+}
+
+#[test]
 fn atomic_markers_are_those_of_the_original() {
     let mut out = Vec::new();
     put_atomic_marker(&mut out, 0, AtomicStatus::End);
