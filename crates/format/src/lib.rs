@@ -14,11 +14,13 @@
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
 //! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
+//! | [`cask`]        | the files of Esker's hash engine                                         |
 //! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
+pub mod cask;
 pub mod checksum;
 pub mod compression;
 pub mod cursor;

@@ -1,0 +1,93 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SALT: u32 = 0x1234_5678;
+
+fn number() -> FileNumber {
+    FileNumber::new(12).unwrap()
+}
+
+fn build(entries: &[(u64, u64, u64, bool, Vec<u8>)]) -> Vec<u8> {
+    let (mut out, mut builder) = (Vec::new(), Builder::new(SALT));
+    for (offset, record_bytes, version, is_tombstone, key) in entries {
+        let (offset, record_bytes, version, is_tombstone) = (*offset, *record_bytes, *version, *is_tombstone);
+        builder.add(&Entry { offset, record_bytes, version, is_tombstone, key }, &mut out);
+    }
+    builder.finish(number(), 999, &mut out);
+    out
+}
+
+fn read(raw: &[u8]) -> Result<Vec<(u64, u64, u64, bool, Vec<u8>)>, DecodeError> {
+    let footer = Footer::decode(raw)?;
+    assert_eq!((footer.number, footer.data_bytes, footer.salt), (number(), 999, SALT));
+    let mut rest = &raw[..footer.block_bytes as usize];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (block, bytes) = Block::decode(rest, SALT)?;
+        rest = &rest[bytes..];
+        for entry in block.entries() {
+            let entry = entry?;
+            found.push((entry.offset, entry.record_bytes, entry.version, entry.is_tombstone, entry.key.to_vec()));
+        }
+    }
+    assert_eq!(footer.record_count, found.len() as u64);
+    Ok(found)
+}
+
+fn golden() -> Vec<(u64, u64, u64, bool, Vec<u8>)> {
+    vec![(32, 28, 7, false, b"key".to_vec()), (60, 21, 9, true, b"k".to_vec()), (90, 300, 8, false, Vec::new())]
+}
+
+/// These bytes are a promise to files already on disk.
+#[test]
+fn golden_bytes() {
+    let raw = build(&golden());
+    let block = b"\x90\x69\x12\x63\x12\0\0\0\x20\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\
+        \0\x1c\0\x03key\x01\x15\x04\x01k\x02\x09\xac\x02\x01\0";
+    let footer = b"eskrhint\x01\0\0\0\x0c\0\0\0\x78\x56\x34\x12\xe7\x03\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        \x2a\0\0\0\0\0\0\0\x0e\x61\x3c\x01";
+    assert_eq!(raw, [&block[..], footer].concat(), "{raw:02x?}");
+    assert_eq!(read(&raw).unwrap(), golden());
+}
+
+#[test]
+fn every_flipped_bit_and_missing_byte_is_noticed() {
+    let raw = build(&golden());
+    for bit in 0..raw.len() * 8 {
+        let mut damaged = raw.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&damaged).is_err(), "bit {bit}");
+    }
+    for len in 0..raw.len() {
+        assert!(read(&raw[..len]).is_err(), "{len} bytes");
+    }
+    assert!(Block::decode(&raw, SALT + 1).is_err(), "of another data file");
+}
+
+proptest! {
+    #[test]
+    fn entries_read_back(
+        steps in proptest::collection::vec(
+            (0u64..3, 20u64..1 << 33, any::<u64>(), any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)),
+            0..200,
+        ),
+    ) {
+        let mut offset = record::FIRST_OFFSET;
+        let entries: Vec<_> = steps
+            .into_iter()
+            .map(|(gap, bytes, version, is_tombstone, key)| {
+                let entry = (offset + gap, bytes, version, is_tombstone, key);
+                offset += gap + bytes;
+                entry
+            })
+            .collect();
+        prop_assert_eq!(read(&build(&entries)).unwrap(), entries);
+    }
+
+    #[test]
+    fn any_payload_gives_entries_or_an_error(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let block = Block { first_offset: 32, first_version: 1, payload: &payload };
+        prop_assert!(block.entries().count() <= payload.len());
+    }
+}

@@ -1,0 +1,104 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SALT: u32 = 0x1234_5678;
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
+    Record {
+        version: 7,
+        is_tombstone: false,
+        is_continued: false,
+        expires_at: None,
+        compression: Compression::None,
+        key,
+        value,
+    }
+}
+
+fn encoded(record: &Record<'_>) -> Vec<u8> {
+    let mut raw = Vec::new();
+    record.encode(SALT, &mut raw).unwrap();
+    raw
+}
+
+/// These bytes are a promise to files already on disk.
+#[test]
+fn golden_bytes() {
+    let plain = encoded(&put(b"key", b"value"));
+    assert_eq!(plain, b"\x75\x02\x30\x63\x03\0\x80\0\x05\0\0\0\x07\0\0\0\0\0\0\0keyvalue", "{plain:02x?}");
+    let expiring = encoded(&Record { expires_at: Some(258), is_continued: true, ..put(b"k", b"") });
+    assert_eq!(
+        expiring, b"\x87\x46\x4a\x79\x01\0\x86\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0k",
+        "{expiring:02x?}"
+    );
+    let tombstone = encoded(&Record { is_tombstone: true, ..put(b"k", b"") });
+    assert_eq!(tombstone, b"\x27\x96\xc8\x29\x01\0\x81\0\0\0\0\0\x07\0\0\0\0\0\0\0k", "{tombstone:02x?}");
+    for raw in [plain, expiring, tombstone] {
+        assert!(checksum_holds(&raw, SALT));
+        assert_eq!(encoded(&Record::decode(&raw).unwrap()), raw);
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let raw = encoded(&Record { expires_at: Some(1 << 40), compression: Compression::Lz4, ..put(b"key", b"value") });
+    for bit in 0..raw.len() * 8 {
+        let mut damaged = raw.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(!checksum_holds(&damaged, SALT), "bit {bit}");
+    }
+    assert!(!checksum_holds(&raw, SALT + 1), "of another file");
+}
+
+#[test]
+fn zeroes_are_no_record_and_no_record_begins_with_zeroes() {
+    assert!(Record::decode(&[0; 64]).is_err());
+    assert_eq!(peek_bytes(&[0; 64]), None);
+    let least = encoded(&put(b"", b""));
+    assert_ne!(least[4..8], [0; 4]);
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let key = vec![0; KEY_BYTES_MAX + 1];
+    assert_eq!(put(&key, b"").head(SALT).unwrap_err().field, "key");
+    assert!(put(&key[1..], b"").head(SALT).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn records_read_back(
+        version in 1u64..,
+        is_tombstone: bool,
+        is_continued: bool,
+        expires_at: Option<u64>,
+        key in proptest::collection::vec(any::<u8>(), 0..300),
+        value in proptest::collection::vec(any::<u8>(), 0..300),
+        behind in proptest::collection::vec(any::<u8>(), 0..10),
+    ) {
+        let value: &[u8] = if is_tombstone { &[] } else { &value };
+        let expires_at = expires_at.filter(|_| !is_tombstone);
+        let record =
+            Record { version, is_tombstone, is_continued, expires_at, compression: Compression::Zstd, key: &key, value };
+        let mut raw = encoded(&record);
+        prop_assert_eq!(raw.len() as u64, record.bytes());
+        prop_assert_eq!(peek_bytes(&raw), Some(record.bytes()));
+        for len in 0..raw.len() {
+            prop_assert!(Record::decode(&raw[..len]).is_err());
+        }
+        raw.extend_from_slice(&behind);
+        prop_assert_eq!(Record::decode(&raw).unwrap(), record);
+    }
+
+    #[test]
+    fn any_bytes_give_a_record_or_an_error(mut raw in proptest::collection::vec(any::<u8>(), 0..200), flags: u8) {
+        if raw.len() > 6 {
+            raw[6] = flags | RECORD;
+        }
+        if let Ok(record) = Record::decode(&raw) {
+            prop_assert!(record.bytes() <= raw.len() as u64);
+            prop_assert_eq!(peek_bytes(&raw), Some(record.bytes()));
+        }
+    }
+}
