@@ -7,6 +7,11 @@ pub use esker_db::{
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
 
+pub use esker_cask::{
+    Cask, CaskBatch, CaskCheck, CaskCheckProgress, CaskOptions, CaskRecovery, CaskRepair, CaskScan, CaskStats,
+    CaskValue, CaskWriteOptions,
+};
+
 pub use esker_raft_log::{LogBatch, RaftLog};
 
 /// What goes with [`RaftLog`].

@@ -15,10 +15,11 @@
 //!
 //! | field        | type   | meaning                                                                                  |
 //! |--------------|--------|------------------------------------------------------------------------------------------|
-//! | flags        | u8     | 1: tombstone; 2: there is a gap                                                          |
+//! | flags        | u8     | 1: tombstone; 2: there is a gap; 4: it expires                                           |
 //! | gap          | varint | only with flag 2: bytes of the data file between the record before and this one (damage) |
 //! | record bytes | varint | how many bytes of the data file the record takes                                         |
 //! | version      | varint | difference to the entry before, zigzag                                                   |
+//! | expires at   | varint | only with flag 4                                                                         |
 //! | key          | varint length, bytes |                                                                            |
 //!
 //! The footer:
@@ -55,6 +56,7 @@ const VERSION: u16 = 1;
 const CRC_OFFSET: usize = 44;
 const TOMBSTONE: u8 = 1;
 const GAP: u8 = 2;
+const EXPIRES: u8 = 4;
 
 /// What a hint says of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub struct Entry<'a> {
     pub version: u64,
     /// Whether it deletes the key.
     pub is_tombstone: bool,
+    /// Seconds since 1970 from which on its value is gone.
+    pub expires_at: Option<u64>,
     /// Its key.
     pub key: &'a [u8],
 }
@@ -178,12 +182,16 @@ impl Builder {
         }
         let gap = entry.offset.saturating_sub(self.next_offset);
         let tombstone = if entry.is_tombstone { TOMBSTONE } else { 0 };
-        self.open.push(tombstone | if gap > 0 { GAP } else { 0 });
+        let expires = if entry.expires_at.is_some() { EXPIRES } else { 0 };
+        self.open.push(tombstone | expires | if gap > 0 { GAP } else { 0 });
         if gap > 0 {
             varint::put_u64(&mut self.open, gap);
         }
         varint::put_u64(&mut self.open, entry.record_bytes);
         varint::put_u64(&mut self.open, zigzag(entry.version.wrapping_sub(self.last_version)));
+        if let Some(expires_at) = entry.expires_at {
+            varint::put_u64(&mut self.open, expires_at);
+        }
         varint::put_prefixed(&mut self.open, entry.key);
         self.next_offset = entry.offset.saturating_add(entry.record_bytes);
         self.last_version = entry.version;
@@ -281,12 +289,13 @@ impl<'a> Entries<'a> {
     fn read(&mut self) -> Result<Entry<'a>, DecodeError> {
         let cursor = &mut self.cursor;
         let flags = cursor.u8("flags")?;
-        if flags & !(TOMBSTONE | GAP) != 0 {
+        if flags & !(TOMBSTONE | GAP | EXPIRES) != 0 {
             return Err(cursor.corrupt("flags", "not known"));
         }
         let gap = if flags & GAP == 0 { 0 } else { cursor.varint64("gap")? };
         let record_bytes = cursor.varint64("record bytes")?;
         self.version = self.version.wrapping_add(unzigzag(cursor.varint64("version")?));
+        let expires_at = if flags & EXPIRES == 0 { None } else { Some(cursor.varint64("expires at")?) };
         let key = cursor.prefixed("key")?;
         let end =
             self.next_offset.checked_add(gap).and_then(|offset| Some((offset, offset.checked_add(record_bytes)?)));
@@ -294,7 +303,7 @@ impl<'a> Entries<'a> {
             return Err(cursor.corrupt("record bytes", "beyond 64 bits"));
         };
         self.next_offset = next;
-        Ok(Entry { offset, record_bytes, version: self.version, is_tombstone: flags & TOMBSTONE != 0, key })
+        Ok(Entry { offset, record_bytes, version: self.version, is_tombstone: flags & TOMBSTONE != 0, expires_at, key })
     }
 }
 

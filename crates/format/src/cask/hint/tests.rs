@@ -4,21 +4,25 @@ use super::*;
 
 const SALT: u32 = 0x1234_5678;
 
+/// Offset, length, version, whether it is a tombstone, expiry, key.
+type Row = (u64, u64, u64, bool, Option<u64>, Vec<u8>);
+
 fn number() -> FileNumber {
     FileNumber::new(12).unwrap()
 }
 
-fn build(entries: &[(u64, u64, u64, bool, Vec<u8>)]) -> Vec<u8> {
+fn build(entries: &[Row]) -> Vec<u8> {
     let (mut out, mut builder) = (Vec::new(), Builder::new(SALT));
-    for (offset, record_bytes, version, is_tombstone, key) in entries {
-        let (offset, record_bytes, version, is_tombstone) = (*offset, *record_bytes, *version, *is_tombstone);
-        builder.add(&Entry { offset, record_bytes, version, is_tombstone, key }, &mut out);
+    for (offset, record_bytes, version, is_tombstone, expires_at, key) in entries {
+        let (offset, record_bytes, version) = (*offset, *record_bytes, *version);
+        let (is_tombstone, expires_at) = (*is_tombstone, *expires_at);
+        builder.add(&Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
     }
     builder.finish(number(), 999, &mut out);
     out
 }
 
-fn read(raw: &[u8]) -> Result<Vec<(u64, u64, u64, bool, Vec<u8>)>, DecodeError> {
+fn read(raw: &[u8]) -> Result<Vec<Row>, DecodeError> {
     let footer = Footer::decode(raw)?;
     assert_eq!((footer.number, footer.data_bytes, footer.salt), (number(), 999, SALT));
     let mut rest = &raw[..footer.block_bytes as usize];
@@ -27,26 +31,30 @@ fn read(raw: &[u8]) -> Result<Vec<(u64, u64, u64, bool, Vec<u8>)>, DecodeError> 
         let (block, bytes) = Block::decode(rest, SALT)?;
         rest = &rest[bytes..];
         for entry in block.entries() {
-            let entry = entry?;
-            found.push((entry.offset, entry.record_bytes, entry.version, entry.is_tombstone, entry.key.to_vec()));
+            let Entry { offset, record_bytes, version, is_tombstone, expires_at, key } = entry?;
+            found.push((offset, record_bytes, version, is_tombstone, expires_at, key.to_vec()));
         }
     }
     assert_eq!(footer.record_count, found.len() as u64);
     Ok(found)
 }
 
-fn golden() -> Vec<(u64, u64, u64, bool, Vec<u8>)> {
-    vec![(32, 28, 7, false, b"key".to_vec()), (60, 21, 9, true, b"k".to_vec()), (90, 300, 8, false, Vec::new())]
+fn golden() -> Vec<Row> {
+    vec![
+        (32, 28, 7, false, None, b"key".to_vec()),
+        (60, 21, 9, true, None, b"k".to_vec()),
+        (90, 300, 8, false, Some(5), Vec::new()),
+    ]
 }
 
 /// These bytes are a promise to files already on disk.
 #[test]
 fn golden_bytes() {
     let raw = build(&golden());
-    let block = b"\x90\x69\x12\x63\x12\0\0\0\x20\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\
-        \0\x1c\0\x03key\x01\x15\x04\x01k\x02\x09\xac\x02\x01\0";
+    let block = b"\x2b\x80\x80\x18\x13\0\0\0\x20\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\
+        \0\x1c\0\x03key\x01\x15\x04\x01k\x06\x09\xac\x02\x01\x05\0";
     let footer = b"eskrhint\x01\0\0\0\x0c\0\0\0\x78\x56\x34\x12\xe7\x03\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
-        \x2a\0\0\0\0\0\0\0\x0e\x61\x3c\x01";
+        \x2b\0\0\0\0\0\0\0\x29\x1c\x00\x48";
     assert_eq!(raw, [&block[..], footer].concat(), "{raw:02x?}");
     assert_eq!(read(&raw).unwrap(), golden());
 }
@@ -69,15 +77,20 @@ proptest! {
     #[test]
     fn entries_read_back(
         steps in proptest::collection::vec(
-            (0u64..3, 20u64..1 << 33, any::<u64>(), any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)),
+            (
+                (0u64..3, 20u64..1 << 33, any::<u64>()),
+                any::<bool>(),
+                any::<Option<u64>>(),
+                proptest::collection::vec(any::<u8>(), 0..200),
+            ),
             0..200,
         ),
     ) {
         let mut offset = record::FIRST_OFFSET;
         let entries: Vec<_> = steps
             .into_iter()
-            .map(|(gap, bytes, version, is_tombstone, key)| {
-                let entry = (offset + gap, bytes, version, is_tombstone, key);
+            .map(|((gap, bytes, version), is_tombstone, expires_at, key)| {
+                let entry = (offset + gap, bytes, version, is_tombstone, expires_at, key);
                 offset += gap + bytes;
                 entry
             })

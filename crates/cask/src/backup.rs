@@ -1,0 +1,77 @@
+//! Copies of a store: a checkpoint shares its files by hard links, a backup has its own.
+//!
+//! All active files are sealed first, so a copy consists of files that change no more, and a manifest that names them. Merges
+//! wait meanwhile, writes do not. The copy's manifest comes last: until then it is no store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_env::FileSystem;
+use esker_format::cask::manifest::Manifest;
+use esker_format::cask::{FileName, record};
+
+use crate::file::DataFile;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// A file is copied in pieces of this size.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl Store {
+    pub(crate) fn copy_to(&self, target: &Path, by_link: bool) -> Result<()> {
+        self.check_writable()?;
+        let fs = &*self.env.files;
+        if fs.metadata(target).is_ok() && !fs.list(target)?.is_empty() {
+            let reason = "the directory for a copy is not empty; choose another";
+            return Err(Error::new(ErrorKind::Conflict, reason).with_path(target));
+        }
+        let _merging = self.merging.lock();
+        self.seal_everything()?;
+        let sealed: Vec<Arc<DataFile>> = self.files.load().iter().filter(|file| file.is_sealed()).cloned().collect();
+        crate::open::make_dir(fs, target)?;
+        for file in &sealed {
+            for name in [FileName::Data(file.number), FileName::Hint(file.number)] {
+                let from = self.path_of(name);
+                // A store without some hint is still one.
+                if name == FileName::Hint(file.number) && fs.metadata(&from).is_err() {
+                    continue;
+                }
+                let to = target.join(name.name());
+                if !by_link || fs.link(&from, &to).is_err() {
+                    copy(fs, &from, &to)?;
+                }
+            }
+        }
+        fs.sync_dir(target)?;
+        let files = sealed.iter().map(|file| file.in_manifest_sealed()).collect();
+        let next_version = self.next_version.load(Ordering::Acquire);
+        let next_file = self.installer.lock().manifest(next_version).next_file;
+        let mut store_id = [0; 16];
+        self.env.entropy.fill(&mut store_id);
+        crate::manifest::write(fs, target, &Manifest { store_id, next_file, next_version, files })?;
+        Ok(())
+    }
+}
+
+/// A copy of its own, durable but for its name.
+fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    let source = fs.open(from)?;
+    let len = source.len()?;
+    if fs.metadata(to).is_ok() {
+        // What a link that failed half-way has left.
+        fs.remove(to)?;
+    }
+    let target = fs.create(to)?;
+    let mut offset = 0;
+    let mut piece = Vec::new();
+    while offset < len {
+        let bytes = (len - offset).min(PIECE_BYTES);
+        piece.resize(usize::try_from(bytes).unwrap_or(record::HEAD_BYTES), 0);
+        source.read_exact_at(offset, &mut piece)?;
+        target.append(&[&piece])?;
+        offset += bytes;
+    }
+    target.sync()?;
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! The whole public surface of an open store in one place; the work is done in the rooms it names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, Lock, Thread};
+use parking_lot::Mutex;
+
+use crate::batch::CaskBatch;
+use crate::check::{CaskCheck, CaskCheckProgress};
+use crate::open::{self, CaskRecovery};
+use crate::options::{CaskOptions, CaskWriteOptions};
+use crate::repair::{self, CaskRepair};
+use crate::scan::CaskScan;
+use crate::stats::CaskStats;
+use crate::store::{Condition, Store};
+use crate::value::CaskValue;
+use crate::write;
+use crate::{Error, ErrorKind, Result};
+
+/// A store of byte strings under keys in no order, in a directory of its own.
+///
+/// Every key costs about 20 bytes of memory, however long it is; a read costs one access to a file, an absent key none.
+/// Keys have up to 65,535 bytes, values up to 4 GiB − 1; both may be empty. For keys in order, use `Db`.
+///
+/// A clone is another handle to the same store; the store closes with the last one, or with [`close`](Self::close). All
+/// calls may be made from any number of threads at once. Readers wait for nobody but for the tens of nanoseconds in which
+/// a slot of the directory is changed; writers wait for writers of the same stripe, one in [`CaskOptions::stripes`].
+///
+/// # Durability
+/// Once a write has returned `Ok`, the death of the process does not lose it. With [`CaskWriteOptions::sync`], power loss
+/// does not either. A batch is there whole or not at all. Of writes that were not synced, a power loss may keep a later one
+/// and lose an earlier one of another key.
+#[derive(Debug, Clone)]
+pub struct Cask {
+    open: Arc<OpenCask>,
+}
+
+/// What the last handle closes.
+#[derive(Debug)]
+struct OpenCask {
+    store: Arc<Store>,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
+    lock: Mutex<Option<Box<dyn Lock>>>,
+}
+
+impl Cask {
+    /// Opens the store in `path`, or makes one, and takes the directory's lock until the store is closed.
+    ///
+    /// Cost: one pass over the hints of all files, on several threads: about a second for 20 million keys; and over the data
+    /// of the files that were being written.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no store, and `create_if_missing` is not set.
+    /// - `Conflict`: there is one, and `error_if_exists` is set.
+    /// - `InvalidArgument`: an option is out of its range, or `path` is another kind of store, or a Cask without its manifest.
+    /// - `Busy`: another process, or another handle of this one, has it open.
+    /// - `Corruption`: the manifest is damaged, or a data file is missing or too short. Damage within a data file is no
+    ///   error: see [`recovery`](Self::recovery).
+    /// - `UnsupportedFormat`: a newer version has written it.
+    /// - `Io`, `Exhausted`: the system refused.
+    pub fn open(path: impl AsRef<Path>, options: CaskOptions) -> Result<Self> {
+        Self::open_with_env(path, options, Env::os())
+    }
+
+    /// As [`open`](Self::open), on another machine than the real one: a simulated disk, for tests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_env(path: impl AsRef<Path>, options: CaskOptions, env: Env) -> Result<Self> {
+        let cask = Self::new(open::open(path.as_ref(), options, env)?);
+        cask.start_threads()?;
+        // What was retired by the open, where there is no thread to seal it. A failure is kept as state.
+        if cask.store().options.background_jobs == 0 {
+            let _ = cask.store().run_due_work();
+        }
+        Ok(cask)
+    }
+
+    /// Opens the store in `path` for reading: takes no lock, writes nothing, starts no lasting thread, and shows the store as
+    /// it is now. Writes fail with `ReadOnly`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Busy` only if another process changes the store faster than it can be read.
+    pub fn open_read_only(path: impl AsRef<Path>, options: CaskOptions) -> Result<Self> {
+        Self::open_read_only_with_env(path, options, Env::os())
+    }
+
+    /// As [`open_read_only`](Self::open_read_only), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`open_read_only`](Self::open_read_only).
+    pub fn open_read_only_with_env(path: impl AsRef<Path>, options: CaskOptions, env: Env) -> Result<Self> {
+        Ok(Self::new(open::open_read_only(path.as_ref(), options, env)?))
+    }
+
+    /// Whether there is a Cask in `path`, by what its manifest begins with. `false` also where there is nothing.
+    ///
+    /// # Errors
+    /// `Io`: the system refused to say.
+    pub fn is_store(path: impl AsRef<Path>) -> Result<bool> {
+        Self::is_store_with_env(path, &Env::os())
+    }
+
+    /// As [`is_store`](Self::is_store), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`is_store`](Self::is_store).
+    pub fn is_store_with_env(path: impl AsRef<Path>, env: &Env) -> Result<bool> {
+        open::is_store(env, path.as_ref())
+    }
+
+    /// Rebuilds the manifest and all hints of the store in `path` from its data files alone. Files with damage are copied without it
+    /// and put aside as `NNNNNN.damaged`; nothing is thrown away.
+    ///
+    /// If the manifest itself is lost, a key that was deleted may reappear: see the source of this room.
+    ///
+    /// # Errors
+    /// - `NotFound`: there are no data files.
+    /// - `Busy`: the store is open.
+    /// - `Io`, `Exhausted`: the system refused; the repair can be run again.
+    pub fn repair(path: impl AsRef<Path>) -> Result<CaskRepair> {
+        Self::repair_with_env(path, &Env::os())
+    }
+
+    /// As [`repair`](Self::repair), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`repair`](Self::repair).
+    pub fn repair_with_env(path: impl AsRef<Path>, env: &Env) -> Result<CaskRepair> {
+        repair::repair(path.as_ref(), env)
+    }
+
+    fn new(opened: open::Opened) -> Self {
+        let open::Opened { store, lock } = opened;
+        Self { open: Arc::new(OpenCask { store, threads: Mutex::default(), lock: Mutex::new(lock) }) }
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let store = &self.open.store;
+        let jobs = store.options.background_jobs;
+        let mut threads = self.open.threads.lock();
+        if jobs > 0 {
+            let worker = store.clone();
+            let work = move || if jobs > 1 { worker.keep_files() } else { worker.keep_everything() };
+            threads.push(store.env.threads.spawn("esker-seal", Box::new(work))?);
+        }
+        if jobs > 1 {
+            let worker = store.clone();
+            threads.push(store.env.threads.spawn("esker-merge", Box::new(move || worker.keep_merging()))?);
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> &Store {
+        &self.open.store
+    }
+
+    /// Ends background work and gives the directory up. Other handles get `Closed` from now on; values that were taken
+    /// earlier stay readable.
+    ///
+    /// Everything is synced, so that a closed store survives power loss. Dropping the last handle does the same, but has nobody to
+    /// tell an error to.
+    ///
+    /// # Errors
+    /// The first failure of these steps, or an earlier one that made the store refuse writes; the store is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.open.close()
+    }
+
+    /// The store's directory.
+    pub fn path(&self) -> &Path {
+        &self.store().dir
+    }
+
+    /// The store's own name: random, given at its creation.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.store().store_id
+    }
+
+    /// The options that it was opened with.
+    pub fn options(&self) -> &CaskOptions {
+        &self.store().options
+    }
+
+    /// The value of `key`.
+    ///
+    /// Cost: one look-up in memory and one record of a file. The value shares the file's mapping, where it has one and the
+    /// value is not packed. An absent key costs the look-up.
+    ///
+    /// # Errors
+    /// `Corruption`: the record is damaged. `Io`; `Closed`.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<CaskValue>> {
+        self.store().get(key.as_ref())
+    }
+
+    /// Whether `key` has a value. Cost: as [`get`](Self::get), without looking at the value.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.store().check_open()?;
+        let key = key.as_ref();
+        self.store().exists_at(self.store().keydir.hash(key), key)
+    }
+
+    /// The length of the value of `key`, unpacked. Cost: as [`get`](Self::get), without looking at the value.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        self.store().value_len(key.as_ref())
+    }
+
+    /// Sets `key` to `value`. Returns the version that this write was given: higher than that of every earlier write.
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with).
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64> {
+        self.put_with(key, value, &CaskWriteOptions::default())
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// Cost: one look-up, one CRC, one copy into the mapped end of the stripe's file; with `sync`, one `fdatasync`, shared with all who
+    /// write to the stripe at the time.
+    ///
+    /// # Durability
+    /// With `sync`, `Ok` means that the write survives power loss; without, that it survives the death of the process.
+    /// `Err` means unknown, unless it is one of the first two.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: the key has more than 65,535 bytes, the value more than 4 GiB − 1, or the time to live is out of range;
+    ///   nothing was written.
+    /// - `Exhausted`, `Io`, `Corruption`: nothing was written; reads go on, and so do writes once the cause is gone.
+    /// - `ReadOnly`: a sync failed, now or earlier, or the store is open for reading only.
+    /// - `Closed`.
+    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<u64> {
+        let version = self.store().write_one(key.as_ref(), Some(value.as_ref()), write::Condition::Always, options)?;
+        Ok(version.unwrap_or_default())
+    }
+
+    /// Sets `key` to `value` if it has none. Whether it did.
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with), and those of [`get`](Self::get).
+    pub fn put_if_absent(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &CaskWriteOptions,
+    ) -> Result<bool> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        Ok(self.store().write_one(key, Some(value), write::Condition::Absent, options)?.is_some())
+    }
+
+    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: it has none). Whether it was.
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with), and those of [`get`](Self::get).
+    pub fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: &CaskWriteOptions,
+    ) -> Result<bool> {
+        self.store().compare_and_set(key.as_ref(), expected, new, options)
+    }
+
+    /// Removes `key`. Whether it was there (or had been, and expired).
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.delete_with(key, &CaskWriteOptions::default())
+    }
+
+    /// Removes `key`. Whether it was there (or had been, and expired). The options' time to live says nothing here.
+    ///
+    /// Cost: as [`put_with`](Self::put_with); a key that is not there is not written.
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<bool> {
+        let options = CaskWriteOptions { ttl: None, ..*options };
+        Ok(self.store().write_one(key.as_ref(), None, write::Condition::Always, &options)?.is_some())
+    }
+
+    /// Applies a batch: all of it survives a crash, or nothing. A scan sees all of it or nothing; readers may see its
+    /// keys change one after the other. Returns the version of its last operation, or `None` if there was nothing to do.
+    ///
+    /// Cost: one copy of the batch, one append.
+    ///
+    /// # Errors
+    /// As [`put_with`](Self::put_with); `InvalidArgument` also if `options` has a time to live, which operations say themselves.
+    pub fn write(&self, batch: &CaskBatch, options: &CaskWriteOptions) -> Result<Option<u64>> {
+        if options.ttl.is_some() {
+            return Err(Error::invalid_argument(
+                "a batch takes no time to live; give it to its operations with put_with_ttl",
+            ));
+        }
+        self.store().write_batch(batch, options.sync)
+    }
+
+    /// Makes everything written so far survive power loss.
+    ///
+    /// # Errors
+    /// `ReadOnly` if a sync fails: what is durable is then unknown until the store is reopened. `Closed`.
+    pub fn sync(&self) -> Result<()> {
+        self.store().check_writable()?;
+        self.store().sync_all()
+    }
+
+    /// Everything that lives now, in no order of keys, at the speed of the disk. Writes go on and are not seen.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn scan(&self) -> Result<CaskScan> {
+        CaskScan::new(self.open.store.clone())
+    }
+
+    /// How many keys have a value. Those that have expired count until a merge has met them.
+    pub fn len(&self) -> u64 {
+        self.store().key_count()
+    }
+
+    /// Whether no key has a value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The versions of `key` that are kept ([`CaskOptions::keep_versions`]), newest first. A deletion ends a key's history.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<(u64, CaskValue)>> {
+        self.store().history(key.as_ref())
+    }
+
+    /// The value that `key` was given by the write of that version, if it is kept.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_version(&self, key: impl AsRef<[u8]>, version: u64) -> Result<Option<CaskValue>> {
+        let history = self.store().history(key.as_ref())?;
+        Ok(history.into_iter().find(|(kept, _)| *kept == version).map(|(_, value)| value))
+    }
+
+    /// Seals all files and merges every one that has anything to give back. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// What a merge failed at; nothing is lost.
+    pub fn compact(&self) -> Result<()> {
+        self.store().compact()
+    }
+
+    /// Makes a copy of the store in `target`, an empty or missing directory, that shares its files by hard links: at once, and
+    /// for no space until either changes. Copies where there are no links.
+    ///
+    /// # Errors
+    /// - `Conflict`: there is something in `target`.
+    /// - `Io`, `Exhausted`: the system refused; what is in `target` is no store.
+    /// - `ReadOnly`, `Closed`.
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
+        self.store().copy_to(target.as_ref(), true)
+    }
+
+    /// Makes a copy of the store in `target`, an empty or missing directory, that shares nothing with it. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<()> {
+        self.store().copy_to(target.as_ref(), false)
+    }
+
+    /// What the open found: torn files, bad hints, damage.
+    pub fn recovery(&self) -> &CaskRecovery {
+        &self.store().recovery
+    }
+
+    /// A picture of the store at this moment. Cost: a look at every shard of the directory, about a millisecond.
+    pub fn stats(&self) -> CaskStats {
+        self.store().stats()
+    }
+
+    /// Reads and checks every byte of every data file and hint, and that everything fits together. Writes go on
+    /// meanwhile; what they add is not checked.
+    ///
+    /// # Errors
+    /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns.
+    pub fn check(&self, progress: &mut dyn FnMut(CaskCheckProgress)) -> Result<CaskCheck> {
+        self.store().check(progress)
+    }
+}
+
+impl OpenCask {
+    fn close(&self) -> Result<()> {
+        let store = &self.store;
+        let before = store.condition();
+        // No write begins from here on, and those under way end.
+        let failed = if before == Condition::Failed { store.check_writable() } else { Ok(()) };
+        if !store.mark_closed() {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed").with_path(&store.dir));
+        }
+        store.state.lock().is_closing = true;
+        store.changed.notify_all();
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        // All of them are waited for, whatever became of the first.
+        let ended_badly = threads.iter_mut().filter_map(|thread| (!thread.join()).then_some(())).count();
+        drop(store.merging.lock());
+        let result = if before == Condition::Writable { store.finish_files() } else { failed };
+        // Dropped last: nothing of ours is written to the directory any more.
+        drop(self.lock.lock().take());
+        if ended_badly > 0 {
+            return result.and(Err(Error::new(ErrorKind::Io, "a background thread ended by a panic")));
+        }
+        result
+    }
+}
+
+impl Drop for OpenCask {
+    fn drop(&mut self) {
+        if self.store.condition() != Condition::Closed {
+            let _ = self.close();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Check: reads every byte and says what is wrong, going on after each damage.
+//!
+//! - C1: every byte of a data file is its head, a record that holds, or damage.
+//! - C2: every record is in the directory, or dead in the ledger, or a deletion: exactly one of them. So nothing drifts (B10).
+//! - C3: hint and manifest say what the data file says.
+//!
+//! Cost: one sequential read of every file, and one look-up for each record. Writes and merges go on meanwhile; what they add
+//! is not checked.
+
+use std::sync::Arc;
+
+use esker_format::cask::hint::{Block, Footer};
+use esker_format::cask::record::{FIRST_OFFSET, Record};
+use esker_format::cask::{FileName, data_file::DataFileHeader};
+
+use crate::file::{DataFile, DeadCursor, Step, Walk};
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// How far a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaskCheckProgress {
+    /// Bytes of files checked.
+    pub bytes_done: u64,
+    /// Bytes of files to check.
+    pub bytes_total: u64,
+}
+
+/// What a check read, and what it found wrong.
+#[derive(Debug, Clone, Default)]
+pub struct CaskCheck {
+    /// Data files read.
+    pub files: u64,
+    /// Their records.
+    pub records: u64,
+    /// Those of them that live.
+    pub live_records: u64,
+    /// Deletions among them.
+    pub tombstones: u64,
+    /// Hints read.
+    pub hints: u64,
+    /// Bytes of the data files.
+    pub bytes: u64,
+    /// Damage, with path and offset. Empty: the store is sound.
+    pub errors: Vec<Error>,
+}
+
+/// A data file, its end and how much of it was dead when the check began.
+type Extent = (Arc<DataFile>, u64, usize);
+
+impl Store {
+    pub(crate) fn check(&self, progress: &mut dyn FnMut(CaskCheckProgress)) -> Result<CaskCheck> {
+        self.check_open()?;
+        let mut check = CaskCheck::default();
+        let extents = self.extents();
+        let bytes_total = extents.iter().map(|(_, end, _)| *end).sum();
+        for extent in &extents {
+            self.check_data(extent, &mut check)?;
+            self.check_hint(&extent.0, &mut check)?;
+            check.files += 1;
+            check.bytes += extent.1;
+            progress(CaskCheckProgress { bytes_done: check.bytes, bytes_total });
+        }
+        if let Err(error) = crate::manifest::read(&*self.env.files, &self.dir) {
+            check.errors.push(error);
+        }
+        Ok(check)
+    }
+
+    fn check_data(&self, (file, end, dead_len): &Extent, check: &mut CaskCheck) -> Result<()> {
+        let bytes = file.bytes(0..*end)?;
+        if let Err(error) = DataFileHeader::decode(&bytes) {
+            check.errors.push(Error::decode(&file.path, 0, "reading the head of a data file", error));
+        }
+        let mut dead = file.dead_cursor(*dead_len);
+        let mut walk = Walk::new(&bytes, file.salt, true);
+        let (mut records, mut live) = (0, 0);
+        loop {
+            match walk.step() {
+                Step::Record { offset, record, .. } => {
+                    records += 1;
+                    live += u64::from(self.check_record(file, &mut dead, offset, &record, check)?);
+                }
+                Step::Damage(range) => {
+                    file.mark_damaged();
+                    let reason = format!("{} bytes are no records; run a repair", range.end - range.start);
+                    check.errors.push(Error::corruption(&file.path, range.start, reason));
+                }
+                Step::End { .. } => break,
+            }
+        }
+        check.records += records;
+        check.live_records += live;
+        if file.is_sealed() && records != file.record_count() && !file.is_damaged() {
+            let reason = format!("{records} records are in the file, {} should be", file.record_count());
+            check.errors.push(Error::corruption(&file.path, 0, reason));
+        }
+        Ok(())
+    }
+
+    /// C2. Whether the record lived when the check began.
+    fn check_record(
+        &self,
+        file: &DataFile,
+        dead: &mut DeadCursor,
+        offset: u64,
+        record: &Record<'_>,
+        check: &mut CaskCheck,
+    ) -> Result<bool> {
+        let was_dead = dead.is_dead(offset);
+        let hash = self.keydir.hash(record.key);
+        let slot = file.slot(hash.tag(), offset, record.bytes())?;
+        let is_known = || self.keydir.all(hash).iter().any(|known| known.place() == slot.place());
+        let mut complain = |reason: &str| check.errors.push(Error::corruption(&file.path, offset, reason));
+        if record.is_tombstone {
+            if was_dead || is_known() {
+                complain("a deletion is counted as dead, or as a value");
+            }
+            check.tombstones += 1;
+            return Ok(false);
+        }
+        if is_known() == was_dead {
+            // It may have died since: then, with its stripe at rest, it is in the list.
+            let _stripe = self.lock_stripe_of(hash);
+            let is_dead = file.dead_cursor(file.dead_len()).is_dead(offset);
+            if is_known() == is_dead {
+                complain(if is_dead {
+                    "a live record is counted as dead"
+                } else {
+                    "a record is neither live nor dead"
+                });
+            }
+        }
+        Ok(!was_dead)
+    }
+
+    /// C3.
+    fn check_hint(&self, file: &DataFile, check: &mut CaskCheck) -> Result<()> {
+        if !file.is_sealed() {
+            return Ok(());
+        }
+        let path = self.path_of(FileName::Hint(file.number));
+        let raw = match self.env.files.read(&path) {
+            Ok(raw) => raw,
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound && self.files.load().get(file.number).is_none() =>
+            {
+                // Merged since.
+                return Ok(());
+            }
+            Err(error) => {
+                check.errors.push(error.into());
+                return Ok(());
+            }
+        };
+        check.hints += 1;
+        if let Err(error) = compare(&raw, file) {
+            check.errors.push(error.with_path(&path));
+        }
+        Ok(())
+    }
+}
+
+/// Every entry of a hint against the record that it stands for.
+fn compare(raw: &[u8], file: &DataFile) -> Result<()> {
+    let decoding = |error| Error::decode(&file.path, 0, "reading a hint", error);
+    let footer = Footer::decode(raw).map_err(decoding)?;
+    let mut blocks = usize::try_from(footer.block_bytes).ok().and_then(|bytes| raw.get(..bytes)).unwrap_or_default();
+    let other = |offset, reason: &str| Err(Error::corruption(&file.path, offset, reason));
+    if footer.data_bytes != file.end() || footer.salt != file.salt {
+        return other(0, "the hint is of another file");
+    }
+    let mut end = FIRST_OFFSET;
+    while !blocks.is_empty() {
+        let (block, bytes) = Block::decode(blocks, file.salt).map_err(decoding)?;
+        blocks = blocks.get(bytes..).unwrap_or_default();
+        for entry in block.entries() {
+            let entry = entry.map_err(decoding)?;
+            end = entry.offset.saturating_add(entry.record_bytes);
+            let Ok(raw) = file.bytes(entry.offset..end) else { return other(entry.offset, "the hint points outside") };
+            let record = Record::decode(&raw).ok();
+            let is_same = |record: &Record<'_>| {
+                (record.key, record.version, record.is_tombstone, record.expires_at)
+                    == (entry.key, entry.version, entry.is_tombstone, entry.expires_at)
+            };
+            if !record.as_ref().is_some_and(is_same) {
+                return other(entry.offset, "the hint says something else than the record");
+            }
+        }
+    }
+    if end != file.end() && !file.is_damaged() {
+        return Err(Error::new(ErrorKind::Corruption, "the hint ends before its data file"));
+    }
+    Ok(())
+}

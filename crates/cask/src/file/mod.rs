@@ -1,0 +1,325 @@
+//! A data file, open for reading: by the window while it grows, by a mapping once it is sealed, by system calls where there
+//! is neither.
+//!
+//! Life of a data file: `reserved --first write--> active --full--> retired --seal--> sealed --merge--> gone`
+//!
+//! - F1: the manifest names a file, durably, before the first record goes into it, and until its last live record has a durable copy.
+//! - F2: bytes before `end` never change, so readers need no lock. Only the writer who holds the stripe moves `end`.
+//! - F3: a file that was taken out of the [`FileTable`] stays readable for whoever holds it.
+
+mod active;
+mod dead;
+mod table;
+mod walk;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use esker_env::{Access, Mapping, ReadFile, Window};
+use esker_format::cask::record::{self, HEAD_BYTES, Record};
+use esker_format::cask::{FileNumber, manifest};
+use parking_lot::Mutex;
+
+pub(crate) use active::ActiveFile;
+pub(crate) use dead::{DeadCursor, DeadList};
+pub(crate) use table::FileTable;
+pub(crate) use walk::{Step, Walk};
+
+use crate::keydir::{Place, Slot};
+use crate::{Error, Result};
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    pub(crate) number: FileNumber,
+    pub(crate) salt: u32,
+    /// No record in it was superseded by a version up to this.
+    pub(crate) clean_as_of: u64,
+    pub(crate) path: PathBuf,
+    reader: Arc<dyn ReadFile>,
+    window: Option<Arc<dyn Window>>,
+    mapping: OnceLock<Option<Arc<dyn Mapping>>>,
+    /// Where its last record ends.
+    end: AtomicU64,
+    record_count: AtomicU64,
+    tombstone_count: AtomicU64,
+    tombstone_bytes: AtomicU64,
+    /// Bytes of records that expire, and when the last of them will have.
+    expiring_bytes: AtomicU64,
+    expires_at_max: AtomicU64,
+    /// The highest version in it.
+    version_max: AtomicU64,
+    dead: Mutex<DeadList>,
+    is_sealed: AtomicBool,
+    /// Has bytes that are no records: never merged, so that a repair may still look at them.
+    is_damaged: AtomicBool,
+}
+
+/// What of a data file is alive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FileUsage {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dead_records: u64,
+    pub(crate) dead_bytes: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) tombstone_bytes: u64,
+    /// Bytes of records that expire, dead ones included.
+    pub(crate) expiring_bytes: u64,
+    /// When the last of them will have expired.
+    pub(crate) expires_at_max: u64,
+}
+
+/// What identifies a data file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity {
+    pub(crate) number: FileNumber,
+    pub(crate) salt: u32,
+    pub(crate) clean_as_of: u64,
+}
+
+impl DataFile {
+    pub(crate) fn new(
+        identity: Identity,
+        path: PathBuf,
+        reader: Arc<dyn ReadFile>,
+        window: Option<Arc<dyn Window>>,
+    ) -> Self {
+        let Identity { number, salt, clean_as_of } = identity;
+        Self {
+            number,
+            salt,
+            clean_as_of,
+            path,
+            reader,
+            window,
+            mapping: OnceLock::new(),
+            end: AtomicU64::new(record::FIRST_OFFSET),
+            record_count: AtomicU64::new(0),
+            tombstone_count: AtomicU64::new(0),
+            tombstone_bytes: AtomicU64::new(0),
+            expiring_bytes: AtomicU64::new(0),
+            expires_at_max: AtomicU64::new(0),
+            version_max: AtomicU64::new(0),
+            dead: Mutex::default(),
+            is_sealed: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
+        }
+    }
+
+    /// The same file, as it was found when the store was opened, now to be written: its end in memory.
+    pub(crate) fn with_window(&self, window: Option<Arc<dyn Window>>) -> Self {
+        let identity = Identity { number: self.number, salt: self.salt, clean_as_of: self.clean_as_of };
+        let mut dead = self.dead.lock();
+        Self {
+            end: AtomicU64::new(self.end()),
+            record_count: AtomicU64::new(self.record_count()),
+            tombstone_count: AtomicU64::new(self.tombstone_count.load(Ordering::Relaxed)),
+            tombstone_bytes: AtomicU64::new(self.tombstone_bytes.load(Ordering::Relaxed)),
+            expiring_bytes: AtomicU64::new(self.expiring_bytes.load(Ordering::Relaxed)),
+            expires_at_max: AtomicU64::new(self.expires_at_max.load(Ordering::Relaxed)),
+            version_max: AtomicU64::new(self.version_max()),
+            dead: Mutex::new(std::mem::take(&mut *dead)),
+            ..Self::new(identity, self.path.clone(), self.reader.clone(), window)
+        }
+    }
+
+    /// Where its last record ends.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Counts a record that is in the file now. Only by whoever appends, or opens the store.
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64, version: u64, is_tombstone: bool, expires_at: Option<u64>) {
+        self.record_count.fetch_add(1, Ordering::Relaxed);
+        self.version_max.fetch_max(version, Ordering::Relaxed);
+        if is_tombstone {
+            self.tombstone_count.fetch_add(1, Ordering::Relaxed);
+            self.tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if let Some(expires_at) = expires_at {
+            self.expiring_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.expires_at_max.fetch_max(expires_at, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn version_max(&self) -> u64 {
+        self.version_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn record_count(&self) -> u64 {
+        self.record_count.load(Ordering::Relaxed)
+    }
+
+    /// The record that `slot` pointed to is dead.
+    pub(crate) fn bury(&self, slot: &Slot) {
+        // Of a record that cannot be read, the least that a slot means by "more than it can say".
+        let measured = || self.record_bytes_at(slot.place().offset.into()).unwrap_or(u64::from(u32::MAX));
+        let bytes = slot.bytes().unwrap_or_else(measured);
+        self.dead.lock().push(slot.place().offset, bytes);
+    }
+
+    pub(crate) fn dead_len(&self) -> usize {
+        self.dead.lock().len()
+    }
+
+    /// The first `len` records that died, by offset.
+    pub(crate) fn dead_cursor(&self, len: usize) -> DeadCursor {
+        DeadCursor::new(self.dead.lock().sorted(len))
+    }
+
+    pub(crate) fn usage(&self) -> FileUsage {
+        let dead = self.dead.lock();
+        FileUsage {
+            records: self.record_count(),
+            bytes: self.end().saturating_sub(record::FIRST_OFFSET),
+            dead_records: dead.len() as u64,
+            dead_bytes: dead.bytes(),
+            tombstones: self.tombstone_count.load(Ordering::Relaxed),
+            tombstone_bytes: self.tombstone_bytes.load(Ordering::Relaxed),
+            expiring_bytes: self.expiring_bytes.load(Ordering::Relaxed),
+            expires_at_max: self.expires_at_max.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.dead.lock().memory_bytes() + size_of::<Self>() as u64
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.is_sealed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Release);
+    }
+
+    /// From now on it is read through a mapping, where there are such. It changes no more.
+    pub(crate) fn map(&self) -> Result<()> {
+        if self.mapping.get().is_none() {
+            let mapping = self.reader.map()?;
+            // Somebody else may have been as fast: one mapping is as good as another.
+            let _ = self.mapping.set(mapping);
+        }
+        Ok(())
+    }
+
+    /// The manifest calls it sealed.
+    pub(crate) fn mark_sealed(&self) {
+        self.is_sealed.store(true, Ordering::Release);
+    }
+
+    /// How the manifest names it while it may grow.
+    pub(crate) const fn in_manifest(&self) -> manifest::File {
+        let (number, salt, clean_as_of) = (self.number, self.salt, self.clean_as_of);
+        manifest::File { number, state: manifest::FileState::Open, salt, clean_as_of }
+    }
+
+    /// How the manifest names it once it changes no more.
+    pub(crate) fn in_manifest_sealed(&self) -> manifest::File {
+        let state = manifest::FileState::Sealed { data_bytes: self.end(), record_count: self.record_count() };
+        manifest::File { state, ..self.in_manifest() }
+    }
+
+    /// Bytes that can be lent without a copy.
+    #[inline]
+    pub(crate) fn slice(&self, range: Range<u64>) -> Option<&[u8]> {
+        if let Some(Some(mapping)) = self.mapping.get() {
+            let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
+            return mapping.bytes().get(start..end);
+        }
+        self.window.as_ref()?.appended(range)
+    }
+
+    /// Bytes before `end`, lent or read.
+    ///
+    /// # Errors
+    /// `Corruption` if the file is shorter; `Io`.
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        match self.slice(range.clone()) {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => self.read(range).map(Cow::Owned),
+        }
+    }
+
+    #[cold]
+    fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        let end = self.end();
+        if range.start > range.end || range.end > end {
+            let reason = format!("a record should end at byte {}, the file ends at byte {end}", range.end);
+            return Err(Error::corruption(&self.path, range.start, reason));
+        }
+        let bytes = usize::try_from(range.end - range.start)
+            .map_err(|_| Error::invalid_argument("the record is longer than memory can be"))?;
+        let mut buffer = vec![0; bytes];
+        self.reader.read_exact_at(range.start, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// How it is about to be read. A hint.
+    pub(crate) fn advise(&self, access: Access) {
+        self.reader.advise(access);
+    }
+
+    fn record_bytes_at(&self, offset: u64) -> Result<u64> {
+        let head = self.bytes(offset..offset + HEAD_BYTES as u64)?;
+        record::peek_bytes(&head).ok_or_else(|| Error::corruption(&self.path, offset, "no record begins here"))
+    }
+
+    /// The bytes of the record that `slot` points to.
+    #[inline]
+    pub(crate) fn record_bytes(&self, slot: &Slot) -> Result<Cow<'_, [u8]>> {
+        let offset = u64::from(slot.place().offset);
+        let bytes = match slot.bytes() {
+            Some(bytes) => bytes,
+            None => self.record_bytes_at(offset)?,
+        };
+        self.bytes(offset..offset + bytes)
+    }
+
+    /// What `raw`, the bytes of a record at `offset`, is.
+    ///
+    /// # Errors
+    /// `Corruption` if it is none, or none of so many bytes.
+    #[inline]
+    pub(crate) fn decode<'a>(&self, offset: u64, raw: &'a [u8]) -> Result<Record<'a>> {
+        match Record::decode(raw) {
+            Ok(record) if record.bytes() == raw.len() as u64 => Ok(record),
+            Ok(_) => {
+                Err(Error::corruption(&self.path, offset, "the record has another length than it was written with"))
+            }
+            Err(error) => Err(Error::decode(&self.path, offset, "reading a record", error)),
+        }
+    }
+
+    /// Refuses a record whose CRC does not hold.
+    #[inline]
+    pub(crate) fn verify(&self, offset: u64, raw: &[u8]) -> Result<()> {
+        if record::checksum_holds(raw, self.salt) {
+            return Ok(());
+        }
+        Err(Error::corruption(&self.path, offset, "the record does not check out; restore it, or run a repair"))
+    }
+
+    /// The slot for a record of it.
+    pub(crate) fn slot(&self, tag: u32, offset: u64, bytes: u64) -> Result<Slot> {
+        match u32::try_from(offset) {
+            Ok(offset) => Ok(Slot::new(tag, Place { file: self.number, offset }, bytes)),
+            Err(_) => Err(Error::corruption(&self.path, offset, "a record begins farther out than any is written")),
+        }
+    }
+}

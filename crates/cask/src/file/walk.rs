@@ -1,0 +1,236 @@
+//! Goes through the records of a data file from front to back, and tells the end of the file, a torn tail and damage apart.
+//!
+//! What a crash may leave in a file that was open: unsynced 512-byte sectors that were never written, so are zeroes; a
+//! file that ends early; a last record of which the first eight bytes are zeroes, or the end is missing. All of that lies behind
+//! what was synced, so the walk ends there ([`Step::End`]). Whatever else does not check out is damage: it is named, and the walk
+//! goes on with the next record that holds.
+//!
+//! - W1: a record counts only if its CRC, which begins from the file's random salt, holds. So nothing inside a value passes for one.
+//! - W2: in a sealed file there is no torn tail: everything up to its end is records or damage.
+
+use std::ops::Range;
+
+use esker_format::cask::record::{self, HEAD_BYTES, Record};
+
+/// The fault model's unit of what survives.
+const SECTOR_BYTES: u64 = 512;
+/// A record that an append left unfinished has zeroes at its end; so many are looked at.
+const UNWRITTEN_BYTES: u64 = 8;
+/// Versions this high are not looked for behind damage: random bytes nearly all are.
+const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
+
+/// What the walk met.
+#[derive(Debug)]
+pub(crate) enum Step<'a> {
+    /// A record, where it begins, and all its bytes.
+    Record { offset: u64, record: Record<'a>, raw: &'a [u8] },
+    /// Bytes that are no records.
+    Damage(Range<u64>),
+    /// The last record ends here.
+    End { at: u64, is_torn: bool },
+}
+
+#[derive(Debug)]
+pub(crate) struct Walk<'a> {
+    bytes: &'a [u8],
+    salt: u32,
+    is_sealed: bool,
+    offset: u64,
+}
+
+fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
+    bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+impl<'a> Walk<'a> {
+    /// From the first record on. `bytes` is the file from its beginning, up to where it should end.
+    pub(crate) const fn new(bytes: &'a [u8], salt: u32, is_sealed: bool) -> Self {
+        Self { bytes, salt, is_sealed, offset: record::FIRST_OFFSET }
+    }
+
+    const fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The record at `offset`, if there is one and it holds.
+    fn record_at(&self, offset: u64) -> Option<(Record<'a>, &'a [u8])> {
+        let rest = slice(self.bytes, offset..self.len())?;
+        let record_bytes = usize::try_from(record::peek_bytes(rest)?).ok()?;
+        let raw = rest.get(..record_bytes)?;
+        let record = Record::decode(raw).ok()?;
+        record::checksum_holds(raw, self.salt).then_some((record, raw))
+    }
+
+    /// The next record, damage, or the end; after the end, the end again.
+    pub(crate) fn step(&mut self) -> Step<'a> {
+        let offset = self.offset;
+        if offset >= self.len() {
+            return Step::End { at: self.len(), is_torn: false };
+        }
+        if let Some((record, raw)) = self.record_at(offset) {
+            self.offset += raw.len() as u64;
+            return Step::Record { offset, record, raw };
+        }
+        if !self.is_sealed && self.ends_at(offset) {
+            let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
+            return Step::End { at: offset, is_torn: !is_zero(rest) };
+        }
+        let next = self.next_record(offset);
+        self.offset = next;
+        Step::Damage(offset..next)
+    }
+
+    /// Whether what begins at `offset`, which is no record that holds, may be what a crash left.
+    fn ends_at(&self, offset: u64) -> bool {
+        let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
+        let Some(head) = rest.get(..HEAD_BYTES) else { return true };
+        // The first eight bytes of a record are written last, and are never all zeroes.
+        if head.first_chunk::<8>().is_some_and(|commit| is_zero(commit)) {
+            return true;
+        }
+        let head_end = offset + HEAD_BYTES as u64;
+        // Of a head in two sectors one may be missing: then nobody knows how long the record is.
+        if self.has_unwritten_sector(offset..head_end) {
+            return true;
+        }
+        let Some(record_bytes) = record::peek_bytes(head) else { return false };
+        let end = offset.saturating_add(record_bytes);
+        let last = end.saturating_sub(UNWRITTEN_BYTES).max(head_end)..end;
+        let is_unfinished = end > self.len()
+            || slice(self.bytes, last).is_some_and(|bytes| bytes.len() as u64 == UNWRITTEN_BYTES && is_zero(bytes));
+        // What was never finished is followed by nothing.
+        self.has_unwritten_sector(offset..end.min(self.len())) || is_unfinished && self.search(offset) == self.len()
+    }
+
+    /// Whether the part of `range` that lies in one sector is zeroes altogether.
+    fn has_unwritten_sector(&self, range: Range<u64>) -> bool {
+        let mut start = range.start;
+        while start < range.end {
+            let end = ((start / SECTOR_BYTES + 1) * SECTOR_BYTES).min(range.end);
+            if slice(self.bytes, start..end).is_some_and(is_zero) {
+                return true;
+            }
+            start = end;
+        }
+        false
+    }
+
+    /// Where the next record that holds begins, behind `offset`; the end if there is none.
+    pub(crate) fn next_record(&self, offset: u64) -> u64 {
+        // If only key or value are damaged, the head still says where the next one is.
+        let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
+        if let Some(record_bytes) = record::peek_bytes(rest)
+            && let Some(next) = offset.checked_add(record_bytes)
+            && (next == self.len() || self.record_at(next).is_some())
+        {
+            return next;
+        }
+        self.search(offset)
+    }
+
+    /// The same, without trusting the head at `offset`.
+    fn search(&self, offset: u64) -> u64 {
+        let holds = |&offset: &u64| {
+            let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
+            Record::decode(rest).is_ok_and(|record| record.version < VERSION_PLAUSIBLE_MAX)
+                && self.record_at(offset).is_some()
+        };
+        (offset + 1..self.len()).find(holds).unwrap_or(self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::compression::Compression;
+
+    const SALT: u32 = 99;
+
+    fn record<'a>(version: u64, key: &'a [u8], value: &'a [u8]) -> Record<'a> {
+        let (is_tombstone, is_continued, expires_at) = (false, false, None);
+        Record { version, is_tombstone, is_continued, expires_at, compression: Compression::None, key, value }
+    }
+
+    /// Three records of 1,000 bytes each, and where they begin.
+    fn file() -> (Vec<u8>, Vec<u64>) {
+        let mut bytes = vec![0; record::FIRST_OFFSET as usize];
+        let mut offsets = Vec::new();
+        for version in 1..4 {
+            offsets.push(bytes.len() as u64);
+            record(version, b"key", &[7; 977]).encode(SALT, &mut bytes).unwrap();
+        }
+        (bytes, offsets)
+    }
+
+    /// Versions found, damage, end, whether torn.
+    fn walk(bytes: &[u8], is_sealed: bool) -> (Vec<u64>, Vec<(u64, u64)>, u64, bool) {
+        let (mut walk, mut versions, mut damage) = (Walk::new(bytes, SALT, is_sealed), Vec::new(), Vec::new());
+        loop {
+            match walk.step() {
+                Step::Record { record, .. } => versions.push(record.version),
+                Step::Damage(range) => damage.push((range.start, range.end)),
+                Step::End { at, is_torn } => return (versions, damage, at, is_torn),
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_file_ends_with_its_last_record() {
+        let (mut bytes, _) = file();
+        assert_eq!(walk(&bytes, true), (vec![1, 2, 3], vec![], 3032, false));
+        bytes.resize(10_000, 0);
+        assert_eq!(walk(&bytes, false), (vec![1, 2, 3], vec![], 3032, false));
+    }
+
+    #[test]
+    fn what_a_crash_leaves_ends_an_open_file() {
+        let (bytes, offsets) = file();
+        for cut in offsets[2] + 1..3032 {
+            assert_eq!(walk(&bytes[..cut as usize], false), (vec![1, 2], vec![], offsets[2], true), "cut at {cut}");
+            let mut zeroed = bytes.clone();
+            zeroed[cut as usize..].fill(0);
+            // Within the last eight bytes of the record nobody can tell.
+            if cut + 8 <= 3032 {
+                assert_eq!(walk(&zeroed, false), (vec![1, 2], vec![], offsets[2], true), "zeroes from {cut}");
+            }
+        }
+        for sector in [1usize, 2] {
+            let mut lost = bytes.clone();
+            lost[sector * 512..][..512].fill(0);
+            let (versions, damage, at, is_torn) = walk(&lost, false);
+            assert_eq!((damage, is_torn), (vec![], true), "sector {sector}");
+            assert_eq!(at, offsets[versions.len()]);
+        }
+        let mut unfinished = bytes.clone();
+        unfinished[offsets[1] as usize..][..8].fill(0);
+        assert_eq!(walk(&unfinished, false), (vec![1], vec![], offsets[1], true));
+    }
+
+    #[test]
+    fn damage_is_named_and_the_rest_is_served() {
+        let (bytes, offsets) = file();
+        for place in offsets[1]..offsets[2] {
+            let mut damaged = bytes.clone();
+            damaged[place as usize] ^= 0x10;
+            for is_sealed in [true, false] {
+                let found = walk(&damaged, is_sealed);
+                assert_eq!(found, (vec![1, 3], vec![(offsets[1], offsets[2])], 3032, false), "byte {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_inside_a_value_is_none() {
+        let mut inner = Vec::new();
+        record(9, b"inner", b"x").encode(SALT + 1, &mut inner).unwrap();
+        let mut bytes = vec![0; record::FIRST_OFFSET as usize];
+        record(1, b"outer", &inner).encode(SALT, &mut bytes).unwrap();
+        let end = bytes.len() as u64;
+        bytes[32] ^= 1;
+        assert_eq!(walk(&bytes, true), (vec![], vec![(32, end)], end, false));
+    }
+}

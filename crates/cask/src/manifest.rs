@@ -1,0 +1,109 @@
+//! The one place where the set of files changes (B4): manifest written whole under another name, synced, renamed, directory synced.
+//!
+//! - M1: whoever names a new file has made it and its name durable before (B6).
+//! - M2: whoever drops a file removes it after the edit returned.
+//! - M3: a failure before the rename changes nothing. A failure from then on leaves unknown which manifest is durable, so the
+//!   store refuses writes from then on; either is right as long as no file is removed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::FileSystem;
+use esker_format::cask::manifest::{File, Manifest};
+use esker_format::cask::{FileName, FileNumber};
+
+use crate::{Error, ErrorKind, Result};
+
+#[derive(Debug)]
+pub(crate) struct Installer {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    store_id: [u8; 16],
+    next_file: u32,
+    files: BTreeMap<FileNumber, File>,
+}
+
+impl Installer {
+    /// Goes on from what `manifest` says.
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: &Path, manifest: &Manifest) -> Self {
+        let files = manifest.files.iter().map(|file| (file.number, *file)).collect();
+        let Manifest { store_id, next_file, .. } = *manifest;
+        Self { fs, dir: dir.to_owned(), store_id, next_file, files }
+    }
+
+    pub(crate) const fn store_id(&self) -> [u8; 16] {
+        self.store_id
+    }
+
+    /// A number that no file ever had. It counts as used even if nothing comes of it.
+    ///
+    /// # Errors
+    /// `Exhausted` after a thousand million files.
+    pub(crate) fn new_number(&mut self) -> Result<FileNumber> {
+        let number = FileNumber::new(self.next_file).ok_or_else(|| {
+            Error::new(ErrorKind::Exhausted, "all file numbers are used; copy the store into a new one")
+        })?;
+        self.next_file += 1;
+        Ok(number)
+    }
+
+    /// The manifest as it is now.
+    pub(crate) fn manifest(&self, next_version: u64) -> Manifest {
+        let files = self.files.values().copied().collect();
+        Manifest { store_id: self.store_id, next_file: self.next_file, next_version, files }
+    }
+
+    /// Files come (or change) and go, all at once, durably.
+    ///
+    /// # Errors
+    /// `Exhausted`, `Io`: nothing changed. `ReadOnly`: what is durable is unknown (M3).
+    pub(crate) fn install(&mut self, next_version: u64, come: &[File], go: &[FileNumber]) -> Result<()> {
+        let mut files = self.files.clone();
+        files.extend(come.iter().map(|file| (file.number, *file)));
+        for number in go {
+            files.remove(number);
+        }
+        let (store_id, next_file) = (self.store_id, self.next_file);
+        let manifest = Manifest { store_id, next_file, next_version, files: files.values().copied().collect() };
+        write(&*self.fs, &self.dir, &manifest)?;
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// Makes `manifest` that of the store in `dir`.
+///
+/// # Errors
+/// As [`Installer::install`].
+pub(crate) fn write(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -> Result<()> {
+    let temporary = dir.join(FileName::ManifestTemporary.name());
+    if fs.metadata(&temporary).is_ok() {
+        fs.remove(&temporary)?;
+    }
+    let file = fs.create(&temporary)?;
+    file.append(&[&manifest.encode()])?;
+    file.sync()?;
+    drop(file);
+    let replaced = fs.rename(&temporary, &dir.join(FileName::Manifest.name())).and_then(|()| fs.sync_dir(dir));
+    replaced.map_err(|error| {
+        let reason =
+            format!("the manifest could not be replaced, so what is durable is unknown; reopen to go on: {error}");
+        Error::new(ErrorKind::ReadOnly, reason).with_path(dir).with_source(error)
+    })
+}
+
+/// What the manifest in `dir` says; `None` if there is none.
+///
+/// # Errors
+/// `Corruption` or `UnsupportedFormat` if it does not decode; `Io`.
+pub(crate) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Manifest>> {
+    let path = dir.join(FileName::Manifest.name());
+    let raw = match fs.read(&path) {
+        Ok(raw) => raw,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let manifest = Manifest::decode(&raw).map_err(|error| Error::decode(&path, 0, "reading the manifest", error))?;
+    Ok(Some(manifest))
+}

@@ -1,0 +1,242 @@
+//! Opening: directory → manifest → files → key directory.
+//!
+//! - O1: nothing is written before the manifest was read and accepted.
+//! - O2: the manifest is the truth: a data file that it does not name was never finished, or is done with, and goes; one that
+//!   it names and that is not there, or is shorter than it says, is an error.
+//! - O3: sealed files are read by their hints; where a hint is missing or bad, the data file itself is read. Files that were
+//!   open are read to where a crash cut them.
+//! - O4: the order in which records are met does not matter: of each key the highest version wins (`load.rs`).
+
+mod files;
+mod load;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_env::{Env, FileSystem, Lock};
+use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
+use esker_format::cask::record::FIRST_OFFSET;
+use esker_format::cask::{FileName, FileNumber};
+
+use crate::file::{ActiveFile, FileTable};
+use crate::keydir::KeyDir;
+use crate::manifest::{self, Installer};
+use crate::options::CaskOptions;
+use crate::store::{Parts, Store};
+use crate::{Error, ErrorKind, Result};
+
+pub(crate) use files::Opened as OpenedFile;
+pub(crate) use load::Loader;
+
+/// What an open found, beside the data.
+#[derive(Debug, Clone, Default)]
+pub struct CaskRecovery {
+    /// Files whose last records a crash had cut off: nothing that was durable was in them.
+    pub torn_files: Vec<PathBuf>,
+    /// Hints that were missing or bad, so that the data file was read.
+    pub bad_hints: Vec<PathBuf>,
+    /// Bytes that are no records, by file. What was in them is lost, unless older versions of it show through.
+    pub damage: Vec<(PathBuf, Range<u64>)>,
+    /// Records read, dead ones included.
+    pub records: u64,
+}
+
+/// An open store, and the right to its directory.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<Store>,
+    pub(crate) lock: Option<Box<dyn Lock>>,
+}
+
+/// Whether there is a Cask in `dir`.
+pub(crate) fn is_store(env: &Env, dir: &Path) -> Result<bool> {
+    let path = dir.join(FileName::Manifest.name());
+    let file = match env.files.open(&path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory) => {
+            return Ok(false);
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let mut magic = [0; MAGIC.len()];
+    Ok(file.read_at(0, &mut magic)? == MAGIC.len() && magic == MAGIC)
+}
+
+pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened> {
+    options.validate()?;
+    let is_there = is_store(&env, dir)?;
+    if !is_there {
+        refuse_other_store(&env, dir)?;
+        if !options.create_if_missing {
+            return Err(no_store(dir));
+        }
+        make_dir(&*env.files, dir)?;
+    }
+    let lock = lock(&env, dir)?;
+    if manifest::read(&*env.files, dir)?.is_none() {
+        refuse_other_store(&env, dir)?;
+        create(&env, dir)?;
+    } else if options.error_if_exists {
+        let reason = "there is a store, and error_if_exists is set";
+        return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
+    }
+    let store = read(dir, options, env, false)?;
+    Ok(Opened { store: Arc::new(store), lock: Some(lock) })
+}
+
+/// Opens for reading only: takes no lock, writes nothing.
+pub(crate) fn open_read_only(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened> {
+    /// A writer may take files away between two reads; its manifest changes first.
+    const ATTEMPTS_MAX: usize = 10;
+    options.validate()?;
+    for _ in 0..ATTEMPTS_MAX {
+        let before = manifest::read(&*env.files, dir)?.ok_or_else(|| no_store(dir))?;
+        let opened = read(dir, options.clone(), env.clone(), true);
+        if manifest::read(&*env.files, dir)?.as_ref() == Some(&before) {
+            return Ok(Opened { store: Arc::new(opened?), lock: None });
+        }
+    }
+    Err(Error::new(ErrorKind::Busy, "the store changes faster than it can be read; try again").with_path(dir))
+}
+
+pub(crate) fn no_store(dir: &Path) -> Error {
+    let reason = "there is no store; create one with create_if_missing";
+    Error::new(ErrorKind::NotFound, reason).with_path(dir)
+}
+
+pub(crate) fn lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
+    env.files.lock(&dir.join(FileName::Lock.name())).map_err(|error| {
+        if error.kind() != std::io::ErrorKind::WouldBlock {
+            return error.into();
+        }
+        let reason = "the store is open elsewhere; close it there, or open it for reading only";
+        Error::new(ErrorKind::Busy, reason).with_path(dir).with_source(error)
+    })
+}
+
+/// Makes `dir` and what is missing above it, and all their names durable.
+pub(crate) fn make_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.metadata(dir).is_err();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    fs.create_dir_all(dir)?;
+    for made in missing {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs.sync_dir(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
+/// A directory of another kind of store, or a Cask that lost its manifest, is not made a new store of.
+fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
+    let entries = match env.files.list(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for entry in entries {
+        let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension);
+        let reason = match (FileName::parse(&entry.name), extension) {
+            (Some(FileName::Data(_)), _) => {
+                "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup"
+            }
+            (Some(FileName::Manifest), _) => "there is a file MANIFEST that no Cask has written",
+            (_, _) if entry.name == "CURRENT" => {
+                "there is a store of the ordered engine or of RocksDB; open it with Db"
+            }
+            (_, Some("raftlog" | "rewrite")) => "there is a Raft log; open it with RaftLog",
+            _ => continue,
+        };
+        return Err(Error::invalid_argument(reason).with_path(dir));
+    }
+    Ok(())
+}
+
+/// An empty store: a manifest that names no file.
+fn create(env: &Env, dir: &Path) -> Result<()> {
+    let mut store_id = [0; 16];
+    env.entropy.fill(&mut store_id);
+    manifest::write(&*env.files, dir, &Manifest { store_id, next_file: 1, next_version: 1, files: Vec::new() })
+}
+
+fn read(dir: &Path, options: CaskOptions, env: Env, is_read_only: bool) -> Result<Store> {
+    let Some(found) = manifest::read(&*env.files, dir)? else { return Err(no_store(dir)) };
+    let mut seed = [0; 8];
+    env.entropy.fill(&mut seed);
+    let opened = files::open_all(&env, dir, &found)?;
+    let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions);
+    let loader = load::load(loader, &env, options.open_threads)?;
+    let load::Loaded { keydir, files, recovery, version_max } = loader.finish();
+    let next_version = found.next_version.max(version_max.saturating_add(1));
+    let installer = Installer::new(env.files.clone(), dir, &found);
+    let table = files.iter().fold(FileTable::default(), |table, file| table.with(file.data.clone()));
+    let dir = dir.to_owned();
+    let store =
+        Store::new(Parts { env, dir, options, keydir, files: table, next_version, installer, recovery, is_read_only });
+    count_keys(&store);
+    if !is_read_only {
+        remove_orphans(&store, &found)?;
+        reopen_unsealed(&store, &files)?;
+    }
+    Ok(store)
+}
+
+/// Stripes are chosen by other bits of a hash than a slot keeps, so the sum is entered in the first.
+fn count_keys(store: &Store) {
+    let newest =
+        |shard: &parking_lot::RwLock<crate::keydir::Shard>| shard.read().iter().filter(|slot| !slot.is_old()).count();
+    let keys: usize = store.keydir.shards().map(newest).sum();
+    if let Some(stripe) = store.stripes.first() {
+        stripe.key_count.store(keys as u64, Ordering::Relaxed);
+    }
+}
+
+/// Removes what the manifest does not name (O2).
+fn remove_orphans(store: &Store, manifest: &Manifest) -> Result<()> {
+    let named = |number: FileNumber| manifest.files.binary_search_by_key(&number, |file| file.number).is_ok();
+    let mut removed = false;
+    for entry in store.env.files.list(&store.dir)? {
+        let is_orphan = match FileName::parse(&entry.name) {
+            Some(FileName::Data(number) | FileName::Hint(number)) => !named(number),
+            Some(FileName::ManifestTemporary) => true,
+            _ => false,
+        };
+        if is_orphan {
+            store.env.files.remove(&store.dir.join(&entry.name))?;
+            removed = true;
+        }
+    }
+    // A number may be given again: the name must be gone by then.
+    if removed { Ok(store.env.files.sync_dir(&store.dir)?) } else { Ok(()) }
+}
+
+/// Files that were open go on being written, as many as there are stripes; the others wait to be sealed.
+fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
+    let mut stripes = store.stripes.iter();
+    for file in files.iter().filter(|file| file.state == FileState::Open) {
+        let data = &file.data;
+        let append = store.env.files.reopen(&data.path, data.end())?;
+        if file.is_torn {
+            // What was cut off must not come back behind what is written now.
+            append.sync()?;
+        }
+        let has_room = !data.is_damaged() && data.end() < store.options.file_bytes;
+        let stripe = if has_room { stripes.next() } else { None };
+        let synced = if file.is_torn { data.end() } else { 0 };
+        let active = if stripe.is_some() {
+            crate::seal::preallocate(&*append, store.options.file_bytes)?;
+            Arc::new(ActiveFile::new(Arc::new(data.with_window(append.window()?)), append, synced))
+        } else {
+            Arc::new(ActiveFile::new(data.clone(), append, synced))
+        };
+        store.add_file(&store.installer.lock(), active.data.clone());
+        store.unsealed.lock().push(active.clone());
+        match stripe {
+            Some(stripe) => stripe.active.lock().file = Some(active),
+            None if data.end() == FIRST_OFFSET => store.state.lock().reserved.push(active),
+            None => store.retire(active),
+        }
+    }
+    Ok(())
+}

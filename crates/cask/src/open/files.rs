@@ -1,0 +1,72 @@
+//! Opens the data files that a manifest names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::Env;
+use esker_format::cask::FileName;
+use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
+use esker_format::cask::manifest::{File, FileState, Manifest};
+
+use crate::file::{DataFile, Identity};
+use crate::{Error, Result};
+
+/// A data file of a store that is being opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Opened {
+    pub(crate) data: Arc<DataFile>,
+    pub(crate) state: FileState,
+    /// A crash had cut it off; only of files that were open.
+    pub(crate) is_torn: bool,
+}
+
+pub(crate) fn open_all(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Vec<Opened>> {
+    manifest.files.iter().map(|file| open(env, dir, file)).collect()
+}
+
+fn open(env: &Env, dir: &Path, file: &File) -> Result<Opened> {
+    let path = dir.join(FileName::Data(file.number).name());
+    let reader = env.files.open(&path).map_err(|error| {
+        if error.kind() != std::io::ErrorKind::NotFound {
+            return error.into();
+        }
+        Error::corruption(&path, 0, "a data file of the store is missing; restore it, or run a repair")
+            .with_source(error)
+    })?;
+    let len = reader.len()?;
+    let wanted = match file.state {
+        FileState::Open => HEADER_BYTES as u64,
+        FileState::Sealed { data_bytes, .. } => data_bytes,
+    };
+    if len < wanted || wanted < HEADER_BYTES as u64 {
+        let reason = format!("a data file has {len} bytes, {wanted} were in it; restore it, or run a repair");
+        return Err(Error::corruption(&path, len, reason));
+    }
+    let identity = Identity { number: file.number, salt: file.salt, clean_as_of: file.clean_as_of };
+    let data = DataFile::new(identity, path, reader, None);
+    data.map()?;
+    check_head(&data, file, len)?;
+    if matches!(file.state, FileState::Sealed { .. }) {
+        data.set_end(wanted);
+        data.mark_sealed();
+    } else {
+        data.set_end(len);
+    }
+    Ok(Opened { data: Arc::new(data), state: file.state, is_torn: false })
+}
+
+/// The head says what the manifest says too. One that is damaged is damage of no record; another file's is another matter.
+fn check_head(data: &DataFile, file: &File, len: u64) -> Result<()> {
+    data.set_end(len);
+    let raw = data.bytes(0..HEADER_BYTES as u64)?;
+    match DataFileHeader::decode(&raw) {
+        Ok(head) if head.number != file.number || head.salt != file.salt => {
+            Err(Error::corruption(&data.path, 0, "this is another data file than the manifest names"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            data.mark_damaged();
+            Ok(())
+        }
+    }
+}

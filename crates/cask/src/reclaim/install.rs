@@ -1,0 +1,110 @@
+//! Makes what a merge has copied part of the store.
+//!
+//! Order: new file and its hint synced → everything else synced (R4) → directory synced → manifest → slots moved → old files
+//! out of the table → removed. Up to the manifest a failure leaves an orphan; after it only removal can fail, and is tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_format::cask::FileName;
+use esker_format::cask::record::Record;
+
+use super::Plan;
+use super::run::{Fate, Move, Output};
+use crate::Result;
+use crate::file::DataFile;
+use crate::keydir::Slot;
+use crate::seal::{remove_if_there, write_hint};
+use crate::store::Store;
+
+pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> {
+    let gone = plan.victims.get(..output.done).unwrap_or_default();
+    let file = output.file.as_ref().map(|file| &file.data);
+    if let Err(error) = edit(store, &output, gone) {
+        if let Some(file) = file
+            && error.kind() != crate::ErrorKind::ReadOnly
+        {
+            // The manifest does not name it.
+            let _ = remove_if_there(&*store.env.files, &file.path);
+            let _ = remove_if_there(&*store.env.files, &store.path_of(FileName::Hint(file.number)));
+        }
+        return Err(error);
+    }
+    // No scan begins in between: it would see some records twice and others not at all.
+    let gate = store.gate.lock();
+    let installer = store.installer.lock();
+    if let Some(file) = file {
+        store.add_file(&installer, file.clone());
+    }
+    drop(installer);
+    output.moves.iter().for_each(|moved| swap(store, moved, file.map(|file| &**file)));
+    let installer = store.installer.lock();
+    for victim in gone {
+        let table = store.files.load().without(victim.number);
+        store.files.store(Arc::new(table));
+    }
+    drop(installer);
+    drop(gate);
+    for victim in gone {
+        for path in [victim.path.clone(), store.path_of(FileName::Hint(victim.number))] {
+            if remove_if_there(&*store.env.files, &path).is_err() {
+                store.leftovers.lock().push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
+    if let Some(file) = &output.file {
+        file.finish()?;
+        file.data.map()?;
+        write_hint(store, &file.data)?;
+    }
+    store.sync_all()?;
+    store.env.files.sync_dir(&store.dir)?;
+    let come: Vec<_> = output.file.iter().map(|file| file.data.in_manifest_sealed()).collect();
+    let go: Vec<_> = gone.iter().map(|victim| victim.number).collect();
+    if come.is_empty() && go.is_empty() {
+        return Ok(());
+    }
+    let version = store.next_version.load(Ordering::Acquire);
+    store.installer.lock().install(version, &come, &go)?;
+    if let Some(file) = &output.file {
+        file.data.mark_sealed();
+    }
+    Ok(())
+}
+
+/// Points the slot of one record to its copy, if it still points to the original (R1).
+fn swap(store: &Store, moved: &Move, file: Option<&DataFile>) {
+    let Some(_stripe) = store.lock_stripe_of(moved.hash) else { return };
+    let original = store.keydir.all(moved.hash).iter().find(|slot| slot.place() == moved.from);
+    let copy = file.and_then(|file| moved.slot(file));
+    match (original, copy) {
+        (Some(original), Some(copy)) => {
+            store.keydir.replace(moved.hash, moved.from, copy.with_old(original.is_old()));
+            store.bury(&original);
+        }
+        (Some(original), None) if matches!(moved.fate, Fate::Ended) => end_history(store, moved, &original),
+        (Some(original), None) => store.forget(moved.hash, &original),
+        // Superseded meanwhile: the copy was dead before it was ever seen.
+        (None, Some(copy)) => store.bury(&copy),
+        (None, None) => {}
+    }
+}
+
+/// The key of a record that has expired is gone up to that version, as the deletion in the new file says.
+fn end_history(store: &Store, moved: &Move, original: &Slot) {
+    let files = store.files.load();
+    let raw = files.get(moved.from.file).and_then(|file| file.record_bytes(original).ok());
+    let record = raw.as_ref().and_then(|raw| Record::decode(raw).ok());
+    let older = record.and_then(|record| store.locate(moved.hash, record.key).ok()?.up_to(record.version));
+    if !original.is_old()
+        && let Some(stripe) = store.stripe(moved.hash)
+    {
+        stripe.key_count.fetch_sub(1, Ordering::Relaxed);
+    }
+    store.forget(moved.hash, original);
+    older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));
+}

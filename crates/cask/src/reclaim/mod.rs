@@ -1,0 +1,101 @@
+//! Merging: what lives in files with much garbage is copied into a new one, and the old ones go.
+//!
+//! `pick(files) → Plan` (pure) → `run(plan) → Output` (writes one new file, touches nothing else) → `install` (syncs, one manifest
+//! edit, slots, removal).
+//!
+//! - R1 (B2): a slot is moved only if it still points to the record that was copied; a newer put wins, always. Nothing is
+//!   put again: a copy keeps its version.
+//! - R2 (B1): a deletion is dropped only if no file that stays can hold an older record of its key. A file cannot if nothing
+//!   in it is dead (all of its records are newest, and the key has none), or if it is *clean* as of the deletion's version (see
+//!   `esker_format::cask::data_file`). Files merged together go together.
+//! - R3: an expired value becomes a deletion of the same version: what it hid stays hidden.
+//! - R4 (B6): what superseded a dead record is durable before the dead record goes: everything is synced before the edit.
+//! - R5: until the edit is durable the old files are the truth and the new one is an orphan; from then on the new one is.
+//!   A crash anywhere leaves one or the other. Records that were copied from a file that stays are there twice, with one
+//!   version: the next open takes either.
+//! - R6 (B9): a merge holds at most [`MOVES_MAX`] moves in memory, whatever it merges.
+
+mod install;
+mod pick;
+mod run;
+
+use std::sync::atomic::Ordering;
+
+pub(crate) use pick::Plan;
+
+use crate::Result;
+use crate::store::Store;
+
+/// Records that one merge copies at most: 24 bytes of memory each.
+pub(crate) const MOVES_MAX: usize = 1 << 19;
+/// A full compaction goes round so often at most: deletions may need a second round to go, and more come of writers.
+const ROUNDS_MAX: usize = 4;
+
+impl Store {
+    /// Merges as long as there are files worth it. How many merges there were.
+    ///
+    /// # Errors
+    /// What the last one failed at; kept as state too.
+    pub(crate) fn merge_while_due(&self) -> Result<usize> {
+        let mut count = 0;
+        while !self.is_closing() {
+            let _merging = self.merging.lock();
+            self.remove_leftovers();
+            let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else { break };
+            let result = self.merge(&plan);
+            let mut state = self.state.lock();
+            state.merge_error = result.as_ref().err().cloned();
+            drop(state);
+            result?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Merges every file that has anything to give back.
+    ///
+    /// # Errors
+    /// What a merge failed at.
+    pub(crate) fn compact(&self) -> Result<()> {
+        self.check_writable()?;
+        self.seal_everything()?;
+        let _merging = self.merging.lock();
+        self.remove_leftovers();
+        for _ in 0..ROUNDS_MAX {
+            let now = self.env.clock.unix_seconds();
+            let plans = pick::everything(&self.files.load(), self.options.file_bytes, now);
+            if plans.is_empty() {
+                break;
+            }
+            for plan in plans {
+                self.merge_whole(plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One plan to its end, in as many merges as it takes.
+    fn merge_whole(&self, plan: Plan) -> Result<()> {
+        let mut left = plan;
+        while !left.victims.is_empty() {
+            self.check_writable()?;
+            let done = self.merge(&left)?;
+            left.victims.drain(..done.min(left.victims.len()));
+        }
+        Ok(())
+    }
+
+    /// Runs and installs. How many of the plan's victims are gone.
+    fn merge(&self, plan: &Plan) -> Result<usize> {
+        let output = self.note(run::run(self, plan))?;
+        let done = output.done;
+        self.merged_bytes.fetch_add(output.bytes_read, Ordering::Relaxed);
+        self.note(install::install(self, plan, output))?;
+        Ok(done)
+    }
+
+    /// Tries again to remove files that a merge was done with.
+    fn remove_leftovers(&self) {
+        self.leftovers.lock().retain(|path| crate::seal::remove_if_there(&*self.env.files, path).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! Repair: a new manifest from the data files alone, for a store whose manifest is lost or whose files are damaged.
+//!
+//! - P1: nothing is thrown away. A data file with damage is copied without it into a new file, and put aside as `NNNNNN.damaged`.
+//! - P2: files that the manifest no longer named come back, if they are still there: a key that was deleted may reappear, if
+//!   the machine died between a merge and the removal of what it merged, and the manifest was lost as well.
+//!
+//! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
+//! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
+
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+use esker_format::cask::data_file::DataFileHeader;
+use esker_format::cask::manifest::{File, FileState, Manifest};
+use esker_format::cask::record::Record;
+use esker_format::cask::{FileName, FileNumber, hint};
+
+use crate::file::{Step, Walk};
+use crate::{Error, ErrorKind, Result, manifest, open};
+
+/// What a repair did.
+#[derive(Debug, Clone, Default)]
+pub struct CaskRepair {
+    /// Data files of the store as it is now.
+    pub files: u64,
+    /// Their records.
+    pub records: u64,
+    /// Data files that were copied without what was damaged, and are put aside.
+    pub put_aside: Vec<PathBuf>,
+    /// Bytes that were lost with them.
+    pub damaged_bytes: u64,
+}
+
+struct Repair<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    /// What the old manifest says, if it can be read.
+    known: Option<Manifest>,
+    next_file: u32,
+    version_max: u64,
+    files: Vec<File>,
+    report: CaskRepair,
+    /// Old names of what is put aside, and new ones.
+    aside: Vec<(PathBuf, PathBuf)>,
+}
+
+/// See the module's head.
+pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
+    let mut numbers = Vec::new();
+    for entry in env.files.list(dir)? {
+        if let Some(FileName::Data(number)) = FileName::parse(&entry.name) {
+            numbers.push(number);
+        }
+    }
+    let known = manifest::read(&*env.files, dir).ok().flatten();
+    if numbers.is_empty() && known.is_none() {
+        return Err(open::no_store(dir));
+    }
+    let _lock = open::lock(env, dir)?;
+    numbers.sort_unstable();
+    let highest = numbers.last().map_or(0, |number| number.get());
+    let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
+    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair::default());
+    let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
+    for number in numbers {
+        repair.take(number)?;
+    }
+    repair.finish()
+}
+
+impl Repair<'_> {
+    /// Salt and cleanness of a file: as the manifest says, else as its own head does.
+    fn identity(&self, number: FileNumber, raw: &[u8]) -> Option<(u32, u64, bool)> {
+        let known = self.known.as_ref().and_then(|known| known.files.iter().find(|file| file.number == number));
+        let head = DataFileHeader::decode(raw).ok().filter(|head| head.number == number);
+        match (known, head) {
+            (Some(known), head) => Some((known.salt, known.clean_as_of, head.is_none())),
+            (None, Some(head)) => Some((head.salt, head.clean_as_of, false)),
+            (None, None) => None,
+        }
+    }
+
+    fn take(&mut self, number: FileNumber) -> Result<()> {
+        let path = self.dir.join(FileName::Data(number).name());
+        let file = self.env.files.open(&path)?;
+        let mapping = file.map()?;
+        let read;
+        let raw = match &mapping {
+            Some(mapping) => mapping.bytes(),
+            None => {
+                read = self.env.files.read(&path)?;
+                &read
+            }
+        };
+        let Some((salt, clean_as_of, head_is_bad)) = self.identity(number, raw) else {
+            self.put_aside(number, raw.len() as u64);
+            return Ok(());
+        };
+        let (records, damaged_bytes, end) = self.measure(raw, salt);
+        let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
+        if damaged_bytes == 0 && !head_is_bad {
+            self.write_hint(number, raw, salt, end)?;
+            self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });
+            return Ok(());
+        }
+        if records > 0 {
+            // Who knows what the damage hid: nothing is proven of the copy.
+            let whole = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+            let copy = self.copy(whole, salt)?;
+            self.files.push(File { clean_as_of: 0, ..copy });
+        }
+        self.put_aside(number, damaged_bytes);
+        Ok(())
+    }
+
+    fn put_aside(&mut self, number: FileNumber, damaged_bytes: u64) {
+        let [from, to] = [FileName::Data(number), FileName::Damaged(number)].map(|name| self.dir.join(name.name()));
+        self.report.put_aside.push(to.clone());
+        self.report.damaged_bytes += damaged_bytes;
+        self.aside.push((from, to));
+    }
+
+    /// Records, bytes that are none, and where the last record ends.
+    fn measure(&mut self, raw: &[u8], salt: u32) -> (u64, u64, u64) {
+        let mut walk = Walk::new(raw, salt, false);
+        let (mut records, mut damaged, mut batch_begin) = (0, 0, None);
+        loop {
+            match walk.step() {
+                Step::Record { offset, record, .. } => {
+                    records += 1;
+                    self.version_max = self.version_max.max(record.version);
+                    batch_begin = record.is_continued.then(|| batch_begin.unwrap_or((offset, records - 1)));
+                }
+                Step::Damage(range) => {
+                    damaged += range.end - range.start;
+                    batch_begin = None;
+                }
+                // A batch without its end never was.
+                Step::End { at, .. } => {
+                    let (end, records) = batch_begin.unwrap_or((at, records));
+                    return (records, damaged, end);
+                }
+            }
+        }
+    }
+
+    /// The file's sound records in a new file.
+    fn copy(&mut self, raw: &[u8], salt: u32) -> Result<File> {
+        let number = FileNumber::new(self.next_file)
+            .ok_or_else(|| Error::new(ErrorKind::Exhausted, "all file numbers are used"))?;
+        self.next_file += 1;
+        let mut new_salt = [0; 4];
+        self.env.entropy.fill(&mut new_salt);
+        let new_salt = u32::from_le_bytes(new_salt);
+        let mut out = DataFileHeader { number, salt: new_salt, clean_as_of: 0 }.encode();
+        let mut walk = Walk::new(raw, salt, false);
+        let mut record_count = 0;
+        loop {
+            match walk.step() {
+                Step::Record { record, .. } => {
+                    record_count += 1;
+                    let copy = Record { is_continued: false, ..record };
+                    copy.encode(new_salt, &mut out).map_err(|error| crate::batch::too_large(&error))?;
+                }
+                Step::Damage(_) => {}
+                Step::End { .. } => break,
+            }
+        }
+        let file = self.env.files.create(&self.dir.join(FileName::Data(number).name()))?;
+        file.append(&[&out])?;
+        file.sync()?;
+        let data_bytes = out.len() as u64;
+        self.write_hint(number, &out, new_salt, data_bytes)?;
+        Ok(File { number, state: FileState::Sealed { data_bytes, record_count }, salt: new_salt, clean_as_of: 0 })
+    }
+
+    fn write_hint(&self, number: FileNumber, raw: &[u8], salt: u32, end: u64) -> Result<()> {
+        let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+        let (mut builder, mut out) = (hint::Builder::new(salt), Vec::new());
+        let mut walk = Walk::new(raw, salt, true);
+        while let Step::Record { offset, record, raw } = walk.step() {
+            let Record { version, is_tombstone, expires_at, key, .. } = record;
+            let record_bytes = raw.len() as u64;
+            builder.add(&hint::Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
+        }
+        builder.finish(number, end, &mut out);
+        let path = self.dir.join(FileName::Hint(number).name());
+        crate::seal::remove_if_there(&*self.env.files, &path)?;
+        let file = self.env.files.create(&path)?;
+        file.append(&[&out])?;
+        file.sync()?;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<CaskRepair> {
+        let fs = &*self.env.files;
+        fs.sync_dir(self.dir)?;
+        self.files.sort_unstable_by_key(|file| file.number);
+        let mut store_id = [0; 16];
+        self.env.entropy.fill(&mut store_id);
+        let store_id = self.known.as_ref().map_or(store_id, |known| known.store_id);
+        let next_version = self.known.as_ref().map_or(1, |known| known.next_version).max(self.version_max + 1);
+        self.report.files = self.files.len() as u64;
+        let counts = self.files.iter().map(|file| match file.state {
+            FileState::Sealed { record_count, .. } => record_count,
+            FileState::Open => 0,
+        });
+        self.report.records = counts.sum();
+        let files = std::mem::take(&mut self.files);
+        // Before the manifest: an open removes data files that it does not name.
+        for (from, to) in &self.aside {
+            fs.rename(from, to)?;
+        }
+        fs.sync_dir(self.dir)?;
+        manifest::write(fs, self.dir, &Manifest { store_id, next_file: self.next_file, next_version, files })?;
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,253 @@
+//! Files begin and end: creation, retirement, sealing, hints.
+//!
+//! Order of a creation: file, head, sync, directory sync, manifest. Of a seal: cut, sync, hint, sync, directory sync, manifest (B6).
+//! A hint that cannot be had is no loss: the open then reads the data file.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker_env::{AppendFile, FileSystem};
+use esker_format::cask::data_file::DataFileHeader;
+use esker_format::cask::record::{FIRST_OFFSET, Record};
+use esker_format::cask::{FileName, FileNumber, hint};
+
+use crate::file::{ActiveFile, DataFile, Identity, Step, Walk};
+use crate::store::{State, Store, StripeState};
+use crate::{Error, ErrorKind, Result};
+
+/// Files that may wait to be sealed, for each stripe, before writers help.
+const RETIRED_PER_STRIPE_MAX: usize = 2;
+/// How often it is looked whether another thread has ended what it does.
+const POLL: Duration = Duration::from_millis(10);
+/// A hint is handed to the disk in pieces of this size.
+const HINT_PIECE_BYTES: usize = 1 << 20;
+
+impl Store {
+    /// A new data file, empty but for its head, durable, not yet named by the manifest.
+    pub(crate) fn create_data_file(&self, number: FileNumber, clean_as_of: u64, room: u64) -> Result<ActiveFile> {
+        let mut salt = [0; 4];
+        self.env.entropy.fill(&mut salt);
+        let salt = u32::from_le_bytes(salt);
+        let path = self.path_of(FileName::Data(number));
+        let fs = &self.env.files;
+        let file = fs.create(&path)?;
+        let made = self.begin_data_file(&*file, DataFileHeader { number, salt, clean_as_of }, room).and_then(|()| {
+            let reader = fs.open(&path)?;
+            let window = file.window()?;
+            let data = DataFile::new(Identity { number, salt, clean_as_of }, path.clone(), reader, window);
+            Ok(ActiveFile::new(Arc::new(data), file.clone(), FIRST_OFFSET))
+        });
+        if made.is_err() {
+            // Nobody names it. If it stays, the next open removes it.
+            let _ = fs.remove(&path);
+        }
+        made
+    }
+
+    fn begin_data_file(&self, file: &dyn AppendFile, header: DataFileHeader, room: u64) -> Result<()> {
+        preallocate(file, room)?;
+        file.append(&[&header.encode()])?;
+        file.sync()?;
+        self.env.files.sync_dir(&self.dir)?;
+        Ok(())
+    }
+
+    /// A new file for writers, named by the manifest (F1).
+    pub(crate) fn create_active(&self) -> Result<Arc<ActiveFile>> {
+        let mut installer = self.installer.lock();
+        let number = installer.new_number()?;
+        let version = self.next_version.load(Ordering::Acquire);
+        let active = Arc::new(self.create_data_file(number, version, self.options.file_bytes)?);
+        let installed = installer.install(version, &[active.data.in_manifest()], &[]);
+        if let Err(error) = self.note(installed) {
+            if error.kind() != ErrorKind::ReadOnly {
+                let _ = self.env.files.remove(&active.data.path);
+            }
+            return Err(error);
+        }
+        self.add_file(&installer, active.data.clone());
+        self.unsealed.lock().push(active.clone());
+        Ok(active)
+    }
+
+    /// Gives the stripe another active file; the one before is retired.
+    pub(crate) fn rotate(&self, stripe: &mut StripeState) -> Result<Arc<ActiveFile>> {
+        let reserved = {
+            let mut state = self.state.lock();
+            state.wanted = state.wanted.saturating_sub(1);
+            state.reserved.pop()
+        };
+        let next = match reserved {
+            Some(next) => next,
+            None => self.create_active()?,
+        };
+        if let Some(full) = stripe.file.replace(next.clone()) {
+            self.retire(full);
+        }
+        Ok(next)
+    }
+
+    /// The file takes no more records and waits to be sealed.
+    pub(crate) fn retire(&self, full: Arc<ActiveFile>) {
+        let mut state = self.state.lock();
+        state.retired.push(full);
+        if self.options.background_jobs == 0 || state.retired.len() > self.retired_max() {
+            self.is_work_due.store(true, Ordering::Release);
+        }
+        self.changed.notify_all();
+    }
+
+    fn retired_max(&self) -> usize {
+        self.options.stripes * RETIRED_PER_STRIPE_MAX
+    }
+
+    /// The active file is filling up: somebody may prepare the next one.
+    #[cold]
+    pub(crate) fn want_next(&self, active: &ActiveFile) {
+        if self.options.background_jobs > 0 && !active.asked_for_next.swap(true, Ordering::Relaxed) {
+            self.state.lock().wanted += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Holds writers back that are faster than files can be sealed, by letting them help. Called without locks.
+    pub(crate) fn help_sealing(&self) -> Result<()> {
+        loop {
+            let state = self.state.lock();
+            if state.retired.len() <= self.retired_max() {
+                self.is_work_due.store(false, Ordering::Release);
+                return Ok(());
+            }
+            drop(state);
+            self.seal_one()?;
+        }
+    }
+
+    /// Seals the file that was retired first. `false` if there is none.
+    ///
+    /// # Errors
+    /// What sealing it failed at; it is tried again.
+    pub(crate) fn seal_one(&self) -> Result<bool> {
+        let Some(retired) = take_first(&mut self.state.lock()) else { return Ok(false) };
+        let result = self.note(self.seal(&retired));
+        let mut state = self.state.lock();
+        state.sealing -= 1;
+        self.changed.notify_all();
+        if let Err(error) = result {
+            state.retired.insert(0, retired);
+            state.seal_error = Some(error.clone());
+            return Err(error);
+        }
+        state.seal_error = None;
+        state.merge_is_due = true;
+        Ok(true)
+    }
+
+    fn seal(&self, active: &Arc<ActiveFile>) -> Result<()> {
+        active.finish()?;
+        let data = &active.data;
+        data.map()?;
+        write_hint(self, data)?;
+        self.env.files.sync_dir(&self.dir)?;
+        let mut installer = self.installer.lock();
+        let version = self.next_version.load(Ordering::Acquire);
+        installer.install(version, &[data.in_manifest_sealed()], &[])?;
+        data.mark_sealed();
+        drop(installer);
+        self.unsealed.lock().retain(|file| !Arc::ptr_eq(file, active));
+        Ok(())
+    }
+
+    /// Ends all active files, whatever room they have, and seals them. For compaction and checkpoints.
+    ///
+    /// # Errors
+    /// What sealing failed at.
+    pub(crate) fn seal_everything(&self) -> Result<()> {
+        for stripe in &self.stripes {
+            let mut state = stripe.active.lock();
+            if state.file.as_ref().is_some_and(|file| file.data.end() > FIRST_OFFSET)
+                && let Some(file) = state.file.take()
+            {
+                self.retire(file);
+            }
+        }
+        loop {
+            while self.seal_one()? {}
+            let mut state = self.state.lock();
+            if state.sealing == 0 && state.retired.is_empty() {
+                return Ok(());
+            }
+            // Another thread seals one; if it fails, it is back in the list.
+            self.changed.wait_for(&mut state, POLL);
+        }
+    }
+}
+
+fn take_first(state: &mut State) -> Option<Arc<ActiveFile>> {
+    if state.retired.is_empty() {
+        return None;
+    }
+    state.sealing += 1;
+    Some(state.retired.remove(0))
+}
+
+/// Asks for blocks; where there are none to be had, appends will find out by themselves.
+pub(crate) fn preallocate(file: &dyn AppendFile, bytes: u64) -> Result<()> {
+    match file.preallocate(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_exhausted() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes the hint of a data file that changes no more, and syncs it.
+pub(crate) fn write_hint(store: &Store, data: &DataFile) -> Result<()> {
+    let path = store.path_of(FileName::Hint(data.number));
+    let fs = &*store.env.files;
+    if fs.metadata(&path).is_ok() {
+        fs.remove(&path)?;
+    }
+    let file = fs.create(&path)?;
+    let written = write_hint_to(&*file, data);
+    if written.is_err() {
+        // A part of a hint is no hint: whoever reads it will see.
+        let _ = fs.remove(&path);
+    }
+    written
+}
+
+fn write_hint_to(file: &dyn AppendFile, data: &DataFile) -> Result<()> {
+    let bytes = data.bytes(0..data.end())?;
+    let mut walk = Walk::new(&bytes, data.salt, true);
+    let (mut builder, mut out) = (hint::Builder::new(data.salt), Vec::new());
+    loop {
+        match walk.step() {
+            Step::Record { offset, record, raw } => {
+                let Record { version, is_tombstone, expires_at, key, .. } = record;
+                let record_bytes = raw.len() as u64;
+                builder.add(&hint::Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
+            }
+            Step::Damage(_) => data.mark_damaged(),
+            Step::End { .. } => break,
+        }
+        if out.len() >= HINT_PIECE_BYTES {
+            file.append(&[&out])?;
+            out.clear();
+        }
+    }
+    builder.finish(data.number, data.end(), &mut out);
+    file.append(&[&out])?;
+    // A hint that is not durable is only a hint less; a data file is another matter.
+    file.sync().map_err(Error::from)?;
+    Ok(())
+}
+
+/// The files of the directory and the manifest, for whoever removes what neither needs.
+pub(crate) fn remove_if_there(fs: &dyn FileSystem, path: &std::path::Path) -> Result<()> {
+    match fs.remove(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,271 @@
+//! An open store: what the rooms share, and who may touch it.
+//!
+//! | state                           | guarded by                  | changed by                                        |
+//! |---------------------------------|-----------------------------|---------------------------------------------------|
+//! | merges                          | `merging`                   | one merge, checkpoint or close at a time          |
+//! | which records are where         | `gate`                      | the swap of a merge, against the start of a scan  |
+//! | active file of a stripe; the slots of its keys | that stripe  | writers; the swap of a merge, key by key          |
+//! | manifest, next file number      | `installer`                 | whoever creates, seals or drops files             |
+//! | retired and reserved files, background errors | `state`       | writers and background threads                    |
+//! | slots                           | their shard                 | whoever holds the key's stripe                    |
+//! | what readers see                | nothing: `ArcSwap`, atomics | replaced under `installer`                        |
+//!
+//! Locks are taken in the order of the rows; of several stripes, by ascending index.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use esker_env::Env;
+use esker_format::cask::FileName;
+use esker_log::pacer::Pacer;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::file::{ActiveFile, DataFile, FileTable};
+use crate::keydir::{KeyDir, KeyHash};
+use crate::manifest::Installer;
+use crate::open::CaskRecovery;
+use crate::options::CaskOptions;
+use crate::{Error, ErrorKind, Result};
+
+/// What can be done with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Condition {
+    Writable = 0,
+    /// Opened for reading.
+    ReadOnly = 1,
+    /// A sync or a manifest write failed.
+    Failed = 2,
+    Closed = 3,
+}
+
+/// Writers of one share of the keys. On cache lines of its own, so that stripes do not slow each other down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Stripe {
+    pub(crate) active: Mutex<StripeState>,
+    /// Keys of this stripe that have a value.
+    pub(crate) key_count: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StripeState {
+    /// `None` until the first write.
+    pub(crate) file: Option<Arc<ActiveFile>>,
+    /// Framed records of a batch; empty in between, kept for its memory.
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// What background threads wait for.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Full, and not sealed yet; oldest first.
+    pub(crate) retired: Vec<Arc<ActiveFile>>,
+    /// How many are being sealed.
+    pub(crate) sealing: usize,
+    /// Empty and ready to be written.
+    pub(crate) reserved: Vec<Arc<ActiveFile>>,
+    /// How many files will be needed soon.
+    pub(crate) wanted: usize,
+    /// Files were sealed since the merge looked last.
+    pub(crate) merge_is_due: bool,
+    pub(crate) is_closing: bool,
+    pub(crate) seal_error: Option<Error>,
+    pub(crate) merge_error: Option<Error>,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: CaskOptions,
+    pub(crate) store_id: [u8; 16],
+    pub(crate) keydir: KeyDir,
+    pub(crate) files: ArcSwap<FileTable>,
+    pub(crate) stripes: Box<[Stripe]>,
+    /// The version that the next record gets.
+    pub(crate) next_version: AtomicU64,
+    pub(crate) merging: Mutex<()>,
+    pub(crate) gate: Mutex<()>,
+    pub(crate) installer: Mutex<Installer>,
+    /// Every file that is not sealed: active, reserved or retired. Taken last of all locks.
+    pub(crate) unsealed: Mutex<Vec<Arc<ActiveFile>>>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) changed: Condvar,
+    /// Work is due; only looked at where there are no threads to do it.
+    pub(crate) is_work_due: AtomicBool,
+    condition: AtomicU8,
+    failure: Mutex<Option<Error>>,
+    /// Files that could not be removed when a merge was done with them.
+    pub(crate) leftovers: Mutex<Vec<PathBuf>>,
+    pub(crate) pacer: Pacer,
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) recovery: CaskRecovery,
+}
+
+/// What [`Store::new`] needs.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: CaskOptions,
+    pub(crate) keydir: KeyDir,
+    pub(crate) files: FileTable,
+    pub(crate) next_version: u64,
+    pub(crate) installer: Installer,
+    pub(crate) recovery: CaskRecovery,
+    pub(crate) is_read_only: bool,
+}
+
+impl Store {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { env, dir, options, keydir, files, next_version, installer, recovery, is_read_only } = parts;
+        let pacer = Pacer::new(env.clock.clone());
+        let rate = options.merge_bytes_per_second;
+        pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
+        let condition = if is_read_only { Condition::ReadOnly } else { Condition::Writable };
+        Self {
+            stripes: (0..options.stripes).map(|_| Stripe::default()).collect(),
+            env,
+            dir,
+            options,
+            store_id: installer.store_id(),
+            keydir,
+            files: ArcSwap::from_pointee(files),
+            next_version: AtomicU64::new(next_version),
+            merging: Mutex::new(()),
+            gate: Mutex::new(()),
+            installer: Mutex::new(installer),
+            unsealed: Mutex::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            is_work_due: AtomicBool::new(false),
+            condition: AtomicU8::new(condition as u8),
+            failure: Mutex::default(),
+            leftovers: Mutex::default(),
+            pacer,
+            merged_bytes: AtomicU64::new(0),
+            recovery,
+        }
+    }
+
+    pub(crate) fn path_of(&self, name: FileName) -> PathBuf {
+        self.dir.join(name.name())
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        match self.condition.load(Ordering::Acquire) {
+            0 => Condition::Writable,
+            1 => Condition::ReadOnly,
+            2 => Condition::Failed,
+            _ => Condition::Closed,
+        }
+    }
+
+    /// Refuses reads of a closed store.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.condition() == Condition::Closed { Err(closed(&self.dir)) } else { Ok(()) }
+    }
+
+    /// Refuses writes to a store that takes none.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.condition() == Condition::Writable { Ok(()) } else { Err(self.why_not_writable()) }
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        match self.condition() {
+            Condition::Closed => closed(&self.dir),
+            Condition::ReadOnly => {
+                Error::new(ErrorKind::ReadOnly, "the store is open for reading only").with_path(&self.dir)
+            }
+            Condition::Writable | Condition::Failed => self.failure.lock().clone().unwrap_or_else(|| {
+                Error::new(ErrorKind::ReadOnly, "an earlier sync failed; reopen to go on").with_path(&self.dir)
+            }),
+        }
+    }
+
+    /// Keeps what failed; if it leaves unknown what is durable, no write is taken any more.
+    pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::ReadOnly
+        {
+            self.failure.lock().get_or_insert_with(|| error.clone());
+            let (writable, failed) = (Condition::Writable as u8, Condition::Failed as u8);
+            // A store that was closed meanwhile stays closed.
+            let _ = self.condition.compare_exchange(writable, failed, Ordering::AcqRel, Ordering::Acquire);
+        }
+        result
+    }
+
+    /// What made the store refuse writes, or what background work failed at last.
+    pub(crate) fn background_error(&self) -> Option<Error> {
+        let state = self.state.lock();
+        let in_background = state.seal_error.clone().or_else(|| state.merge_error.clone());
+        drop(state);
+        self.failure.lock().clone().or(in_background)
+    }
+
+    /// From now on everything is refused. `false` if it was closed before.
+    pub(crate) fn mark_closed(&self) -> bool {
+        self.condition.swap(Condition::Closed as u8, Ordering::AcqRel) != Condition::Closed as u8
+    }
+
+    #[inline]
+    pub(crate) fn stripe(&self, hash: KeyHash) -> Option<&Stripe> {
+        self.stripes.get(hash.stripe(self.stripes.len()))
+    }
+
+    /// All stripes, locked: no write is half done.
+    pub(crate) fn all_stripes(&self) -> Vec<MutexGuard<'_, StripeState>> {
+        self.stripes.iter().map(|stripe| stripe.active.lock()).collect()
+    }
+
+    /// The key's stripe, locked: its slots stay as they are (D1).
+    pub(crate) fn lock_stripe_of(&self, hash: KeyHash) -> Option<MutexGuard<'_, StripeState>> {
+        self.stripe(hash).map(|stripe| stripe.active.lock())
+    }
+
+    pub(crate) fn key_count(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.key_count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Readers find `file` from now on. Under `installer`, so that no change is lost.
+    pub(crate) fn add_file(&self, _: &MutexGuard<'_, Installer>, file: Arc<DataFile>) {
+        self.files.store(Arc::new(self.files.load().with(file)));
+    }
+
+    /// Makes everything written so far survive power loss.
+    ///
+    /// # Errors
+    /// `ReadOnly` if a sync fails.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        // Sealed files are durable; a file that is sealed meanwhile was synced before it left this list.
+        let unsealed = self.unsealed.lock().clone();
+        for file in unsealed {
+            self.note(file.sync())?;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Ends and syncs all files that are not sealed, and gives back what was preallocated. Afterwards nothing is written.
+    pub(crate) fn finish_files(&self) -> Result<()> {
+        let _stripes = self.all_stripes();
+        let unsealed = self.unsealed.lock().clone();
+        let mut first = Ok(());
+        for file in unsealed {
+            first = first.and(file.finish());
+        }
+        first
+    }
+}
+
+fn closed(dir: &Path) -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed").with_path(dir)
+}

@@ -1,0 +1,404 @@
+//! Writing: look the key up, append, put the slot in place, acknowledge.
+//!
+//! - W1: everything that can fail happens before the record is appended, or is the append. After it, slots and ledger follow
+//!   without fail, under the same stripe locks.
+//! - W2: a write holds the stripes of all its keys, so versions of a key ascend in the order in which they take effect.
+//! - W3: a batch is one append to one file; its records say that they belong together (`CONTINUED`). It has a record for each of
+//!   its keys, whatever they were before.
+//! - W4: `sync` makes the file durable that has the record. A single delete that finds nothing to delete syncs everything instead:
+//!   what made the key go may not be durable yet.
+//!
+//! Cost: one look-up (which reads the record that is replaced, from memory), one CRC, one copy into the mapped end of the file.
+//! No allocation and no system call, but for rotation and where there is no mapped end.
+//!
+//! Readers on other threads may see the keys of a batch change one after the other, within the time that takes; a scan
+//! sees all of it or nothing.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_format::cask::record::{self, Record};
+use esker_format::compression::{self, Compression};
+use parking_lot::MutexGuard;
+
+use crate::batch::{CaskBatch, Operation, too_large};
+use crate::file::{ActiveFile, DataFile};
+use crate::keydir::{KeyHash, Slot};
+use crate::options::{CaskWriteOptions, validate_ttl};
+use crate::store::{Store, Stripe, StripeState};
+use crate::{Error, Result};
+
+/// Framed records of a batch keep this much memory between batches.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
+/// The next file is wanted once the active one is so full: three quarters.
+const WANT_NEXT_AT: (u64, u64) = (3, 4);
+
+/// What must hold for a write to take place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Condition<'a> {
+    Always,
+    /// The key has no value.
+    Absent,
+    /// The key has this value; `None`: has none.
+    Equals(Option<&'a [u8]>),
+}
+
+/// A write, ready to be framed.
+struct Change<'a> {
+    hash: KeyHash,
+    key: &'a [u8],
+    /// `None` deletes.
+    value: Option<Cow<'a, [u8]>>,
+    compression: Compression,
+    expires_at: Option<u64>,
+}
+
+/// The slots of a key.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    pub(crate) newest: Option<Slot>,
+    /// With their versions, newest first. Only where history is kept.
+    old: Vec<(u64, Slot)>,
+    newest_version: u64,
+    /// A record with the key's tag cannot be read: it may be the key's.
+    is_damaged: bool,
+}
+
+impl<'a> Change<'a> {
+    fn record(&'a self, version: u64, is_continued: bool) -> Record<'a> {
+        Record {
+            version,
+            is_tombstone: self.value.is_none(),
+            is_continued,
+            expires_at: self.expires_at,
+            compression: self.compression,
+            key: self.key,
+            value: self.value.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        record::record_bytes(self.key.len(), self.value.as_deref().map_or(0, <[u8]>::len), self.expires_at.is_some())
+    }
+}
+
+impl Store {
+    /// Sets or deletes a key if `condition` holds. The version it was given, or `None` if nothing was written.
+    pub(crate) fn write_one(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<'_>,
+        options: &CaskWriteOptions,
+    ) -> Result<Option<u64>> {
+        self.check_writable()?;
+        let change = self.change(key, value, options.ttl)?;
+        let Some(stripe) = self.stripe(change.hash) else { return Ok(None) };
+        let mut state = stripe.active.lock();
+        self.check_writable()?;
+        let located = self.locate(change.hash, key)?;
+        if !self.holds(condition, change.hash, key)? {
+            return Ok(None);
+        }
+        if change.value.is_none() && located.newest.is_none() && !located.is_damaged {
+            drop(state);
+            // W4.
+            return if options.sync { self.sync_all().map(|()| None) } else { Ok(None) };
+        }
+        let active = self.room(&mut state, change.bytes())?;
+        let version = self.next_version.fetch_add(1, Ordering::Relaxed);
+        let record = change.record(version, false);
+        let head = record.head(active.data.salt).map_err(|error| too_large(&error))?;
+        let offset = self.append(&mut state, &active, &[head.as_bytes(), key, record.value])?;
+        active.data.set_end(offset + record.bytes());
+        self.apply(stripe, &change, located, version, &active.data, offset);
+        drop(state);
+        self.acknowledge(&active, options.sync)?;
+        Ok(Some(version))
+    }
+
+    /// Whether the key's value was `expected`, and is `new` now.
+    pub(crate) fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: &CaskWriteOptions,
+    ) -> Result<bool> {
+        if new.is_none() && expected.is_none() {
+            // Nothing to write either way.
+            self.check_writable()?;
+            return Ok(!self.exists_at(self.keydir.hash(key), key)?);
+        }
+        Ok(self.write_one(key, new, Condition::Equals(expected), options)?.is_some())
+    }
+
+    /// Everything that comes after a write took effect.
+    #[inline]
+    fn acknowledge(&self, active: &ActiveFile, sync: bool) -> Result<()> {
+        let end = active.data.end();
+        let (part, whole) = WANT_NEXT_AT;
+        if end * whole > self.options.file_bytes * part {
+            self.want_next(active);
+        }
+        if sync {
+            self.note(active.sync_to(end))?;
+        }
+        if self.is_work_due.load(Ordering::Relaxed) {
+            self.do_or_leave_work();
+        }
+        Ok(())
+    }
+
+    fn change<'a>(
+        &self,
+        key: &'a [u8],
+        value: Option<&'a [u8]>,
+        ttl: Option<std::time::Duration>,
+    ) -> Result<Change<'a>> {
+        if key.len() > record::KEY_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "a key of {} bytes, at most {} are allowed",
+                key.len(),
+                record::KEY_BYTES_MAX
+            )));
+        }
+        if let Some(ttl) = ttl {
+            validate_ttl("the time to live", ttl)?;
+        }
+        let (value, compression) = match value {
+            Some(value) => self.packed(value)?,
+            None => (None, Compression::None),
+        };
+        let ttl = ttl.or(self.options.default_ttl).filter(|_| value.is_some());
+        // A second that has begun counts as a whole one.
+        let seconds = ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0));
+        let expires_at = seconds.map(|seconds| self.env.clock.unix_seconds().saturating_add(seconds));
+        Ok(Change { hash: self.keydir.hash(key), key, value, compression, expires_at })
+    }
+
+    fn packed<'a>(&self, value: &'a [u8]) -> Result<(Option<Cow<'a, [u8]>>, Compression)> {
+        if value.len() > record::VALUE_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "a value of {} bytes, at most {} are allowed",
+                value.len(),
+                record::VALUE_BYTES_MAX
+            )));
+        }
+        let kind = self.options.compression;
+        if kind != Compression::None && value.len() >= self.options.compression_bytes_min {
+            let mut packed = Vec::new();
+            // What the packer takes for too long stays plain.
+            if compression::compress(kind, value, &mut packed).is_ok() && packed.len() < value.len() {
+                return Ok((Some(Cow::Owned(packed)), kind));
+            }
+        }
+        Ok((Some(Cow::Borrowed(value)), Compression::None))
+    }
+
+    fn holds(&self, condition: Condition<'_>, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        match condition {
+            Condition::Always => Ok(true),
+            Condition::Absent => Ok(!self.exists_at(hash, key)?),
+            Condition::Equals(expected) => Ok(self.get_at(hash, key)?.as_deref() == expected),
+        }
+    }
+
+    /// The slots of `key`. Its stripe is locked (D1).
+    pub(crate) fn locate(&self, hash: KeyHash, key: &[u8]) -> Result<Located> {
+        let candidates = self.keydir.all(hash);
+        let mut located = Located::default();
+        let mut files = None;
+        for slot in candidates.iter() {
+            let files = files.get_or_insert_with(|| self.files.load());
+            let place = slot.place();
+            let Some(file) = files.get(place.file) else {
+                let reason = format!("the directory points to file {}, which is not there", place.file);
+                return Err(Error::corruption(&self.dir, place.offset.into(), reason));
+            };
+            let raw = file.record_bytes(&slot)?;
+            match file.decode(place.offset.into(), &raw) {
+                Ok(record) if record.key == key => located.take(slot, record.version),
+                Ok(_) if record::checksum_holds(&raw, file.salt) => {}
+                _ => located.is_damaged = true,
+            }
+        }
+        located.old.sort_unstable_by_key(|(version, _)| std::cmp::Reverse(*version));
+        Ok(located)
+    }
+
+    /// The stripe's active file, with room for `bytes`.
+    #[inline]
+    fn room(&self, state: &mut StripeState, bytes: u64) -> Result<Arc<ActiveFile>> {
+        if let Some(active) = &state.file {
+            let end = active.data.end();
+            // A file that has nothing yet takes a record of any size.
+            if end.saturating_add(bytes) <= self.options.file_bytes || end == record::FIRST_OFFSET {
+                return Ok(active.clone());
+            }
+        }
+        self.rotate(state)
+    }
+
+    /// Adds bytes to the active file. If that fails and leaves something behind, the file is given up.
+    #[inline]
+    fn append(&self, state: &mut StripeState, active: &Arc<ActiveFile>, parts: &[&[u8]]) -> Result<u64> {
+        match active.append(parts) {
+            // A slot can say it: a file has at most 2 GiB, and one batch of 2 GiB or one record goes beyond that.
+            Ok(offset) => Ok(offset),
+            Err((error, as_before)) => {
+                if !as_before && let Some(broken) = state.file.take() {
+                    // What is in it counts up to its end; nothing follows.
+                    self.retire(broken);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Slots and ledger follow a record that is in `file` now. Its stripe is locked.
+    fn apply(
+        &self,
+        stripe: &Stripe,
+        change: &Change<'_>,
+        located: Located,
+        version: u64,
+        file: &Arc<DataFile>,
+        offset: u64,
+    ) {
+        let bytes = change.bytes();
+        file.count(bytes, version, change.value.is_none(), change.expires_at);
+        let tag = change.hash.tag();
+        let Located { newest, mut old, newest_version, .. } = located;
+        if change.value.is_none() {
+            // A deletion ends the history of its key.
+            old.extend(newest.map(|slot| (newest_version, slot)));
+            for (_, slot) in &old {
+                self.forget(change.hash, slot);
+            }
+            if newest.is_some() {
+                stripe.key_count.fetch_sub(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        let place = crate::keydir::Place { file: file.number, offset: u32::try_from(offset).unwrap_or(u32::MAX) };
+        let slot = Slot::new(tag, place, bytes);
+        let keep = self.options.keep_versions;
+        match newest {
+            None => {
+                self.keydir.insert(change.hash, slot);
+                stripe.key_count.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(replaced) if keep == 1 => {
+                self.keydir.replace(change.hash, replaced.place(), slot);
+                self.bury(&replaced);
+            }
+            Some(replaced) => {
+                self.keydir.insert(change.hash, slot);
+                self.keydir.replace(change.hash, replaced.place(), replaced.with_old(true));
+                old.insert(0, (newest_version, replaced));
+            }
+        }
+        for (_, slot) in old.iter().skip(keep - 1) {
+            self.forget(change.hash, slot);
+        }
+    }
+
+    /// Takes a slot out of the directory and enters its record as dead.
+    pub(crate) fn forget(&self, hash: KeyHash, slot: &Slot) {
+        if self.keydir.remove(hash, slot.place()).is_some() {
+            self.bury(slot);
+        }
+    }
+
+    /// The record that `slot` pointed to is dead.
+    pub(crate) fn bury(&self, slot: &Slot) {
+        if let Some(file) = self.files.load().get(slot.place().file) {
+            file.bury(slot);
+        }
+    }
+
+    /// Applies a batch. The version of its last record, or `None` if there was nothing to do.
+    pub(crate) fn write_batch(&self, batch: &CaskBatch, sync: bool) -> Result<Option<u64>> {
+        self.check_writable()?;
+        let changes = self.changes(batch)?;
+        let mut guards = self.lock_stripes_of(&changes);
+        self.check_writable()?;
+        let mut work = Vec::with_capacity(changes.len());
+        for change in changes {
+            // A key that is not there is deleted all the same: what made it go may not be durable when the batch is (W3).
+            let located = self.locate(change.hash, change.key)?;
+            work.push((change, located));
+        }
+        let Some(state) = guards.first_mut().filter(|_| !work.is_empty()) else {
+            drop(guards);
+            return if sync { self.sync_all().map(|()| None) } else { Ok(None) };
+        };
+        let active = self.room(state, work.iter().map(|(change, _)| change.bytes()).sum())?;
+        let first_version = self.next_version.fetch_add(work.len() as u64, Ordering::Relaxed);
+        let mut buffer = std::mem::take(&mut state.buffer);
+        buffer.clear();
+        for (index, (change, _)) in work.iter().enumerate() {
+            let is_continued = index + 1 < work.len();
+            let record = change.record(first_version + index as u64, is_continued);
+            record.encode(active.data.salt, &mut buffer).map_err(|error| too_large(&error))?;
+        }
+        let appended = self.append(state, &active, &[&buffer]);
+        let bytes = buffer.len() as u64;
+        buffer.shrink_to(BUFFER_BYTES_KEPT);
+        state.buffer = buffer;
+        let mut offset = appended?;
+        active.data.set_end(offset + bytes);
+        let mut version = first_version;
+        for (change, located) in work {
+            if let Some(stripe) = self.stripe(change.hash) {
+                self.apply(stripe, &change, located, version, &active.data, offset);
+            }
+            offset += change.bytes();
+            version += 1;
+        }
+        drop(guards);
+        self.acknowledge(&active, sync)?;
+        Ok(Some(version - 1))
+    }
+
+    /// The operations that count, one for each key.
+    fn changes<'a>(&self, batch: &'a CaskBatch) -> Result<Vec<Change<'a>>> {
+        let mut last: HashMap<&[u8], &Operation> = HashMap::with_capacity(batch.operations.len());
+        for operation in &batch.operations {
+            last.insert(&operation.key, operation);
+        }
+        // In the order of the batch, so that the same batch makes the same bytes.
+        let counts =
+            |operation: &&Operation| last.get(&operation.key[..]).is_some_and(|last| std::ptr::eq(*last, *operation));
+        let operations = batch.operations.iter().filter(counts);
+        operations.map(|operation| self.change(&operation.key, operation.value.as_deref(), operation.ttl)).collect()
+    }
+
+    fn lock_stripes_of(&self, changes: &[Change<'_>]) -> Vec<MutexGuard<'_, StripeState>> {
+        let mut indexes: Vec<usize> = changes.iter().map(|change| change.hash.stripe(self.stripes.len())).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let stripes = indexes.iter().filter_map(|&index| self.stripes.get(index));
+        stripes.map(|stripe| stripe.active.lock()).collect()
+    }
+}
+
+impl Located {
+    /// Older versions up to this one; `None` if there are none.
+    pub(crate) fn up_to(&self, version: u64) -> Option<Vec<Slot>> {
+        let older: Vec<Slot> = self.old.iter().filter(|(old, _)| *old <= version).map(|(_, slot)| *slot).collect();
+        (!older.is_empty()).then_some(older)
+    }
+
+    fn take(&mut self, slot: Slot, version: u64) {
+        if slot.is_old() {
+            self.old.push((version, slot));
+        } else {
+            self.newest = Some(slot);
+            self.newest_version = version;
+        }
+    }
+}
