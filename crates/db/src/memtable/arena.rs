@@ -14,7 +14,8 @@
 //! - A4: `newest` and `older` link all chunks; they change under `growing` only.
 //!
 //! Cost: one compare-and-swap for a piece. The first chunk has 4 KiB, so an idle column family costs nothing and one
-//! with a few keys little; each further chunk doubles the whole, up to 1 MiB a chunk. A piece larger than a quarter of
+//! with a few keys little; each further chunk doubles the whole, up to 2 MiB a chunk, which is one huge page: without
+//! those, a search among a million keys waits as long for the addresses as for the memory. A piece larger than a quarter of
 //! the next chunk gets one of its own, so at most a quarter of a chunk is lost at its end.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -22,12 +23,13 @@ use std::mem::size_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use esker_env::os::{HUGE_PAGE_BYTES, Pages};
 use parking_lot::Mutex;
 
 /// Size of the first chunk.
 const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// Size of a chunk once there are many.
-const CHUNK_BYTES_MAX: usize = 1 << 20;
+const CHUNK_BYTES_MAX: usize = HUGE_PAGE_BYTES;
 /// Where pieces begin, and what their sizes are rounded up to.
 pub(super) const PIECE_ALIGNMENT: usize = 8;
 
@@ -39,6 +41,8 @@ struct Chunk {
     bytes: usize,
     /// How much is given out, this header included.
     given: AtomicUsize,
+    /// The memory that this header lies in, if it did not come from the allocator.
+    pages: Option<Pages>,
 }
 
 /// See the module's head.
@@ -95,15 +99,10 @@ impl Arena {
 
     /// A new chunk, linked. `growing` must be held.
     fn add_chunk(&self, bytes: usize) -> *mut Chunk {
-        let layout = chunk_layout(bytes);
-        // SAFETY: the layout is not empty: it has room for a header.
-        let memory = unsafe { alloc(layout) };
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
+        let (memory, pages) = chunk_memory(bytes);
         let chunk = memory.cast::<Chunk>();
         let older = self.newest.load(Ordering::Relaxed);
-        let header = Chunk { older, bytes, given: AtomicUsize::new(size_of::<Chunk>()) };
+        let header = Chunk { older, bytes, given: AtomicUsize::new(size_of::<Chunk>()), pages };
         // SAFETY: the memory is ours, aligned for and not smaller than a `Chunk`.
         unsafe { ptr::write(chunk, header) };
         self.newest.store(chunk, Ordering::Relaxed);
@@ -119,6 +118,22 @@ impl Arena {
         let free = current.map_or(0, |chunk| chunk.bytes.saturating_sub(chunk.given.load(Ordering::Relaxed)));
         self.reserved_bytes.load(Ordering::Relaxed).saturating_sub(free)
     }
+}
+
+/// Memory for a chunk of `bytes`, and its owner if that is not the allocator.
+fn chunk_memory(bytes: usize) -> (*mut u8, Option<Pages>) {
+    if bytes == CHUNK_BYTES_MAX
+        && let Some(pages) = Pages::new(bytes)
+    {
+        return (pages.start().as_ptr(), Some(pages));
+    }
+    let layout = chunk_layout(bytes);
+    // SAFETY: the layout is not empty: it has room for a header.
+    let memory = unsafe { alloc(layout) };
+    if memory.is_null() {
+        handle_alloc_error(layout);
+    }
+    (memory, None)
 }
 
 fn rounded_up(bytes: usize) -> usize {
@@ -164,8 +179,15 @@ impl Drop for Arena {
             let older = unsafe { (*chunk).older };
             // SAFETY: as above; `bytes` never changes.
             let bytes = unsafe { (*chunk).bytes };
-            // SAFETY: allocated in `add_chunk` with this layout; `&mut self`: nobody has a piece any more.
-            unsafe { dealloc(chunk.cast(), chunk_layout(bytes)) };
+            // SAFETY: as above.
+            let pages = unsafe { &raw const (*chunk).pages };
+            // SAFETY: the header is not read again, so its owner moves out of it before the memory goes.
+            let pages = unsafe { pages.read() };
+            if pages.is_none() {
+                // SAFETY: allocated in `chunk_memory` with this layout; `&mut self`: nobody has a piece any more.
+                unsafe { dealloc(chunk.cast(), chunk_layout(bytes)) };
+            }
+            drop(pages);
             chunk = older;
         }
     }

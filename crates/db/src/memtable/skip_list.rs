@@ -260,6 +260,11 @@ impl SkipList {
         loop {
             // SAFETY: `before` is as the caller says, or was met at `level` below (S3).
             let after = unsafe { link_at(before, level) }.load(Ordering::Acquire);
+            if level > 0 {
+                // Should `after` be too far, this is what comes next: it is fetched while `after` is waited for.
+                // SAFETY: as above.
+                prefetch(unsafe { link_at(before, level - 1) }.load(Ordering::Relaxed));
+            }
             match NonNull::new(after) {
                 Some(next) if after != known_after && is_before(self.entry(next).key()) => before = next,
                 _ => return Gap { before, after },
@@ -389,6 +394,19 @@ fn data(node: NodePointer) -> NonNull<u8> {
     // Wrapping would only matter at the end of the address space, where no node ends.
     // SAFETY: key and value (or the end of the head) lie right after the node, in the same allocation.
     unsafe { node.add(1) }.cast()
+}
+
+/// Asks for the node's memory, without waiting for it. A hint, for any pointer.
+#[inline]
+fn prefetch(node: *mut Node) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which no address makes fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast::<i8>()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = node;
 }
 
 /// The link of `node` at `level`.

@@ -3,7 +3,8 @@
 //! - Reads and writes are positional, so no handle has a cursor to fight over. Interrupted and short calls are
 //!   carried on until everything is done or the system says why not.
 //! - Sync is `fdatasync` (`F_FULLFSYNC` on macOS).
-//! - The only `unsafe` of the crate is in `map` and `tail`: mapping a file to read it, and the end of one to append to it.
+//! - The only `unsafe` of the crate is in `map`, `tail` and `pages`: mapping a file to read it, the end of one to append to it, and
+//!   memory without a file.
 //! - What only Linux has (preallocation, holes, read hints) answers "not here" elsewhere, through the trait's own words.
 
 mod append_file;
@@ -12,6 +13,7 @@ mod entropy;
 mod file_system;
 mod lock;
 mod map;
+mod pages;
 mod read_file;
 mod tail;
 mod threads;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 pub use clock::OsClock;
 pub use entropy::OsEntropy;
 pub use file_system::OsFileSystem;
+pub use pages::{HUGE_PAGE_BYTES, Pages};
 pub use threads::OsThreads;
 
 use crate::Env;
