@@ -3,6 +3,7 @@
 //! | room        | what it does                                                                 |
 //! |-------------|------------------------------------------------------------------------------|
 //! | [`commit`]  | group commit: one writes for all who wait                                    |
+//! | [`publish`] | what was written in order and finished in any is shown in order               |
 //! | [`writer`]  | appends records to a log; a failed append leaves nothing of itself           |
 //! | [`scan`]    | reads a log back: whole records, a torn tail, or corruption                  |
 //! | [`ledger`]  | live and dead bytes of each file                                             |
@@ -16,6 +17,7 @@ pub mod commit;
 pub mod error;
 pub mod ledger;
 pub mod pacer;
+pub mod publish;
 pub mod scan;
 pub mod writer;
 
@@ -25,6 +27,19 @@ pub use error::{Error, ErrorKind, Result};
 mod sync {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread_local;
+
+    /// About two microseconds: half of what a sleep and a wake-up take.
+    const LOOKS: u32 = 100;
+
+    /// Returns when it is so, or after a while.
+    pub(crate) fn look_for(is_so: impl Fn() -> bool) {
+        for _ in 0..LOOKS {
+            if is_so() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
 
     pub(crate) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         condvar.wait(&mut guard);

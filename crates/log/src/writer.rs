@@ -2,10 +2,13 @@
 //!
 //! - W1: what is staged reaches the file in one append.
 //! - W2: after a failed append the file is as long as before it, so nothing of it remains and the next one may follow.
-//! - W3: where that cannot be had, or a sync failed, the writer is broken: nobody knows what the file holds, and
+//! - W3: no append begins with the padding of a block: what is left of one is filled by the append before. So the first bytes
+//!   of each are a header, which tells whether a process got to the end of it ([`AppendFile`]).
+//! - W4: where that cannot be had, or a sync failed, the writer is broken: nobody knows what the file holds, and
 //!   nothing more is written to it. Only a recovery can tell.
 //!
-//! Cost: one copy and one CRC of each record, one append per flush; no allocation once the buffer has grown.
+//! Cost: one copy and one CRC of each record, one append per flush; no allocation once the buffer has grown. A record that goes
+//! alone and has at most [`FRAGMENTS_IN_PLACE`] fragments is not copied: the file takes it from where it is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +22,11 @@ use crate::{Error, ErrorKind, Result};
 /// The buffer is kept up to this capacity; one large record does not hold its memory for ever.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
+/// Fragments of a record that is not copied: up to 64 KiB at the least.
+const FRAGMENTS_IN_PLACE: usize = 3;
+/// No more than this is left of a block before a header.
+const PADDING: [u8; HEADER_BYTES - 1] = [0; HEADER_BYTES - 1];
+
 /// The writing end of a log.
 pub struct LogWriter {
     file: Arc<dyn AppendFile>,
@@ -27,7 +35,7 @@ pub struct LogWriter {
     /// Framed and not yet in the file.
     staged: Vec<u8>,
     len: u64,
-    /// W3. Syncs may come from other threads than appends.
+    /// W4. Syncs may come from other threads than appends.
     is_broken: AtomicBool,
 }
 
@@ -60,10 +68,55 @@ impl LogWriter {
     /// # Errors
     /// As [`append`](Self::append); all of them are written, or none.
     pub fn append_all<'a>(&mut self, records: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+        let mut records = records.into_iter();
+        let (Some(first), second) = (records.next(), records.next()) else { return self.flush() };
+        let Some(second) = second else { return self.append_one(first) };
+        self.stage(&[first]);
+        self.stage(&[second]);
         for record in records {
             self.stage(&[record]);
         }
         self.flush()
+    }
+
+    /// Appends one record, from where it is if it has few fragments and nothing is staged.
+    fn append_one(&mut self, record: &[u8]) -> Result<()> {
+        let few = record.len() <= (FRAGMENTS_IN_PLACE - 1) * (BLOCK_BYTES - HEADER_BYTES);
+        if !few || !self.staged.is_empty() {
+            self.stage(&[record]);
+            return self.flush();
+        }
+        self.check()?;
+        let mut framer = self.framer;
+        let mut made = [(0, [0; HEADER_BYTES], 0); FRAGMENTS_IN_PLACE];
+        let (mut left, mut begins, mut count) = (record, true, 0);
+        for fragment in &mut made {
+            if !begins && left.is_empty() {
+                break;
+            }
+            *fragment = framer.next_header(left, begins);
+            left = left.get(fragment.2..).unwrap_or_default();
+            begins = false;
+            count += 1;
+        }
+        let mut parts: [&[u8]; 3 * FRAGMENTS_IN_PLACE + 1] = [&[]; 3 * FRAGMENTS_IN_PLACE + 1];
+        let (mut at, mut bytes) = (0, 0);
+        for ((padding, header, held), places) in made.iter().take(count).zip(parts.chunks_exact_mut(3)) {
+            let payload = record.get(at..at + held).unwrap_or_default();
+            for (place, part) in places.iter_mut().zip([PADDING.get(..*padding).unwrap_or_default(), header, payload]) {
+                *place = part;
+                bytes += part.len() as u64;
+            }
+            at += held;
+        }
+        let end = padding_after(framer);
+        if let Some(place) = parts.get_mut(3 * count) {
+            *place = end;
+            bytes += end.len() as u64;
+        }
+        let written = self.append_parts(parts.get(..=3 * count).unwrap_or_default(), bytes);
+        self.framer = Framer::at(self.len);
+        written
     }
 
     /// Frames one record for the next [`flush`](Self::flush). Returns where it will begin in the file.
@@ -84,16 +137,19 @@ impl LogWriter {
         if self.staged.is_empty() {
             return self.check();
         }
-        let result = self.check().and_then(|()| self.append_staged());
+        self.staged.extend_from_slice(padding_after(self.framer));
+        let staged = std::mem::take(&mut self.staged);
+        let result = self.check().and_then(|()| self.append_parts(&[&staged], staged.len() as u64));
+        self.staged = staged;
         self.staged.clear();
         self.staged.shrink_to(BUFFER_BYTES_KEPT);
         self.framer = Framer::at(self.len);
         result
     }
 
-    fn append_staged(&mut self) -> Result<()> {
-        let Err(error) = self.file.append(&[&self.staged]) else {
-            self.len += self.staged.len() as u64;
+    fn append_parts(&mut self, parts: &[&[u8]], bytes: u64) -> Result<()> {
+        let Err(error) = self.file.append(parts) else {
+            self.len += bytes;
             return Ok(());
         };
         let error = Error::from(error);
@@ -124,6 +180,14 @@ impl LogWriter {
             let reason = format!("a sync failed, so what is durable is unknown; reopen to go on: {}", error.io());
             Error::new(ErrorKind::ReadOnly, reason).with_path(self.file.path()).with_source(error)
         })
+    }
+
+    /// Ends the file where the last record does, if it was preallocated. For a log that gets no more records, before its last sync.
+    ///
+    /// # Errors
+    /// As the file system's: the log may end with zeroes, which are no records.
+    pub fn seal(&self) -> Result<()> {
+        Ok(self.file.seal()?)
     }
 
     /// Breaks the writer: for whoever synced [`file`](Self::file) by other ways, and failed.
@@ -159,6 +223,11 @@ impl LogWriter {
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
+
+/// What is left of the block where `framer` stands, if no header fits into it.
+fn padding_after(framer: Framer) -> &'static [u8] {
+    PADDING.get(..BLOCK_BYTES - framer.block_offset()).unwrap_or_default()
 }
 
 impl fmt::Debug for LogWriter {

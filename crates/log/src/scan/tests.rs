@@ -432,7 +432,7 @@ fn after_power_loss_a_prefix_with_all_synced_records_is_found() {
 #[test]
 fn death_within_an_append_to_preallocated_space_ends_the_log_there() {
     let random = &mut Random(12);
-    let records: Vec<Vec<u8>> = [40, 1, 700, 32_700, 7, 3000, 90, 40_000].map(|len| random.payload(len)).into();
+    let records: Vec<Vec<u8>> = [40, 1, 700, 31_976, 7, 3000, 90, 40_000].map(|len| random.payload(len)).into();
     for dying in 0..records.len() {
         for round in 0..40 {
             let disk = SimDisk::new();

@@ -43,6 +43,28 @@ fn records_are_read_back_from_where_append_said_they_begin() {
 }
 
 #[test]
+fn no_append_begins_with_padding_and_records_in_place_are_those_that_are_copied() {
+    let (copied, in_place) = (SimDisk::new(), SimDisk::new());
+    let (mut copying, mut placing) = (writer(&copied), writer(&in_place));
+    in_place.set_tracing(true);
+    for index in 0..400usize {
+        let record = vec![index as u8 | 1; index * 7919 % 70_000];
+        copying.append(&[&record]).unwrap();
+        placing.append_all([&record[..]]).unwrap();
+        assert_eq!(copying.len(), placing.len());
+        let left = BLOCK_BYTES - placing.len() as usize % BLOCK_BYTES;
+        assert!(left >= HEADER_BYTES, "{left} bytes are left of the block");
+        // Whatever comes, the end of a block is met with every number of bytes left.
+        let filler = vec![3; (left + BLOCK_BYTES - 2 * HEADER_BYTES - index % 9) % BLOCK_BYTES];
+        copying.append(&[&filler]).unwrap();
+        placing.append_all([&filler[..]]).unwrap();
+    }
+    assert!(copied.file_bytes(Path::new(PATH)) == in_place.file_bytes(Path::new(PATH)));
+    assert_eq!(in_place.trace().len(), 800, "one append each");
+    assert_eq!(records(&in_place).len(), 800);
+}
+
+#[test]
 fn a_group_is_one_append() {
     let disk = SimDisk::new();
     let mut writer = writer(&disk);

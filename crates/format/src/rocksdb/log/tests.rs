@@ -85,6 +85,27 @@ fn records_of_every_length_around_a_block_read_back() {
 }
 
 #[test]
+fn headers_beside_the_payload_are_those_of_a_framed_record() {
+    for lead in [0, 100, 32_747, 32_754, 32_755, 32_758, 32_761] {
+        for len in [0, 1, 7, 32_754, 32_761, 32_762, 65_522, 65_523, 100_000] {
+            let (first, second) = (vec![1; lead], vec![2; len]);
+            let expected = framed(&[&first, &second]);
+            let mut log = framed(&[&first]);
+            let mut framer = Framer::at(log.len() as u64);
+            let (mut left, mut begins) = (&second[..], true);
+            while begins || !left.is_empty() {
+                let (padding, header, held) = framer.next_header(left, begins);
+                log.resize(log.len() + padding, 0);
+                log.extend_from_slice(&header);
+                log.extend_from_slice(&left[..held]);
+                (left, begins) = (&left[held..], false);
+            }
+            assert!(log == expected && framer == Framer::at(log.len() as u64), "{lead} {len}");
+        }
+    }
+}
+
+#[test]
 fn offsets_are_where_records_begin() {
     let log = framed(&[&[1; 40_000], b"a", b"b"]);
     let mut reader = Reader::new(&log, None);
