@@ -10,6 +10,8 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     raw: write_batch::WriteBatch,
+    /// Whether something in it is of another column family than the default one.
+    names_families: bool,
 }
 
 impl WriteBatch {
@@ -31,6 +33,7 @@ impl WriteBatch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn put_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.names_families |= family.id() != 0;
         refuse(self.raw.put(family.id(), key.as_ref(), value.as_ref()))
     }
 
@@ -47,6 +50,7 @@ impl WriteBatch {
     /// # Errors
     /// `InvalidArgument`, as [`put`](Self::put).
     pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        self.names_families |= family.id() != 0;
         refuse(self.raw.delete(family.id(), key.as_ref()))
     }
 
@@ -68,6 +72,7 @@ impl WriteBatch {
     /// Takes all operations out, keeping the memory.
     pub fn clear(&mut self) {
         self.raw.clear();
+        self.names_families = false;
     }
 
     /// Adds the operations of `other` after its own.
@@ -75,7 +80,12 @@ impl WriteBatch {
     /// # Errors
     /// `InvalidArgument`: together they are too many.
     pub fn append(&mut self, other: &Self) -> Result<()> {
+        self.names_families |= other.names_families;
         refuse(self.raw.append(&other.raw))
+    }
+
+    pub(crate) fn names_families(&self) -> bool {
+        self.names_families
     }
 
     pub(crate) fn raw(&self) -> &write_batch::WriteBatch {

@@ -42,7 +42,7 @@ impl Store {
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.insert(id, family.clone());
             self.families.store(Arc::new(next));
-            lead.reload(&self.families.load());
+            lead.reload(&self.families.load(), self.options.wal_bytes_max);
             self.refresh_memory();
             self.options_changed(&mut installer);
             Ok(family)
@@ -69,7 +69,7 @@ impl Store {
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.remove(&family.id);
             self.families.store(Arc::new(next));
-            lead.reload(&self.families.load());
+            lead.reload(&self.families.load(), self.options.wal_bytes_max);
             let version = family.view.load().version.clone();
             version.tables().for_each(|(_, table)| table.mark_obsolete());
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
@@ -146,7 +146,7 @@ impl Store {
         let families: Vec<u32> = self.families.load().keys().copied().collect();
         let flushed = if unlogged { self.flush(&families) } else { Ok(()) };
         self.refresh_options_file(&mut self.installer.lock());
-        let synced = self.sync_wal();
+        let synced = self.check_writable().and_then(|()| self.commit.exclusive(|lead| self.end_log(lead)));
         flushed.and(synced)
     }
 }

@@ -19,7 +19,6 @@ use esker_env::{Env, Lock};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
-use esker_log::writer::LogWriter;
 
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -249,9 +248,9 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     }
     let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
         let path = store.path_of(&FileName::Wal(lead.wal_number));
-        lead.wal = Some(LogWriter::new(store.env.files.create(&path)?));
+        lead.wal = Some(store.create_log(&path)?);
         lead.last_sequence = store.visible();
-        lead.reload(&store.families.load());
+        lead.reload(&store.families.load(), store.options.wal_bytes_max);
         Ok(lead.wal_number)
     })?;
     let mut installer = store.installer.lock();

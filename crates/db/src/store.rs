@@ -5,7 +5,7 @@
 //! | log, last sequence, active memtables | leadership of `commit` | the leader of a group of writes        |
 //! | manifest         | `installer`                   | install, creation and drop of families            |
 //! | views, live logs, work in progress | `state`     | rotation (leader), install, background threads    |
-//! | what readers see | nothing: `ArcSwap` and an atomic | replaced under `state`, published by the leader |
+//! | what readers see | nothing: `ArcSwap` and an atomic | replaced under `state`, published by writers, in order |
 //!
 //! Locks are taken in the order of the rows; nothing is read from or written to a disk under `state`, except the
 //! removal of names from memory.
@@ -21,6 +21,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
 use esker_log::pacer::{Class, Pacer};
+use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::background::Resting;
@@ -64,7 +65,9 @@ pub(crate) struct Store {
     pub(crate) default_family: Arc<Family>,
     pub(crate) families: ArcSwap<BTreeMap<u32, Arc<Family>>>,
     /// The last sequence number that readers may see.
-    published: AtomicU64,
+    pub(crate) published: Published,
+    /// Somebody met a memtable that is full.
+    pub(crate) has_full: AtomicBool,
     next_file: AtomicU64,
     /// Bytes per second that writers may write; 0 is as fast as they can. Set whenever a view changes.
     pub(crate) delayed_rate: AtomicU64,
@@ -182,7 +185,8 @@ impl Store {
             log_numbers: parts.log_numbers,
             read_only: parts.read_only,
             families: ArcSwap::from_pointee(parts.families),
-            published: AtomicU64::new(parts.last_sequence.get()),
+            published: Published::new(parts.last_sequence.get()),
+            has_full: AtomicBool::new(false),
             next_file: AtomicU64::new(parts.next_file),
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
@@ -205,12 +209,12 @@ impl Store {
     /// The last write that readers may see.
     #[inline]
     pub(crate) fn visible(&self) -> SequenceNumber {
-        SequenceNumber::new(self.published.load(Ordering::Acquire))
+        SequenceNumber::new(self.published.get())
     }
 
-    /// Everything up to `sequence` is in the memtables now.
+    /// Everything up to `sequence` is in place: for recovery, before there are writers.
     pub(crate) fn publish(&self, sequence: SequenceNumber) {
-        self.published.store(sequence.get(), Ordering::Release);
+        self.published.set(sequence.get());
     }
 
     /// A number that no file of the store has, nor ever had.

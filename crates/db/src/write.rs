@@ -1,19 +1,24 @@
-//! Writing: batch → group commit → log → memtables → publish → acknowledge.
+//! Writing: batch → group commit → log → memtables → publish → acknowledge. The log's side is in [`log`].
 //!
 //! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
 //! - W3: a write is published, and so visible, only when all of it is in the memtables.
 //! - W4: a log is synced before its successor takes a write, so that a power loss can only take the end of the last one.
 //! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was.
+//! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
 
+mod log;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_format::file_name::FileName;
+use arc_swap::Guard;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::pacer::Bucket;
+use esker_log::publish::Published;
 use esker_log::writer::LogWriter;
 
 use crate::batch::WriteBatch;
@@ -44,6 +49,8 @@ pub(crate) struct Lead {
     pub(crate) last_sequence: SequenceNumber,
     /// Families that take writes, by ascending id.
     pub(crate) actives: Vec<Active>,
+    /// Beyond so many bytes of logs, memtables are flushed for their sake.
+    wal_bytes_max: u64,
     /// Whether something was ever written without the log.
     pub(crate) unlogged: bool,
     /// Holds writers back while compaction is behind.
@@ -65,21 +72,30 @@ impl Lead {
             wal_number,
             last_sequence,
             actives: Vec::new(),
+            wal_bytes_max: u64::MAX,
             unlogged: false,
             pace: Bucket::new(Duration::ZERO, None),
         }
     }
 
-    fn active(&self, family_id: u32) -> Option<&Active> {
-        let index = self.actives.binary_search_by_key(&family_id, |active| active.family.id).ok()?;
-        self.actives.get(index)
-    }
-
     /// Takes the active memtables from the views: after recovery, and when families come and go.
-    pub(crate) fn reload(&mut self, families: &std::collections::BTreeMap<u32, Arc<Family>>) {
+    pub(crate) fn reload(&mut self, families: &BTreeMap<u32, Arc<Family>>, wal_bytes_max: u64) {
+        self.wal_bytes_max = match wal_bytes_max {
+            0 => families.values().map(|family| family.options.write_buffer_bytes).sum::<u64>().saturating_mul(4),
+            bytes => bytes,
+        };
         let active =
             |family: &Arc<Family>| Active { family: family.clone(), generation: family.view.load().active.clone() };
         self.actives = families.values().map(active).collect();
+    }
+}
+
+/// A batch on its way into the memtables: should its thread panic there, nobody waits for it.
+struct Unfinished<'a>(&'a Published);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.break_off();
     }
 }
 
@@ -105,12 +121,42 @@ pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Reco
 impl Store {
     /// See [`Db::write`](crate::Db::write).
     pub(crate) fn write(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        if options.sync && options.disable_wal {
-            return Err(Error::invalid_argument(
-                "a write cannot be synced without the log: choose sync or disable_wal",
-            ));
-        }
+        self.write_and_return(batch, options).map(drop)
+    }
+
+    /// As [`write`](Self::write); gives the batch back, for its memory.
+    pub(crate) fn write_and_return(&self, batch: WriteBatch, options: WriteOptions) -> Result<Option<WriteBatch>> {
+        check_options(options)?;
         self.check_writable()?;
+        if batch.names_families() {
+            self.check_families(&batch)?;
+        }
+        if batch.is_empty() {
+            return if options.sync { self.sync_wal().map(|()| None) } else { Ok(None) };
+        }
+        let request = Request { batch, options };
+        let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
+        let weigh = |request: &Request| request.batch.len_bytes();
+        let write = |lead: &mut Lead, group: &mut Vec<Request>| self.write_group(lead, group);
+        let Some(logged) = self.commit.submit_and_return(request, weigh, group_bytes_max, write)? else {
+            return Ok(None);
+        };
+        self.finish(&logged.batch)?;
+        Ok(Some(logged.batch))
+    }
+
+    /// Writes one batch under the leadership that the caller has.
+    ///
+    /// # Errors
+    /// As [`Db::write`](crate::Db::write).
+    pub(crate) fn write_alone(&self, lead: &mut Lead, batch: WriteBatch, options: WriteOptions) -> Result<()> {
+        check_options(options)?;
+        let mut group = [Request { batch, options }];
+        self.write_group(lead, &mut group)?;
+        group.iter().try_for_each(|request| self.finish(&request.batch))
+    }
+
+    fn check_families(&self, batch: &WriteBatch) -> Result<()> {
         let families = self.families.load();
         for record in batch.raw().records() {
             let id = record.map_err(|error| Error::invalid_argument(error.to_string()))?.cf;
@@ -120,14 +166,7 @@ impl Store {
                 )));
             }
         }
-        drop(families);
-        if batch.is_empty() {
-            return if options.sync { self.sync_wal() } else { Ok(()) };
-        }
-        let request = Request { batch, options };
-        let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
-        let weigh = |request: &Request| request.batch.len_bytes();
-        self.commit.submit(request, weigh, group_bytes_max, |lead, group| self.write_group(lead, group))
+        Ok(())
     }
 
     /// Everything written so far survives power loss when this returns.
@@ -149,76 +188,89 @@ impl Store {
             return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
         }
         self.log_group(lead, group)?;
-        for request in group.iter() {
-            let mut sequence = request.batch.raw().sequence();
-            for record in request.batch.raw().records() {
-                let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
-                // A family dropped since the batch was checked takes nothing any more.
-                if let Some(active) = lead.active(record.cf) {
-                    apply(&active.generation.memtable, sequence, &record)?;
-                }
-                sequence = SequenceNumber::new(sequence.get() + 1);
-            }
-            lead.unlogged |= request.options.disable_wal;
-        }
+        lead.unlogged |= group.iter().any(|request| request.options.disable_wal);
         lead.last_sequence = SequenceNumber::new(last);
-        self.publish(lead.last_sequence);
         self.counters.user_bytes.add(group_bytes);
         self.counters.user_writes.add(group.len() as u64);
         Ok(())
     }
 
-    fn log_group(&self, lead: &mut Lead, group: &[Request]) -> Result<()> {
-        let Some(wal) = lead.wal.as_mut() else {
-            return Err(read_only(self));
-        };
-        let before = wal.len();
-        let logged = group.iter().filter(|request| !request.options.disable_wal);
-        let result = wal.append_all(logged.map(|request| request.batch.raw().bytes()));
-        self.check_log(result)?;
-        self.counters.wal_bytes.add(wal.len() - before);
-        if group.iter().any(|request| request.options.sync) {
-            return self.sync_log(lead);
+    /// Puts a logged batch into the memtables and shows it when all before it are shown (W3). Every member of a group
+    /// does so for itself, beside the others and beside the next group's log.
+    fn finish(&self, batch: &WriteBatch) -> Result<()> {
+        let first = batch.raw().sequence().get();
+        let before = first.saturating_sub(1);
+        let unfinished = Unfinished(&self.published);
+        let inserted = self.insert(batch, first);
+        std::mem::forget(unfinished);
+        let shown = self.published.publish(before, before + u64::from(batch.count()));
+        shown.and(inserted).inspect_err(|error| self.fail(error))
+    }
+
+    fn insert(&self, batch: &WriteBatch, first: u64) -> Result<()> {
+        // Sealing waits for this batch (W6), so what takes writes now did so when it was logged.
+        let default = &*self.default_family;
+        let mut at = Some((default.view.load(), default));
+        let others = batch.names_families().then(|| self.families.load());
+        for (sequence, record) in (first..).zip(batch.raw().records()) {
+            let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
+            if at.as_ref().is_none_or(|(_, family)| family.id != record.cf) {
+                self.note_fill(at.as_ref());
+                let family = others.as_ref().and_then(|families| families.get(&record.cf));
+                at = family.map(|family| (family.view.load(), &**family));
+            }
+            // A family dropped since the batch was checked takes nothing any more.
+            if let Some((view, _)) = &at {
+                apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
+            }
         }
+        self.note_fill(at.as_ref());
         Ok(())
     }
 
-    fn sync_log(&self, lead: &mut Lead) -> Result<()> {
-        let Some(wal) = lead.wal.as_mut() else {
-            return Err(read_only(self));
-        };
-        self.counters.wal_syncs.add(1);
-        let result = wal.sync();
-        self.check_log(result)
+    /// The next leader looks for full memtables only if somebody met one.
+    #[inline]
+    fn note_fill(&self, at: Option<&(Guard<Arc<View>>, &Family)>) {
+        if let Some((view, family)) = at
+            && view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes
+        {
+            self.has_full.store(true, Ordering::Release);
+        }
     }
 
-    /// A log that cannot say what it holds makes the store read-only (W5).
-    fn check_log(&self, result: Result<()>) -> Result<()> {
-        if let Err(error) = &result
-            && error.kind() == ErrorKind::ReadOnly
-        {
-            self.fail(error);
-        }
-        result
+    /// Waits until everything that was logged is in the memtables: before they are sealed.
+    pub(crate) fn drain(&self, lead: &Lead) -> Result<()> {
+        self.published.wait_for(lead.last_sequence.get())
     }
 
     /// Seals what is full, and waits where compaction or flush cannot keep up.
     fn make_room(&self, lead: &mut Lead, bytes: u64) -> Result<()> {
-        let full = |active: &Active| {
-            active.generation.memtable.allocated_bytes() as u64 >= active.family.options.write_buffer_bytes
-        };
-        let mut sealing: Vec<u32> = lead.actives.iter().filter(|a| full(a)).map(|a| a.family.id).collect();
+        let mut sealing = Vec::new();
+        // Acquire, with the release of who met it. Taken back before the look, so that nobody's later find is lost.
+        if self.has_full.load(Ordering::Acquire) {
+            self.has_full.store(false, Ordering::Release);
+            let full = |active: &&Active| {
+                active.generation.memtable.allocated_bytes() as u64 >= active.family.options.write_buffer_bytes
+            };
+            sealing.extend(lead.actives.iter().filter(full).map(|active| active.family.id));
+        }
         if sealing.is_empty() {
             sealing = self.holders_of_oldest_log(lead);
         }
         if !sealing.is_empty() {
-            self.wait_for_buffers(&sealing)?;
-            self.rotate(lead, &sealing)?;
-            if self.options.background_jobs == 0 {
-                self.run_due_work()?;
-            }
+            // Whatever fails, the memtables are still full.
+            self.seal(lead, &sealing).inspect_err(|_| self.has_full.store(true, Ordering::Release))?;
         }
         self.delay_writes(lead, bytes);
+        Ok(())
+    }
+
+    fn seal(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
+        self.wait_for_buffers(families)?;
+        self.rotate(lead, families)?;
+        if self.options.background_jobs == 0 {
+            self.run_due_work()?;
+        }
         Ok(())
     }
 
@@ -226,7 +278,7 @@ impl Store {
     fn holders_of_oldest_log(&self, lead: &Lead) -> Vec<u32> {
         let wal_bytes = lead.wal.as_ref().map_or(0, LogWriter::len);
         let sealed = self.sealed_wal_bytes.load(Ordering::Relaxed);
-        if wal_bytes == 0 || sealed + wal_bytes < self.wal_bytes_max(lead) {
+        if wal_bytes == 0 || sealed + wal_bytes < lead.wal_bytes_max {
             return Vec::new();
         }
         let Some(oldest) = self.state.lock().wals.keys().next().copied() else {
@@ -234,13 +286,6 @@ impl Store {
         };
         let holds = |a: &&Active| !a.generation.memtable.is_empty() && a.generation.first_wal() <= oldest;
         lead.actives.iter().filter(holds).map(|active| active.family.id).collect()
-    }
-
-    fn wal_bytes_max(&self, lead: &Lead) -> u64 {
-        match self.options.wal_bytes_max {
-            0 => lead.actives.iter().map(|active| active.family.options.write_buffer_bytes).sum::<u64>() * 4,
-            bytes => bytes,
-        }
     }
 
     /// Waits until each of the families may have one more sealed memtable.
@@ -277,6 +322,7 @@ impl Store {
 
     /// Seals the active memtables of `families` and begins a new log.
     pub(crate) fn rotate(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
+        self.drain(lead)?;
         self.begin_log(lead)?;
         let mut state = self.state.lock();
         state.wals.entry(lead.wal_number).or_insert(0);
@@ -300,31 +346,6 @@ impl Store {
         drop(state);
         self.refresh_memory();
         self.changed.notify_all();
-        Ok(())
-    }
-
-    /// The next log, once the last is durable (W4). One without a record is used on.
-    fn begin_log(&self, lead: &mut Lead) -> Result<()> {
-        let Some(wal) = lead.wal.as_ref() else {
-            return Err(read_only(self));
-        };
-        let wal_bytes = wal.len();
-        if wal_bytes == 0 {
-            return Ok(());
-        }
-        let number = self.new_file_number();
-        let path = self.path_of(&FileName::Wal(number));
-        let next = LogWriter::new(self.env.files.create(&path)?);
-        let durable = self.env.files.sync_dir(&self.dir).map_err(Error::from).and_then(|()| self.sync_log(lead));
-        if let Err(error) = durable {
-            // Nothing was written to it, nor will be: the next attempt begins another one.
-            self.trash.add(path);
-            return Err(error);
-        }
-        self.state.lock().wals.insert(lead.wal_number, wal_bytes);
-        self.sealed_wal_bytes.fetch_add(wal_bytes, Ordering::Relaxed);
-        lead.wal = Some(next);
-        lead.wal_number = number;
         Ok(())
     }
 
@@ -383,6 +404,9 @@ impl Store {
     }
 }
 
-fn read_only(store: &Store) -> Error {
-    Error::new(ErrorKind::ReadOnly, "the store is open for reading only; open it for writing").with_path(&store.dir)
+fn check_options(options: WriteOptions) -> Result<()> {
+    if options.sync && options.disable_wal {
+        return Err(Error::invalid_argument("a write cannot be synced without the log: choose sync or disable_wal"));
+    }
+    Ok(())
 }

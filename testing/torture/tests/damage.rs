@@ -59,6 +59,12 @@ fn is_typed(error: &Error) -> bool {
     )
 }
 
+/// A log of a store that was not closed, without the preallocated space behind its last record.
+fn written(log: &[u8]) -> &[u8] {
+    let end = log.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    &log[..end]
+}
+
 /// Opens, reads everything both ways and checks; whatever is answered must be true.
 fn use_damaged(disk: &SimDisk, expected: &Contents, what: &str) -> Result<(), Error> {
     let before = files(disk);
@@ -98,7 +104,9 @@ fn a_flipped_bit_is_never_a_wrong_answer() {
     let mut flipped = 0u64;
     for (path, bytes) in files(&disk) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        for byte in 0..bytes.len() as u64 {
+        // Behind its last record, a log has nothing but the zeroes of preallocated space.
+        let written = if name.ends_with(".log") { written(&bytes) } else { &bytes };
+        for byte in 0..written.len() as u64 {
             let bit = byte * 8 + (byte * 7 + 3) % 8;
             // Format version 5 becomes 4: no checksum covers it, and tables of both are read alike.
             if name.ends_with(".sst") && bit == (bytes.len() as u64 - VERSION_FROM_END) * 8 {
@@ -208,6 +216,7 @@ fn a_torn_tail_is_what_the_recovery_mode_says() {
     std::mem::forget(db);
     let log = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
     let bytes = disk.file_bytes(&log).unwrap();
+    let bytes = written(&bytes);
     for mode in [
         RecoveryMode::AbsoluteConsistency,
         RecoveryMode::TolerateTornTail,

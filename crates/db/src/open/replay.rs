@@ -4,6 +4,7 @@
 //! - A torn end of an earlier log is damage (W4: a log is synced before its successor takes a write), unless the next
 //!   log goes on with the very next sequence number: RocksDB leaves that after a failed append.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Logs {
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
         let wals = store.state.lock().wals.clone();
-        let last = wals.iter().rev().find(|(_, bytes)| **bytes > 0).map(|(&number, _)| number);
+        let last = last_written(store, &wals)?;
         let log = |&number: &FileNumber| {
             let is_last = last.is_none_or(|last| number >= last);
             Log { number, path: store.path_of(&FileName::Wal(number)), is_last }
@@ -116,6 +117,26 @@ impl Logs {
         }
         Ok(last)
     }
+}
+
+/// The newest log that something was written to. A length says nothing: logs are preallocated.
+fn last_written(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Option<FileNumber>> {
+    for (&number, _) in wals.iter().rev().filter(|(_, bytes)| **bytes > 0) {
+        let log = Log { number, path: store.path_of(&FileName::Wal(number)), is_last: true };
+        let salt = number.get() as u32;
+        let mut scanner = Scanner::open(&*store.env.files, &log.path, RecoveryMode::PointInTime, true, salt)?;
+        let is_empty = match scanner.next() {
+            Ok(Some(_)) => false,
+            Ok(None) => matches!(scanner.end(), LogEnd::Clean { .. }),
+            // What it has is damaged, which whoever reads it says better.
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => false,
+            Err(error) => return Err(error),
+        };
+        if !is_empty {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
 }
 
 fn scanner(store: &Store, log: &Log) -> Result<Scanner> {
