@@ -1,5 +1,6 @@
 //! The whole public surface of an open store in one place; the work is done in the rooms it names.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,11 @@ use crate::reclaim::{ReclaimPlan, Reclaimed};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::update::Change;
 use crate::{Error, ErrorKind, Result};
+
+/// Batches of single writes that are kept for their memory are no larger than this.
+const SPARE_BYTES_MAX: usize = 64 << 10;
 
 /// An ordered store of byte strings, in a directory of its own.
 ///
@@ -133,9 +138,7 @@ impl Db {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        batch.put(key, value)?;
-        self.write(batch, &WriteOptions::default())
+        self.write_one(&WriteOptions::default(), |batch| batch.put(key, value))
     }
 
     /// Sets `key` to `value` in `family`. See [`write`](Self::write).
@@ -150,9 +153,7 @@ impl Db {
         options: &WriteOptions,
     ) -> Result<()> {
         self.store().own(family)?;
-        let mut batch = WriteBatch::new();
-        batch.put_cf(family, key, value)?;
-        self.write(batch, options)
+        self.write_one(options, |batch| batch.put_cf(family, key, value))
     }
 
     /// Removes `key` from the default column family; no error if it is not there. See [`write`](Self::write).
@@ -160,9 +161,7 @@ impl Db {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        batch.delete(key)?;
-        self.write(batch, &WriteOptions::default())
+        self.write_one(&WriteOptions::default(), |batch| batch.delete(key))
     }
 
     /// Removes `key` from `family`; no error if it is not there. See [`write`](Self::write).
@@ -171,9 +170,7 @@ impl Db {
     /// As [`write`](Self::write).
     pub fn delete_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         self.store().own(family)?;
-        let mut batch = WriteBatch::new();
-        batch.delete_cf(family, key)?;
-        self.write(batch, options)
+        self.write_one(options, |batch| batch.delete_cf(family, key))
     }
 
     /// Applies a batch and makes it visible to every later read.
@@ -192,6 +189,107 @@ impl Db {
     /// - `Closed`.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         self.store().write(batch, *options)
+    }
+
+    /// Sets `key` in `family` to `value` if it has none; says whether it did.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn put_if_absent(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<bool> {
+        self.change_if(family, key.as_ref(), None, || Change::Put(value.as_ref().to_vec()), options)
+    }
+
+    /// Sets `key` in `family` to `value` if it has the value `expected`; says whether it did.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn compare_and_set(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<bool> {
+        let put = || Change::Put(value.as_ref().to_vec());
+        self.change_if(family, key.as_ref(), Some(expected.as_ref()), put, options)
+    }
+
+    /// Removes `key` from `family` if it has the value `expected`; says whether it did.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn compare_and_delete(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<bool> {
+        self.change_if(family, key.as_ref(), Some(expected.as_ref()), || Change::Delete, options)
+    }
+
+    fn change_if(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        make: impl Fn() -> Change,
+        options: &WriteOptions,
+    ) -> Result<bool> {
+        let mut is_changed = false;
+        self.update(family, key, options, |found| {
+            is_changed = found == expected;
+            if is_changed { make() } else { Change::Keep }
+        })?;
+        Ok(is_changed)
+    }
+
+    /// Changes the value of `key` in `family` by what it is, in one atomic step; returns what it was before.
+    ///
+    /// `decide` gets the value and says what becomes of it. Should another write come in between, it is asked again with the
+    /// new value: it may run several times, and only its last answer counts. No other write of any kind comes between the value
+    /// it last saw and its answer. It must not write to the store itself.
+    ///
+    /// Cost: a read and a write, the write in a turn of its own. A sync is not shared with others.
+    ///
+    /// # Durability
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write) and [`get_cf`](Self::get_cf). After `ReadOnly` or `Io` it is unknown whether the change took effect.
+    pub fn update(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &WriteOptions,
+        mut decide: impl FnMut(Option<&[u8]>) -> Change,
+    ) -> Result<Option<PinnedSlice>> {
+        self.store().own(family)?;
+        self.store().update(family, key.as_ref(), *options, &mut decide)
+    }
+
+    /// Writes what `fill` puts into a batch, whose memory is used again by the next such write of this thread.
+    fn write_one(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<()> {
+        thread_local! {
+            static SPARE: Cell<Option<WriteBatch>> = const { Cell::new(None) };
+        }
+        // A thread that is ending has none.
+        let mut batch = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        fill(&mut batch)?;
+        if let Some(mut batch) = self.store().write_and_return(batch, *options)?
+            && batch.len_bytes() <= SPARE_BYTES_MAX
+        {
+            batch.clear();
+            let _ = SPARE.try_with(|spare| spare.set(Some(batch)));
+        }
+        Ok(())
     }
 
     /// Makes everything written so far survive power loss.

@@ -28,6 +28,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod table;
+mod update;
 mod version;
 mod write;
 
@@ -46,3 +47,4 @@ pub use pinned::PinnedSlice;
 pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
+pub use update::Change;

@@ -47,7 +47,6 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct MemtableHit {
     /// When it was written.
-    #[cfg_attr(not(test), expect(dead_code, reason = "plain reads do not ask when"))]
     pub(crate) sequence: SequenceNumber,
     /// How it was written.
     pub(crate) kind: ValueKind,

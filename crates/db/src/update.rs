@@ -1,0 +1,140 @@
+//! Atomic read-modify-write of one key, without locks that plain writes would have to take.
+//!
+//! The key is read and the caller decides as if alone; then, as leader of the commit queue, the change is written if nothing
+//! was written to the key since, and otherwise all is done again.
+//!
+//! - U1: the change takes effect directly after the value that it was decided on: between that value and it there is no
+//!   entry of the key in the order of sequence numbers. A decision to change nothing takes effect where the value was read.
+//! - U2: what came since is looked for in memtables alone. They have all of it as long as the memtable that was
+//!   active at the read is still there; once it is flushed, the key is read anew.
+//! - U3: who has lost [`ATTEMPTS_MAX`] races reads, too, as leader: then nobody can come in between.
+//!
+//! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
+//! sync of its own: those who change keys at the same moment do not share it.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key;
+
+use crate::batch::WriteBatch;
+use crate::family::{ColumnFamily, Family, Generation};
+use crate::options::{ReadOptions, WriteOptions};
+use crate::pinned::PinnedSlice;
+use crate::store::Store;
+use crate::write::Lead;
+use crate::{Error, Result};
+
+/// Races that are lost before others must wait.
+const ATTEMPTS_MAX: usize = 16;
+
+/// What [`Db::update`](crate::Db::update) makes of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    Keep,
+    /// It has this value from now on.
+    Put(Vec<u8>),
+    /// It has none from now on.
+    Delete,
+}
+
+/// Chooses by the value that the key has.
+pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> Change;
+
+/// What became of a decision.
+enum Attempt {
+    Done(Option<PinnedSlice>),
+    /// Somebody else was faster.
+    Lost,
+}
+
+impl Store {
+    /// See [`Db::update`](crate::Db::update).
+    pub(crate) fn update(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        options: WriteOptions,
+        decide: Decide<'_>,
+    ) -> Result<Option<PinnedSlice>> {
+        self.check_writable()?;
+        for _ in 0..ATTEMPTS_MAX {
+            if let Attempt::Done(before) = self.try_update(family, key, options, decide)? {
+                return Ok(before);
+            }
+        }
+        self.commit.exclusive(|lead| {
+            self.check_takes_writes()?;
+            self.drain(lead)?;
+            let before = self.get(&family.0, key, &ReadOptions::default())?;
+            let change = decide(before.as_deref());
+            self.write_change(lead, family, key, change, options)?;
+            Ok(before)
+        })
+    }
+
+    fn try_update(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        options: WriteOptions,
+        decide: Decide<'_>,
+    ) -> Result<Attempt> {
+        // In this order: whatever is newer than `seen` is in this memtable or a later one.
+        let active = family.0.view.load().active.clone();
+        let seen = self.visible().get();
+        let before = self.get(&family.0, key, &ReadOptions::default())?;
+        let change = decide(before.as_deref());
+        if change == Change::Keep {
+            return Ok(Attempt::Done(before));
+        }
+        self.commit.exclusive(|lead| {
+            self.check_takes_writes()?;
+            self.drain(lead)?;
+            if !is_unchanged(&family.0, key, seen, &active) {
+                return Ok(Attempt::Lost);
+            }
+            self.write_change(lead, family, key, change, options)?;
+            Ok(Attempt::Done(before))
+        })
+    }
+
+    fn write_change(
+        &self,
+        lead: &mut Lead,
+        family: &ColumnFamily,
+        key: &[u8],
+        change: Change,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        match change {
+            Change::Keep => return Ok(()),
+            Change::Put(value) => batch.put_cf(family, key, value)?,
+            Change::Delete => batch.delete_cf(family, key)?,
+        }
+        if family.0.is_dropped() {
+            let reason = format!("column family {:?} was dropped", family.name());
+            return Err(Error::invalid_argument(reason));
+        }
+        self.write_alone(lead, batch, options)
+    }
+}
+
+/// Whether no entry of `key` is newer than `seen`, as far as memtables tell (U2). `active` took writes when `seen` was the last.
+fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<Generation>) -> bool {
+    let tag = u64::MAX.to_le_bytes();
+    let lookup = [key, &tag].concat();
+    let view = family.view.load();
+    for generation in view.generations() {
+        if generation.memtable.get(&lookup).is_some_and(|hit| hit.sequence.get() > seen) {
+            return false;
+        }
+        if Arc::ptr_eq(generation, active) {
+            return true;
+        }
+    }
+    false
+}
+
+const _: () = assert!(internal_key::TAG_BYTES == size_of::<u64>(), "the tag of a lookup");

@@ -1,0 +1,223 @@
+//! Atomic read-modify-write: what many threads at once see of one key has an order in which each operation makes sense.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::env::sim::SimDisk;
+use esker::{Change, ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+
+/// Memtables of a few hundred entries, so that flushes come between reads and their writes.
+fn open(disk: &SimDisk, background_jobs: usize) -> Db {
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs, families, ..Options::default() };
+    Db::open_with_env("/store", options, disk.env()).unwrap()
+}
+
+fn number(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()))
+}
+
+/// Goal: no increment is lost or done twice, whichever way it is made, while other keys fill and flush the memtables.
+#[test]
+fn increments_of_all_kinds_add_up() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 400;
+    let disk = SimDisk::new();
+    let db = open(&disk, 2);
+    let (family, options) = (&db.default_column_family(), &WriteOptions::default());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let key = format!("counter{}", round % 3);
+                    if (round + thread) % 2 == 0 {
+                        let next = |value: Option<&[u8]>| Change::Put((number(value) + 1).to_le_bytes().to_vec());
+                        db.update(family, &key, options, next).unwrap();
+                    } else {
+                        while !increment_by_comparing(db, family, &key) {}
+                    }
+                    db.put(format!("noise{thread}/{round}"), [7; 300]).unwrap();
+                }
+            });
+        }
+    });
+    let sum = |db: &Db| (0..3).map(|key| number(db.get(format!("counter{key}")).unwrap().as_deref())).sum::<u64>();
+    assert_eq!(sum(&db), THREADS * ROUNDS);
+    drop(db);
+    assert_eq!(sum(&open(&disk.after_process_death(), 0)), THREADS * ROUNDS);
+}
+
+fn increment_by_comparing(db: &Db, family: &ColumnFamily, key: &str) -> bool {
+    let options = &WriteOptions::default();
+    match db.get(key).unwrap() {
+        None => db.put_if_absent(family, key, 1u64.to_le_bytes(), options).unwrap(),
+        Some(found) => {
+            let next = number(Some(&found)) + 1;
+            db.compare_and_set(family, key, &found, next.to_le_bytes(), options).unwrap()
+        }
+    }
+}
+
+/// What a thread did to the one key, and when: `began` and `ended` are moments of one clock that all share.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    began: u64,
+    ended: u64,
+    action: Action,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Put(u8),
+    Get(Option<u8>),
+    CompareAndSet { expected: u8, value: u8, done: bool },
+    PutIfAbsent { value: u8, done: bool },
+    CompareAndDelete { expected: u8, done: bool },
+}
+
+impl Action {
+    /// What the key holds after it; `None` if it cannot have been so on a key that held `held`.
+    fn after(self, held: Option<u8>) -> Option<Option<u8>> {
+        let (is_right, next) = match self {
+            Self::Put(value) => (true, Some(value)),
+            Self::Get(found) => (found == held, held),
+            Self::CompareAndSet { expected, value, done } => {
+                (done == (held == Some(expected)), choose(done, Some(value), held))
+            }
+            Self::PutIfAbsent { value, done } => (done == held.is_none(), choose(done, Some(value), held)),
+            Self::CompareAndDelete { expected, done } => (done == (held == Some(expected)), choose(done, None, held)),
+        };
+        is_right.then_some(next)
+    }
+}
+
+fn choose(done: bool, changed: Option<u8>, held: Option<u8>) -> Option<u8> {
+    if done { changed } else { held }
+}
+
+/// Whether `left` (a bit for each event that has no place yet) can be put in an order that respects time and in which every
+/// action finds what it says. After Wing and Gong, "Testing and Verifying Concurrent Objects" (1993).
+fn has_order(
+    events: &[Event],
+    left: u64,
+    held: Option<u8>,
+    failed: &mut std::collections::HashSet<(u64, Option<u8>)>,
+) -> bool {
+    if left == 0 {
+        return true;
+    }
+    if failed.contains(&(left, held)) {
+        return false;
+    }
+    let open = || (0..events.len()).filter(|index| left >> index & 1 == 1);
+    let first_end = open().map(|index| events[index].ended).min().unwrap();
+    for index in open().filter(|&index| events[index].began <= first_end) {
+        if let Some(next) = events[index].action.after(held)
+            && has_order(events, left & !(1 << index), next, failed)
+        {
+            return true;
+        }
+    }
+    failed.insert((left, held));
+    false
+}
+
+fn act(db: &Db, family: &ColumnFamily, dice: u64) -> Action {
+    let options = &WriteOptions::default();
+    let (value, expected) = ((dice >> 8) as u8 % 3, (dice >> 16) as u8 % 3);
+    match dice % 6 {
+        0 => {
+            db.put("key", [value]).unwrap();
+            Action::Put(value)
+        }
+        1 => Action::Get(db.get("key").unwrap().map(|found| found[0])),
+        2 => {
+            let done = db.put_if_absent(family, "key", [value], options).unwrap();
+            Action::PutIfAbsent { value, done }
+        }
+        3 => {
+            let done = db.compare_and_delete(family, "key", [expected], options).unwrap();
+            Action::CompareAndDelete { expected, done }
+        }
+        _ => {
+            let done = db.compare_and_set(family, "key", [expected], [value], options).unwrap();
+            Action::CompareAndSet { expected, value, done }
+        }
+    }
+}
+
+/// Goal: what four threads do to one key is linearizable.
+/// Method: many short histories, each begun on a key that is known to be absent; a checker looks for an order.
+#[test]
+fn every_history_of_one_key_has_an_order() {
+    const THREADS: u64 = 4;
+    const STEPS: u64 = 12;
+    let disk = SimDisk::new();
+    let db = open(&disk, 1);
+    let family = &db.default_column_family();
+    let clock = &AtomicU64::new(0);
+    for round in 0..150u64 {
+        db.delete("key").unwrap();
+        let history: Vec<Event> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let db = &db;
+                    scope.spawn(move || {
+                        let mut random = fastrand::Rng::with_seed(round * THREADS + thread);
+                        let step = |_| {
+                            let began = clock.fetch_add(1, Ordering::SeqCst);
+                            let action = act(db, family, random.u64(..));
+                            Event { began, ended: clock.fetch_add(1, Ordering::SeqCst), action }
+                        };
+                        (0..STEPS).map(step).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let all = (1u64 << history.len()) - 1;
+        assert!(has_order(&history, all, None, &mut Default::default()), "round {round}: {history:#?}");
+    }
+}
+
+#[test]
+fn the_checker_refuses_what_cannot_have_been() {
+    let event = |began, ended, action| Event { began, ended, action };
+    let lost_update = [
+        event(0, 1, Action::Put(1)),
+        event(2, 9, Action::CompareAndSet { expected: 1, value: 2, done: true }),
+        event(3, 4, Action::Put(0)),
+        event(10, 11, Action::Get(Some(2))),
+    ];
+    assert!(has_order(&lost_update, 0b0111, None, &mut Default::default()), "the put may come last");
+    assert!(!has_order(&lost_update, 0b1111, None, &mut Default::default()), "the put is lost");
+    let stale = [event(0, 1, Action::Put(1)), event(2, 3, Action::Get(None))];
+    assert!(!has_order(&stale, 0b11, None, &mut Default::default()));
+}
+
+#[test]
+fn what_is_compared_is_the_whole_value_and_what_is_returned_is_what_was() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let (family, options) = (&db.default_column_family(), &WriteOptions { sync: true, ..WriteOptions::default() });
+    assert!(!db.compare_and_set(family, "k", "", "x", options).unwrap(), "an absent value is not an empty one");
+    assert!(db.put_if_absent(family, "k", "", options).unwrap());
+    assert!(!db.put_if_absent(family, "k", "other", options).unwrap(), "an empty value is one");
+    assert!(db.compare_and_set(family, "k", "", "first", options).unwrap());
+    db.flush().unwrap();
+    assert!(!db.compare_and_set(family, "k", "firs", "x", options).unwrap());
+    assert!(
+        db.compare_and_set(family, "k", "first", "second", options).unwrap(),
+        "a flushed value is compared as well"
+    );
+    let before = db.update(family, "k", options, |_| Change::Delete).unwrap();
+    assert_eq!((before.as_deref(), db.get("k").unwrap()), (Some(&b"second"[..]), None));
+    assert!(!db.compare_and_delete(family, "k", "second", options).unwrap());
+    let other = db.create_column_family("other", FamilyOptions::default()).unwrap();
+    assert!(db.put_if_absent(&other, "k", "there", options).unwrap());
+    db.drop_column_family(&other).unwrap();
+    assert!(db.put_if_absent(&other, "l", "x", options).is_err(), "a dropped family takes nothing");
+    let unlogged = WriteOptions { disable_wal: true, sync: true };
+    assert!(db.put_if_absent(family, "m", "x", &unlogged).is_err());
+}
