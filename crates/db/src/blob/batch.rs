@@ -5,6 +5,7 @@
 //! - A2: memory is bounded by the caller, who decides what to add; a run of neighbours is read into one buffer of at
 //!   most `RUN_BYTES_MAX`, or as large as a single record.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,10 +34,15 @@ const ANNOUNCED_PER_BATCH: u64 = 4;
 const ANNOUNCED_BYTES_MIN: u64 = 32 << 10;
 const ANNOUNCED_BYTES_MAX: u64 = 2 << 20;
 
+/// Buffers that a thread keeps for its next batch, and their bytes.
+const KEPT_BUFFERS_MAX: usize = 64;
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// A record to read.
 #[derive(Debug)]
 struct Wanted {
-    file: Arc<BlobFile>,
+    /// One of the files of the batch.
+    file: usize,
     extent: Range<u64>,
     /// Which of the caller's values it is.
     id: usize,
@@ -44,7 +50,8 @@ struct Wanted {
 
 /// Neighbours that are read together: some of the sorted `wanted`.
 struct Run {
-    file: Arc<BlobFile>,
+    /// One of the files of the batch.
+    file: usize,
     wanted: Range<usize>,
     extent: Range<u64>,
 }
@@ -54,10 +61,16 @@ struct Run {
 pub(crate) struct Fetched {
     /// Which of the caller's values it is.
     pub(crate) id: usize,
-    file: Arc<BlobFile>,
     /// What was read, and where the record begins in it.
-    buffer: Arc<Block>,
+    from: Arc<Brought>,
     start: usize,
+}
+
+/// What one read brought.
+#[derive(Debug)]
+struct Brought {
+    file: Arc<BlobFile>,
+    buffer: Arc<Block>,
 }
 
 impl Fetched {
@@ -66,16 +79,54 @@ impl Fetched {
     /// # Errors
     /// As [`BlobFile::read`], but for the read itself.
     pub(crate) fn take(&self, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
-        self.file.take(user_key, index, &self.buffer, self.start)
+        self.from.file.take(user_key, index, &self.from.buffer, self.start)
+    }
+
+    /// Keeps the memory for the next batch, if nobody else holds it.
+    pub(crate) fn recycle(self) {
+        if let Some(brought) = Arc::into_inner(self.from)
+            && let Some(block) = Arc::into_inner(brought.buffer)
+        {
+            // A thread that is ending keeps nothing.
+            let _ = KEPT.try_with(|kept| kept.borrow_mut().put(block.into_bytes()));
+        }
     }
 }
 
-/// See the module's head. Keeps its memory from one batch to the next.
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Memory for buffers: it need not be had again, nor filled with zeroes.
+#[derive(Default)]
+struct Kept {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn put(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < KEPT_BUFFERS_MAX && self.bytes + buffer.len() <= KEPT_BYTES_MAX {
+            self.bytes += buffer.len();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// A buffer of `count` bytes or more, but not many more: what is pinned to it keeps all of it.
+    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        let fits = self.buffers.iter().position(|buffer| buffer.len() >= count && buffer.len() / 4 <= count)?;
+        let buffer = self.buffers.swap_remove(fits);
+        self.bytes -= buffer.len();
+        Some(buffer)
+    }
+}
+
+/// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct BlobBatch {
     wanted: Vec<Wanted>,
-    /// Buffers of batches before, which nobody else holds any more.
-    spare: Vec<Vec<u8>>,
+    /// Of all that is wanted, each once.
+    files: Vec<Arc<BlobFile>>,
     /// What the system was told to read last: of which file, and where.
     announced: Option<(FileNumber, Range<u64>)>,
 }
@@ -83,7 +134,13 @@ pub(crate) struct BlobBatch {
 impl BlobBatch {
     /// Adds the record at `extent` of `file`.
     pub(crate) fn add(&mut self, file: &Arc<BlobFile>, extent: Range<u64>, id: usize) {
-        self.wanted.push(Wanted { file: file.clone(), extent, id });
+        // Nearly always that of the one before.
+        let known = self.files.iter().rposition(|known| Arc::ptr_eq(known, file));
+        let file = known.unwrap_or_else(|| {
+            self.files.push(file.clone());
+            self.files.len() - 1
+        });
+        self.wanted.push(Wanted { file, extent, id });
     }
 
     /// Records that were added.
@@ -94,35 +151,26 @@ impl BlobBatch {
     /// Reads nothing of what was added.
     pub(crate) fn forget(&mut self) {
         self.wanted.clear();
-    }
-
-    /// Takes memory back for the next batch, if nobody else holds it.
-    pub(crate) fn recycle(&mut self, fetched: Fetched) {
-        if let Ok(block) = Arc::try_unwrap(fetched.buffer) {
-            self.spare.push(block.into_bytes());
-        }
+        self.files.clear();
     }
 
     /// Reads everything that was added and hands each record that was read to `take`; the others are left out (A1).
     /// Returns how many reads that were. With `goes_on`, records beyond the last (`Some(true)`) or before the first are
     /// likely to be asked for next: where neighbours were found together, the system is told to read on.
     pub(crate) fn fetch(&mut self, goes_on: Option<bool>, mut take: impl FnMut(Fetched)) -> u64 {
-        self.wanted.sort_unstable_by_key(|wanted| (wanted.file.number(), wanted.extent.start));
+        self.wanted.sort_unstable_by_key(|wanted| (wanted.file, wanted.extent.start));
         let runs = runs(&self.wanted);
         let mut reads = 0;
-        for of_file in runs.chunk_by(|a, b| a.file.number() == b.file.number()) {
-            let Some(file) = of_file.first().map(|run| &run.file) else { continue };
-            let mut buffers: Vec<_> = of_file.iter().map(|run| buffer(&mut self.spare, &run.extent)).collect();
+        for of_file in runs.chunk_by(|a, b| a.file == b.file) {
+            let Some(file) = of_file.first().and_then(|run| self.files.get(run.file)) else { continue };
+            let mut buffers: Vec<_> = of_file.iter().map(|run| buffer(&run.extent)).collect();
             reads += of_file.len() as u64;
             let is_read = read(file, of_file, &mut buffers);
-            for ((run, buffer), is_read) in of_file.iter().zip(buffers).zip(is_read) {
-                if !is_read {
-                    continue;
-                }
-                let buffer = Arc::new(Block::new(buffer));
+            for ((run, buffer), _) in of_file.iter().zip(buffers).zip(is_read).filter(|(_, is_read)| *is_read) {
+                let from = Arc::new(Brought { file: file.clone(), buffer: Arc::new(Block::new(buffer)) });
                 for wanted in self.wanted.get(run.wanted.clone()).unwrap_or_default() {
                     let start = usize::try_from(wanted.extent.start - run.extent.start).unwrap_or(usize::MAX);
-                    take(Fetched { id: wanted.id, file: file.clone(), buffer: buffer.clone(), start });
+                    take(Fetched { id: wanted.id, from: from.clone(), start });
                 }
             }
         }
@@ -131,34 +179,34 @@ impl BlobBatch {
         {
             self.announce(&runs, forward);
         }
-        self.wanted.clear();
-        self.spare.clear();
+        self.forget();
         reads
     }
 
     /// Tells the system of the place where the next batches are likely to be, unless half of it or more was told before.
     fn announce(&mut self, runs: &[Run], forward: bool) {
         let Some(edge) = (if forward { runs.last() } else { runs.first() }) else { return };
+        let Some(file) = self.files.get(edge.file) else { return };
         let bytes: u64 = runs.iter().map(|run| run.extent.end - run.extent.start).sum();
         let bytes = (bytes * ANNOUNCED_PER_BATCH).clamp(ANNOUNCED_BYTES_MIN, ANNOUNCED_BYTES_MAX);
-        let told = self.announced.take().filter(|(file, _)| *file == edge.file.number()).map(|(_, told)| told);
+        let told = self.announced.take().filter(|(of, _)| *of == file.number()).map(|(_, told)| told);
         let told = told.unwrap_or_default();
         let mut next = if forward {
-            edge.extent.end..edge.extent.end.saturating_add(bytes).min(edge.file.records_end)
+            edge.extent.end..edge.extent.end.saturating_add(bytes).min(file.records_end)
         } else {
             edge.extent.start.saturating_sub(bytes)..edge.extent.start
         };
         let overlap = next.start.max(told.start)..next.end.min(told.end);
         let half = (next.end - next.start) / 2;
         if overlap.end.saturating_sub(overlap.start) >= half {
-            self.announced = Some((edge.file.number(), told));
+            self.announced = Some((file.number(), told));
             return;
         }
-        self.announced = Some((edge.file.number(), next.clone()));
+        self.announced = Some((file.number(), next.clone()));
         if !overlap.is_empty() {
             next = if forward { overlap.end..next.end } else { next.start..overlap.start };
         }
-        edge.file.file.will_read(next);
+        file.file.will_read(next);
     }
 }
 
@@ -168,27 +216,24 @@ fn runs(wanted: &[Wanted]) -> Vec<Run> {
     for (at, next) in wanted.iter().enumerate() {
         match runs.last_mut() {
             Some(run)
-                if run.file.number() == next.file.number()
+                if run.file == next.file
                     && next.extent.start <= run.extent.end.saturating_add(GAP_BYTES_MAX)
                     && next.extent.end.max(run.extent.end) - run.extent.start <= RUN_BYTES_MAX =>
             {
                 run.wanted.end = at + 1;
                 run.extent.end = run.extent.end.max(next.extent.end);
             }
-            _ => runs.push(Run { file: next.file.clone(), wanted: at..at + 1, extent: next.extent.clone() }),
+            _ => runs.push(Run { file: next.file, wanted: at..at + 1, extent: next.extent.clone() }),
         }
     }
     runs
 }
 
 /// Memory for `extent`, which lies within a file. May be longer.
-fn buffer(spare: &mut Vec<Vec<u8>>, extent: &Range<u64>) -> Vec<u8> {
+fn buffer(extent: &Range<u64>) -> Vec<u8> {
     let count = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
-    let fits = spare.iter().position(|buffer| buffer.len() >= count && buffer.len() / 4 <= count);
-    match fits {
-        Some(at) => spare.swap_remove(at),
-        None => vec![0; count],
-    }
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().take(count)).ok().flatten();
+    kept.unwrap_or_else(|| vec![0; count])
 }
 
 /// Reads the runs, all of one file; says which were read.

@@ -5,6 +5,7 @@
 //!   is shown.
 //! - L3: a value that could not be read ahead is read when it is asked for, and its error told then.
 //! - L4: values are checked when they are asked for: what is read ahead and not wanted costs its read only.
+//! - L5: memory is bounded by `look_ahead_bytes` of keys and values, and one entry more.
 //!
 //! How far: nothing before the user has asked for a separated value; then two values, and twice as many each time that
 //! most of them were wanted, up to [`VALUES_MAX`] and `ReadOptions::look_ahead_bytes`; a quarter as many when they were not.
@@ -27,6 +28,9 @@ const VALUES_MAX: usize = 64;
 
 /// Entries passed for that many separated values, where most are not separated.
 const ENTRIES_PER_VALUE_MAX: usize = 8;
+
+/// Memory that a slot keeps for its next key.
+const KEY_BYTES_KEPT: usize = 4 << 10;
 
 /// See the module's head.
 #[derive(Default)]
@@ -140,7 +144,10 @@ impl Ahead {
     fn empty(&mut self) {
         for slot in self.slots.iter_mut().take(self.count) {
             if let Value::Read(_, fetched) = std::mem::take(&mut slot.value) {
-                self.batch.recycle(fetched);
+                fetched.recycle();
+            }
+            if slot.key.capacity() > KEY_BYTES_KEPT {
+                slot.key = Vec::new();
             }
         }
         (self.at, self.count) = (0, 0);
@@ -168,12 +175,17 @@ impl Ahead {
                 break;
             }
             let value = value_of(walker);
-            if let Value::Pointer(index) = &value {
-                separated += 1;
-                bytes = bytes.saturating_add(index.bytes);
-                if bytes <= bytes_max {
-                    self.want(walker.key(), index, version);
+            bytes = bytes.saturating_add(walker.key().len() as u64);
+            match &value {
+                Value::Pointer(index) => {
+                    separated += 1;
+                    bytes = bytes.saturating_add(index.bytes);
+                    if bytes <= bytes_max {
+                        self.want(walker.key(), index, version);
+                    }
                 }
+                Value::Stored(_, stored) => bytes = bytes.saturating_add(stored.len() as u64),
+                Value::Read(..) => {}
             }
             self.push(walker.key(), value);
         }
@@ -225,6 +237,13 @@ impl Ahead {
             slot.asked.set(false);
             self.count += 1;
         }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // The next iterator may use the memory.
+        self.empty();
     }
 }
 

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -61,6 +62,7 @@ struct Scan<F> {
     /// Parts that nobody walks through yet, the last first.
     parts: Mutex<Vec<DbIterator>>,
     each: F,
+    is_over: AtomicBool,
     /// The first failure; ends all.
     failure: Mutex<Option<Failure>>,
 }
@@ -73,6 +75,7 @@ enum Failure {
 
 impl<F: Fn(&DbIterator) -> Result<()>> Scan<F> {
     fn fail(&self, failure: Failure) {
+        self.is_over.store(true, Ordering::Relaxed);
         self.parts.lock().clear();
         self.failure.lock().get_or_insert(failure);
     }
@@ -92,7 +95,7 @@ impl<F: Fn(&DbIterator) -> Result<()>> Scan<F> {
             part.seek_to_first()?;
             while part.valid() {
                 (self.each)(&part)?;
-                if self.failure.lock().is_some() {
+                if self.is_over.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 part.next()?;
@@ -140,7 +143,8 @@ impl Store {
         }
         let mut parts = self.split(family, options, if threads == 1 { 1 } else { threads * PARTS_PER_THREAD })?;
         parts.reverse();
-        let scan = Arc::new(Scan { parts: Mutex::new(parts), each, failure: Mutex::default() });
+        let (is_over, failure) = (AtomicBool::new(false), Mutex::default());
+        let scan = Arc::new(Scan { parts: Mutex::new(parts), each, is_over, failure });
         let mut others = Vec::new();
         for number in 1..threads {
             let shared = scan.clone();
