@@ -46,7 +46,7 @@ pub(crate) enum Condition {
 #[repr(align(128))]
 pub(crate) struct Stripe {
     pub(crate) active: Mutex<StripeState>,
-    /// Keys of this stripe that have a value.
+    /// Keys of this stripe that have a value, modulo 2⁶⁴: an open enters all of them in the first stripe.
     pub(crate) key_count: AtomicU64,
 }
 
@@ -231,7 +231,8 @@ impl Store {
     }
 
     pub(crate) fn key_count(&self) -> u64 {
-        self.stripes.iter().map(|stripe| stripe.key_count.load(Ordering::Relaxed)).sum()
+        let counts = self.stripes.iter().map(|stripe| stripe.key_count.load(Ordering::Relaxed));
+        counts.fold(0, u64::wrapping_add)
     }
 
     /// Readers find `file` from now on. Under `installer`, so that no change is lost.

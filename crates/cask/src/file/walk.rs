@@ -102,8 +102,13 @@ impl<'a> Walk<'a> {
         let last = end.saturating_sub(UNWRITTEN_BYTES).max(head_end)..end;
         let is_unfinished = end > self.len()
             || slice(self.bytes, last).is_some_and(|bytes| bytes.len() as u64 == UNWRITTEN_BYTES && is_zero(bytes));
+        let next = self.search(offset);
+        // No record lies inside another (W1): if one does, it is the length that is rotten.
+        if next < end.min(self.len()) {
+            return false;
+        }
         // What was never finished is followed by nothing.
-        self.has_unwritten_sector(offset..end.min(self.len())) || is_unfinished && self.search(offset) == self.len()
+        self.has_unwritten_sector(offset..end.min(self.len())) || is_unfinished && next == self.len()
     }
 
     /// Whether the part of `range` that lies in one sector is zeroes altogether.

@@ -59,11 +59,12 @@ struct Run<'a> {
 
 /// A failure leaves an orphan at most, which is removed here or by the next open.
 pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
-    // Writes that were given a lower version are in the directory once their stripes were locked after the load.
+    // Writes that were given a lower version are in the directory once their stripes were locked after the load. The
+    // next version itself may be given any time: a deletion of that version may come after its key was asked for.
     let next_version = store.next_version.load(Ordering::Acquire);
     drop(store.all_stripes());
     // Older versions that are kept were superseded long ago: a file with such is clean as of nothing.
-    let clean_as_of = if store.options.keep_versions == 1 { next_version } else { 0 };
+    let clean_as_of = if store.options.keep_versions == 1 { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
     let (moves, buffer) = (Vec::new(), Vec::new());
     let mut run = Run { store, plan, clean_as_of, now, file: None, moves, buffer, bytes_read: 0 };
@@ -183,8 +184,9 @@ impl Run<'_> {
         let Some(stripe) = self.store.lock_stripe_of(hash) else { return Ok(true) };
         let located = self.store.locate(hash, record.key)?;
         drop(stripe);
-        if located.newest.is_some() {
-            // A newer put hides what is older just as well, and is durable before the deletion goes (R4).
+        if located.newest.is_some() && self.store.options.keep_versions == 1 {
+            // A newer put hides what is older just as well, and is durable before the deletion goes (R4). Not from
+            // history, though, where that is kept.
             return Ok(false);
         }
         let merged = self.plan.victims.get(..=index).unwrap_or_default();

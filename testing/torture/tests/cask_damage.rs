@@ -1,0 +1,204 @@
+//! Damaged files of a Cask: never a panic, never a wrong answer but what is said, and an error that says where.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use esker::env::sim::SimDisk;
+use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> CaskOptions {
+    CaskOptions {
+        create_if_missing: true,
+        background_jobs: 0,
+        open_threads: 0,
+        stripes: 1,
+        file_bytes: 4 << 10,
+        merge_garbage_ratio: 1.0,
+        ..CaskOptions::default()
+    }
+}
+
+/// Two sealed files and an open one. Every key is written once, so that damage cannot bring an older value up.
+fn store() -> (SimDisk, Contents) {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+    let mut expected = Contents::new();
+    for n in 0..24u8 {
+        let (key, value) = (vec![b'k', n], vec![n | 1; 300 + usize::from(n)]);
+        cask.put(&key, &value).unwrap();
+        expected.insert(key, value);
+    }
+    let mut batch = CaskBatch::new();
+    for n in 0..3u8 {
+        batch.put([b'b', n], vec![b'b'; 20]).unwrap();
+        expected.insert(vec![b'b', n], vec![b'b'; 20]);
+    }
+    cask.write(&batch, &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+    let files = cask.stats();
+    assert!(files.sealed_files >= 1 && files.files > files.sealed_files, "{files:?}");
+    std::mem::forget(cask);
+    (disk.after_process_death(), expected)
+}
+
+fn is_typed(error: &esker::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::InvalidArgument)
+}
+
+/// Opens, reads everything and checks. Whether somebody noticed, and how many keys are lost.
+fn use_damaged(disk: &SimDisk, expected: &Contents, what: &str) -> (bool, usize) {
+    let cask = match Cask::open_with_env("/store", options(), disk.env()) {
+        Ok(cask) => cask,
+        Err(error) => {
+            assert!(is_typed(&error) && error.path().is_some(), "{what}: {error}");
+            return (true, expected.len());
+        }
+    };
+    let found = cask.recovery();
+    let mut noticed = !found.damage.is_empty() || !found.torn_files.is_empty() || !found.bad_hints.is_empty();
+    let mut lost = 0;
+    for (key, value) in expected {
+        match cask.get(key) {
+            Ok(Some(found)) => assert!(found == *value, "{what}: a wrong value of {key:?}"),
+            Ok(None) => {
+                assert!(noticed, "{what}: {key:?} is gone, and nobody says so");
+                lost += 1;
+            }
+            Err(error) => {
+                assert!(is_typed(&error) && error.path().is_some(), "{what}: {error}");
+                (noticed, lost) = (true, lost + 1);
+            }
+        }
+    }
+    let mut scan = cask.scan().unwrap();
+    loop {
+        match scan.advance() {
+            Ok(true) => {
+                let key = scan.key().to_vec();
+                assert_eq!(scan.value().unwrap(), &expected[&key][..], "{what}: a scan shows a wrong value");
+            }
+            Ok(false) => break,
+            Err(error) => {
+                assert!(is_typed(&error), "{what}: {error}");
+                noticed = true;
+            }
+        }
+    }
+    let check = cask.check(&mut |_| {}).unwrap();
+    (noticed || !check.errors.is_empty(), lost)
+}
+
+fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path).unwrap())).collect()
+}
+
+/// Goal: no flipped bit in any file makes a panic or a wrong value; each is noticed; and one in a data file costs the record that it
+/// lies in, or its batch, and no other.
+#[test]
+fn a_flipped_bit_costs_one_record_at_most() {
+    let (disk, expected) = store();
+    assert_eq!(use_damaged(&disk.after_process_death(), &expected, "undamaged"), (false, 0));
+    let mut flipped = 0;
+    for (path, bytes) in files(&disk) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // The preallocated end of the open file is nobody's.
+        let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
+        for byte in (0..used).step_by(if name.ends_with("data") { 3 } else { 1 }) {
+            let bit = byte * 8 + (byte * 7 + 3) % 8;
+            let damaged = disk.after_process_death();
+            damaged.flip_bit(&path, bit);
+            let what = format!("bit {bit} of {name} flipped");
+            let (noticed, lost) = use_damaged(&damaged, &expected, &what);
+            assert!(noticed, "{what}: nobody noticed");
+            match name.rsplit_once('.').map(|(_, extension)| extension) {
+                Some("hint") => assert_eq!(lost, 0, "{what}: the data is whole"),
+                Some("data") => assert!(lost <= 3, "{what}: {lost} keys are lost"),
+                _ => {}
+            }
+            flipped += 1;
+        }
+    }
+    assert!(flipped > 2000, "{flipped}");
+}
+
+/// Goal: a missing or short data file is an error of the open; a missing hint costs nothing.
+#[test]
+fn missing_and_short_files_are_told() {
+    let (disk, expected) = store();
+    for (path, bytes) in files(&disk) {
+        let what = format!("{} is cut", path.display());
+        let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
+        for len in [0, bytes.len() / 2, bytes.len() - usize::from(!bytes.is_empty())] {
+            let damaged = disk.after_process_death();
+            damaged.overwrite(&path, bytes[..len].to_vec());
+            let (noticed, lost) = use_damaged(&damaged, &expected, &what);
+            if extension.as_deref() == Some("hint") {
+                assert!(noticed && lost == 0, "{what}");
+            }
+        }
+        let damaged = disk.after_process_death();
+        damaged.env().files.remove(&path).unwrap();
+        match extension.as_deref() {
+            Some("data") => {
+                let error = Cask::open_with_env("/store", options(), damaged.env()).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            }
+            Some("hint") => assert_eq!(use_damaged(&damaged, &expected, &what).1, 0, "{what}"),
+            None if path.ends_with("MANIFEST") => {
+                let error = Cask::open_with_env("/store", options(), damaged.env()).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "not made a new store of: {error}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Goal: a repair brings a store back without its manifest, with nothing lost; and one with damage, with that alone lost and
+/// the damaged file put aside.
+#[test]
+fn a_repair_needs_only_the_data_files() {
+    let (disk, expected) = store();
+    let bare = disk.after_process_death();
+    for path in bare.paths() {
+        if path.extension().is_none_or(|extension| extension != "data") {
+            bare.env().files.remove(&path).unwrap();
+        }
+    }
+    let report = Cask::repair_with_env("/store", &bare.env()).unwrap();
+    assert_eq!((report.records, report.damaged_bytes, report.put_aside.len()), (expected.len() as u64, 0, 0));
+    assert_eq!(use_damaged(&bare, &expected, "repaired"), (false, 0));
+
+    let damaged = disk.after_process_death();
+    let first = Path::new("/store/000001.data");
+    assert!(damaged.flip_bit(first, 8 * 600));
+    let report = Cask::repair_with_env("/store", &damaged.env()).unwrap();
+    assert_eq!(report.put_aside, [PathBuf::from("/store/000001.damaged")]);
+    assert!(report.damaged_bytes > 300 && report.records == expected.len() as u64 - 1, "{report:?}");
+    let cask = Cask::open_with_env("/store", options(), damaged.env()).unwrap();
+    assert!(cask.recovery().damage.is_empty() && cask.check(&mut |_| {}).unwrap().errors.is_empty());
+    let lost: Vec<_> =
+        expected.iter().filter(|(key, value)| cask.get(key).unwrap().is_none_or(|v| v != **value)).collect();
+    assert_eq!(lost.len(), 1);
+    cask.put("goes", "on").unwrap();
+}
+
+/// Goal: a directory of another kind is refused, and left as it is.
+#[test]
+fn another_kind_of_store_is_refused() {
+    for (name, hint) in [("CURRENT", "Db"), ("0000000000000001.raftlog", "RaftLog"), ("MANIFEST", "no Cask")] {
+        let disk = SimDisk::new();
+        disk.overwrite(&Path::new("/store").join(name), b"something".to_vec());
+        let before = files(&disk);
+        assert!(!Cask::is_store_with_env("/store", &disk.env()).unwrap());
+        let error = Cask::open_with_env("/store", options(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains(hint), "{error}");
+        assert_eq!(files(&disk), before);
+    }
+    let (disk, _) = store();
+    assert!(Cask::is_store_with_env("/store", &disk.env()).unwrap());
+    assert!(!Cask::is_store_with_env("/nowhere", &disk.env()).unwrap());
+    let error = Cask::open_with_env("/nowhere", CaskOptions::default(), disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}

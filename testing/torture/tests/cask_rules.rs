@@ -1,0 +1,425 @@
+//! The bug classes that were seen in other stores of this kind, by their names in the design (B1 to B10), and what happens
+//! when many do things at once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::env::Env;
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+fn options() -> CaskOptions {
+    CaskOptions {
+        create_if_missing: true,
+        background_jobs: 0,
+        open_threads: 0,
+        stripes: 1,
+        file_bytes: 4 << 10,
+        // Only when a test says so.
+        merge_garbage_ratio: 1.0,
+        ..CaskOptions::default()
+    }
+}
+
+fn open(disk: &SimDisk) -> Cask {
+    Cask::open_with_env("/store", options(), disk.env()).unwrap()
+}
+
+/// Fills the active file, so that the next write begins another.
+fn fill(cask: &Cask, with: &str) {
+    for n in 0..5 {
+        cask.put(format!("{with}{n}"), [b'f'; 900]).unwrap();
+    }
+}
+
+/// B1. A put in an old file, its deletion in a later one, which alone is merged, in every order of merges and deaths.
+#[test]
+fn b1_a_deleted_key_never_comes_back() {
+    for seed in seeds(60) {
+        let mut random = Rng::with_seed(seed);
+        let mut disk = SimDisk::new();
+        let mut options = options();
+        options.merge_garbage_ratio = [0.01, 0.1, 0.3, 1.0][random.usize(..4)];
+        let mut cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        for n in 0..20 {
+            cask.put(format!("gone{n}"), [b'x'; 150]).unwrap();
+        }
+        cask.sync().unwrap();
+        for n in 0..20 {
+            cask.delete_with(format!("gone{n}"), &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+            match random.u8(..6) {
+                0 => cask.compact().unwrap(),
+                1 => fill(&cask, "a"),
+                2 => fill(&cask, &format!("b{n}")),
+                3 => {
+                    let image = disk.after_power_loss(Survivors::Sample { seed });
+                    drop(cask);
+                    disk = image;
+                    options.merge_garbage_ratio = [0.01, 0.1, 0.3, 1.0][random.usize(..4)];
+                    cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+                }
+                _ => {}
+            }
+            for gone in 0..=n {
+                assert!(cask.get(format!("gone{gone}")).unwrap().is_none(), "ESKER_SEED={seed}: gone{gone} is back");
+            }
+        }
+        drop(cask);
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        assert!((0..20).all(|n| cask.get(format!("gone{n}")).unwrap().is_none()), "ESKER_SEED={seed}");
+    }
+}
+
+/// B1, the other side: deletions do go once nothing is left that they hide, so they do not pile up.
+#[test]
+fn b1_deletions_go_when_they_hide_nothing_any_more() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    for n in 0..100 {
+        cask.put(format!("key{n}"), [b'x'; 200]).unwrap();
+    }
+    for n in 0..100 {
+        cask.delete(format!("key{n}")).unwrap();
+    }
+    assert_eq!(cask.stats().tombstones, 100);
+    cask.compact().unwrap();
+    let stats = cask.stats();
+    assert_eq!((stats.keys, stats.records, stats.tombstones), (0, 0, 0), "{stats:?}");
+}
+
+/// B2. Writers and a merge at once: a put that came while its key was being copied wins.
+#[test]
+fn b2_a_merge_never_overwrites_a_newer_put() {
+    let directory = std::env::temp_dir().join(format!("esker-cask-b2-{}", std::process::id()));
+    let options =
+        CaskOptions { file_bytes: 64 << 10, stripes: 2, background_jobs: 2, merge_garbage_ratio: 0.05, ..options() };
+    let cask = Cask::open(&directory, options.clone()).unwrap();
+    let stop = AtomicBool::new(false);
+    let written = AtomicU64::new(0);
+    let last = std::thread::scope(|scope| {
+        let merger = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                cask.compact().unwrap();
+            }
+        });
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let (cask, written) = (&cask, &written);
+                scope.spawn(move || {
+                    let mut random = Rng::with_seed(writer);
+                    let mut last = BTreeMap::new();
+                    for n in 0..30_000u64 {
+                        let key = format!("{writer}/{}", random.u32(..200));
+                        if random.u8(..10) == 0 {
+                            cask.delete(&key).unwrap();
+                            last.remove(&key);
+                        } else {
+                            let value = format!("{n} {}", "v".repeat(random.usize(..60)));
+                            cask.put(&key, &value).unwrap();
+                            last.insert(key.clone(), value);
+                        }
+                        let found = cask.get(&key).unwrap();
+                        assert_eq!(found.as_deref(), last.get(&key).map(String::as_bytes), "{key} after write {n}");
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                    last
+                })
+            })
+            .collect();
+        let last: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        merger.join().unwrap();
+        last
+    });
+    assert_eq!(written.load(Ordering::Relaxed), 60_000);
+    assert!(cask.stats().merged_bytes > 1 << 20, "merges ran: {:?}", cask.stats());
+    assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+    cask.close().unwrap();
+    let cask = Cask::open(&directory, options).unwrap();
+    assert_eq!(cask.len(), last.len() as u64);
+    for (key, value) in last {
+        assert_eq!(cask.get(&key).unwrap().unwrap(), value, "{key}");
+    }
+    drop(cask);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// B3. A value and a scan outlive the file that they lie in: merged, removed, store closed.
+#[test]
+fn b3_what_is_held_outlives_its_file() {
+    let directory = std::env::temp_dir().join(format!("esker-cask-b3-{}", std::process::id()));
+    let cask = Cask::open(&directory, options()).unwrap();
+    cask.put("key", "value").unwrap();
+    fill(&cask, "a");
+    let value = cask.get("key").unwrap().unwrap();
+    let mut scan = cask.scan().unwrap();
+    assert!(scan.advance().unwrap());
+    cask.delete("key").unwrap();
+    cask.compact().unwrap();
+    assert!(!directory.join("000001.data").exists(), "the file is gone");
+    assert_eq!(value, b"value");
+    let mut seen = 1;
+    while scan.advance().unwrap() {
+        seen += 1;
+    }
+    assert_eq!(seen, 6, "the deleted key and five others");
+    drop(scan);
+    cask.close().unwrap();
+    assert_eq!(value.clone(), b"value");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// B4. One manifest: whatever edit fails, a reopen finds either state, whole.
+#[test]
+fn b4_a_failed_manifest_leaves_the_old_or_the_new_state() {
+    for n in 0.. {
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        fill(&cask, "a");
+        cask.sync().unwrap();
+        cask.delete_with("a0", &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+        let first = disk.op_count();
+        disk.fail_at(first + n, Fault::Eio);
+        let failed = cask.compact().is_err();
+        let whole = disk.op_count() < first + n;
+        drop(cask);
+        for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+            let cask = open(&disk.after_power_loss(survivors));
+            assert!(cask.get("a0").unwrap().is_none(), "operation {n}, {survivors:?}");
+            assert!((1..5).all(|n| cask.get(format!("a{n}")).unwrap().is_some()), "operation {n}, {survivors:?}");
+        }
+        if whole {
+            assert!(!failed && n > 10);
+            break;
+        }
+    }
+}
+
+/// B5. Bytes of another file, or inside a value, never pass for records of this one.
+#[test]
+fn b5_records_of_another_file_are_none_here() {
+    let disk = SimDisk::new();
+    // Another life than that of the other disk: other salts.
+    disk.env().entropy.fill(&mut [0; 100]);
+    let cask = open(&disk);
+    cask.put("inner", "x").unwrap();
+    let other = disk.file_bytes(Path::new("/store/000001.data")).unwrap();
+    let record = other[32..32 + 20 + 5 + 1].to_vec();
+    // The very bytes of a record, as the value of another, which is then damaged.
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    cask.put("outer", &record).unwrap();
+    cask.put("after", "y").unwrap();
+    cask.sync().unwrap();
+    std::mem::forget(cask);
+    let image = disk.after_process_death();
+    // In the length: what follows has to be searched for.
+    image.flip_bit(Path::new("/store/000001.data"), 8 * (32 + 8));
+    let cask = open(&image);
+    assert_eq!(cask.recovery().damage.len(), 1);
+    assert!(cask.get("inner").unwrap().is_none() && cask.get("outer").unwrap().is_none());
+    assert_eq!(cask.get("after").unwrap().unwrap(), b"y");
+}
+
+/// B6. What superseded a record is durable before a merge lets the record go.
+#[test]
+fn b6_a_merge_makes_durable_what_it_relies_on() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    cask.put_with("key", "old", &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+    fill(&cask, "a");
+    // Not synced, and the only reason why the old one is garbage.
+    cask.put("key", "new").unwrap();
+    cask.compact().unwrap();
+    let cask = open(&disk.after_power_loss(Survivors::Nothing));
+    assert_eq!(cask.get("key").unwrap().unwrap(), b"new");
+}
+
+/// B7. What is on the disk does not depend on the run: the same writes make the same bytes, but for salts and ids.
+#[test]
+fn b7_the_same_writes_make_the_same_records() {
+    let image = || {
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        let mut batch = CaskBatch::new();
+        for n in (0..40u8).rev() {
+            batch.put([n], [n; 3]).unwrap();
+        }
+        cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+        cask.close().unwrap();
+        disk.file_bytes(Path::new("/store/000001.data")).unwrap()
+    };
+    assert_eq!(image(), image());
+}
+
+/// B8. What fails in the background is state that the user can read, and is tried again.
+#[test]
+fn b8_background_failures_are_told_and_mended() {
+    let mut told = 0;
+    for n in 0..40 {
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        fill(&cask, "a");
+        disk.fail_at(disk.op_count() + n, Fault::Eio);
+        // A rotation, and the seal that comes with it. The writes themselves may be refused too.
+        let refused = (0..5).filter(|n| cask.put(format!("b{n}"), [b'b'; 900]).is_err()).count();
+        let Some(error) = cask.stats().background_error else { continue };
+        if error.kind() == ErrorKind::ReadOnly {
+            continue;
+        }
+        assert_eq!(refused, 0, "a failed seal is no failure of a write: {error}");
+        told += 1;
+        fill(&cask, "c");
+        assert!(cask.stats().background_error.is_none(), "tried again: {:?}", cask.stats());
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+    }
+    assert!(told > 3, "{told}");
+}
+
+/// B9. Memory of the directory stays within its bound whatever is overwritten and deleted.
+#[test]
+fn b9_memory_follows_the_keys_not_the_writes() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { file_bytes: 1 << 20, merge_garbage_ratio: 0.3, ..options() };
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    for n in 0..60_000u32 {
+        cask.put((n % 500).to_le_bytes(), [1; 8]).unwrap();
+    }
+    let stats = cask.stats();
+    assert!(stats.dead_records < 60_000 && stats.ledger_bytes < 400_000, "{stats:?}");
+    assert!(stats.directory_bytes < 2 << 20, "{stats:?}");
+}
+
+/// B10. The ledger is what the files say, after overwrites, deletes, expiry, merges and deaths.
+#[test]
+fn b10_the_ledger_never_drifts() {
+    for seed in seeds(20) {
+        let mut random = Rng::with_seed(seed);
+        let mut disk = SimDisk::new();
+        let options = CaskOptions { merge_garbage_ratio: 0.4, keep_versions: 1 + seed as usize % 3, ..options() };
+        let mut cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        for n in 0..300 {
+            let key = [random.u8(..30)];
+            match random.u8(..20) {
+                0..4 => drop(cask.delete(key).unwrap()),
+                4..8 => {
+                    let ttl = Some(Duration::from_secs(random.u64(1..30)));
+                    cask.put_with(key, [b'v'; 90], &CaskWriteOptions { sync: false, ttl }).unwrap();
+                }
+                8 => disk.clock().advance(Duration::from_secs(10)),
+                9 => cask.compact().unwrap(),
+                10 if n % 3 == 0 => {
+                    let image = disk.after_power_loss(Survivors::Sample { seed: n });
+                    drop(cask);
+                    disk = image;
+                    cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+                }
+                _ => drop(cask.put(key, [b'w'; 90]).unwrap()),
+            }
+        }
+        let check = cask.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "ESKER_SEED={seed}: {:?}", check.errors);
+        let stats = cask.stats();
+        assert_eq!(check.records, stats.records, "ESKER_SEED={seed}");
+        assert_eq!(check.live_records + check.tombstones + stats.dead_records, stats.records, "ESKER_SEED={seed}");
+    }
+}
+
+/// Readers, writers of one counter, a merge and scans at once: no increment is lost, every read is of some write.
+#[test]
+fn compare_and_set_loses_no_increment() {
+    let directory = std::env::temp_dir().join(format!("esker-cask-cas-{}", std::process::id()));
+    let options = CaskOptions { file_bytes: 32 << 10, background_jobs: 2, merge_garbage_ratio: 0.2, ..options() };
+    let cask = Cask::open(&directory, options).unwrap();
+    let counter = |value: &[u8]| u64::from_le_bytes(value.try_into().unwrap());
+    cask.put("counter", 0u64.to_le_bytes()).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < 2000 {
+                    let old = cask.get("counter").unwrap().unwrap();
+                    let new = (counter(&old) + 1).to_le_bytes();
+                    let options = CaskWriteOptions::default();
+                    done += u64::from(cask.compare_and_set("counter", Some(&old), Some(&new), &options).unwrap());
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..20 {
+                cask.compact().unwrap();
+                assert_eq!(cask.scan().unwrap().count(), 1);
+            }
+        });
+    });
+    assert_eq!(counter(&cask.get("counter").unwrap().unwrap()), 6000);
+    cask.close().unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Batches from many threads, each of which sets all keys to one value: no scan ever sees a mixture.
+#[test]
+fn a_scan_sees_batches_whole() {
+    let directory = std::env::temp_dir().join(format!("esker-cask-scan-{}", std::process::id()));
+    let options = CaskOptions { file_bytes: 16 << 10, stripes: 4, background_jobs: 2, ..options() };
+    let cask = Cask::open(&directory, options).unwrap();
+    let write = |value: u32| {
+        let mut batch = CaskBatch::new();
+        for key in 0..16u8 {
+            batch.put([key], value.to_le_bytes()).unwrap();
+        }
+        cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let write = &write;
+            scope.spawn(move || (0..1500).for_each(|n| write(thread * 10_000 + n)));
+        }
+        for _ in 0..300 {
+            let seen: Vec<_> = cask.scan().unwrap().map(|entry| entry.unwrap().1).collect();
+            assert_eq!(seen.len(), 16);
+            assert!(seen.iter().all(|value| *value == seen[0]), "{seen:?}");
+        }
+    });
+    cask.close().unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Two handles of one store in one machine: the second is refused, also from another process's view.
+#[test]
+fn a_store_is_open_once() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    let error = Cask::open_with_env("/store", options(), disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    cask.close().unwrap();
+    let env: Env = disk.env();
+    assert!(Cask::open_with_env("/store", options(), env).is_ok());
+}
+
+/// Keys and values of every length that a field can hold, near its ends, and a value larger than a file.
+#[test]
+fn extreme_keys_and_values_are_kept() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    let long = vec![b'k'; 65_535];
+    let cases: [(&[u8], Vec<u8>); 5] =
+        [(b"", vec![]), (b"", vec![1]), (&long, vec![]), (&long, vec![2; 100_000]), (b"big", vec![3; 1 << 20])];
+    for (key, value) in &cases {
+        cask.put(key, value).unwrap();
+        assert_eq!(cask.get(key).unwrap().unwrap(), *value);
+    }
+    assert_eq!(cask.put([&long[..], b"k"].concat(), "").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    cask.compact().unwrap();
+    cask.close().unwrap();
+    let cask = open(&disk);
+    assert_eq!(cask.get(&long).unwrap().unwrap().len(), 100_000);
+    assert_eq!(cask.get("").unwrap().unwrap(), [1]);
+    assert_eq!(cask.value_len("big").unwrap(), Some(1 << 20));
+    assert_eq!(cask.len(), 3);
+}
