@@ -20,6 +20,7 @@ pub mod engine;
 pub mod measure;
 pub mod model;
 pub mod plan;
+mod raft;
 pub mod report;
 pub mod run;
 pub mod schedule;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use esker_compare::compare::{Cgroup, Comparison};
-use esker_compare::engine::ENGINES;
+use esker_compare::engine::Entry;
 use esker_compare::plan::{Line, Plan, Settings};
 use esker_compare::report::{self, Head, Report};
 use esker_compare::workload::Workload;
@@ -74,6 +74,12 @@ struct CompareArgs {
     /// Entries of one short range.
     #[arg(long, default_value_t = 100)]
     range_entries: u64,
+    /// Groups, for Raft logs: keys are their entries.
+    #[arg(long, default_value_t = 1_000)]
+    groups: u64,
+    /// Entries that a Raft group keeps: those before are compacted, and space is given back; 0 keeps all.
+    #[arg(long, default_value_t = 0)]
+    keep_entries: u64,
     /// A phase, other than the load, ends after so many seconds; 0 is never.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -128,6 +134,8 @@ impl CompareArgs {
             reads: self.reads,
             batch: self.batch,
             range_entries: self.range_entries,
+            groups: self.groups,
+            keep_entries: self.keep_entries,
             seconds_max: self.seconds,
             seed: self.seed,
             settings: Settings {
@@ -195,7 +203,7 @@ fn main() -> ExitCode {
         Command::Render { file } => render(&file),
         Command::Run => run_plan(),
         Command::Engines => {
-            ENGINES.iter().for_each(|entry| println!("{:20} {:10} {}", entry.name, entry.version(), entry.about));
+            Entry::all().for_each(|entry| println!("{:20} {:10} {}", entry.name, entry.version(), entry.about));
             Ok(())
         }
     };

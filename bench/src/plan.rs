@@ -53,6 +53,10 @@ pub struct Plan {
     pub batch: usize,
     /// Entries of one short range.
     pub range_entries: u64,
+    /// Raft groups; entries are divided among them.
+    pub groups: u64,
+    /// Entries that a Raft group keeps; 0 is all.
+    pub keep_entries: u64,
     /// Threads that work on the store.
     pub threads: u64,
     /// A phase (other than the load) ends after so many seconds even if operations are left; 0 is never.

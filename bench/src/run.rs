@@ -9,6 +9,7 @@ use crate::engine::{Engine, Entry};
 use crate::measure::{PeakMemory, cost_now, cpu_seconds_now, disk_bytes};
 use crate::model::Model;
 use crate::plan::{Line, Phase, Plan, Whole};
+use crate::raft;
 use crate::workload::{self, Done, Work, Workload};
 
 /// An engine is quiet once its process has used no more than [`QUIET_CPU_SECONDS`] in this time.
@@ -102,6 +103,9 @@ impl Run<'_> {
 /// The engine failed or answered wrong; what was said until then is worth nothing.
 pub fn run(plan: &Plan, say: &mut dyn FnMut(Line) -> Result<()>) -> Result<()> {
     let entry = Entry::find(&plan.engine)?;
+    if let Some(open) = entry.raft() {
+        return raft::run(plan, entry, open, say);
+    }
     let data = Data::new(plan.seed, plan.value_bytes);
     let mut run = Run { plan, entry, data, model: Model::new(plan.num), engine: None };
     let start = cost_now()?;

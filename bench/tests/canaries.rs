@@ -21,6 +21,8 @@ fn outcome(engine: &str, workloads: &[Workload]) -> Result<usize, String> {
         value_bytes: 300,
         batch: 7,
         range_entries: 20,
+        groups: 50,
+        keep_entries: 0,
         threads: 2,
         seconds_max: 0,
         seed: 5,
@@ -84,4 +86,14 @@ fn a_run_without_reads_is_read_through_at_its_end() {
     assert_caught("canary-lost-put", &[Workload::Load], "scan:", "keys where 12000 are");
     assert_caught("canary-flipped-bit", &[Workload::Load], "scan:", "another value than was put last");
     assert_caught("canary-stale-key", &[Workload::Load, Workload::Update], "scan:", "another value");
+}
+
+#[test]
+fn raft_logs_are_checked_by_fetches_and_read_through_at_the_end() {
+    use Workload::*;
+    for engine in ["esker-raft", "raft-engine"] {
+        assert_eq!(outcome(engine, &[Append, Fetch, Reopen]), Ok(4), "{engine}");
+    }
+    assert_caught("canary-raft", &[Append, Fetch], "fetch", "are not what was written");
+    assert_caught("canary-raft", &[Append], "", "are not what was written");
 }

@@ -37,6 +37,10 @@ pub struct Comparison {
     pub batch: usize,
     /// Entries of one short range.
     pub range_entries: u64,
+    /// Raft groups.
+    pub groups: u64,
+    /// See [`Plan::keep_entries`].
+    pub keep_entries: u64,
     /// See [`Plan::seconds_max`].
     pub seconds_max: u64,
     /// Where keys and values come from.
@@ -52,13 +56,18 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    fn is_raft(&self) -> bool {
+        self.engines.iter().any(|name| Entry::find(name).is_ok_and(Entry::is_raft))
+    }
+
     fn plan(&self, slot: &Slot, directory: PathBuf) -> Plan {
         let entry_bytes = (slot.value_bytes + crate::data::KEY_BYTES) as u64;
         let num = self.num.min(self.data_bytes_max / entry_bytes).max(1);
         let mut workloads = self.workloads.clone();
-        if workloads.first() != Some(&Workload::Load) {
-            workloads.retain(|workload| *workload != Workload::Load);
-            workloads.insert(0, Workload::Load);
+        let first = if self.is_raft() { Workload::Append } else { Workload::Load };
+        if workloads.first() != Some(&first) {
+            workloads.retain(|workload| *workload != first);
+            workloads.insert(0, first);
         }
         Plan {
             engine: slot.engine.clone(),
@@ -69,6 +78,8 @@ impl Comparison {
             value_bytes: slot.value_bytes,
             batch: self.batch,
             range_entries: self.range_entries,
+            groups: self.groups.max(1),
+            keep_entries: self.keep_entries,
             threads: slot.threads,
             seconds_max: self.seconds_max,
             seed: self.seed,
@@ -83,7 +94,9 @@ impl Comparison {
     /// One run failed or read a wrong value: then there is no report at all.
     pub fn run(&self, progress: &mut dyn FnMut(usize, usize, &Slot)) -> Result<Vec<Outcome>> {
         for engine in &self.engines {
-            Entry::find(engine)?;
+            if Entry::find(engine)?.is_raft() != self.is_raft() {
+                return Err("Raft logs are compared with Raft logs only: see `engines`".into());
+            }
         }
         let badger = match self.engines.iter().any(|name| Entry::find(name).is_ok_and(Entry::is_elsewhere)) {
             true => Some(build_badger()?),

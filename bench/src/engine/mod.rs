@@ -14,6 +14,7 @@ use std::path::Path;
 use crate::Result;
 use crate::data::{Data, Key};
 use crate::plan::Settings;
+use crate::raft::{self, OpenRaft};
 
 /// A key and its new value.
 #[derive(Debug, Clone)]
@@ -85,23 +86,25 @@ pub struct Entry {
     /// What it is.
     pub about: &'static str,
     /// Its package in the lock file, where the version is read.
-    package: &'static str,
-    open: Open,
+    pub(crate) package: &'static str,
+    pub(crate) open: Open,
     /// How it is set up, for the report.
     pub setup: fn(&Settings) -> String,
 }
 
 /// How to open one.
 #[derive(Debug, Clone, Copy)]
-enum Open {
+pub(crate) enum Open {
     /// In this process.
     Here(fn(&Path, &Settings, &Data) -> Result<Box<dyn Engine>>),
+    /// In this process, a Raft log.
+    Raft(OpenRaft),
     /// By a program of its own that speaks [`crate::plan`]'s lines.
     Elsewhere,
 }
 
-/// All engines of this build.
-pub const ENGINES: &[Entry] = &[
+/// All key-value engines of this build.
+const ENGINES: &[Entry] = &[
     Entry {
         name: "esker",
         about: "Esker, values of min_blob_bytes and more in blob files (Separation::AtFlush)",
@@ -198,16 +201,31 @@ pub const ENGINES: &[Entry] = &[
 ];
 
 impl Entry {
+    /// All engines of this build: key-value stores, then Raft logs.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        ENGINES.iter().chain(raft::ENGINES)
+    }
+
     /// The engine of that name.
     ///
     /// # Errors
     /// There is none; the names that there are.
     pub fn find(name: &str) -> Result<&'static Self> {
-        ENGINES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let names: Vec<_> = ENGINES.iter().map(|entry| entry.name).collect();
+        Self::all().find(|entry| entry.name == name).ok_or_else(|| {
+            let names: Vec<_> = Self::all().map(|entry| entry.name).collect();
             let hint = if cfg!(feature = "rocksdb") { "" } else { " (rocksdb needs --features rocksdb)" };
             format!("there is no engine {name:?}{hint}; there are {}", names.join(", ")).into()
         })
+    }
+
+    /// How to open it, if it is a Raft log.
+    pub(crate) fn raft(&self) -> Option<OpenRaft> {
+        if let Open::Raft(open) = self.open { Some(open) } else { None }
+    }
+
+    /// Whether it is a Raft log.
+    pub fn is_raft(&self) -> bool {
+        self.raft().is_some()
     }
 
     /// Whether it runs in a program of its own.
@@ -222,6 +240,7 @@ impl Entry {
     pub fn open(&self, dir: &Path, settings: &Settings, data: &Data) -> Result<Box<dyn Engine>> {
         match self.open {
             Open::Here(open) => open(dir, settings, data),
+            Open::Raft(_) => Err(format!("{} is a Raft log", self.name).into()),
             Open::Elsewhere => Err(format!("{} does not run in this process", self.name).into()),
         }
     }

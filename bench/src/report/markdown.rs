@@ -99,6 +99,7 @@ impl Case<'_> {
     fn workload(&self, page: &mut String, number: usize, workload: Workload) {
         let unit = match workload {
             Workload::Scan | Workload::ScanKeys => "; latency of 100 entries",
+            Workload::Append | Workload::Fetch => "; operations are entries, latency is of a whole write or fetch",
             Workload::Range => "; operations are entries, latency is of a whole range",
             _ => "",
         };

@@ -40,12 +40,18 @@ pub enum Workload {
     Scan,
     /// The same without values.
     ScanKeys,
+    /// Raft logs: every group gets its entries in order, `--batch` groups in one write, with the state of each.
+    Append,
+    /// Raft logs: reads `--range-entries` entries of a random group from a random index on.
+    Fetch,
+    /// Raft logs: opens what is there.
+    Reopen,
 }
 
 impl Workload {
     /// Whether it changes the store.
     pub fn writes(self) -> bool {
-        matches!(self, Self::Load | Self::Update | Self::Delete)
+        matches!(self, Self::Load | Self::Update | Self::Delete | Self::Append)
     }
 
     /// Its name, as on the command line.
@@ -60,6 +66,9 @@ impl Workload {
             Self::Range => "range",
             Self::Scan => "scan",
             Self::ScanKeys => "scankeys",
+            Self::Append => "append",
+            Self::Fetch => "fetch",
+            Self::Reopen => "reopen",
         }
     }
 }
@@ -93,7 +102,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn nothing() -> Result<Self> {
+    pub(crate) fn nothing() -> Result<Self> {
         Ok(Self { operations: 0, user_bytes: 0, latencies: Latencies::new()? })
     }
 }
@@ -113,5 +122,6 @@ pub fn run(work: &Work<'_>, workload: Workload) -> Result<Done> {
         Workload::Range => crew::run(work, scan::ranges),
         Workload::Scan => scan::counted(work, scan::entries),
         Workload::ScanKeys => scan::counted(work, scan::keys),
+        Workload::Append | Workload::Fetch | Workload::Reopen => Err("this is work for Raft logs".into()),
     }
 }

@@ -5,7 +5,6 @@ use plotters::prelude::*;
 
 use super::super::Spread;
 use super::super::number::{short, time};
-use crate::engine::ENGINES;
 use crate::{Result, sizes};
 
 const COLUMNS: usize = 4;
@@ -28,12 +27,22 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(160, 160, 160),
 ];
 
-/// The same colour in all reports, whichever engines they compare.
+/// The same colour in all reports and builds, whichever engines they compare.
 fn colour(engine: &str) -> RGBColor {
-    let place = ENGINES.iter().position(|entry| entry.name == engine).unwrap_or(0);
-    // Reports of builds with and without RocksDB agree when the peers are counted from the end.
-    let place = if place < 2 { place } else { COLOURS.len() + place - (ENGINES.len() - 4) };
-    COLOURS[place % COLOURS.len()]
+    const PLACES: [&[&str]; 10] = [
+        &["esker", "esker-raft"],
+        &["esker-inline"],
+        &["rocksdb", "rocksdb-raft"],
+        &["rocksdb-blob", "raft-engine"],
+        &["fjall"],
+        &["fjall-blob"],
+        &["lmdb"],
+        &["redb"],
+        &["badger"],
+        &["cask"],
+    ];
+    let place = PLACES.iter().position(|names| names.contains(&engine));
+    place.and_then(|place| COLOURS.get(place)).copied().unwrap_or(BLACK)
 }
 
 /// One bar.
