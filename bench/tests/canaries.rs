@@ -49,7 +49,7 @@ fn assert_caught(engine: &str, workloads: &[Workload], by: &str, words: &str) {
 fn an_honest_engine_passes() {
     use Workload::*;
     let all = [Load, Update, Delete, ReadRandom, ReadMissing, Exists, Range, Scan, ScanKeys];
-    for engine in ["esker", "esker-inline", "fjall", "fjall-blob", "redb", "lmdb"] {
+    for engine in ["esker", "esker-inline", "cask", "fjall", "fjall-blob", "redb", "lmdb"] {
         assert_eq!(outcome(engine, &all), Ok(all.len() + 1), "{engine}");
     }
 }

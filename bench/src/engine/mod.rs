@@ -1,6 +1,7 @@
 //! The one trait that every engine is seen through, and the list of engines.
 
 mod canary;
+mod cask;
 mod esker;
 mod fjall;
 mod lmdb;
@@ -29,6 +30,12 @@ pub struct Pair {
 ///
 /// Values are handed to a closure, so that an engine which can lend its own memory need not copy.
 pub trait Engine: Send + Sync {
+    /// Whether scans are in key order and may begin anywhere. If not, they show everything, from no matter where, and there
+    /// are no ranges.
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
     /// Sets all of `batch`, all or nothing.
     ///
     /// # Errors
@@ -118,6 +125,13 @@ const ENGINES: &[Entry] = &[
         package: "esker",
         open: Open::Here(|dir, settings, _| esker::open(dir, settings, ::esker::Separation::Off)),
         setup: esker::setup_inline,
+    },
+    Entry {
+        name: "cask",
+        about: "Esker's Cask: a hash index over append-only files; no key order",
+        package: "esker",
+        open: Open::Here(|dir, settings, _| cask::open(dir, settings)),
+        setup: cask::setup,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
