@@ -29,7 +29,7 @@ use crate::compaction::{self, Levels, Range};
 use crate::family::Family;
 use crate::flush;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Goal, Relocation};
+use crate::reclaim::{self, Goal, Punch, Relocation};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
@@ -79,6 +79,7 @@ enum Work {
     Flush(flush::Plan),
     Compaction(compaction::Plan),
     Relocation(Relocation),
+    Punch(Punch),
     Purge,
     Options,
 }
@@ -89,6 +90,8 @@ impl Work {
         match self {
             Self::Compaction(plan) => plan.set_claimed(true),
             Self::Relocation(plan) => plan.set_claimed(true),
+            // Tables do not change by it, nor does it matter if they are replaced meanwhile.
+            Self::Punch(_) => {}
             Self::Flush(_) | Self::Purge | Self::Options => return,
         }
         state.compacting += 1;
@@ -139,6 +142,9 @@ impl Store {
             let family = families.get(&id).filter(|family| !family.is_dropped());
             let compact = || compaction::pick(family?, oldest).map(Work::Compaction);
             let reclaim = || self.pick_relocation(state, family?).map(Work::Relocation);
+            if let Some(plan) = self.pick_punch(family) {
+                return Some(Work::Punch(plan));
+            }
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             let work = work.or_else(|| self.pick_exposing(family?).map(Work::Compaction));
             if work.is_some() {
@@ -147,6 +153,14 @@ impl Store {
             state.to_compact.remove(&id);
         }
         None
+    }
+
+    /// The cheapest way first: where the bound is exceeded, holes come before values are copied.
+    fn pick_punch(&self, family: Option<&Arc<Family>>) -> Option<Punch> {
+        let family = family.filter(|_| !self.cannot_punch.load(Ordering::Relaxed))?;
+        let is_due = self.options.reclaim_mode == ReclaimMode::Auto
+            && reclaim::exceeds(&family.view.load().version, self.options.max_space_amp);
+        if is_due { reclaim::pick_punch(family) } else { None }
     }
 
     fn pick_exposing(&self, family: &Arc<Family>) -> Option<compaction::Plan> {
@@ -188,6 +202,7 @@ impl Store {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan) => self.run_compaction(plan),
             Work::Relocation(plan) => self.run_relocation(plan),
+            Work::Punch(plan) => self.run_punch(plan),
             Work::Purge => self.trash.purge(),
             Work::Options => {
                 self.refresh_options_file(&mut self.installer.lock());
@@ -206,7 +221,7 @@ impl Store {
         let error = result.as_ref().err().cloned();
         match work {
             Work::Flush(_) => state.flush_error = error,
-            Work::Compaction(_) | Work::Relocation(_) | Work::Purge => state.compaction_error = error,
+            Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
             // It keeps its failure itself.
             Work::Options => {}
         }
@@ -237,6 +252,10 @@ impl Store {
                 {
                     state.note_blob_damage(&plan, error);
                 }
+            }
+            Work::Punch(plan) => {
+                state.compacting -= 1;
+                state.to_compact.insert(plan.family.id);
             }
             Work::Purge | Work::Options => {}
         }

@@ -189,7 +189,8 @@ impl FamilyCheck<'_> {
     fn blobs(&mut self) -> Result<()> {
         let view = self.view.clone();
         for blob in view.version.blobs().values() {
-            let result = blob.file.check();
+            let usage = view.version.ledger().get(blob.number()).unwrap_or_default();
+            let result = blob.file.check(usage.garbage_count > 0);
             if let Some(read) = self.note(result)? {
                 self.check.blob_files += 1;
                 self.check.blobs += read.blobs;

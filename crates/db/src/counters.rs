@@ -34,5 +34,7 @@ pub(crate) struct Counters {
     pub(crate) trivial_moves: Counter,
     pub(crate) relocations: Counter,
     pub(crate) reclaim_bytes: Counter,
+    pub(crate) punches: Counter,
+    pub(crate) punched_bytes: Counter,
     pub(crate) stall_micros: Counter,
 }

@@ -6,8 +6,8 @@
 //! - V3: a reader loads the view first and the sequence number second, so that nothing it may see was compacted away
 //!   from the view it has.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -77,6 +77,8 @@ pub(crate) struct Family {
     pub(crate) view: ArcSwap<View>,
     /// Whether and how values are separated from now on: `options` has what it was at open.
     separation: Mutex<Separation>,
+    /// Versions that came before the present one, as far as somebody may still hold them.
+    older: Mutex<Vec<Weak<Version>>>,
     dropped: AtomicBool,
 }
 
@@ -92,7 +94,24 @@ impl Family {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = Mutex::new(options.separation);
-        Arc::new(Self { id, name, options, session, view, separation, dropped })
+        let older = Mutex::default();
+        Arc::new(Self { id, name, options, session, view, separation, older, dropped })
+    }
+
+    /// Says that another version comes after `version`. Called once the view with that one is replaced: whoever read the
+    /// old view without counting has been counted by then.
+    pub(crate) fn note_older(&self, version: &Arc<Version>) {
+        let mut older = self.older.lock();
+        older.retain(|held| held.strong_count() > 0);
+        older.push(Arc::downgrade(version));
+    }
+
+    /// Whether somebody still reads a version from before `version`, which is the present one or was when it was taken.
+    pub(crate) fn is_older_version_held(&self, version: &Arc<Version>) -> bool {
+        let mut older = self.older.lock();
+        older.retain(|held| held.strong_count() > 0);
+        // In the order in which they were replaced: all before it are older, those from it on are not.
+        older.first().is_some_and(|first| first.as_ptr() != Arc::as_ptr(version))
     }
 
     pub(crate) fn separation(&self) -> Separation {

@@ -53,6 +53,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) blobs: BlobReader,
     pub(crate) trash: Arc<Trash>,
+    /// Whether the file system turned out to have no holes.
+    pub(crate) cannot_punch: AtomicBool,
     /// How fast reclaim may go.
     pub(crate) pacer: Pacer,
     pub(crate) snapshots: Arc<SnapshotList>,
@@ -169,6 +171,7 @@ impl Store {
         let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()));
         let store = Self {
             default_family: parts.default_family,
+            cannot_punch: AtomicBool::new(false),
             pacer: pacer(&parts.env, &parts.options),
             env: parts.env,
             dir: parts.dir,

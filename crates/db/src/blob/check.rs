@@ -1,5 +1,7 @@
 //! Reads a blob file front to back and checks it.
 
+use std::ops::Range;
+
 use esker_format::checksum::crc32c_extend;
 use esker_format::rocksdb::blob::{BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES};
 
@@ -8,6 +10,9 @@ use crate::{Error, Result};
 
 /// Read at once. Large enough for the device's full speed, and the only memory that a check needs.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// What a device writes whole.
+const SECTOR_BYTES: u64 = 512;
 
 const DOING: &str = "checking a blob file";
 
@@ -22,37 +27,64 @@ impl BlobFile {
     /// Reads every record and checks both of its CRCs; that records follow each other without gaps up to the footer; and
     /// that they are as many as it says. Packed values are not unpacked: reading one does that.
     ///
+    /// Where reclaim made holes, which it does only in files with garbage (`may_have_holes`), dead records are not whole any more: they are passed over, up to the next record. What
+    /// lives is not checked here alone: whoever follows pointers finds it.
+    ///
     /// Cost: one sequential read, in chunks of 256 KiB, whatever the length of a record.
     ///
     /// # Errors
     /// Corruption at the first damaged record.
-    pub(crate) fn check(&self) -> Result<BlobCheck> {
+    pub(crate) fn check(&self, may_have_holes: bool) -> Result<BlobCheck> {
         let mut scan = Scan { blobs: self, next: HEADER_BYTES as u64, chunk: Vec::new(), used: 0 };
-        let mut blobs = 0;
+        let (mut blobs, mut is_whole) = (0, true);
         while scan.left() > 0 {
             let at = scan.at();
-            let damaged = |error| Error::decode(&self.path, at, DOING, error);
-            let mut raw = [0; RECORD_HEADER_BYTES];
-            let mut filled = 0;
-            scan.take(raw.len() as u64, |part| {
-                raw.iter_mut().skip(filled).zip(part).for_each(|(to, from)| *to = *from);
-                filled += part.len();
-            })?;
-            let header = BlobRecordHeader::decode(&raw).map_err(damaged)?;
-            let Some(record_bytes) = header.record_bytes() else {
-                return Err(Error::corruption(&self.path, at, format!("{DOING}: a record without end")));
-            };
-            let mut crc = 0;
-            scan.take(record_bytes - raw.len() as u64, |part| crc = crc32c_extend(crc, part))?;
-            header.check_crc(crc).map_err(damaged)?;
-            blobs += 1;
+            match scan.record() {
+                Ok(()) => blobs += 1,
+                Err(error) => {
+                    let behind = if may_have_holes { self.behind_hole(at)? } else { None };
+                    let Some(behind) = behind else { return Err(error) };
+                    is_whole = false;
+                    scan = Scan { blobs: self, next: behind, chunk: Vec::new(), used: 0 };
+                }
+            }
         }
-        if blobs != self.blob_count {
+        if is_whole && blobs != self.blob_count {
             let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count);
             return Err(Error::corruption(&self.path, self.records_end, reason));
         }
         Ok(BlobCheck { blobs, bytes: self.records_end + FOOTER_BYTES as u64 })
     }
+
+    /// Where records go on behind the damage at `at`, if a hole is part of it: at the next header, or at the end. `None` if
+    /// there is no hole. A hole is known by a sector of zeroes: after a power loss, part of one may hold old bytes again.
+    fn behind_hole(&self, at: u64) -> Result<Option<u64>> {
+        let mut has_hole = false;
+        let mut start = at / SECTOR_BYTES * SECTOR_BYTES;
+        let mut chunk = Vec::new();
+        while start < self.records_end {
+            let count = (self.records_end - start).min((CHUNK_BYTES + RECORD_HEADER_BYTES) as u64);
+            chunk.resize(usize::try_from(count).unwrap_or(0), 0);
+            self.file.read_exact_at(start, &mut chunk)?;
+            let headers = chunk.windows(RECORD_HEADER_BYTES).enumerate().take(CHUNK_BYTES);
+            let mut next = headers.filter(|(offset, raw)| start + *offset as u64 > at && may_be_header(raw));
+            let next = next.find(|(_, raw)| BlobRecordHeader::decode(raw).is_ok()).map(|(offset, _)| offset);
+            let damaged = chunk.get(..next.unwrap_or(chunk.len())).unwrap_or_default();
+            has_hole |= damaged.chunks_exact(SECTOR_BYTES as usize).any(|sector| sector.iter().all(|&byte| byte == 0));
+            if let Some(offset) = next {
+                return Ok(has_hole.then_some(start + offset as u64));
+            }
+            start += CHUNK_BYTES as u64;
+        }
+        Ok(has_hole.then_some(self.records_end))
+    }
+}
+
+/// Whether these can be the first bytes of a header, lengths being what they are and nothing expiring: spares most of
+/// what is no header the checksum.
+fn may_be_header(raw: &[u8]) -> bool {
+    let is_zero = |range: Range<usize>| raw.get(range).is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0));
+    is_zero(4..8) && is_zero(13..24) && !is_zero(24..28)
 }
 
 /// A walk over the records.
@@ -74,6 +106,25 @@ impl Scan<'_> {
     /// Bytes of records to come.
     fn left(&self) -> u64 {
         self.blobs.records_end - self.at()
+    }
+
+    /// Reads and checks the next record.
+    fn record(&mut self) -> Result<()> {
+        let at = self.at();
+        let damaged = |error| Error::decode(&self.blobs.path, at, DOING, error);
+        let mut raw = [0; RECORD_HEADER_BYTES];
+        let mut filled = 0;
+        self.take(raw.len() as u64, |part| {
+            raw.iter_mut().skip(filled).zip(part).for_each(|(to, from)| *to = *from);
+            filled += part.len();
+        })?;
+        let header = BlobRecordHeader::decode(&raw).map_err(damaged)?;
+        let Some(record_bytes) = header.record_bytes() else {
+            return Err(Error::corruption(&self.blobs.path, at, format!("{DOING}: a record without end")));
+        };
+        let mut crc = 0;
+        self.take(record_bytes - raw.len() as u64, |part| crc = crc32c_extend(crc, part))?;
+        header.check_crc(crc).map_err(damaged)
     }
 
     /// Hands the next `count` bytes to `each`, in as many parts as they are read in.

@@ -104,6 +104,11 @@ impl BlobFile {
         &self.path
     }
 
+    /// Where its records end.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.records_end
+    }
+
     pub(super) fn number(&self) -> FileNumber {
         self.number
     }

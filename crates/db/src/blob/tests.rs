@@ -44,7 +44,7 @@ fn values_of_all_sizes_read_back_with_each_compression() {
         for ((key, value), index) in values.iter().zip(&indexes) {
             assert_eq!(file.read(key, index).unwrap(), value[..], "{kind:?}");
         }
-        assert_eq!(file.check().unwrap().blobs, values.len() as u64);
+        assert_eq!(file.check(false).unwrap().blobs, values.len() as u64);
     }
 }
 
@@ -85,7 +85,7 @@ fn every_flipped_bit_is_detected() {
             match open(&disk) {
                 Err(_) => noticed = true,
                 Ok(file) => {
-                    noticed |= file.check().is_err();
+                    noticed |= file.check(false).is_err();
                     for ((key, value), index) in values.iter().zip(&indexes) {
                         match file.read(key, index) {
                             Ok(read) => assert_eq!(read, value[..], "bit {bit}"),
@@ -118,16 +118,16 @@ fn records_of_every_length_pass_a_check_and_damage_to_any_fails_it() {
     let value = |n: usize| vec![n as u8; [1_000, 32_700, 3, 600_000][n % 4]];
     let values: Vec<_> = (0..40).map(|n| (format!("key {n}").into_bytes(), value(n))).collect();
     let indexes = written(&disk, Compression::None, &values);
-    let read = open(&disk).unwrap().check().unwrap();
+    let read = open(&disk).unwrap().check(false).unwrap();
     assert_eq!((read.blobs, read.bytes), (40, disk.file_bytes(Path::new(PATH)).unwrap().len() as u64));
     for index in &indexes {
         let bit = (index.offset + index.bytes - 1) * 8;
         disk.flip_bit(Path::new(PATH), bit);
-        let error = open(&disk).unwrap().check().unwrap_err();
+        let error = open(&disk).unwrap().check(false).unwrap_err();
         assert!(error.offset().is_some_and(|offset| offset < index.offset), "{error}");
         disk.flip_bit(Path::new(PATH), bit);
     }
-    open(&disk).unwrap().check().unwrap();
+    open(&disk).unwrap().check(false).unwrap();
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_count_that_is_off_fails_a_check() {
     bytes.truncate(footer);
     bytes.extend_from_slice(&esker_format::rocksdb::blob::BlobFooter { blob_count: 5 }.encode());
     disk.overwrite(Path::new(PATH), bytes);
-    let error = open(&disk).unwrap().check().unwrap_err();
+    let error = open(&disk).unwrap().check(false).unwrap_err();
     assert_eq!(error.offset(), Some(footer as u64), "{error}");
 }
 

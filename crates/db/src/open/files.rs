@@ -227,7 +227,10 @@ impl Opener<'_> {
             }
             let path = self.dir.join(FileName::Blob(*number).to_string());
             let file = BlobFile::open(&*self.env.files, &path, *number, id).map_err(|error| missing(error, &path))?;
-            edit.blobs.push(BlobHandle::new(addition.clone(), file, path, self.trash.clone()));
+            let metadata = self.env.files.metadata(&path)?;
+            let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
+            handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));
+            edit.blobs.push(handle);
             if usage.garbage_count > 0 {
                 edit.garbage.insert(*number, Garbage { count: usage.garbage_count, bytes: usage.garbage_bytes });
             }

@@ -4,6 +4,7 @@
 //! |--------------|---------------------------------------------------------------------------------------------|
 //! | [`trash`]    | files that nothing names any more go                                                        |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
+//! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
 //! | [`by_hand`]  | the same when a user asks, and what it would do                                             |
 //!
@@ -17,9 +18,11 @@
 
 mod by_hand;
 mod pick;
+mod punch;
 mod relocate;
 mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
-pub(crate) use pick::{Goal, Relocation, hides_too_much, pick};
+pub(crate) use pick::{Goal, Relocation, exceeds, hides_too_much, pick};
+pub(crate) use punch::{Punch, pick as pick_punch};
 pub(crate) use trash::Trash;

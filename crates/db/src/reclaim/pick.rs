@@ -96,9 +96,19 @@ pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumb
 fn uses_of(version: &Version) -> impl Iterator<Item = Use> + '_ {
     version.ledger().iter().map(|(number, usage)| Use {
         number,
-        disk_bytes: usage.bytes,
+        disk_bytes: usage.bytes.saturating_sub(hole_bytes(version, number)).max(usage.live_bytes()),
         live_bytes: usage.live_bytes(),
     })
+}
+
+fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
+    version.blobs().get(&number).map_or(0, |blob| blob.holes.bytes())
+}
+
+/// Whether the blob files take more than the bound.
+pub(crate) fn exceeds(version: &Version, bound: f64) -> bool {
+    let disk: u64 = uses_of(version).map(|file| file.disk_bytes).sum();
+    disk as f64 > bound * surely_live(version.ledger().total().live_bytes(), hidden_bytes(version))
 }
 
 /// What the tables above the deepest level point to.
@@ -110,8 +120,7 @@ pub(super) fn hidden_bytes(version: &Version) -> u64 {
 
 /// Whether the bound is exceeded, and a compaction would tell how much of what the ledger takes for living is not.
 pub(crate) fn hides_too_much(version: &Version, bound: f64) -> bool {
-    let (total, hidden) = (version.ledger().total(), hidden_bytes(version));
-    hidden > 0 && total.bytes as f64 > bound * surely_live(total.live_bytes(), hidden)
+    hidden_bytes(version) > 0 && exceeds(version, bound)
 }
 
 fn surely_live(live: u64, hidden: u64) -> f64 {

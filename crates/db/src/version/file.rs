@@ -6,7 +6,7 @@
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
@@ -42,7 +42,36 @@ pub(crate) struct BlobHandle {
     pub(crate) addition: BlobFileAddition,
     /// The open file.
     pub(crate) file: Arc<BlobFile>,
+    /// What of it was given back already.
+    pub(crate) holes: Holes,
     life: Life,
+}
+
+/// Parts of a blob file that were given back to the file system.
+#[derive(Debug, Default)]
+pub(crate) struct Holes {
+    bytes: AtomicU64,
+    looked_at: AtomicU64,
+}
+
+impl Holes {
+    /// How many bytes of the file take up no space.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How much garbage there was when holes were last looked for; 0 if that was before the store was opened.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_looked_at(&self, garbage_bytes: u64) {
+        self.looked_at.store(garbage_bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -151,7 +180,8 @@ impl TableFile {
 
 impl BlobHandle {
     pub(crate) fn new(addition: BlobFileAddition, file: Arc<BlobFile>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
-        Arc::new(Self { addition, file, life: Life { path, obsolete: AtomicBool::new(false), trash } })
+        let life = Life { path, obsolete: AtomicBool::new(false), trash };
+        Arc::new(Self { addition, file, holes: Holes::default(), life })
     }
 
     /// See F1.

@@ -52,6 +52,7 @@ impl Store {
         let waits = |sealed: &&Arc<Generation>| !flushed.iter().any(|flushed| Arc::ptr_eq(flushed, sealed));
         let sealed = view.sealed.iter().filter(waits).cloned().collect();
         family.view.store(Arc::new(View { active: view.active.clone(), sealed, version: next.clone() }));
+        family.note_older(&before.version);
         mark_obsolete(&before.version, &next, &edit);
         self.retire_logs(&mut state);
         self.note_new_version(&mut state, family.id, &next);

@@ -1,0 +1,169 @@
+//! Gives dead pages of blob files back to the file system, without reading or writing a value.
+//!
+//! - H1: what is dead is found by looking at what lives: the tables of a version say where, and everything between is dead
+//!   in that version and in all that follow, as nobody ever points to an old record again. No memory of what died is
+//!   needed, across restarts neither.
+//! - H2: no hole is made while a version older than that one is held: its readers may read what died since.
+//! - H3: pointers lie in tables only: a memtable holds none, as open turns what the logs had into tables.
+//! - H4: a file with a second name is shared with somebody who may point elsewhere into it: it stays whole.
+//! - H5: only whole pages between living records become holes: bytes of live records never change (F2).
+//!
+//! Cost: the keys of the tables that point into the files, once; one system call for each hole. Worth it where values are
+//! so large that most of a dead one is whole pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_format::rocksdb::blob::{BlobIndex, HEADER_BYTES, accounted_bytes};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+
+use crate::family::Family;
+use crate::iterate::InternalIterator;
+use crate::store::Store;
+use crate::version::{BlobHandle, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// What file systems hand out; where it is more, holes are rounded by them.
+const PAGE_BYTES: u64 = 4096;
+/// Mean length of records from which on holes are worth looking for: of such a one, at least half is whole pages.
+const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
+/// New garbage that is worth a look, in bytes and as a part of the file.
+const GARBAGE_BYTES_MIN: u64 = 2 * PAGE_BYTES;
+const GARBAGE_PART_MIN: u64 = 16;
+/// Records that one pass keeps the places of: 64 MiB of memory.
+const RECORDS_MAX: u64 = 4 << 20;
+
+/// Blob files to make holes in.
+#[derive(Debug)]
+pub(crate) struct Punch {
+    pub(crate) family: Arc<Family>,
+    pub(crate) version: Arc<Version>,
+    files: BTreeSet<FileNumber>,
+}
+
+/// The next pass over a family's blob files; `None` if there is nothing to gain, or not now (H2). Pure but for that.
+pub(crate) fn pick(family: &Arc<Family>) -> Option<Punch> {
+    let version = family.view.load().version.clone();
+    let mut records = 0u64;
+    let files: BTreeSet<FileNumber> = version
+        .ledger()
+        .iter()
+        .filter(|(number, usage)| {
+            let looked_at = version.blobs().get(number).map_or(u64::MAX, |blob| blob.holes.looked_at());
+            let fresh = usage.garbage_bytes.saturating_sub(looked_at);
+            fresh >= GARBAGE_BYTES_MIN.max(usage.bytes / GARBAGE_PART_MIN)
+                && usage.bytes / usage.count.max(1) >= RECORD_BYTES_MIN
+        })
+        .take_while(|(_, usage)| {
+            records = records.saturating_add(usage.count);
+            records <= RECORDS_MAX
+        })
+        .map(|(number, _)| number)
+        .collect();
+    let is_due = !files.is_empty() && !family.is_older_version_held(&version);
+    is_due.then(|| Punch { family: family.clone(), version, files })
+}
+
+impl Store {
+    /// Runs a pass. Nothing is to be installed: no reader can tell the difference.
+    pub(crate) fn run_punch(&self, plan: &Punch) -> Result<()> {
+        if plan.family.is_dropped() {
+            return Ok(());
+        }
+        self.counters.punches.add(1);
+        let mut live = live_extents(plan, self)?;
+        for number in &plan.files {
+            let Some(blob) = plan.version.blobs().get(number) else { continue };
+            let garbage = plan.version.ledger().get(*number).unwrap_or_default().garbage_bytes;
+            // Whatever comes of it: the next look is for more garbage than this.
+            blob.holes.set_looked_at(garbage);
+            let result = self.punch_file(blob, live.remove(number).unwrap_or_default());
+            match result {
+                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                    self.cannot_punch.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                result => self.counters.punched_bytes.add(result?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how much of the file is holes now.
+    fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> esker_env::Result<u64> {
+        let (files, path) = (&*self.env.files, blob.file.path());
+        if files.metadata(path)?.links > 1 {
+            return Ok(0);
+        }
+        let before = blob.holes.bytes();
+        let mut bytes = 0;
+        for hole in dead_pages(live, blob.file.records_end()) {
+            bytes += hole.end - hole.start;
+            files.punch_hole(path, hole)?;
+        }
+        blob.holes.set_bytes(bytes);
+        Ok(bytes.saturating_sub(before))
+    }
+}
+
+/// Where the records lie that tables point to, by file.
+fn live_extents(plan: &Punch, store: &Store) -> Result<BTreeMap<FileNumber, Vec<Range<u64>>>> {
+    let mut live: BTreeMap<FileNumber, Vec<Range<u64>>> = BTreeMap::new();
+    let corrupt = |error| Error::new(ErrorKind::Corruption, "looking for dead values").with_source(error);
+    for (_, table) in plan.version.tables() {
+        if !table.blob_refs()?.keys().any(|file| plan.files.contains(file)) {
+            continue;
+        }
+        let mut entries = table.table.iter(false);
+        entries.seek_to_first()?;
+        while entries.valid() {
+            store.check_open()?;
+            let key = InternalKey::decode(entries.key()).map_err(corrupt)?;
+            if key.kind == ValueKind::BlobIndex {
+                let index = BlobIndex::decode(entries.value()).map_err(corrupt)?;
+                if plan.files.contains(&index.file) {
+                    let Some(start) = index.record_offset(key.user_key.len()) else {
+                        return Err(Error::new(ErrorKind::Corruption, "a table points before the first blob"));
+                    };
+                    let end = start.saturating_add(accounted_bytes(&index, key.user_key.len()));
+                    live.entry(index.file).or_default().push(start..end);
+                }
+            }
+            entries.next()?;
+        }
+    }
+    Ok(live)
+}
+
+/// Whole pages between the living, up to `end`.
+fn dead_pages(mut live: Vec<Range<u64>>, end: u64) -> impl Iterator<Item = Range<u64>> {
+    live.sort_by_key(|extent| extent.start);
+    let mut dead_from = HEADER_BYTES as u64;
+    live.into_iter().chain(std::iter::once(end..end)).filter_map(move |extent| {
+        let pages = dead_from.next_multiple_of(PAGE_BYTES)..extent.start / PAGE_BYTES * PAGE_BYTES;
+        dead_from = dead_from.max(extent.end);
+        (pages.start < pages.end).then_some(pages)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_pages_between_the_living_are_dead() {
+        let pages = |live: &[(u64, u64)], end: u64| {
+            let live = live.iter().map(|&(start, end)| start..end).collect();
+            dead_pages(live, end).map(|pages| (pages.start, pages.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(pages(&[], 40_000), vec![(4096, 36_864)]);
+        assert_eq!(pages(&[(30, 40_000)], 40_000), vec![]);
+        assert_eq!(pages(&[(20_000, 30_000), (30, 5000)], 40_000), vec![(8192, 16_384), (32_768, 36_864)]);
+        assert_eq!(pages(&[(30, 4097), (8191, 9000)], 9000), vec![]);
+        assert_eq!(pages(&[(30, 4096), (8192, 9000)], 9000), vec![(4096, 8192)]);
+        // What overlaps, which no sound store has, is not counted dead either.
+        assert_eq!(pages(&[(30, 20_000), (30, 50)], 24_576), vec![(20_480, 24_576)]);
+    }
+}
