@@ -11,6 +11,7 @@
 //! most of them were wanted, up to [`VALUES_MAX`] and `ReadOptions::look_ahead_bytes`; a quarter as many when they were not.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::ValueKind;
@@ -29,13 +30,15 @@ const VALUES_MAX: usize = 64;
 /// Entries passed for that many separated values, where most are not separated.
 const ENTRIES_PER_VALUE_MAX: usize = 8;
 
-/// Memory that a slot keeps for its next key.
-const KEY_BYTES_KEPT: usize = 4 << 10;
+/// Memory that is kept for the keys of the next entries.
+const KEY_BYTES_KEPT: usize = 64 << 10;
 
 /// See the module's head.
 #[derive(Default)]
 pub(super) struct Ahead {
     slots: Vec<Slot>,
+    /// The keys of all entries, one behind the other.
+    keys: Vec<u8>,
     /// The slot that is shown; none if it is not below `count`.
     at: usize,
     /// Slots in use: those behind keep their memory for later.
@@ -50,7 +53,8 @@ pub(super) struct Ahead {
 /// An entry.
 #[derive(Default)]
 struct Slot {
-    key: Vec<u8>,
+    /// Where the key lies among `keys`.
+    key: Range<usize>,
     value: Value,
     asked: Cell<bool>,
 }
@@ -87,7 +91,12 @@ impl Ahead {
     /// The key that it shows.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
-        self.slots.get(self.at).map_or(&[], |slot| &slot.key)
+        self.slots.get(self.at).map_or(&[], |slot| self.key_of(slot))
+    }
+
+    #[inline]
+    fn key_of(&self, slot: &Slot) -> &[u8] {
+        self.keys.get(slot.key.clone()).unwrap_or_default()
     }
 
     /// The value of the entry that it shows.
@@ -95,10 +104,10 @@ impl Ahead {
         let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
         slot.asked.set(true);
         match &slot.value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, &slot.key, pointer, false),
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, self.key_of(slot), pointer, false),
             Value::Stored(_, value) => Ok(value.clone()),
-            Value::Pointer(index) => blobs.read_at(version, &slot.key, index),
-            Value::Read(index, fetched) => fetched.take(&slot.key, index),
+            Value::Pointer(index) => blobs.read_at(version, self.key_of(slot), index),
+            Value::Read(index, fetched) => fetched.take(self.key_of(slot), index),
         }
     }
 
@@ -106,9 +115,9 @@ impl Ahead {
     pub(super) fn value_len(&self, blobs: &BlobReader, version: &Version) -> Result<u64> {
         let Some(slot) = self.slots.get(self.at) else { return Ok(0) };
         match &slot.value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(version, &slot.key, pointer),
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(version, self.key_of(slot), pointer),
             Value::Stored(_, value) => Ok(value.len() as u64),
-            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(version, &slot.key, index),
+            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(version, self.key_of(slot), index),
         }
     }
 
@@ -146,10 +155,9 @@ impl Ahead {
             if let Value::Read(_, fetched) = std::mem::take(&mut slot.value) {
                 fetched.recycle();
             }
-            if slot.key.capacity() > KEY_BYTES_KEPT {
-                slot.key = Vec::new();
-            }
         }
+        self.keys.clear();
+        self.keys.shrink_to(KEY_BYTES_KEPT);
         (self.at, self.count) = (0, 0);
     }
 
@@ -231,8 +239,9 @@ impl Ahead {
             self.slots.push(Slot::default());
         }
         if let Some(slot) = self.slots.get_mut(self.count) {
-            slot.key.clear();
-            slot.key.extend_from_slice(key);
+            let start = self.keys.len();
+            self.keys.extend_from_slice(key);
+            slot.key = start..self.keys.len();
             slot.value = value;
             slot.asked.set(false);
             self.count += 1;
