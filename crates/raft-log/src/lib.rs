@@ -7,6 +7,7 @@
 
 mod batch;
 mod block;
+mod check;
 mod group;
 mod listener;
 mod open;
@@ -22,6 +23,7 @@ mod store;
 mod write;
 
 pub use batch::{EntryCodec, KEY_VALUE_BYTES_MAX, LogBatch};
+pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection};
 pub use esker_format::raft::file_header::Version;
 pub use esker_format::raft::file_name::{FileId, Queue};
 pub use esker_log::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@
 //! - O2: what is cut off is synced away before anything is written in its place.
 
 pub(crate) mod files;
-mod replay;
+pub(crate) mod replay;
 pub(crate) mod scan;
 
 use std::collections::VecDeque;

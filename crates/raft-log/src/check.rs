@@ -1,0 +1,340 @@
+//! Looking at a log without opening it: takes no lock and writes nothing, so that it may be done beside whoever has it open.
+//!
+//! - C1: [`RaftLog::inspect`] replays the files as an open that tolerates any damage would, and says what came out.
+//! - C2: [`RaftLog::check`] also reads every batch whole: both checksums, the entries unpacked, every entry within them.
+//! - C3: in the append queue the entries of a group follow one another, unless a command between them says that those
+//!   before are gone: nothing else makes a gap. In the rewrite queue only what is alive is carried on, so gaps say nothing.
+//! - C4: a last file that ends torn is a crash's work, and no damage; any other is.
+//!
+//! Cost: inspecting reads like an open; checking reads once more and unpacks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, FileSystem};
+use esker_format::DecodeError;
+use esker_format::raft::entries::{self, Packing};
+use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX, Version};
+use esker_format::raft::file_name::{FileId, Queue};
+use esker_format::raft::item::{Action, Items};
+use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
+
+use crate::group::groups::GroupMap;
+use crate::group::{Groups, Span};
+use crate::open::files::{Found, Listing, list};
+use crate::open::replay;
+use crate::open::scan::{Batch, Source, Step, Walk};
+use crate::options::{Options, RecoveryMode};
+use crate::raft_log::RaftLog;
+use crate::{Cut, Error, ErrorKind, Result};
+
+/// A file of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileSummary {
+    /// Its queue and number.
+    pub id: FileId,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// How it is written; `None` if it does not say so.
+    pub version: Option<Version>,
+    /// Whole batches in it.
+    pub batches: u64,
+    /// Where the last of them ends.
+    pub valid_bytes: u64,
+    /// Its length.
+    pub file_bytes: u64,
+}
+
+/// What a log holds of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupSummary {
+    /// The group.
+    pub group: u64,
+    /// Index of its first entry, if it has any.
+    pub first_index: Option<u64>,
+    /// Index of its last entry.
+    pub last_index: Option<u64>,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Of them, those in the rewrite queue.
+    pub rewritten_entries: u64,
+    /// Keys with values.
+    pub keys: usize,
+    /// The oldest file of the append queue that it needs: it keeps those behind it, too.
+    pub oldest_file: Option<u64>,
+}
+
+/// What is in a log's directories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Files of the rewrite queue, then those of the append queue, oldest first.
+    pub files: Vec<FileSummary>,
+    /// Groups, in order.
+    pub groups: Vec<GroupSummary>,
+    /// Where files end with something else than a batch.
+    pub cuts: Vec<Cut>,
+    /// Files before a gap in their queue's numbers, which an open leaves alone.
+    pub stale: Vec<PathBuf>,
+    /// Files that wait to be written over.
+    pub reserved_files: usize,
+}
+
+/// Entries that are missing in the middle of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The group.
+    pub group: u64,
+    /// The last index before the gap.
+    pub last_before: u64,
+    /// The first behind it.
+    pub first_behind: u64,
+    /// The file and the place in it where that stands.
+    pub path: PathBuf,
+    /// See `path`.
+    pub offset: u64,
+}
+
+/// What a check read, and what it found wrong.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Check {
+    /// What an open would find.
+    pub inspection: Inspection,
+    /// Batches that hold.
+    pub batches: u64,
+    /// Entries in them, dead ones included.
+    pub entries: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Ends that a crash explains: an open cuts them.
+    pub torn: Vec<Cut>,
+    /// Missing entries.
+    pub gaps: Vec<Gap>,
+    /// Damage.
+    pub errors: Vec<Error>,
+}
+
+impl Check {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.errors.is_empty() && self.gaps.is_empty()
+    }
+}
+
+impl RaftLog {
+    /// What the log in `dir` holds, as an open that tolerates any damage would find it (C1). Of `options`, only
+    /// `spill_dir` and `recovery_threads` count.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no log.
+    /// - `UnsupportedFormat`: a file was written by a newer version.
+    /// - `Io`: the system refused; another process may have given up a file meanwhile.
+    pub fn inspect(dir: impl AsRef<Path>, options: &Options) -> Result<Inspection> {
+        Self::inspect_with_env(dir, options, &Env::os())
+    }
+
+    /// The same on another machine, for tests.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect).
+    pub fn inspect_with_env(dir: impl AsRef<Path>, options: &Options, env: &Env) -> Result<Inspection> {
+        let listing = listing(env, dir.as_ref(), options)?;
+        inspect(env, options, &listing)
+    }
+
+    /// Reads the whole log in `dir` and says what is wrong with it (C2 to C4). `progress` is told of bytes read, of all.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect). Damage is no error of the check: it is listed in what it returns.
+    pub fn check(dir: impl AsRef<Path>, options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Check> {
+        Self::check_with_env(dir, options, &Env::os(), progress)
+    }
+
+    /// The same on another machine, for tests.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_with_env(
+        dir: impl AsRef<Path>,
+        options: &Options,
+        env: &Env,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Check> {
+        let listing = listing(env, dir.as_ref(), options)?;
+        let mut check = Check { inspection: inspect(env, options, &listing)?, ..Check::default() };
+        let total = check.inspection.files.iter().map(|file| file.valid_bytes).sum();
+        for queue in [&listing.rewrite, &listing.append] {
+            let mut spans = GroupMap::default();
+            for found in queue {
+                let is_last = queue.last() == Some(found);
+                check_file(&*env.files, found, is_last, &mut spans, &mut check)?;
+                progress(check.bytes, total);
+            }
+        }
+        Ok(check)
+    }
+}
+
+fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
+    let dirs: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
+    let listing = list(&*env.files, &dirs)?;
+    if listing.append.is_empty() && listing.rewrite.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir));
+    }
+    Ok(listing)
+}
+
+/// C1.
+fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<Inspection> {
+    let groups = Arc::new(Groups::new());
+    let mut found = Inspection {
+        stale: listing.stale.iter().map(|file| file.path.clone()).collect(),
+        reserved_files: listing.reserved.len(),
+        ..Inspection::default()
+    };
+    for queue in [&listing.rewrite, &listing.append] {
+        let threads = options.recovery_threads.min(queue.len()).max(1);
+        let replayed = replay::replay(env, threads, RecoveryMode::TolerateAny, queue, &groups, &mut found.cuts)?;
+        found.files.extend(replayed.into_iter().map(|file| FileSummary {
+            id: file.found.id,
+            path: file.found.path,
+            version: file.header.map(|header| header.version),
+            batches: file.batches,
+            valid_bytes: file.valid_len,
+            file_bytes: file.file_len,
+        }));
+    }
+    groups.for_each(|id, group| {
+        let span = Some(group.span).filter(|span| !span.is_empty());
+        found.groups.push(GroupSummary {
+            group: id,
+            first_index: span.map(|span| span.first),
+            last_index: span.map(|span| span.next.saturating_sub(1)),
+            entries: group.span.count(),
+            rewritten_entries: group.rewritten_entries(),
+            keys: group.key_count(),
+            oldest_file: group.oldest_file(Queue::Append),
+        });
+    });
+    found.groups.sort_unstable_by_key(|group| group.group);
+    Ok(found)
+}
+
+/// C2, and where the file ends (C4).
+fn check_file(
+    files: &dyn FileSystem,
+    found: &Found,
+    is_last: bool,
+    spans: &mut GroupMap<Span>,
+    check: &mut Check,
+) -> Result<()> {
+    let source = Source::open(files, &found.path)?;
+    let bytes = source.bytes();
+    let header = match FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()) {
+        Ok(header) => header,
+        Err(error) => {
+            let error = Error::decode(&found.path, 0, "reading a file's header", error);
+            end(found, 0, bytes, is_last, error, check);
+            return Ok(());
+        }
+    };
+    // A last file ends where its entries do not hold, as for an open. Elsewhere that is told, and the next batch read.
+    let mut walk = Walk::new(bytes, header, found.id, is_last);
+    let mut unpacked = Vec::new();
+    let error = loop {
+        let offset = walk.offset;
+        match walk.step() {
+            Step::Batch(at, batch) => {
+                check.batches += 1;
+                if let Err(error) = check_entries(bytes, at, &batch, &mut unpacked) {
+                    check.errors.push(Error::decode(&found.path, at as u64, "reading a batch's entries", error));
+                }
+                check_items(found, at as u64, &batch, spans, check);
+            }
+            Step::End => break None,
+            Step::Zeroes if is_last => break None,
+            Step::Zeroes => {
+                let reason = "zeroes where a batch should begin, though later files were written";
+                break Some((offset, Error::corruption(&found.path, offset as u64, reason)));
+            }
+            Step::Torn(error) => break Some((offset, Error::decode(&found.path, 0, "reading a batch", error))),
+        }
+    };
+    check.bytes += walk.offset as u64;
+    if let Some((offset, error)) = error {
+        end(found, offset, bytes, is_last, error, check);
+    }
+    Ok(())
+}
+
+fn end(found: &Found, offset: usize, bytes: &[u8], is_last: bool, error: Error, check: &mut Check) {
+    if !is_last {
+        check.errors.push(error);
+    } else if offset > 0 || bytes.iter().any(|byte| *byte != 0) {
+        let left = bytes.len().saturating_sub(offset) as u64;
+        let (path, offset) = (found.path.clone(), offset as u64);
+        check.torn.push(Cut { path, offset, bytes: left, reason: error.reason().to_owned() });
+    }
+}
+
+/// The entries block of the batch at `at`: its checksum, and that it unpacks to all entries that the items speak of.
+fn check_entries(
+    bytes: &[u8],
+    at: usize,
+    batch: &Batch<'_>,
+    unpacked: &mut Vec<u8>,
+) -> std::result::Result<(), DecodeError> {
+    let BatchHeader { packing, .. } = batch.header;
+    let range = batch.header.entries();
+    let start = at.saturating_add(range.start as usize);
+    let block = bytes.get(start..at.saturating_add(range.end as usize)).unwrap_or_default();
+    let mut items = Items::new(batch.items)?;
+    while items.read()?.is_some() {}
+    let needed = items.entries_end() as usize;
+    let held = if block.is_empty() {
+        0
+    } else {
+        let base = |error: DecodeError| error.at_base(HEADER_BYTES as u64);
+        let block = esker_format::raft::log_batch::checked("entries", block, 0).map_err(base)?;
+        match packing {
+            Packing::None => block.len(),
+            Packing::Lz4 => entries::unpack(block, unpacked).map(|()| unpacked.len()).map_err(base)?,
+        }
+    };
+    if needed > held {
+        let at = batch.header.items_offset.saturating_sub(CHECKSUM_BYTES as u64);
+        return Err(DecodeError::corrupt("entries", at, format!("end at {needed}, the block has {held} bytes")));
+    }
+    Ok(())
+}
+
+/// C3. The items were read once when the batch was.
+fn check_items(found: &Found, at: u64, batch: &Batch<'_>, spans: &mut GroupMap<Span>, check: &mut Check) {
+    let Ok(mut items) = Items::new(batch.items) else { return };
+    while let Ok(Some(item)) = items.read() {
+        let span = spans.entry(item.group).or_default();
+        match item.action {
+            Action::Entries(entries) if entries.count > 0 => {
+                check.entries += entries.count;
+                let is_gap = !span.is_empty() && entries.first_index > span.next;
+                if is_gap && found.id.queue == Queue::Append {
+                    check.gaps.push(Gap {
+                        group: item.group,
+                        last_before: span.next.saturating_sub(1),
+                        first_behind: entries.first_index,
+                        path: found.path.clone(),
+                        offset: at,
+                    });
+                }
+                span.append(entries.first_index, entries.count);
+            }
+            Action::Compact { index } => drop(span.compact(index)),
+            Action::Clean => *span = Span::default(),
+            Action::Entries(_) | Action::Put { .. } | Action::Delete { .. } => {}
+        }
+    }
+}
