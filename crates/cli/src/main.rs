@@ -14,6 +14,7 @@ mod columns;
 mod commands;
 mod encoding;
 mod failure;
+mod kind;
 mod output;
 mod progress;
 mod ranges;

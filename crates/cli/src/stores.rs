@@ -6,16 +6,27 @@ use clap::{Args, ValueEnum};
 use esker::{ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation};
 
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::sizes::parse_bytes;
 
 /// For reading: takes no lock, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
+    refuse_other(path)?;
     Db::open_read_only(path, Options::default())
 }
 
 /// For writing to a store that exists, or to a new one if `create_if_missing`.
 pub(crate) fn open(path: &Path, create_if_missing: bool) -> Result<Db, Error> {
+    refuse_other(path)?;
     Db::open(path, Options { create_if_missing, ..Options::default() })
+}
+
+/// Refuses a store of another kind.
+fn refuse_other(path: &Path) -> Result<(), Error> {
+    match Kind::of(path) {
+        Some(kind) if kind != Kind::Db => Err(kind.refuse(path)),
+        _ => Ok(()),
+    }
 }
 
 /// Which column family.

@@ -1,5 +1,7 @@
 //! A log is looked at from outside: what is in it, and what is wrong with it.
 
+#![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
+
 use std::path::{Path, PathBuf};
 
 use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog};

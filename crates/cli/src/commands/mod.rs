@@ -13,6 +13,7 @@ mod gc;
 mod get;
 mod import;
 mod put;
+mod raft;
 mod scan;
 mod stats;
 mod verify;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Gc(gc::Gc),
     Bench(bench::Bench),
     Dump(dump::Dump),
+    Raft(raft::Raft),
     Completions(completions::Completions),
 }
 
@@ -62,6 +64,7 @@ impl Command {
             Self::Gc(command) => command.run(out),
             Self::Bench(command) => command.run(out),
             Self::Dump(command) => command.run(out),
+            Self::Raft(command) => command.run(out),
             Self::Completions(command) => command.run(out),
         }
     }

@@ -9,6 +9,7 @@ mod entries;
 mod families;
 mod import_files;
 mod import_lines;
+mod raft;
 mod run;
 mod stats;
 mod stores;

@@ -3,8 +3,9 @@
 mod blob;
 mod manifest;
 mod options;
-mod report;
-mod source;
+pub(crate) mod raft;
+pub(crate) mod report;
+pub(crate) mod source;
 mod table;
 mod wal;
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use esker_format::file_name::FileName;
+use esker_format::raft::file_name as raft_name;
 use esker_format::rocksdb::log::log_number_tag;
 
 use self::report::Report;
@@ -22,7 +24,7 @@ use crate::output::Output;
 
 /// Print what is in one file of a store, with offsets
 ///
-/// Reads write-ahead logs, manifests, tables, blob files and OPTIONS without a store around them. Damage is printed where
+/// Reads write-ahead logs, manifests, tables, blob files, OPTIONS and files of a Raft log without a store around them. Damage is printed where
 /// it is, and what the format lets be found behind it, too; the exit code is 1 then. Long values are shortened, except
 /// with --json.
 #[derive(Debug, Args)]
@@ -53,12 +55,15 @@ enum Kind {
     Table,
     Blob,
     Options,
+    Raft,
 }
 
 impl Dump {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let name = file_name(&self.file);
-        let kind = self.kind.or_else(|| name.and_then(kind_of)).ok_or_else(|| {
+        let raft_file = raft_file(&self.file);
+        let named = name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft));
+        let kind = self.kind.or(named).ok_or_else(|| {
             let path = self.file.display();
             Failure::new(format_args!("{path}: the name does not say what it is; use --kind"))
         })?;
@@ -73,6 +78,9 @@ impl Dump {
             Kind::Table => table::dump(&source, &mut report)?,
             Kind::Blob => blob::dump(&source, &mut report)?,
             Kind::Options => options::dump(&source, &mut report)?,
+            Kind::Raft => {
+                raft::dump(&source, raft::Wanted { id: raft_file, ..raft::Wanted::default() }, &mut report)?;
+            }
         }
         Ok(if report.is_damaged() { Answer::No } else { Answer::Yes })
     }
@@ -80,6 +88,14 @@ impl Dump {
 
 fn file_name(path: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
+}
+
+/// Which file of a Raft log it is, if its name says so.
+pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
+    match raft_name::FileName::parse(path.file_name()?.to_str()?)? {
+        raft_name::FileName::Log(id) => Some(id),
+        raft_name::FileName::Reserved(_) | raft_name::FileName::Lock => None,
+    }
 }
 
 fn kind_of(name: FileName) -> Option<Kind> {

@@ -22,6 +22,8 @@ pub(crate) struct Report<'a> {
     keys_only: bool,
     left: u64,
     damages: u64,
+    /// The file, where there are several.
+    within: Option<String>,
 }
 
 /// One fact: its name, and how it reads in text and as a value.
@@ -66,7 +68,13 @@ impl Field {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(out: &'a mut Output, json: bool, keys_only: bool, limit: Option<u64>) -> Self {
-        Self { out, json, keys_only, left: limit.unwrap_or(u64::MAX), damages: 0 }
+        Self { out, json, keys_only, left: limit.unwrap_or(u64::MAX), damages: 0, within: None }
+    }
+
+    /// What follows is of that file: a line for people, a field of every object.
+    pub(crate) fn begin_file(&mut self, name: &str) -> Result<(), Failure> {
+        self.within = Some(name.to_owned());
+        if self.json || self.keys_only { Ok(()) } else { self.out.line(one_line(name)) }
     }
 
     pub(crate) fn keys_only(&self) -> bool {
@@ -114,7 +122,11 @@ impl<'a> Report<'a> {
         let offset = base.saturating_add(error.offset);
         let reason = format!("{}: {}", error.field, error.reason);
         if self.json {
-            self.out.json(&json!({ "offset": offset, "what": "damage", "reason": reason }))
+            let mut object = json!({ "offset": offset, "what": "damage", "reason": reason });
+            if let Some(file) = &self.within {
+                object["file"] = file.as_str().into();
+            }
+            self.out.json(&object)
         } else {
             self.line(offset, format_args!("DAMAGE {}", one_line(&reason)))
         }
@@ -123,6 +135,9 @@ impl<'a> Report<'a> {
     fn print(&mut self, offset: u64, what: &str, fields: &[Field]) -> Result<(), Failure> {
         if self.json {
             let mut object = Map::new();
+            if let Some(file) = &self.within {
+                object.insert("file".to_owned(), file.as_str().into());
+            }
             object.insert("offset".to_owned(), offset.into());
             object.insert("what".to_owned(), what.into());
             for field in fields {

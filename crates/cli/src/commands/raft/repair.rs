@@ -1,0 +1,238 @@
+//! `esker raft repair STORE`
+//!
+//! - R1: nothing is thrown away unseen: a file that will be cut is copied first, under a name that no log knows.
+//! - R2: groups are changed through the log's own batches, synced: a crash leaves each change whole or absent.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use esker::RaftLog;
+use esker::raft::{Cut, LogBatch, RecoveryMode};
+use serde_json::{Value, json};
+
+use super::{LogArgument, cut_object, path_text};
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::sizes::{Bytes, plural};
+
+/// What is behind the name of a copy of a damaged file.
+const COPY_SUFFIX: &str = "damaged";
+
+/// Cut damaged files where the damage begins, and bring groups into a state that they can go on from
+///
+/// Files are cut as they must be for the log to open again; a copy of each is kept beside it, with `.damaged` behind its name.
+/// Groups whose entries were in what is cut may have lost them: see `esker raft check`, and the other replicas. The log
+/// must not be open.
+#[derive(Debug, Args)]
+pub(crate) struct Repair {
+    #[command(flatten)]
+    log: LogArgument,
+
+    /// Drop these groups, their entries and their keys
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    drop_group: Vec<u64>,
+
+    /// Drop the entries of a group from this index on
+    #[arg(long, value_name = "GROUP:INDEX", value_delimiter = ',')]
+    truncate: Vec<GroupIndex>,
+
+    /// Drop the entries of a group before this index
+    #[arg(long, value_name = "GROUP:INDEX", value_delimiter = ',')]
+    compact: Vec<GroupIndex>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print an object: cuts, dropped, truncated, compacted
+    #[arg(long)]
+    json: bool,
+}
+
+/// A group and an index of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GroupIndex {
+    group: u64,
+    index: u64,
+}
+
+impl FromStr for GroupIndex {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(':').and_then(|(group, index)| Some((group.parse().ok()?, index.parse().ok()?)));
+        let (group, index) = parsed.ok_or("write it as GROUP:INDEX, such as 7:300")?;
+        Ok(Self { group, index })
+    }
+}
+
+/// What changed, or would.
+#[derive(Debug, Default)]
+struct Done {
+    cuts: Vec<Cut>,
+    copies: Vec<PathBuf>,
+    dropped: Vec<u64>,
+    /// Group, and how many entries.
+    truncated: Vec<(u64, u64)>,
+    compacted: Vec<(u64, u64)>,
+}
+
+impl Repair {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        self.log.expect()?;
+        let found = self.log.inspect()?;
+        let groups: Vec<u64> = found.groups.iter().map(|group| group.group).collect();
+        self.refuse_unknown(&groups)?;
+        let mut done = Done { cuts: found.cuts, ..Done::default() };
+        if self.dry_run {
+            done.dropped = self.drop_group.clone();
+            for &GroupIndex { group, index } in &self.truncate {
+                let span = found.groups.iter().find(|one| one.group == group);
+                done.truncated
+                    .push((group, span.map_or(0, |span| entries_from(span.first_index, span.last_index, index))));
+            }
+            for &GroupIndex { group, index } in &self.compact {
+                let span = found.groups.iter().find(|one| one.group == group);
+                done.compacted
+                    .push((group, span.map_or(0, |span| entries_before(span.first_index, span.last_index, index))));
+            }
+        } else {
+            self.mend(&mut done)?;
+        }
+        if self.json {
+            out.json(&done.object(self.dry_run))?
+        } else {
+            done.print(out, self.dry_run)?
+        }
+        Ok(Answer::Yes)
+    }
+
+    /// A wrong number should not pass for work done.
+    fn refuse_unknown(&self, groups: &[u64]) -> Result<(), Failure> {
+        let indexed = self.truncate.iter().chain(&self.compact).map(|one| one.group);
+        match self.drop_group.iter().copied().chain(indexed).find(|group| !groups.contains(group)) {
+            Some(group) => Err(Failure::new(format_args!("{}: there is no group {group}", self.log.store.display()))),
+            None => Ok(()),
+        }
+    }
+
+    fn mend(&self, done: &mut Done) -> Result<(), Failure> {
+        // Whoever has it open must not be cut: the lock is held from here on, but for the moment between two opens.
+        let probe = RaftLog::open(&self.log.store, self.log.options(RecoveryMode::AbsoluteConsistency));
+        match probe {
+            Ok(log) => log.close()?,
+            Err(error) if error.kind() == esker::ErrorKind::Corruption => (),
+            Err(error) => return Err(error.into()),
+        }
+        for cut in &done.cuts {
+            done.copies.push(copy(&cut.path)?);
+        }
+        let log = self.log.open(self.log.options(RecoveryMode::TolerateAny))?;
+        for &group in &self.drop_group {
+            let mut batch = LogBatch::new();
+            batch.clean(group);
+            log.write(&mut batch, true)?;
+            done.dropped.push(group);
+        }
+        for &GroupIndex { group, index } in &self.truncate {
+            done.truncated.push((group, truncate(&log, group, index)?));
+        }
+        for &GroupIndex { group, index } in &self.compact {
+            done.compacted.push((group, log.compact_to(group, index)?));
+        }
+        log.sync()?;
+        Ok(log.close()?)
+    }
+}
+
+fn entries_from(first: Option<u64>, last: Option<u64>, index: u64) -> u64 {
+    let (Some(first), Some(last)) = (first, last) else { return 0 };
+    last.saturating_add(1).saturating_sub(index.max(first))
+}
+
+fn entries_before(first: Option<u64>, last: Option<u64>, index: u64) -> u64 {
+    let (Some(first), Some(last)) = (first, last) else { return 0 };
+    index.min(last.saturating_add(1)).saturating_sub(first)
+}
+
+/// Drops the entries from `index` on: the one before is written again, and an entry that is written replaces all behind it.
+fn truncate(log: &RaftLog, group: u64, index: u64) -> Result<u64, Failure> {
+    let (first, last) = (log.first_index(group), log.last_index(group));
+    let gone = entries_from(first, last, index);
+    if gone == 0 {
+        return Ok(0);
+    }
+    let mut batch = LogBatch::new();
+    match index.checked_sub(1).filter(|&before| Some(before) >= first) {
+        Some(before) => {
+            let entry = log.entry(group, before)?.ok_or_else(|| {
+                Failure::new(format_args!("{}: group {group} has no entry {before}", log.path().display()))
+            })?;
+            batch.add_entries(group, before, [entry])?;
+        }
+        None => batch.compact(group, last.unwrap_or_default().saturating_add(1)),
+    }
+    log.write(&mut batch, true)?;
+    Ok(gone)
+}
+
+/// Copies a file beside itself (R1). One that was copied before is copied again, under the next name.
+fn copy(path: &Path) -> Result<PathBuf, Failure> {
+    for number in 0u32.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{COPY_SUFFIX}"));
+        if number > 0 {
+            name.push(format!("-{number}"));
+        }
+        let target = PathBuf::from(name);
+        if target.exists() {
+            continue;
+        }
+        let copied = std::fs::copy(path, &target).and_then(|_| std::fs::File::open(&target)?.sync_all());
+        return copied.map(|()| target).map_err(|error| Failure::io("copying", path, &error));
+    }
+    Err(Failure::new(format_args!("{}: there are too many copies of it", path.display())))
+}
+
+impl Done {
+    fn print(&self, out: &mut Output, is_dry: bool) -> Result<(), Failure> {
+        let would = if is_dry { "would be " } else { "" };
+        for cut in &self.cuts {
+            let (path, bytes) = (path_text(&cut.path), Bytes(cut.bytes));
+            out.line(format_args!("{path}: {would}cut at byte {}, {bytes} behind it", cut.offset))?;
+        }
+        for path in &self.copies {
+            out.line(format_args!("kept a copy: {}", path_text(path)))?;
+        }
+        for group in &self.dropped {
+            out.line(format_args!("group {group}: {would}dropped"))?;
+        }
+        for (group, count) in &self.truncated {
+            let entries = plural(*count, "entry", "entries");
+            out.line(format_args!("group {group}: {entries} {would}dropped from the end"))?;
+        }
+        for (group, count) in &self.compacted {
+            let entries = plural(*count, "entry", "entries");
+            out.line(format_args!("group {group}: {entries} {would}dropped from the front"))?;
+        }
+        let is_nothing =
+            self.cuts.is_empty() && self.dropped.is_empty() && self.truncated.is_empty() && self.compacted.is_empty();
+        if is_nothing { out.line("nothing to repair") } else { Ok(()) }
+    }
+
+    fn object(&self, is_dry: bool) -> Value {
+        let counted = |all: &[(u64, u64)]| -> Vec<Value> {
+            all.iter().map(|(group, entries)| json!({ "group": group, "entries": entries })).collect()
+        };
+        json!({
+            "dry_run": is_dry,
+            "cuts": self.cuts.iter().map(cut_object).collect::<Vec<Value>>(),
+            "copies": self.copies.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+            "dropped": self.dropped,
+            "truncated": counted(&self.truncated),
+            "compacted": counted(&self.compacted),
+        })
+    }
+}

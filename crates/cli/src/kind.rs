@@ -1,0 +1,54 @@
+//! Which of the engines a directory belongs to, told by its files; nothing is opened.
+
+use std::fmt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use esker::Error;
+use esker_format::file_name::FileName;
+use esker_format::raft::file_name as raft_name;
+
+/// An engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Keys in order, in RocksDB's files
+    Db,
+    /// Entries and keys of Raft groups, in raft-engine's files
+    Raft,
+}
+
+impl Kind {
+    /// What is in the directory `path`; `None` if that is no store, or cannot be listed: whoever opens it says why.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let mut found = None;
+        for entry in std::fs::read_dir(path).ok()?.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if FileName::parse(name) == Some(FileName::Current) {
+                return Some(Self::Db);
+            }
+            if let Some(raft_name::FileName::Log(_)) = raft_name::FileName::parse(name) {
+                found = Some(Self::Raft);
+            }
+        }
+        found
+    }
+
+    /// That this command does not work on this kind of store, and what does.
+    pub(crate) fn refuse(self, path: &Path) -> Error {
+        let hint = match self {
+            Self::Db => "see `esker help`",
+            Self::Raft => "see `esker raft`",
+        };
+        Error::invalid_argument(format!("this command does not work on {self}; {hint}")).with_path(path)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Db => "a Db, the ordered engine's store",
+            Self::Raft => "a Raft log",
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! `raft dump|check|repair|purge|stats`.
+
+use std::path::{Path, PathBuf};
+
+use esker::RaftLog;
+use esker::raft::{LogBatch, Options};
+
+use crate::run::{NONE, Place, Ran, esker, flip_bit};
+
+fn raft<S: AsRef<str>>(place: &Place, command: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
+    let store = place.store();
+    let mut all = vec!["raft".to_owned(), command.to_owned(), store.to_str().unwrap().to_owned()];
+    all.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+    esker(all)
+}
+
+fn options() -> Options {
+    Options { file_bytes: 2 << 10, purge_threshold_bytes: 4 << 10, compress_from_bytes: 500, ..Options::default() }
+}
+
+/// Groups 1 and 2 with thirty entries each in several files, some of them packed, and a key of group 2.
+fn loaded() -> Place {
+    let place = Place::new();
+    let log = RaftLog::open(place.store(), options()).unwrap();
+    let mut batch = LogBatch::new();
+    for index in 1..=30u64 {
+        let entry = format!("entry-{index}-").repeat(if index % 5 == 0 { 60 } else { 20 });
+        batch.add_entries(1, index, [&entry]).unwrap();
+        batch.add_entries(2, index, [&entry]).unwrap();
+        batch.put(2, b"state", format!("at {index}").as_bytes()).unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    log.close().unwrap();
+    place
+}
+
+fn reopen(place: &Place) -> RaftLog {
+    RaftLog::open(place.store(), options()).unwrap()
+}
+
+fn group(stats: &serde_json::Value, group: u64) -> serde_json::Value {
+    stats["groups"].as_array().unwrap().iter().find(|one| one["group"] == group).unwrap().clone()
+}
+
+/// Names, lengths and bytes of all files.
+fn contents(place: &Place) -> Vec<(PathBuf, Vec<u8>)> {
+    place.files("").into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn stats_tell_groups_entries_and_files_and_change_nothing() {
+    let place = loaded();
+    let before = contents(&place);
+    let stats = raft(&place, "stats", ["--json"]).done().json();
+    assert_eq!((&stats["entries"], &stats["keys"]), (&60.into(), &1.into()));
+    let one = group(&stats, 1);
+    assert_eq!((&one["first_index"], &one["last_index"], &one["oldest_file"]), (&1.into(), &30.into(), &1.into()));
+    let files = stats["files"].as_array().unwrap();
+    assert!(files.len() > 4 && files.iter().any(|file| file["name"] == "0000000000000001.raftlog"));
+    let text = raft(&place, "stats", ["--groups", "--files"]).done();
+    for words in ["append queue", "2 groups: 60 entries", "oldest file", "0000000000000001.raftlog"] {
+        assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+    }
+    assert_eq!(contents(&place), before);
+}
+
+#[test]
+fn a_log_that_is_open_may_be_looked_at_but_not_mended() {
+    let place = loaded();
+    let log = reopen(&place);
+    raft(&place, "stats", NONE).done();
+    raft(&place, "check", NONE).done();
+    assert!(!raft(&place, "dump", NONE).done().out.is_empty());
+    raft(&place, "purge", NONE).failed(&["busy"]);
+    raft(&place, "repair", NONE).failed(&["busy"]);
+    log.close().unwrap();
+    raft(&place, "repair", NONE).done();
+}
+
+#[test]
+fn dump_prints_batches_of_all_files_or_of_some() {
+    let place = loaded();
+    let all = raft(&place, "dump", ["--json"]).done().json_lines();
+    let of = |what: &str| all.iter().filter(|line| line["what"] == what).count();
+    assert_eq!((of("entry"), of("put"), of("batch")), (60, 30, 30));
+    assert_eq!(all[0]["file"].as_str().unwrap(), "0000000000000001.rewrite");
+
+    let only =
+        raft(&place, "dump", ["--json", "--group", "2", "--file", "0000000000000002.raftlog"]).done().json_lines();
+    assert!(only.iter().all(|line| line["file"] == "0000000000000002.raftlog"));
+    assert!(only.iter().any(|line| line["what"] == "entry"));
+    assert!(only.iter().all(|line| line["group"].is_null() || line["group"] == 2));
+
+    let text = raft(&place, "dump", ["--limit", "2"]).done();
+    assert!(text.text().contains("entry group=1 index=1 value=\"entry-1-entry-1-"), "{}", text.text());
+    assert_eq!(raft(&place, "dump", ["--keys-only", "--group", "1"]).done().text().lines().count(), 30);
+    raft(&place, "dump", ["--file", "none"]).failed(&["none"]);
+
+    // The same file by itself, and under a name that says nothing.
+    let file = place.store().join("0000000000000001.raftlog");
+    let named = esker(["dump", file.to_str().unwrap()]).done();
+    let copy = place.write("copy", &std::fs::read(&file).unwrap());
+    let unnamed = esker(["dump", "--kind", "raft", copy.to_str().unwrap()]).done();
+    assert_eq!(named.out, unnamed.out);
+    flip_bit(&copy, 80);
+    esker(["dump", "--kind", "raft", copy.to_str().unwrap()]).no();
+}
+
+#[test]
+fn check_finds_a_flipped_bit_and_a_missing_file_but_not_a_torn_end() {
+    let place = loaded();
+    let text = raft(&place, "check", NONE).done();
+    assert!(text.text().contains("60 entries in 30 batches") && text.text().contains("no damage"), "{}", text.text());
+
+    let last = place.files(".raftlog").pop().unwrap();
+    let bytes = std::fs::read(&last).unwrap();
+    std::fs::write(&last, &bytes[..bytes.len() - 2]).unwrap();
+    let text = raft(&place, "check", NONE).done();
+    assert!(text.text().contains("ends torn at byte"), "{}", text.text());
+
+    let second = place.store().join("0000000000000002.raftlog");
+    flip_bit(&second, 100);
+    let found = raft(&place, "check", ["--json"]).no().json();
+    assert_eq!(found["damaged"], true);
+    assert_eq!(found["errors"][0]["path"], second.to_str().unwrap());
+    assert!(raft(&place, "dump", NONE).no().text().contains("DAMAGE"));
+}
+
+#[test]
+fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
+    let place = loaded();
+    let second = place.store().join("0000000000000002.raftlog");
+    flip_bit(&second, 100);
+    let damaged = std::fs::read(&second).unwrap();
+    assert!(RaftLog::open(place.store(), options()).is_err());
+
+    let before = contents(&place);
+    let dry = raft(&place, "repair", ["--dry-run"]).done();
+    assert!(dry.text().contains("would be cut at byte"), "{}", dry.text());
+    assert_eq!(contents(&place), before);
+
+    let done = raft(&place, "repair", ["--json"]).done().json();
+    assert_eq!(done["cuts"][0]["path"], second.to_str().unwrap());
+    let copy = done["copies"][0].as_str().unwrap();
+    assert_eq!(std::fs::read(Path::new(copy)).unwrap(), damaged);
+    let log = reopen(&place);
+    assert_eq!((log.last_index(1), log.get(2, b"state").as_deref()), (Some(30), Some(&b"at 30"[..])));
+    log.close().unwrap();
+}
+
+#[test]
+fn repair_drops_truncates_and_compacts_groups() {
+    let place = loaded();
+    let arguments = ["--drop-group", "2", "--truncate", "1:21", "--compact", "1:6"];
+    let dry = raft(&place, "repair", arguments.into_iter().chain(["--dry-run", "--json"])).done().json();
+    let done = raft(&place, "repair", arguments.into_iter().chain(["--json"])).done().json();
+    for found in [dry, done] {
+        assert_eq!(found["dropped"], serde_json::json!([2]));
+        assert_eq!(found["truncated"], serde_json::json!([{ "group": 1, "entries": 10 }]));
+        assert_eq!(found["compacted"], serde_json::json!([{ "group": 1, "entries": 5 }]));
+    }
+    let log = reopen(&place);
+    assert_eq!((log.groups(), log.first_index(1), log.last_index(1)), (vec![1], Some(6), Some(20)));
+    assert!(log.entry(1, 20).unwrap().unwrap().starts_with(b"entry-20-"));
+    log.close().unwrap();
+
+    raft(&place, "repair", ["--truncate", "1:1"]).done();
+    assert_eq!(reopen(&place).last_index(1), None, "nothing is left of it");
+    raft(&place, "repair", ["--drop-group", "9"]).failed(&["there is no group 9"]);
+    raft(&place, "repair", ["--truncate", "9"]).failed(&["GROUP:INDEX"]);
+}
+
+#[test]
+fn purge_gives_up_files_and_keeps_what_is_alive() {
+    let place = loaded();
+    reopen(&place).compact_to(1, 28).unwrap();
+    reopen(&place).compact_to(2, 29).unwrap();
+    let purged = raft(&place, "purge", ["--threshold", "4KiB", "--json"]).done().json();
+    assert!(purged["purged_files"].as_u64() > Some(0), "{purged}");
+    let text = raft(&place, "purge", ["--all"]).done();
+    assert!(text.text().contains("given up"), "{}", text.text());
+    let log = reopen(&place);
+    assert_eq!((log.first_index(1), log.last_index(2)), (Some(28), Some(30)));
+    assert_eq!(log.get(2, b"state").as_deref(), Some(&b"at 30"[..]));
+    log.close().unwrap();
+    assert!(raft(&place, "check", NONE).done().text().contains("alive: 5 entries of 2 groups"));
+}
+
+#[test]
+fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
+    let place = Place::with(&[("k", "v")]);
+    for command in ["dump", "check", "repair", "purge", "stats"] {
+        raft(&place, command, NONE).failed(&["does not work on a Db"]);
+        let nothing = place.path("nothing");
+        esker(["raft", command, nothing.to_str().unwrap()]).failed(&["there is no Raft log"]);
+        assert!(!nothing.exists());
+        let help = esker(["raft", command, "--help"]).done();
+        assert!(help.text().contains(&format!("Usage: esker raft {command} ")));
+    }
+    assert_eq!(esker(["raft"]).code, 2);
+    let place = loaded();
+    for command in [&["get", "k"][..], &["put", "k", "v"], &["scan"], &["count"], &["stats"], &["verify"], &["compact"]]
+    {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&["does not work on a Raft log", "esker raft"]);
+    }
+}
