@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use clap::ValueEnum;
-use esker::Error;
+use esker::{Cask, Error};
+use esker_format::cask;
 use esker_format::file_name::FileName;
 use esker_format::raft::file_name as raft_name;
 
@@ -13,6 +14,8 @@ use esker_format::raft::file_name as raft_name;
 pub(crate) enum Kind {
     /// Keys in order, in RocksDB's files
     Db,
+    /// Keys in no order, 20 bytes of memory each, in Esker's own files
+    Cask,
     /// Entries and keys of Raft groups, in raft-engine's files
     Raft,
 }
@@ -27,17 +30,22 @@ impl Kind {
             if FileName::parse(name) == Some(FileName::Current) {
                 return Some(Self::Db);
             }
+            if let Some(cask::FileName::Data(_)) = cask::FileName::parse(name) {
+                found = Some(Self::Cask);
+            }
             if let Some(raft_name::FileName::Log(_)) = raft_name::FileName::parse(name) {
                 found = Some(Self::Raft);
             }
         }
-        found
+        // A new Cask has no data file; one that lost its manifest has nothing else.
+        if Cask::is_store(path).is_ok_and(|is_store| is_store) { Some(Self::Cask) } else { found }
     }
 
     /// That this command does not work on this kind of store, and what does.
     pub(crate) fn refuse(self, path: &Path) -> Error {
         let hint = match self {
             Self::Db => "see `esker help`",
+            Self::Cask => "a Cask has keys in no order and no column families",
             Self::Raft => "see `esker raft`",
         };
         Error::invalid_argument(format!("this command does not work on {self}; {hint}")).with_path(path)
@@ -48,6 +56,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Db => "a Db, the ordered engine's store",
+            Self::Cask => "a Cask, the hash engine's store",
             Self::Raft => "a Raft log",
         })
     }

@@ -30,7 +30,7 @@ use crate::commands::Command;
 use crate::failure::one_line;
 use crate::output::Output;
 
-/// Load, query and check stores in RocksDB's own files.
+/// Load, query and check stores: Db, in RocksDB's own files; Cask; Raft logs, in raft-engine's.
 #[derive(Debug, Parser)]
 #[command(name = "esker", version, max_term_width = 110)]
 #[command(after_help = "Exit code: 0 yes or done, 1 no (no such key, damage found), 2 error.")]

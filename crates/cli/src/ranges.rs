@@ -25,6 +25,14 @@ pub(crate) struct RangeArguments {
 }
 
 impl RangeArguments {
+    /// The prefix that keys of a Cask must have; refuses what needs an order.
+    pub(crate) fn cask_prefix(self, is_hex: bool) -> Result<Vec<u8>, Failure> {
+        if self.from.is_some() || self.to.is_some() {
+            return Err(Failure::new("--from and --to need keys in order; a Cask has none: use --prefix, or a Db"));
+        }
+        Ok(self.prefix.map(|text| argument(text, is_hex)).transpose()?.unwrap_or_default())
+    }
+
     /// The bounds for an iterator that reads each entry once.
     pub(crate) fn read_options(self, is_hex: bool) -> Result<ReadOptions, Failure> {
         let decode = |text: Option<OsString>| text.map(|text| argument(text, is_hex)).transpose();

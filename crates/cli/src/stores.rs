@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use esker::{ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation};
+use esker::{Cask, CaskOptions, ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation};
 
 use crate::failure::Failure;
 use crate::kind::Kind;
@@ -21,12 +21,27 @@ pub(crate) fn open(path: &Path, create_if_missing: bool) -> Result<Db, Error> {
     Db::open(path, Options { create_if_missing, ..Options::default() })
 }
 
-/// Refuses a store of another kind.
-fn refuse_other(path: &Path) -> Result<(), Error> {
+/// Refuses a store of another kind: what makes a store would make one beside it.
+pub(crate) fn refuse_other(path: &Path) -> Result<(), Error> {
     match Kind::of(path) {
         Some(kind) if kind != Kind::Db => Err(kind.refuse(path)),
         _ => Ok(()),
     }
+}
+
+/// Whether a Cask is in `path`.
+pub(crate) fn is_cask(path: &Path) -> bool {
+    Kind::of(path) == Some(Kind::Cask)
+}
+
+/// A Cask for reading: takes no lock, writes nothing.
+pub(crate) fn open_cask_read_only(path: &Path) -> Result<Cask, Error> {
+    Cask::open_read_only(path, CaskOptions::default())
+}
+
+/// A Cask that exists, for writing.
+pub(crate) fn open_cask(path: &Path) -> Result<Cask, Error> {
+    Cask::open(path, CaskOptions::default())
 }
 
 /// Which column family.
@@ -38,6 +53,14 @@ pub(crate) struct FamilyArgument {
 }
 
 impl FamilyArgument {
+    /// Refuses a family of a Cask, which has none.
+    pub(crate) fn refuse_on_cask(&self) -> Result<(), Failure> {
+        match self.name.as_str() {
+            "default" => Ok(()),
+            _ => Err(Failure::new("--cf names a column family; a Cask has none")),
+        }
+    }
+
     /// The family, which must exist.
     pub(crate) fn find(&self, db: &Db) -> Result<ColumnFamily, Failure> {
         find_family(db, &self.name)
@@ -80,6 +103,14 @@ impl FamilyChoices {
             || self.blob_compression.is_some()
     }
 
+    /// How a Cask packs values; refuses what only a Db can do.
+    pub(crate) fn of_cask(&self) -> Result<Compression, Failure> {
+        if self.separation.is_some() || self.min_blob_size.is_some() || self.blob_compression.is_some() {
+            return Err(Failure::new("a Cask has no blob files: of these options it takes only --compression"));
+        }
+        Ok(self.compression.map_or(Compression::None, CompressionChoice::compression))
+    }
+
     /// `options` with what was chosen.
     pub(crate) fn apply(&self, mut options: FamilyOptions) -> FamilyOptions {
         if let Some(choice) = self.separation {
@@ -116,7 +147,7 @@ impl SeparationChoice {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum CompressionChoice {
+pub(crate) enum CompressionChoice {
     None,
     Snappy,
     Lz4,
@@ -124,7 +155,7 @@ enum CompressionChoice {
 }
 
 impl CompressionChoice {
-    fn compression(self) -> Compression {
+    pub(crate) fn compression(self) -> Compression {
         match self {
             Self::None => Compression::None,
             Self::Snappy => Compression::Snappy,

@@ -208,6 +208,7 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<Inspection
             file_bytes: file.file_len,
         }));
     }
+    groups.finish_replay();
     groups.for_each(|id, group| {
         let span = Some(group.span).filter(|span| !span.is_empty());
         found.groups.push(GroupSummary {

@@ -12,7 +12,7 @@ use crate::bench::{self, Benchmark, Distribution, KEY_BYTES_MAX, KEY_BYTES_MIN, 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only};
+use crate::stores::{FamilyChoices, open_read_only, refuse_other};
 
 /// Measure a store at work, checking every answer
 ///
@@ -136,6 +136,7 @@ impl Bench {
     }
 
     fn open(&self) -> Result<Db, Failure> {
+        refuse_other(&self.store)?;
         let mut options = Options {
             create_if_missing: !self.use_existing,
             error_if_exists: !self.use_existing,

@@ -11,9 +11,9 @@ use crate::encoding::argument;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::Bytes;
-use crate::stores::{FamilyArgument, open};
+use crate::stores::{FamilyArgument, is_cask, open, open_cask};
 
-/// Move everything to the deepest level, dropping what is overwritten or deleted
+/// Move everything to the deepest level, or a Cask's files together, dropping what is overwritten or deleted
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// The store's directory
@@ -43,13 +43,27 @@ impl Compact {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let decode = |text: Option<OsString>| text.map(|text| argument(text, self.hex)).transpose();
         let (from, to) = (decode(self.from)?, decode(self.to)?);
-        let db = open(&self.store, false)?;
-        let family = self.family.find(&db)?;
-        let before = db.stats().on_disk.total_bytes();
-        db.compact_range(&family, from.as_deref(), to.as_deref())?;
-        let after = db.stats().on_disk.total_bytes();
-        drop(family);
-        db.close()?;
+        let (before, after) = if is_cask(&self.store) {
+            self.family.refuse_on_cask()?;
+            if from.is_some() || to.is_some() {
+                return Err(Failure::new("--from and --to need keys in order; a Cask has none"));
+            }
+            let cask = open_cask(&self.store)?;
+            let before = cask.stats().bytes;
+            cask.compact()?;
+            let after = cask.stats().bytes;
+            cask.close()?;
+            (before, after)
+        } else {
+            let db = open(&self.store, false)?;
+            let family = self.family.find(&db)?;
+            let before = db.stats().on_disk.total_bytes();
+            db.compact_range(&family, from.as_deref(), to.as_deref())?;
+            let after = db.stats().on_disk.total_bytes();
+            drop(family);
+            db.close()?;
+            (before, after)
+        };
         if self.json {
             out.json(&json!({ "bytes_before": before, "bytes_after": after }))?;
         } else {

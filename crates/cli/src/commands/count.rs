@@ -9,7 +9,7 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::ranges::RangeArguments;
-use crate::stores::{FamilyArgument, open_read_only};
+use crate::stores::{FamilyArgument, is_cask, open_cask_read_only, open_read_only};
 
 /// Count keys, one by one; values in blob files are not read
 #[derive(Debug, Args)]
@@ -34,6 +34,17 @@ pub(crate) struct Count {
 
 impl Count {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        let json = self.json;
+        let count = if is_cask(&self.store) { self.count_cask()? } else { self.count_db()? };
+        if json {
+            out.json(&json!({ "count": count }))?
+        } else {
+            out.line(count)?
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn count_db(self) -> Result<u64, Failure> {
         let options = self.range.read_options(self.hex)?;
         let db = open_read_only(&self.store)?;
         let family = self.family.find(&db)?;
@@ -44,11 +55,18 @@ impl Count {
             count += 1;
             entries.next()?;
         }
-        if self.json {
-            out.json(&json!({ "count": count }))?
-        } else {
-            out.line(count)?
+        Ok(count)
+    }
+
+    fn count_cask(self) -> Result<u64, Failure> {
+        self.family.refuse_on_cask()?;
+        let prefix = self.range.cask_prefix(self.hex)?;
+        let cask = open_cask_read_only(&self.store)?;
+        let mut scan = cask.scan()?;
+        let mut count = 0u64;
+        while scan.advance()? {
+            count += u64::from(scan.key().starts_with(&prefix));
         }
-        Ok(Answer::Yes)
+        Ok(count)
     }
 }

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::WriteOptions;
+use esker::{CaskWriteOptions, WriteOptions};
 
 use crate::Answer;
 use crate::encoding::argument;
 use crate::failure::Failure;
-use crate::stores::{FamilyArgument, open};
+use crate::stores::{FamilyArgument, is_cask, open, open_cask};
 
 /// Remove a key; done as well if it is not there
 #[derive(Debug, Args)]
@@ -35,6 +35,13 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) fn run(self) -> Result<Answer, Failure> {
         let key = argument(self.key, self.hex)?;
+        if is_cask(&self.store) {
+            self.family.refuse_on_cask()?;
+            let cask = open_cask(&self.store)?;
+            cask.delete_with(key, &CaskWriteOptions { sync: self.sync, ttl: None })?;
+            cask.close()?;
+            return Ok(Answer::Yes);
+        }
         let db = open(&self.store, false)?;
         let family = self.family.find(&db)?;
         db.delete_cf(&family, key, &WriteOptions { sync: self.sync, ..WriteOptions::default() })?;

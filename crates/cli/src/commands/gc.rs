@@ -12,7 +12,7 @@ use crate::encoding::escaped;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
-use crate::stores::{find_family, open_read_only};
+use crate::stores::{find_family, open_read_only, refuse_other};
 
 /// Take back the space that overwritten and deleted values leave in blob files, by copying the living out of them
 #[derive(Debug, Args)]
@@ -42,6 +42,7 @@ impl Gc {
         let db = if self.dry_run {
             open_read_only(&self.store)?
         } else {
+            refuse_other(&self.store)?;
             // By hand only: what is done is what is told.
             Db::open(&self.store, Options { reclaim_mode: ReclaimMode::Manual, ..Options::default() })?
         };

@@ -11,7 +11,7 @@ use crate::Answer;
 use crate::encoding::{argument, hex};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::stores::{FamilyArgument, open_read_only};
+use crate::stores::{FamilyArgument, is_cask, open_cask_read_only, open_read_only};
 
 /// Print the value of a key: its bytes as they are, nothing added
 ///
@@ -43,13 +43,17 @@ pub(crate) struct Get {
 impl Get {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let key = argument(self.key, self.hex)?;
-        let db = open_read_only(&self.store)?;
-        let family = self.family.find(&db)?;
-        let Some(value) = db.get_cf(&family, &key, &ReadOptions::default())? else {
-            return Ok(Answer::No);
+        let found = if is_cask(&self.store) {
+            self.family.refuse_on_cask()?;
+            open_cask_read_only(&self.store)?.get(&key)?.map(Vec::from)
+        } else {
+            let db = open_read_only(&self.store)?;
+            let family = self.family.find(&db)?;
+            db.get_cf(&family, &key, &ReadOptions::default())?.map(|value| value.to_vec())
         };
+        let Some(value) = found else { return Ok(Answer::No) };
         if let Some(path) = &self.out {
-            std::fs::write(path, &*value).map_err(|error| Failure::io("writing", path, &error))?;
+            std::fs::write(path, &value).map_err(|error| Failure::io("writing", path, &error))?;
         } else if self.json {
             out.json(&json!({ "key_hex": hex(&key), "value_hex": hex(&value) }))?;
         } else if self.hex {

@@ -1,9 +1,12 @@
 //! The commands, one file each. Each has its arguments as a struct, whose comments are its help, and `run`.
 
+mod backup;
 mod bench;
+mod checkpoint;
 mod compact;
 mod completions;
 mod count;
+mod create;
 mod create_family;
 mod delete;
 mod drop_family;
@@ -14,6 +17,7 @@ mod get;
 mod import;
 mod put;
 mod raft;
+mod repair;
 mod scan;
 mod stats;
 mod verify;
@@ -27,6 +31,7 @@ use crate::output::Output;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Create(create::Create),
     Import(import::Import),
     Get(get::Get),
     Put(put::Put),
@@ -41,6 +46,9 @@ pub(crate) enum Command {
     Compact(compact::Compact),
     Gc(gc::Gc),
     Bench(bench::Bench),
+    Checkpoint(checkpoint::Checkpoint),
+    Backup(backup::Backup),
+    Repair(repair::Repair),
     Dump(dump::Dump),
     Raft(raft::Raft),
     Completions(completions::Completions),
@@ -49,6 +57,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         match self {
+            Self::Create(command) => command.run(),
             Self::Import(command) => command.run(out),
             Self::Get(command) => command.run(out),
             Self::Put(command) => command.run(),
@@ -63,6 +72,9 @@ impl Command {
             Self::Compact(command) => command.run(out),
             Self::Gc(command) => command.run(out),
             Self::Bench(command) => command.run(out),
+            Self::Checkpoint(command) => command.run(),
+            Self::Backup(command) => command.run(),
+            Self::Repair(command) => command.run(out),
             Self::Dump(command) => command.run(out),
             Self::Raft(command) => command.run(out),
             Self::Completions(command) => command.run(out),

@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use esker::WriteOptions;
+use esker::{CaskWriteOptions, WriteOptions};
 
 use crate::Answer;
 use crate::encoding::argument;
 use crate::failure::Failure;
-use crate::stores::{FamilyArgument, open};
+use crate::stores::{FamilyArgument, is_cask, open, open_cask};
 
 /// Set a key to a value
 ///
@@ -42,7 +43,11 @@ pub(crate) struct Put {
     #[arg(long)]
     sync: bool,
 
-    /// Make the store if there is none
+    /// How long the key lives; only in a Cask
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+
+    /// Make the store, a Db, if there is none
     #[arg(long)]
     create: bool,
 }
@@ -55,6 +60,17 @@ impl Put {
             (None, Some(path)) => read_value(path)?,
             (None, None) => return Err(Failure::new("a VALUE or --value-file is needed")),
         };
+        if is_cask(&self.store) {
+            self.family.refuse_on_cask()?;
+            let cask = open_cask(&self.store)?;
+            let ttl = self.ttl.map(Duration::from_secs);
+            cask.put_with(key, value, &CaskWriteOptions { sync: self.sync, ttl })?;
+            cask.close()?;
+            return Ok(Answer::Yes);
+        }
+        if self.ttl.is_some() {
+            return Err(Failure::new("--ttl needs a Cask; see `esker create --kind cask`"));
+        }
         let db = open(&self.store, self.create)?;
         let family = self.family.find(&db)?;
         db.put_cf(&family, key, value, &WriteOptions { sync: self.sync, ..WriteOptions::default() })?;

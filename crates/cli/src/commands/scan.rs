@@ -10,9 +10,9 @@ use crate::encoding::{Form, escaped, hex};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::ranges::RangeArguments;
-use crate::stores::{FamilyArgument, open_read_only};
+use crate::stores::{FamilyArgument, is_cask, open_cask_read_only, open_read_only};
 
-/// Print entries in the order of their keys
+/// Print entries in the order of their keys; those of a Cask in the order of its files
 ///
 /// One line each: key, tab, value. What is not printable is escaped as \xNN, and a backslash as \\, so that no two
 /// entries print alike. With --raw, keys and values are printed as they are between the same tabs and line feeds,
@@ -65,6 +65,9 @@ impl Scan {
 
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let form = self.form();
+        if is_cask(&self.store) {
+            return self.run_cask(form, out);
+        }
         let options = self.range.read_options(self.hex)?;
         let db = open_read_only(&self.store)?;
         let family = self.family.find(&db)?;
@@ -84,6 +87,26 @@ impl Scan {
             }
             left -= 1;
             if self.reverse { entries.prev()? } else { entries.next()? }
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn run_cask(self, form: Form, out: &mut Output) -> Result<Answer, Failure> {
+        if self.reverse {
+            return Err(Failure::new("--reverse needs keys in order; a Cask has none"));
+        }
+        self.family.refuse_on_cask()?;
+        let prefix = self.range.cask_prefix(self.hex)?;
+        let cask = open_cask_read_only(&self.store)?;
+        let mut scan = cask.scan()?;
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0 && !out.is_closed() && scan.advance()? {
+            if !scan.key().starts_with(&prefix) {
+                continue;
+            }
+            let value = if self.keys { None } else { Some(scan.pinned_value()?) };
+            print(out, form, scan.key(), value.as_deref())?;
+            left -= 1;
         }
         Ok(Answer::Yes)
     }

@@ -1,5 +1,6 @@
 //! `esker stats STORE`
 
+mod cask;
 mod json;
 mod text;
 
@@ -10,7 +11,7 @@ use clap::Args;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::stores::open_read_only;
+use crate::stores::{is_cask, open_read_only};
 
 /// Show what a store is made of: levels, files, blobs, amplification
 ///
@@ -27,6 +28,9 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        if is_cask(&self.store) {
+            return cask::run(&self.store, self.json, out);
+        }
         let db = open_read_only(&self.store)?;
         let stats = db.stats();
         if self.json {

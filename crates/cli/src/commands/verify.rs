@@ -1,5 +1,7 @@
 //! `esker verify STORE`
 
+mod cask;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,7 +13,7 @@ use crate::failure::{Failure, one_line};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
-use crate::stores::open_read_only;
+use crate::stores::{is_cask, open_read_only};
 
 /// Read and check every byte
 ///
@@ -29,6 +31,9 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        if is_cask(&self.store) {
+            return cask::run(&self.store, self.json, out);
+        }
         let (check, log) = match self.check() {
             Ok(found) => found,
             // A store too damaged to be opened is damaged all the same.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
 
 mod bench;
+mod cask;
 mod damage;
 mod dump;
 mod entries;

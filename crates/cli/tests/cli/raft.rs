@@ -130,7 +130,8 @@ fn check_finds_a_flipped_bit_and_a_missing_file_but_not_a_torn_end() {
 fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
     let place = loaded();
     let second = place.store().join("0000000000000002.raftlog");
-    flip_bit(&second, 100);
+    // The length of its first batch.
+    flip_bit(&second, 72);
     let damaged = std::fs::read(&second).unwrap();
     assert!(RaftLog::open(place.store(), options()).is_err());
 
@@ -199,8 +200,18 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
     }
     assert_eq!(esker(["raft"]).code, 2);
     let place = loaded();
-    for command in [&["get", "k"][..], &["put", "k", "v"], &["scan"], &["count"], &["stats"], &["verify"], &["compact"]]
-    {
+    for command in [
+        &["get", "k"][..],
+        &["put", "k", "v"],
+        &["scan"],
+        &["count"],
+        &["stats"],
+        &["verify"],
+        &["compact"],
+        &["gc"],
+        &["import", "--files", "/"],
+        &["bench"],
+    ] {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments).failed(&["does not work on a Raft log", "esker raft"]);
     }

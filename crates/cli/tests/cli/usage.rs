@@ -2,7 +2,8 @@
 
 use crate::run::{NONE, Place, esker};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 19] = [
+    "create",
     "import",
     "get",
     "put",
@@ -16,6 +17,9 @@ const COMMANDS: [&str; 15] = [
     "verify",
     "compact",
     "bench",
+    "checkpoint",
+    "backup",
+    "repair",
     "dump",
     "completions",
 ];

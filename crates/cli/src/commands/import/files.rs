@@ -4,13 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use esker::{ColumnFamily, Db};
-
 use super::Import;
 use super::ahead::{Stamp, read_ahead};
 use super::loader::Loaded;
 use super::read_back::{ReadBack, read_back};
 use super::summary::Summary;
+use super::target::Target;
 use super::tree::Tree;
 use crate::Answer;
 use crate::failure::Failure;
@@ -21,22 +20,18 @@ use crate::progress::Progress;
 pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<Answer, Failure> {
     // A mistyped directory should not leave an empty store behind.
     std::fs::read_dir(dir).map_err(|error| Failure::io("reading", dir, &error))?;
-    let (db, family) = command.open()?;
+    let target = command.open()?;
     let mut tree = Tree::walk(dir, &command.store)?;
 
     let begin = Instant::now();
-    let (loaded, stamps) = load(command, &db, &family, &mut tree)?;
-    db.flush()?;
+    let (loaded, stamps) = load(command, &target, &mut tree)?;
+    target.settle()?;
     let load_time = begin.elapsed();
 
-    let check = if command.no_read_back {
-        None
-    } else {
-        Some(read_back(&db, &family, command.prefix.as_bytes(), &tree, &stamps)?)
-    };
-    let summary = Summary::new(loaded, load_time, &tree, &db.stats(), check.as_ref());
-    drop(family);
-    db.close()?;
+    let check =
+        if command.no_read_back { None } else { Some(read_back(&target, command.prefix.as_bytes(), &tree, &stamps)?) };
+    let summary = Summary::new(loaded, load_time, &tree, target.cost(), check.as_ref());
+    target.close()?;
     if command.json {
         out.json(&summary.object())?
     } else {
@@ -46,16 +41,11 @@ pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<A
 }
 
 /// Writes what is read; what cannot be read joins the tree's problems. Stamps are those of the imported files.
-fn load(
-    command: &Import,
-    db: &Db,
-    family: &ColumnFamily,
-    tree: &mut Tree,
-) -> Result<(Loaded, Vec<Option<Stamp>>), Failure> {
+fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, Vec<Option<Stamp>>), Failure> {
     let progress = Progress::begin("importing", tree.bytes);
     let mut problems = std::mem::take(&mut tree.problems);
     let mut stamps = vec![None; tree.len()];
-    let mut loader = command.loader(db, family);
+    let mut loader = command.loader(target);
     let mut key = command.prefix.as_bytes().to_vec();
     let (prefix_bytes, files) = (key.len(), &*tree);
     let loaded = std::thread::scope(|scope| {

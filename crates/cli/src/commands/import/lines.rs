@@ -38,9 +38,9 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
         Some(bytes) => Progress::begin("importing", bytes),
         None => Progress::begin_endless("importing"),
     };
-    let (db, family) = command.open()?;
+    let target = command.open()?;
     let begin = Instant::now();
-    let mut loader = command.loader(&db, &family);
+    let mut loader = command.loader(&target);
     let prefix = command.prefix.as_bytes();
     let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
     if let Err(Stop::Store(error)) = stop {
@@ -48,10 +48,10 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     }
     // What came before a bad line is imported all the same.
     let loaded = loader.finish()?;
-    db.flush()?;
-    let (time, stats) = (begin.elapsed(), db.stats());
-    drop((progress, family));
-    db.close()?;
+    target.settle()?;
+    let (time, cost) = (begin.elapsed(), target.cost());
+    drop(progress);
+    target.close()?;
     if let Err(Stop::Line(line, reason)) = stop {
         let before = match loaded.entries {
             0 => "nothing is imported".to_owned(),
@@ -67,13 +67,13 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
             "bytes": bytes,
             "seconds": time.as_secs_f64(),
             "bytes_per_second": rate(bytes, time),
-            "bytes_on_disk": stats.on_disk.total_bytes(),
-            "write_amplification": stats.write_amplification(),
+            "bytes_on_disk": cost.bytes_on_disk,
+            "write_amplification": cost.write_amplification,
         }))?;
     } else {
         let (keys, seconds, speed) = (plural(entries, "key", "keys"), time.as_secs_f64(), Bytes(rate(bytes, time)));
         out.line(format_args!("imported   {keys}, {} in {seconds:.1} s ({speed}/s)", Bytes(bytes)))?;
-        out.line(format_args!("on disk    {}", Bytes(stats.on_disk.total_bytes())))?;
+        out.line(format_args!("on disk    {}", Bytes(cost.bytes_on_disk)))?;
     }
     Ok(Answer::Yes)
 }

@@ -1,15 +1,16 @@
 //! Writes entries in batches: small ones together, a large one alone.
 
-use esker::{ColumnFamily, Db, Error, WriteBatch, WriteOptions};
+use esker::Error;
+
+use super::target::{Batch, Target};
 
 /// Entries on their way into a store. Holds at most one batch, which is as long as asked for, or as its only value.
 #[derive(Debug)]
 pub(crate) struct Loader<'a> {
-    db: &'a Db,
-    family: &'a ColumnFamily,
-    options: WriteOptions,
+    target: &'a Target,
+    sync: bool,
     batch_bytes: u64,
-    batch: WriteBatch,
+    batch: Batch,
     loaded: Loaded,
 }
 
@@ -22,17 +23,17 @@ pub(crate) struct Loaded {
 }
 
 impl<'a> Loader<'a> {
-    pub(crate) fn new(db: &'a Db, family: &'a ColumnFamily, options: WriteOptions, batch_bytes: u64) -> Self {
-        Self { db, family, options, batch_bytes, batch: WriteBatch::new(), loaded: Loaded::default() }
+    pub(crate) fn new(target: &'a Target, sync: bool, batch_bytes: u64) -> Self {
+        Self { target, sync, batch_bytes, batch: target.batch(), loaded: Loaded::default() }
     }
 
     /// Takes an entry. It is written with its batch, by this call's successors.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let bytes = (key.len() + value.len()) as u64;
-        if self.batch.len_bytes() as u64 + bytes > self.batch_bytes {
+        if self.batch.bytes() + bytes > self.batch_bytes {
             self.write()?;
         }
-        self.batch.put_cf(self.family, key, value)?;
+        self.batch.put(self.target, key, value)?;
         self.loaded.entries += 1;
         self.loaded.bytes += bytes;
         Ok(())
@@ -40,7 +41,7 @@ impl<'a> Loader<'a> {
 
     /// Writes the batch if it is full. Apart from [`put`](Self::put) so that the caller can let go of a large value first.
     pub(crate) fn write_if_full(&mut self) -> Result<(), Error> {
-        if self.batch.len_bytes() as u64 >= self.batch_bytes { self.write() } else { Ok(()) }
+        if self.batch.bytes() >= self.batch_bytes { self.write() } else { Ok(()) }
     }
 
     /// Writes what is left.
@@ -53,6 +54,7 @@ impl<'a> Loader<'a> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        self.db.write(std::mem::take(&mut self.batch), &self.options)
+        let batch = std::mem::replace(&mut self.batch, self.target.batch());
+        self.target.write(batch, self.sync)
     }
 }

@@ -6,18 +6,21 @@ mod lines;
 mod loader;
 mod read_back;
 mod summary;
+mod target;
 mod tree;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use esker::{ColumnFamily, Db, Error, ErrorKind, FamilyOptions, Options, WriteOptions};
+use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
 
+use self::target::Target;
 use crate::Answer;
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only};
+use crate::stores::{FamilyChoices, open_read_only, refuse_other};
 
 /// Load a directory tree or lines of JSON; makes the store if there is none
 ///
@@ -52,6 +55,10 @@ pub(crate) struct Import {
     #[arg(long, default_value = "")]
     prefix: std::ffi::OsString,
 
+    /// Which engine's store is made if there is none
+    #[arg(long, value_enum, default_value = "db")]
+    kind: Kind,
+
     /// Column family; made if there is none
     #[arg(long = "cf", value_name = "NAME", default_value = "default")]
     family: String,
@@ -85,8 +92,15 @@ impl Import {
         }
     }
 
-    /// The store and the family, with what was chosen, each made if it is missing.
-    fn open(&self) -> Result<(Db, ColumnFamily), Failure> {
+    /// The store, and the family if it has such, with what was chosen, each made if it is missing.
+    fn open(&self) -> Result<Target, Failure> {
+        if Kind::of(&self.store).unwrap_or(self.kind) == Kind::Cask {
+            return self.open_cask();
+        }
+        refuse_other(&self.store)?;
+        if self.kind == Kind::Raft {
+            return Err(Failure::new("--kind raft: a Raft log has groups of entries, no keys and values to import"));
+        }
         let name = &self.family;
         let mut options = Options { create_if_missing: true, ..Options::default() };
         let chosen = self.choices.apply(self.present_options()?.unwrap_or_default());
@@ -98,7 +112,16 @@ impl Import {
             Some(family) => family,
             None => db.create_column_family(name, chosen)?,
         };
-        Ok((db, family))
+        Ok(Target::Db { db, family })
+    }
+
+    fn open_cask(&self) -> Result<Target, Failure> {
+        if self.family != "default" {
+            return Err(Failure::new("--cf names a column family; a Cask has none"));
+        }
+        let compression = self.choices.of_cask()?;
+        let options = CaskOptions { create_if_missing: true, compression, ..CaskOptions::default() };
+        Ok(Target::Cask(Cask::open(&self.store, options)?))
     }
 
     /// What the family has now, so that what is not chosen stays as it is; `None` if there is no such family yet.
@@ -113,8 +136,7 @@ impl Import {
         }
     }
 
-    fn loader<'a>(&self, db: &'a Db, family: &'a ColumnFamily) -> loader::Loader<'a> {
-        let options = WriteOptions { sync: self.sync, ..WriteOptions::default() };
-        loader::Loader::new(db, family, options, self.batch_bytes)
+    fn loader<'a>(&self, target: &'a Target) -> loader::Loader<'a> {
+        loader::Loader::new(target, self.sync, self.batch_bytes)
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{ColumnFamily, Db, ReadOptions};
-
 use super::ahead::{Stamp, Taken, read_ahead};
+use super::target::Target;
 use super::tree::Tree;
 use crate::encoding::escaped;
 use crate::failure::{Failure, one_line};
@@ -30,8 +29,7 @@ pub(crate) struct ReadBack {
 
 /// Reads back the files that have a stamp.
 pub(crate) fn read_back(
-    db: &Db,
-    family: &ColumnFamily,
+    target: &Target,
     prefix: &[u8],
     tree: &Tree,
     stamps: &[Option<Stamp>],
@@ -45,7 +43,7 @@ pub(crate) fn read_back(
             let Some(stamp) = stamps.get(taken.index).copied().flatten() else { continue };
             key.truncate(prefix.len());
             key.extend_from_slice(tree.relative(taken.index));
-            let bytes = found.compare(db, family, &key, &taken, stamp);
+            let bytes = found.compare(target, &key, &taken, stamp);
             progress.advance(bytes);
         }
     });
@@ -55,14 +53,13 @@ pub(crate) fn read_back(
 
 impl ReadBack {
     /// Returns how many bytes of the file were compared.
-    fn compare(&mut self, db: &Db, family: &ColumnFamily, key: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
-        // One pass over many values should not push out what others keep in the cache.
-        let options = ReadOptions { fill_cache: false, ..ReadOptions::default() };
-        let value = match db.get_cf(family, key, &options) {
-            Ok(Some(value)) => value,
-            Ok(None) => return self.differ(key, "the store does not have it"),
-            Err(error) => return self.differ(key, &error.to_string()),
-        };
+    fn compare(&mut self, target: &Target, key: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
+        let compared = target.get(key, |value| self.compare_value(key, value, taken, stamp));
+        compared.unwrap_or_else(|error| self.differ(key, &error.to_string()))
+    }
+
+    fn compare_value(&mut self, key: &[u8], value: Option<&[u8]>, taken: &Taken, stamp: Stamp) -> u64 {
+        let Some(value) = value else { return self.differ(key, "the store does not have it") };
         match &taken.content {
             Ok(content) if *content.bytes == *value => {
                 self.equal += 1;
@@ -89,7 +86,7 @@ impl ReadBack {
 
 #[cfg(test)]
 mod tests {
-    use esker::Options;
+    use esker::{Cask, CaskOptions, Db, Options};
 
     use super::*;
 
@@ -111,17 +108,20 @@ mod tests {
         let mut stamps = stamps_of(&tree);
         stamps[3] = None;
         let db = Db::open(&store, Options { create_if_missing: true, ..Options::default() }).unwrap();
+        let options = CaskOptions { create_if_missing: true, ..CaskOptions::default() };
+        let cask = Cask::open(dir.path().join("cask"), options).unwrap();
         for (key, value) in [("p/changed", "changed"), ("p/equal", "equal"), ("p/gone", "gone"), ("p/other", "0ther")] {
             db.put(key, value).unwrap();
+            cask.put(key, value).unwrap();
         }
         std::fs::write(root.join("changed"), "changed since").unwrap();
         std::fs::remove_file(root.join("gone")).unwrap();
 
-        let found = read_back(&db, &db.default_column_family(), b"p/", &tree, &stamps).unwrap();
-        assert_eq!((found.equal, found.bytes, found.changed, found.differing), (1, 12, 2, 2));
-        assert_eq!(
-            found.named,
-            ["p/missing: the store does not have it", "p/other: the store has other bytes than the file (5, 5 bytes)"]
-        );
+        for target in [Target::Db { family: db.default_column_family(), db }, Target::Cask(cask)] {
+            let found = read_back(&target, b"p/", &tree, &stamps).unwrap();
+            assert_eq!((found.equal, found.bytes, found.changed, found.differing), (1, 12, 2, 2));
+            let other = "p/other: the store has other bytes than the file (5, 5 bytes)";
+            assert_eq!(found.named, ["p/missing: the store does not have it", other]);
+        }
     }
 }

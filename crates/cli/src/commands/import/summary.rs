@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use esker::Stats;
 use serde_json::{Value, json};
 
 use super::loader::Loaded;
 use super::read_back::ReadBack;
+use super::target::Cost;
 use super::tree::Tree;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -30,7 +30,7 @@ impl<'a> Summary<'a> {
         loaded: Loaded,
         time: Duration,
         tree: &Tree,
-        stats: &Stats,
+        cost: Cost,
         read_back: Option<&'a ReadBack>,
     ) -> Self {
         Self {
@@ -38,8 +38,8 @@ impl<'a> Summary<'a> {
             time,
             skipped: tree.skipped,
             failed: tree.problems.count,
-            bytes_on_disk: stats.on_disk.total_bytes(),
-            write_amplification: stats.write_amplification(),
+            bytes_on_disk: cost.bytes_on_disk,
+            write_amplification: cost.write_amplification,
             read_back,
         }
     }

@@ -1,0 +1,116 @@
+//! What is imported into: a column family of a Db, or a Cask.
+
+use esker::{Cask, CaskBatch, CaskWriteOptions, ColumnFamily, Db, Error, ReadOptions, WriteBatch, WriteOptions};
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Db { db: Db, family: ColumnFamily },
+    Cask(Cask),
+}
+
+/// Entries that are written together.
+#[derive(Debug)]
+pub(crate) enum Batch {
+    Db(WriteBatch),
+    /// With the bytes of its keys and values.
+    Cask(CaskBatch, u64),
+}
+
+/// What an import leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) bytes_on_disk: u64,
+    /// Bytes written per byte imported, where the store counts them.
+    pub(crate) write_amplification: Option<f64>,
+}
+
+impl Target {
+    pub(crate) fn batch(&self) -> Batch {
+        match self {
+            Self::Db { .. } => Batch::Db(WriteBatch::new()),
+            Self::Cask(_) => Batch::Cask(CaskBatch::new(), 0),
+        }
+    }
+
+    pub(crate) fn write(&self, batch: Batch, sync: bool) -> Result<(), Error> {
+        match (self, batch) {
+            (Self::Db { db, .. }, Batch::Db(batch)) => {
+                db.write(batch, &WriteOptions { sync, ..WriteOptions::default() })
+            }
+            (Self::Cask(cask), Batch::Cask(batch, _)) => {
+                cask.write(&batch, &CaskWriteOptions { sync, ttl: None }).map(drop)
+            }
+            _ => Err(Error::invalid_argument("the batch is of another kind of store")),
+        }
+    }
+
+    /// The value of `key`, as `look` sees it.
+    pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, Error> {
+        match self {
+            Self::Db { db, family } => {
+                // One pass over many values should not push out what others keep in the cache.
+                let options = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+                Ok(look(db.get_cf(family, key, &options)?.as_deref()))
+            }
+            Self::Cask(cask) => Ok(look(cask.get(key)?.as_deref())),
+        }
+    }
+
+    /// Ends the load: what is written is where it stays.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        match self {
+            Self::Db { db, .. } => db.flush(),
+            Self::Cask(cask) => cask.sync(),
+        }
+    }
+
+    pub(crate) fn cost(&self) -> Cost {
+        match self {
+            Self::Db { db, .. } => {
+                let stats = db.stats();
+                let bytes_on_disk = stats.on_disk.total_bytes();
+                Cost { bytes_on_disk, write_amplification: stats.write_amplification() }
+            }
+            Self::Cask(cask) => Cost { bytes_on_disk: cask.stats().bytes, write_amplification: None },
+        }
+    }
+
+    pub(crate) fn close(self) -> Result<(), Error> {
+        match self {
+            Self::Db { db, family } => {
+                drop(family);
+                db.close()
+            }
+            Self::Cask(cask) => cask.close(),
+        }
+    }
+}
+
+impl Batch {
+    pub(crate) fn put(&mut self, target: &Target, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match (self, target) {
+            (Self::Db(batch), Target::Db { family, .. }) => batch.put_cf(family, key, value),
+            (Self::Cask(batch, bytes), _) => {
+                batch.put(key, value)?;
+                *bytes += (key.len() + value.len()) as u64;
+                Ok(())
+            }
+            (Self::Db(_), Target::Cask(_)) => Err(Error::invalid_argument("the batch is of another kind of store")),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Db(batch) => batch.len_bytes() as u64,
+            Self::Cask(_, bytes) => *bytes,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Db(batch) => batch.is_empty(),
+            Self::Cask(batch, _) => batch.is_empty(),
+        }
+    }
+}

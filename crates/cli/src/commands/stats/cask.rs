@@ -1,0 +1,73 @@
+//! A picture of a Cask.
+
+use std::path::Path;
+
+use esker::CaskStats;
+use serde_json::json;
+
+use crate::Answer;
+use crate::columns::Columns;
+use crate::failure::{Failure, one_line};
+use crate::output::Output;
+use crate::sizes::{Bytes, Count, plural};
+use crate::stores::open_cask_read_only;
+
+/// Shows the Cask in `path`.
+pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
+    let stats = open_cask_read_only(path)?.stats();
+    if json {
+        print_json(out, &stats)?
+    } else {
+        print_text(out, path, &stats)?
+    }
+    Ok(Answer::Yes)
+}
+
+fn print_text(out: &mut Output, path: &Path, stats: &CaskStats) -> Result<(), Failure> {
+    out.line(one_line(&path.display().to_string()))?;
+    let live = (stats.records.saturating_sub(stats.dead_records + stats.tombstones), live_bytes(stats));
+    let mut columns = Columns::with_head(&["  records", "count", "bytes"]);
+    for (name, (count, bytes)) in [
+        ("  alive", live),
+        ("  superseded", (stats.dead_records, stats.dead_bytes)),
+        ("  deletions", (stats.tombstones, stats.tombstone_bytes)),
+        ("  all", (stats.records, stats.bytes)),
+    ] {
+        columns.row(vec![name.to_owned(), Count(count).to_string(), Bytes(bytes).to_string()]);
+    }
+    columns.lines("").iter().try_for_each(|line| out.line(line))?;
+    let (keys, files) = (plural(stats.keys, "key", "keys"), plural(stats.files, "data file", "data files"));
+    out.line(format_args!("  {keys} in {files}, {} of them sealed", Count(stats.sealed_files)))?;
+    if live.1 > 0 {
+        out.line(format_args!("  {:.2} bytes of records per live byte", stats.bytes as f64 / live.1 as f64))?;
+    }
+    out.line(format_args!("  key directory {} of memory", Bytes(stats.directory_bytes)))?;
+    if stats.damaged_files > 0 {
+        let files = plural(stats.damaged_files, "file", "files");
+        out.line(format_args!("  {files} with damage: see `esker verify`"))?;
+    }
+    Ok(())
+}
+
+/// Of records that are neither superseded nor deletions.
+fn live_bytes(stats: &CaskStats) -> u64 {
+    stats.bytes.saturating_sub(stats.dead_bytes + stats.tombstone_bytes)
+}
+
+fn print_json(out: &mut Output, stats: &CaskStats) -> Result<(), Failure> {
+    out.json(&json!({
+        "keys": stats.keys,
+        "files": stats.files,
+        "sealed_files": stats.sealed_files,
+        "damaged_files": stats.damaged_files,
+        "records": stats.records,
+        "bytes": stats.bytes,
+        "live_bytes": live_bytes(stats),
+        "dead_records": stats.dead_records,
+        "dead_bytes": stats.dead_bytes,
+        "tombstones": stats.tombstones,
+        "tombstone_bytes": stats.tombstone_bytes,
+        "directory_bytes": stats.directory_bytes,
+        "last_version": stats.last_version,
+    }))
+}

@@ -1,0 +1,75 @@
+//! What a check of a Cask read, and what it found wrong.
+
+use std::path::Path;
+
+use esker::{CaskCheck, CaskRecovery, Error, ErrorKind};
+use serde_json::{Value, json};
+
+use super::error_object;
+use crate::Answer;
+use crate::failure::{Failure, one_line};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::sizes::{Bytes, plural};
+use crate::stores::open_cask_read_only;
+
+/// Checks the Cask in `path`.
+pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
+    let (check, recovery) = match check(path) {
+        Ok(found) => found,
+        // A store too damaged to be opened is damaged all the same.
+        Err(error) if error.kind() == ErrorKind::Corruption => {
+            (CaskCheck { errors: vec![error], ..CaskCheck::default() }, CaskRecovery::default())
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if json {
+        print_json(out, &check, &recovery)?
+    } else {
+        print_text(out, &check, &recovery)?
+    }
+    Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+fn check(path: &Path) -> Result<(CaskCheck, CaskRecovery), Error> {
+    let cask = open_cask_read_only(path)?;
+    let bar = Progress::begin("verifying", 0);
+    let check = cask.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
+    Ok((check, cask.recovery().clone()))
+}
+
+fn print_text(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> Result<(), Failure> {
+    out.line(format_args!(
+        "read {}: {}, {} of them alive, in {} and {}",
+        Bytes(check.bytes),
+        plural(check.records, "record", "records"),
+        check.live_records,
+        plural(check.files, "file", "files"),
+        plural(check.hints, "hint", "hints"),
+    ))?;
+    for path in &recovery.torn_files {
+        // Natural after a power loss, so not damage; but whoever looks shall know.
+        out.line(format_args!("{} ends torn: what is behind was never acknowledged as durable", path.display()))?;
+    }
+    for error in &check.errors {
+        out.line(one_line(&error.to_string()))?;
+    }
+    match check.errors.len() as u64 {
+        0 => out.line("no damage"),
+        count => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
+    }
+}
+
+fn print_json(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> Result<(), Failure> {
+    out.json(&json!({
+        "files": check.files,
+        "records": check.records,
+        "live_records": check.live_records,
+        "tombstones": check.tombstones,
+        "hints": check.hints,
+        "bytes": check.bytes,
+        "torn_files": recovery.torn_files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+        "damaged": !check.errors.is_empty(),
+        "errors": check.errors.iter().map(error_object).collect::<Vec<Value>>(),
+    }))
+}

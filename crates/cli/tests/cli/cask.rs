@@ -1,0 +1,165 @@
+//! The commands on a Cask, whose kind they tell by its files.
+
+use crate::run::{NONE, Place, esker, flip_bit};
+
+fn created() -> Place {
+    let place = Place::new();
+    place.run("create", ["--kind", "cask"]).done();
+    place
+}
+
+fn loaded() -> Place {
+    let place = created();
+    for (key, value) in [("ridge/1", "gravel"), ("ridge/2", "sand"), ("lake", "water")] {
+        place.run("put", [key, value]).done();
+    }
+    place
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn keys_are_put_read_counted_scanned_and_deleted() {
+    let place = loaded();
+    assert_eq!(place.run("get", ["ridge/1"]).done().out, b"gravel");
+    assert_eq!(place.run("get", ["lake", "--json"]).done().json()["value_hex"], "7761746572");
+    place.run("get", ["river"]).no();
+    assert_eq!(place.run("count", NONE).done().text(), "3\n");
+    assert_eq!(place.run("count", ["--prefix", "ridge/"]).done().text(), "2\n");
+    assert_eq!(sorted(place.run("scan", NONE).done().text()), ["lake\twater", "ridge/1\tgravel", "ridge/2\tsand"]);
+    assert_eq!(sorted(place.run("scan", ["--prefix", "ridge/", "--keys"]).done().text()), ["ridge/1", "ridge/2"]);
+    assert_eq!(place.run("scan", ["--limit", "2"]).done().text().lines().count(), 2);
+    place.run("put", ["lake", "ice", "--sync"]).done();
+    place.run("delete", ["ridge/1", "--sync"]).done();
+    place.run("delete", ["ridge/1"]).done();
+    assert_eq!(place.run("get", ["lake"]).done().out, b"ice");
+    assert_eq!(place.run("count", NONE).done().text(), "2\n");
+    place.run("put", ["brief", "x", "--ttl", "1000"]).done();
+    assert_eq!(place.run("get", ["brief"]).done().out, b"x");
+    place.run("put", ["never", "x", "--ttl", "0"]).failed(&["time to live"]);
+}
+
+#[test]
+fn what_needs_an_order_or_a_column_family_is_refused() {
+    let place = loaded();
+    for (command, arguments) in [
+        ("scan", &["--from", "a"][..]),
+        ("scan", &["--to", "a"]),
+        ("scan", &["--reverse"]),
+        ("count", &["--from", "a"]),
+        ("compact", &["--from", "a"]),
+    ] {
+        place.run(command, arguments).failed(&["in order", "a Cask has none"]);
+    }
+    for command in [&["get", "k"][..], &["put", "k", "v"], &["delete", "k"], &["scan"], &["count"], &["compact"]] {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments.iter().chain(&["--cf", "other"])).failed(&["--cf", "a Cask has none"]);
+    }
+    for command in [&["families"][..], &["create-family", "f"], &["drop-family", "f"], &["gc"], &["bench"]] {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&["does not work on a Cask"]);
+    }
+    esker(["raft", "stats", place.store().to_str().unwrap()]).failed(&["does not work on a Cask"]);
+    assert_eq!(place.run("count", NONE).done().text(), "3\n");
+    Place::with(&[("k", "v")]).run("put", ["k", "v", "--ttl", "9"]).failed(&["--ttl", "Cask"]);
+}
+
+#[test]
+fn a_tree_is_imported_and_every_value_read_back() {
+    let place = created();
+    for number in 0..200u32 {
+        let bytes: Vec<u8> = (0..number * 90).map(|byte| (byte ^ number) as u8).collect();
+        place.write(&format!("tree/{}/{number}", number % 7), &bytes);
+    }
+    let tree = place.path("tree");
+    let done = place.run("import", ["--files", tree.to_str().unwrap(), "--json", "--compression", "lz4"]).done().json();
+    assert_eq!((&done["keys"], &done["read_back"]["equal"]), (&200.into(), &200.into()));
+    let value = place.run("get", ["3/150"]).done();
+    assert_eq!(value.out, std::fs::read(tree.join("3/150")).unwrap());
+    place.run("verify", NONE).done();
+    place.run("import", ["--files", tree.to_str().unwrap(), "--cf", "f"]).failed(&["--cf"]);
+    place.run("import", ["--files", tree.to_str().unwrap(), "--min-blob-size", "9"]).failed(&["--compression"]);
+}
+
+#[test]
+fn an_import_makes_a_cask_and_takes_lines_of_json() {
+    let place = Place::new();
+    let lines = place.write("lines", b"{\"id\":1,\"a\":2}\n{\"id\":\"x\"}\n");
+    let arguments = ["--kind", "cask", "--jsonl", lines.to_str().unwrap(), "--key", "id"];
+    place.run("import", arguments).done();
+    assert_eq!(place.run("get", ["1"]).done().out, b"{\"id\":1,\"a\":2}");
+    let stats = place.run("stats", ["--json"]).done().json();
+    assert_eq!((&stats["keys"], &stats["records"]), (&2.into(), &2.into()));
+    place.run("create", ["--kind", "db"]).failed(&["there is a Cask"]);
+    Place::new().run("import", ["--kind", "raft", "--jsonl", lines.to_str().unwrap(), "--key", "id"]).failed(&["raft"]);
+}
+
+#[test]
+fn compaction_takes_back_what_is_dead() {
+    let place = created();
+    let value = "x".repeat(5000);
+    for _ in 0..6 {
+        place.run("put", ["key", &value]).done();
+    }
+    let before = place.run("stats", ["--json"]).done().json();
+    assert_eq!((&before["keys"], &before["dead_records"]), (&1.into(), &5.into()));
+    assert!(place.run("stats", NONE).done().text().contains("superseded"));
+    let done = place.run("compact", ["--json"]).done().json();
+    assert!(done["bytes_after"].as_u64() < Some(6000) && done["bytes_before"].as_u64() > Some(30_000), "{done}");
+    assert_eq!(place.run("get", ["key"]).done().out, value.as_bytes());
+    assert_eq!(place.run("stats", ["--json"]).done().json()["dead_records"], 0);
+}
+
+#[test]
+fn damage_is_found_and_repair_serves_the_rest() {
+    let place = loaded();
+    assert!(place.run("verify", NONE).done().text().contains("3 of them alive"));
+    // The file of the second key, in its value or key.
+    let path = place
+        .files(".data")
+        .into_iter()
+        .find(|path| std::fs::read(path).unwrap().windows(4).any(|bytes| bytes == b"sand"))
+        .unwrap();
+    let at = std::fs::read(&path).unwrap().windows(4).position(|bytes| bytes == b"sand").unwrap();
+    flip_bit(&path, at);
+    let found = place.run("verify", ["--json"]).no().json();
+    assert_eq!((&found["damaged"], &found["errors"][0]["path"]), (&true.into(), &path.to_str().unwrap().into()));
+    let done = place.run("repair", ["--json"]).done().json();
+    assert_eq!((done["put_aside"].as_array().unwrap().len(), done["damaged_bytes"].as_u64() > Some(0)), (1, true));
+    place.run("verify", NONE).done();
+    assert_eq!(place.run("get", ["ridge/1"]).done().out, b"gravel");
+    place.run("get", ["ridge/2"]).no();
+    Place::with(&[("k", "v")]).run("repair", NONE).failed(&["does not work on a Db"]);
+}
+
+#[test]
+fn copies_are_stores_of_their_own() {
+    let place = loaded();
+    for command in ["checkpoint", "backup"] {
+        let target = place.path(command);
+        place.run(command, [target.to_str().unwrap()]).done();
+        esker(["put", target.to_str().unwrap(), "lake", "ice"]).done();
+        assert_eq!(esker(["count", target.to_str().unwrap()]).done().text(), "3\n");
+        assert_eq!(place.run("get", ["lake"]).done().out, b"water");
+        place.run(command, [target.to_str().unwrap()]).failed(&["conflict"]);
+        Place::with(&[("k", "v")]).run(command, ["/x"]).failed(&["does not work on a Db"]);
+    }
+    place.run("verify", NONE).done();
+}
+
+#[test]
+fn stores_of_every_kind_are_made_once() {
+    for (kind, name) in [("db", "a Db"), ("cask", "a Cask"), ("raft", "a Raft log")] {
+        let place = Place::new();
+        place.run("create", ["--kind", kind]).done();
+        place.run("create", ["--kind", kind]).failed(&[name]);
+    }
+    let place = Place::new();
+    place.run("create", ["--separation", "off", "--compression", "zstd"]).done();
+    place.run("put", ["k", "v"]).done();
+    Place::new().run("create", ["--kind", "cask", "--separation", "off"]).failed(&["only in a Db"]);
+}
