@@ -8,6 +8,7 @@
 mod batch;
 mod block;
 mod check;
+mod fork;
 mod group;
 mod listener;
 mod open;
@@ -27,6 +28,7 @@ pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection};
 pub use esker_format::raft::file_header::Version;
 pub use esker_format::raft::file_name::{FileId, Queue};
 pub use esker_log::{Error, ErrorKind, Result};
+pub use fork::Fork;
 pub use listener::Listener;
 pub use open::{Cut, Recovery};
 pub use options::{Options, RECOVERY_THREADS_MAX, RecoveryMode};

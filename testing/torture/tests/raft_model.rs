@@ -296,3 +296,39 @@ fn merged_batches_do_what_both_do() {
     let mut ledger = Ledger::default();
     ledger.step(&log, &Step::Sync).unwrap();
 }
+
+/// Goal: a fork made while others write holds a prefix of what was written; both then go their own way.
+#[test]
+fn a_fork_is_a_log_of_its_own() {
+    let mut random = Rng::with_seed(11);
+    let disk = SimDisk::new();
+    let options = Options { file_bytes: 2048, purge_threshold_bytes: 4096, ..Options::default() };
+    let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    let mut ledger = Ledger::default();
+    for step in steps(&mut random, 150) {
+        ledger.step(&log, &step).unwrap();
+    }
+    let made = log.fork("/fork").unwrap();
+    assert!(!made.linked.is_empty() && made.copied.len() == 2, "{made:?}");
+    assert_eq!(log.fork("/fork").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let at_fork = contents(&log).unwrap();
+    // What is durable is enough: the power goes right after.
+    let lost = disk.after_power_loss(esker::env::sim::Survivors::Nothing);
+    let fork = RaftLog::open_with_env("/fork", options.clone(), lost.env()).unwrap();
+    assert_eq!(contents(&fork).unwrap(), at_fork);
+    drop(fork);
+    // The source purges and recycles what both share; the fork does not notice.
+    let fork = RaftLog::open_with_env("/fork", options.clone(), disk.env()).unwrap();
+    let mut batch = LogBatch::new();
+    for index in 0..100u64 {
+        batch.put(99, &index.to_le_bytes(), &[7; 300]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        log.purge().unwrap();
+    }
+    log.move_on(None).unwrap();
+    log.rewrite_again().unwrap();
+    assert_eq!(contents(&fork).unwrap(), at_fork);
+    fork.compact_to(1, u64::MAX).unwrap();
+    fork.close().unwrap();
+    assert_eq!(log.keys(99, None, None).len(), 100);
+}

@@ -128,7 +128,7 @@ fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Vec<Box<dyn Lock>>> {
 
 /// Creates `dir` and those above it so that power loss does not take them away again. A directory without files may be
 /// what a crash left of an earlier attempt.
-fn create_dir(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn create_dir(env: &Env, dir: &Path) -> Result<()> {
     let mut fresh = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         let made = match env.files.list(ancestor) {

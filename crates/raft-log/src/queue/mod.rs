@@ -84,6 +84,11 @@ impl Queue {
         files.get(usize::try_from(at).ok()?).cloned()
     }
 
+    /// All files, oldest first.
+    pub(crate) fn files(&self) -> Vec<Arc<LogFile>> {
+        self.files.read().iter().cloned().collect()
+    }
+
     /// Bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.read().iter().map(|file| file.len()).sum()
