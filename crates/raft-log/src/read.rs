@@ -216,6 +216,11 @@ impl RaftLog {
         self.store.groups.ids()
     }
 
+    /// Whether there is such a group.
+    pub fn contains(&self, group: u64) -> bool {
+        self.store.groups.with(group, |_| ()).is_some()
+    }
+
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.store.groups.is_empty()

@@ -1,0 +1,345 @@
+//! The original's engine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use esker_env::Env;
+use esker_raft_log::{Listener, Queue, RaftLog};
+use protobuf::Message;
+
+use crate::env::DefaultFileSystem;
+use crate::log_batch::Codec;
+use crate::{Config, Error, LogBatch, MessageExt, Result, perf};
+
+/// Number of a file, unique in its queue.
+pub type FileSeq = u64;
+
+/// One of the two sequences of files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LogQueue {
+    /// What users write.
+    Append = 0,
+    /// What was moved on.
+    Rewrite = 1,
+}
+
+impl From<Queue> for LogQueue {
+    fn from(queue: Queue) -> Self {
+        match queue {
+            Queue::Append => Self::Append,
+            Queue::Rewrite => Self::Rewrite,
+        }
+    }
+}
+
+/// A file.
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct FileId {
+    /// Its queue.
+    pub queue: LogQueue,
+    /// Its number.
+    pub seq: FileSeq,
+}
+
+impl From<esker_raft_log::FileId> for FileId {
+    fn from(file: esker_raft_log::FileId) -> Self {
+        Self { queue: file.queue.into(), seq: file.sequence }
+    }
+}
+
+/// Where a batch lies.
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct FileBlockHandle {
+    /// The file.
+    pub id: FileId,
+    /// Where in it.
+    pub offset: u64,
+    /// How long it is.
+    pub len: usize,
+}
+
+/// Told of what happens to files.
+pub trait EventListener: Sync + Send {
+    /// A file was created.
+    fn post_new_log_file(&self, _file_id: FileId) {}
+    /// A batch was written.
+    fn on_append_log_file(&self, _handle: FileBlockHandle) {}
+    /// A batch is visible.
+    fn post_apply_memtables(&self, _file_id: FileId) {}
+    /// The oldest file that must not be purged yet.
+    fn first_file_not_ready_for_purge(&self, _queue: LogQueue) -> Option<FileSeq> {
+        None
+    }
+    /// Files up to this one were purged.
+    fn post_purge(&self, _file_id: FileId) {}
+}
+
+struct Bridge(Arc<dyn EventListener>);
+
+impl Listener for Bridge {
+    fn file_created(&self, file: esker_raft_log::FileId) {
+        self.0.post_new_log_file(file.into());
+    }
+
+    fn batch_appended(&self, file: esker_raft_log::FileId, offset: u64, bytes: u64) {
+        self.0.on_append_log_file(FileBlockHandle { id: file.into(), offset, len: bytes as usize });
+    }
+
+    fn batch_applied(&self, file: esker_raft_log::FileId) {
+        self.0.post_apply_memtables(file.into());
+    }
+
+    fn oldest_needed(&self, queue: Queue) -> Option<u64> {
+        self.0.first_file_not_ready_for_purge(queue.into())
+    }
+
+    fn purged(&self, file: esker_raft_log::FileId) {
+        self.0.post_purge(file.into());
+    }
+}
+
+/// What [`Engine::fork`] made.
+#[derive(Debug, Default)]
+pub struct CopyDetails {
+    /// Files of the copy's own.
+    pub copied: Vec<String>,
+    /// Files that both share. They are linked, not symlinked: each log may remove its name.
+    pub symlinked: Vec<String>,
+}
+
+/// One log for many Raft groups.
+#[derive(Debug)]
+pub struct Engine {
+    log: RaftLog,
+    dir: String,
+}
+
+impl Engine {
+    /// Opens the log in `cfg.dir`.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(cfg: Config) -> Result<Self> {
+        Self::open_with_listeners(cfg, Vec::new())
+    }
+
+    /// The same with listeners.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open_with_listeners(mut cfg: Config, listeners: Vec<Arc<dyn EventListener>>) -> Result<Self> {
+        cfg.sanitize()?;
+        let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
+        let log = RaftLog::open_with(&cfg.dir, cfg.options(), Env::os(), listeners)?;
+        Ok(Self { log, dir: cfg.dir })
+    }
+
+    /// The same as [`open`](Self::open).
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open_with_file_system(cfg: Config, _file_system: Arc<DefaultFileSystem>) -> Result<Self> {
+        Self::open(cfg)
+    }
+
+    /// Esker's own face of the log.
+    pub fn as_raft_log(&self) -> &RaftLog {
+        &self.log
+    }
+
+    /// Writes a batch; returns its bytes.
+    ///
+    /// # Errors
+    /// Where the original panics too: a gap, an index below the first, a failed sync.
+    pub fn write(&self, log_batch: &mut LogBatch, sync: bool) -> Result<usize> {
+        let began = Instant::now();
+        let written = self.log.write(&mut log_batch.0, sync);
+        perf::wrote(began.elapsed());
+        Ok(written?)
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// If a sync failed, now or before.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.log.sync()?)
+    }
+
+    /// A key's message.
+    ///
+    /// # Errors
+    /// If it is none of this type.
+    pub fn get_message<S: Message>(&self, region_id: u64, key: &[u8]) -> Result<Option<S>> {
+        match self.log.get(region_id, key) {
+            Some(value) => Ok(Some(S::parse_from_bytes(&value)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// A key's value.
+    pub fn get(&self, region_id: u64, key: &[u8]) -> Option<Vec<u8>> {
+        self.log.get(region_id, key).map(|value| value.to_vec())
+    }
+
+    /// Shows the messages of a range of keys until told to stop; those that are not of this type are left out.
+    ///
+    /// # Errors
+    /// None.
+    pub fn scan_messages<S, C>(
+        &self,
+        region_id: u64,
+        start_key: Option<&[u8]>,
+        end_key: Option<&[u8]>,
+        reverse: bool,
+        mut callback: C,
+    ) -> Result<()>
+    where
+        S: Message,
+        C: FnMut(&[u8], S) -> bool,
+    {
+        self.scan_raw_messages(region_id, start_key, end_key, reverse, |key, value| {
+            S::parse_from_bytes(value).map_or(true, |message| callback(key, message))
+        })
+    }
+
+    /// The same as bytes. The log is not locked meanwhile.
+    ///
+    /// # Errors
+    /// None.
+    pub fn scan_raw_messages<C>(
+        &self,
+        region_id: u64,
+        start_key: Option<&[u8]>,
+        end_key: Option<&[u8]>,
+        reverse: bool,
+        mut callback: C,
+    ) -> Result<()>
+    where
+        C: FnMut(&[u8], &[u8]) -> bool,
+    {
+        let mut keys = self.log.keys(region_id, start_key, end_key);
+        if reverse {
+            keys.reverse();
+        }
+        for (key, value) in &keys {
+            if !callback(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One entry.
+    ///
+    /// # Errors
+    /// If its bytes are damaged.
+    pub fn get_entry<M: MessageExt>(&self, region_id: u64, log_idx: u64) -> Result<Option<M::Entry>> {
+        let mut found = None;
+        self.log.with_entry(region_id, log_idx, |bytes| found = Some(M::Entry::parse_from_bytes(bytes)))?;
+        Ok(found.transpose()?)
+    }
+
+    /// Appends entries `begin..end` to `vec`, as many as have `max_size` bytes but one at least; says how many.
+    ///
+    /// # Errors
+    /// [`Error::EntryCompacted`], [`Error::EntryNotFound`]; a group that is not there has no entries.
+    pub fn fetch_entries_to<M: MessageExt>(
+        &self,
+        region_id: u64,
+        begin: u64,
+        end: u64,
+        max_size: Option<usize>,
+        vec: &mut Vec<M::Entry>,
+    ) -> Result<usize> {
+        match self.log.fetch::<Codec<M>>(region_id, begin, end, max_size, vec) {
+            Err(error) => match Error::from(error) {
+                Error::EntryNotFound if !self.log.contains(region_id) => Ok(0),
+                other => Err(other),
+            },
+            fetched => Ok(fetched?),
+        }
+    }
+
+    /// Index of a group's first entry.
+    pub fn first_index(&self, region_id: u64) -> Option<u64> {
+        self.log.first_index(region_id)
+    }
+
+    /// Index of a group's last entry.
+    pub fn last_index(&self, region_id: u64) -> Option<u64> {
+        self.log.last_index(region_id)
+    }
+
+    /// Removes entries before `index`; says how many. As in the original, a failure is no error here: none are removed.
+    pub fn compact_to(&self, region_id: u64, index: u64) -> u64 {
+        self.log.compact_to(region_id, index).unwrap_or(0)
+    }
+
+    /// All groups.
+    pub fn raft_groups(&self) -> Vec<u64> {
+        self.log.groups()
+    }
+
+    /// Whether there is no group.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Gives up files; returns groups to be compacted.
+    ///
+    /// # Errors
+    /// If nothing can be moved, or a sync failed.
+    pub fn purge_expired_files(&self) -> Result<Vec<u64>> {
+        Ok(self.log.purge()?)
+    }
+
+    /// The first and the last file of a queue.
+    pub fn file_span(&self, queue: LogQueue) -> (u64, u64) {
+        let stats = self.log.stats();
+        let queue = if queue == LogQueue::Append { stats.append } else { stats.rewrite };
+        (queue.first_file, queue.last_file)
+    }
+
+    /// Bytes of all files.
+    pub fn get_used_size(&self) -> usize {
+        let stats = self.log.stats();
+        (stats.append.bytes + stats.rewrite.bytes) as usize
+    }
+
+    /// Where the log lies.
+    pub fn path(&self) -> &str {
+        &self.dir
+    }
+
+    /// Makes a copy of the log of `source`, which must not be open. A log that is open is forked by
+    /// [`RaftLog::fork`](esker_raft_log::RaftLog::fork).
+    ///
+    /// # Errors
+    /// What the original says: recycling is on, any corruption is tolerated; or that a file could not be made.
+    pub fn fork<T: AsRef<Path>>(
+        source: &Config,
+        _fs: Arc<DefaultFileSystem>,
+        target: T,
+    ) -> std::result::Result<CopyDetails, String> {
+        if source.enable_log_recycle {
+            return Err("enable_log_recycle should be false".to_owned());
+        }
+        if source.recovery_mode == crate::RecoveryMode::TolerateAnyCorruption {
+            return Err("recovery_mode shouldn't be TolerateAnyCorruption".to_owned());
+        }
+        let engine = Self::open(source.clone()).map_err(|error| error.to_string())?;
+        let made = engine.log.fork(target).map_err(|error| error.to_string())?;
+        let names = |paths: Vec<std::path::PathBuf>| paths.iter().map(|path| path.display().to_string()).collect();
+        Ok(CopyDetails { copied: names(made.copied), symlinked: names(made.linked) })
+    }
+
+    /// Groups with a gap in their entries, with the last index before it.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn consistency_check(path: &Path) -> Result<Vec<(u64, u64)>> {
+        Ok(RaftLog::check(path, None, &Env::os())?.gaps)
+    }
+}

@@ -1,0 +1,114 @@
+//! The original's batch.
+
+use esker_raft_log::{EntryCodec, ErrorKind};
+use protobuf::Message;
+
+use crate::{Error, Result};
+
+/// How the index of an entry is found.
+pub trait MessageExt: Send + Sync {
+    /// The entry.
+    type Entry: Message + Clone + PartialEq;
+
+    /// Its index.
+    fn index(e: &Self::Entry) -> u64;
+}
+
+/// A type of messages, as Esker's log wants it.
+pub(crate) struct Codec<M>(std::marker::PhantomData<M>);
+
+impl<M: MessageExt> EntryCodec for Codec<M> {
+    type Entry = M::Entry;
+
+    fn index(entry: &M::Entry) -> u64 {
+        M::index(entry)
+    }
+
+    fn encode(entry: &M::Entry, out: &mut Vec<u8>) -> esker_raft_log::Result<()> {
+        entry.write_to_vec(out).map_err(|error| esker_raft_log::Error::invalid_argument(error.to_string()))
+    }
+
+    fn decode(bytes: &[u8]) -> esker_raft_log::Result<M::Entry> {
+        M::Entry::parse_from_bytes(bytes)
+            .map_err(|error| esker_raft_log::Error::new(ErrorKind::Corruption, error.to_string()))
+    }
+}
+
+/// What is done to a group as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// It goes.
+    Clean,
+    /// Its entries before the index go.
+    Compact {
+        /// The first that stays.
+        index: u64,
+    },
+}
+
+/// A batch of changes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogBatch(pub(crate) esker_raft_log::LogBatch);
+
+impl LogBatch {
+    /// An empty batch.
+    pub fn with_capacity(_cap: usize) -> Self {
+        Self(esker_raft_log::LogBatch::with_capacity(4096))
+    }
+
+    /// Moves everything from `rhs` behind what is here.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn merge(&mut self, rhs: &mut Self) -> Result<()> {
+        self.0.merge(&mut rhs.0).map_err(|_| Error::Full)
+    }
+
+    /// Adds entries with consecutive indexes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if they are not.
+    pub fn add_entries<M: MessageExt>(&mut self, region_id: u64, entries: &[M::Entry]) -> Result<()> {
+        Ok(self.0.add::<Codec<M>>(region_id, entries)?)
+    }
+
+    /// Adds a command.
+    pub fn add_command(&mut self, region_id: u64, cmd: Command) {
+        match cmd {
+            Command::Clean => self.0.clean(region_id),
+            Command::Compact { index } => self.0.compact(region_id, index),
+        }
+    }
+
+    /// Takes a key's value away.
+    pub fn delete(&mut self, region_id: u64, key: Vec<u8>) {
+        self.0.delete(region_id, &key);
+    }
+
+    /// Gives a key a message.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and if the message cannot be encoded.
+    pub fn put_message<S: Message>(&mut self, region_id: u64, key: Vec<u8>, s: &S) -> Result<()> {
+        let value = s.write_to_bytes()?;
+        self.put(region_id, key, value)
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for the one key that is reserved.
+    pub fn put(&mut self, region_id: u64, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        Ok(self.0.put(region_id, &key, &value)?)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many bytes it takes if it does not compress, about.
+    pub fn approximate_size(&self) -> usize {
+        self.0.approximate_bytes()
+    }
+}
