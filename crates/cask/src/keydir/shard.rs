@@ -5,55 +5,51 @@
 //!
 //! - K1: occupied slots ascend by tag.
 //! - K2: no slot lies before its home, and none between a slot and its home is empty.
-//! - K3: storage is chunks of one size. A table grows by a twelfth, never by doubling, and what it frees fits whatever
-//!   grows next: neither a peak nor fragmentation.
+//! - K3: a table grows by a twelfth, never by doubling, and is laid out anew in place: no second table beside it.
 //!
 //! By K1 and K2 a search ends at the first empty slot or higher tag, so a miss costs no more than a hit (at 7/8 full some
-//! five slots, one or two cache lines), and a rebuild for another size is one pass in order.
+//! five slots, one or two cache lines), and a rebuild for another size is two passes in order.
 
 use super::slot::{Place, Slot};
 
-/// Slots in a chunk: 1 KiB.
-const CHUNK_SLOTS: usize = 64;
+/// A table has a multiple of so many slots: 1 KiB.
+const STEP_SLOTS: usize = 64;
 /// Slots behind the last home, so that the last tags nearly always have somewhere to go.
 const OVERFLOW_SLOTS_MAX: usize = 48;
 
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "chunks stay where they are and have one size, see K3")]
 pub(crate) struct Shard {
-    chunks: Vec<Box<[Slot; CHUNK_SLOTS]>>,
+    slots: Vec<Slot>,
     /// Places that are some tag's home; behind them is room for the last tags, as much as it takes.
     homes: usize,
     len: usize,
 }
 
 impl Shard {
-    pub(crate) const EMPTY: Self = Self { chunks: Vec::new(), homes: 0, len: 0 };
+    pub(crate) const EMPTY: Self = Self { slots: Vec::new(), homes: 0, len: 0 };
 
-    fn capacity(&self) -> usize {
-        self.chunks.len() * CHUNK_SLOTS
+    const fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// Bytes of memory behind it.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.capacity() * size_of::<Slot>() + self.chunks.capacity() * size_of::<usize>()
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
     }
 
+    #[inline]
     fn home(&self, tag: u32) -> usize {
         ((u64::from(tag) * self.homes as u64) >> 32) as usize
     }
 
     /// The slot at `index`; empty if there is none.
+    #[inline]
     fn at(&self, index: usize) -> Slot {
-        self.chunks
-            .get(index / CHUNK_SLOTS)
-            .and_then(|chunk| chunk.get(index % CHUNK_SLOTS))
-            .copied()
-            .unwrap_or(Slot::EMPTY)
+        self.slots.get(index).copied().unwrap_or(Slot::EMPTY)
     }
 
     fn at_mut(&mut self, index: usize) -> Option<&mut Slot> {
-        self.chunks.get_mut(index / CHUNK_SLOTS)?.get_mut(index % CHUNK_SLOTS)
+        self.slots.get_mut(index)
     }
 
     fn set(&mut self, index: usize, slot: Slot) {
@@ -104,20 +100,22 @@ impl Shard {
 
     /// Adds a slot.
     pub(crate) fn insert(&mut self, slot: Slot) {
-        if (self.len + 1) * 8 > self.capacity() * 7 {
-            self.rebuild(self.chunks.len() + self.chunks.len() / 12 + 1);
+        let capacity = self.capacity();
+        if (self.len + 1) * 8 > capacity * 7 {
+            self.resize(capacity + capacity / 12 + 1);
         }
         if let Some(pushed_out) = self.push(slot) {
             let index = self.capacity();
-            self.add_chunk();
+            self.lengthen(index + STEP_SLOTS);
             self.set(index, pushed_out);
         }
         self.len += 1;
     }
 
-    fn add_chunk(&mut self) {
-        self.chunks.reserve_exact(1);
-        self.chunks.push(Box::new([Slot::EMPTY; CHUNK_SLOTS]));
+    /// Empty slots behind the last.
+    fn lengthen(&mut self, capacity: usize) {
+        self.slots.reserve_exact(capacity.saturating_sub(self.slots.len()));
+        self.slots.resize(capacity, Slot::EMPTY);
     }
 
     /// Puts a slot into its place, moving those with higher tags on; returns what falls off the end.
@@ -145,8 +143,8 @@ impl Shard {
         let removed = self.at(index);
         self.close_gap(index);
         self.len -= 1;
-        if self.chunks.len() > 1 && self.len * 2 < self.capacity() {
-            self.rebuild((self.len * 8 / 7 / CHUNK_SLOTS) + 1);
+        if self.capacity() > STEP_SLOTS && self.len * 2 < self.capacity() {
+            self.resize(self.len * 8 / 7 + 1);
         }
         Some(removed)
     }
@@ -166,43 +164,46 @@ impl Shard {
 
     /// Every slot, by ascending tag.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.chunks.iter().flat_map(|chunk| chunk.iter().copied()).filter(|slot| !slot.is_empty())
+        self.slots.iter().copied().filter(|slot| !slot.is_empty())
     }
 
     /// Keeps the slots that `keep` wants.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Slot) -> bool) {
-        if self.iter().all(|slot| keep(&slot)) {
-            return;
-        }
-        let kept: Vec<Slot> = self.iter().filter(|slot| keep(slot)).collect();
-        self.fill(kept.len() * 8 / 7 / CHUNK_SLOTS + 1, &kept);
-    }
-
-    fn rebuild(&mut self, chunk_count: usize) {
-        let slots: Vec<Slot> = self.iter().collect();
-        self.fill(chunk_count, &slots);
-    }
-
-    /// Makes `slots`, which ascend, the contents of `chunk_count` chunks, or more if the last tags are many.
-    fn fill(&mut self, chunk_count: usize, slots: &[Slot]) {
-        self.chunks.truncate(chunk_count);
-        self.chunks.iter_mut().for_each(|chunk| chunk.fill(Slot::EMPTY));
-        self.chunks.reserve_exact(chunk_count.saturating_sub(self.chunks.len()));
-        while self.chunks.len() < chunk_count {
-            self.add_chunk();
-        }
-        let capacity = self.capacity();
-        self.homes = capacity - (capacity / 16).min(OVERFLOW_SLOTS_MAX);
-        let mut free = 0;
-        for slot in slots {
-            let index = self.home(slot.tag()).max(free);
-            while index >= self.capacity() {
-                self.add_chunk();
+        let before = self.len;
+        for slot in &mut self.slots {
+            if !slot.is_empty() && !keep(slot) {
+                *slot = Slot::EMPTY;
+                self.len -= 1;
             }
-            self.set(index, *slot);
-            free = index + 1;
         }
-        self.len = slots.len();
+        if self.len < before {
+            self.resize(self.len * 8 / 7 + 1);
+        }
+    }
+
+    /// Lays the slots out anew in a table of at least `capacity`, in place (K3): first all move to the end, then each to where
+    /// it belongs, which is never behind where it waits.
+    fn resize(&mut self, capacity: usize) {
+        let capacity = capacity.max(self.len + 1).div_ceil(STEP_SLOTS) * STEP_SLOTS;
+        self.homes = capacity - (capacity / 16).min(OVERFLOW_SLOTS_MAX);
+        self.slots.retain(|slot| !slot.is_empty());
+        // Where the last one will lie: more room than was asked for, if the last tags are many.
+        let end = self.slots.iter().fold(0, |free, slot| self.home(slot.tag()).max(free) + 1);
+        let capacity = end.max(capacity);
+        self.lengthen(capacity);
+        self.slots.shrink_to(capacity);
+        self.slots.copy_within(..self.len, capacity - self.len);
+        let vacated = (capacity - self.len).min(self.len);
+        self.slots.iter_mut().take(vacated).for_each(|slot| *slot = Slot::EMPTY);
+        let mut free = 0;
+        for index in capacity - self.len..capacity {
+            let slot = self.at(index);
+            // Never behind `index`: those that follow need as many places before the end as they wait in.
+            let place = self.home(slot.tag()).max(free);
+            self.set(index, Slot::EMPTY);
+            self.set(place, slot);
+            free = place + 1;
+        }
     }
 }
 
