@@ -38,6 +38,12 @@ impl KeyHash {
         self.0 as u32
     }
 
+    /// Which shard.
+    #[inline]
+    pub(crate) const fn shard(self) -> usize {
+        (self.0 >> SHARD_SHIFT) as usize % SHARD_COUNT
+    }
+
     /// Which of `count` stripes; from other bits than tag and shard.
     #[inline]
     pub(crate) const fn stripe(self, count: usize) -> usize {
@@ -92,7 +98,7 @@ impl KeyDir {
     #[inline]
     pub(crate) fn shard(&self, hash: KeyHash) -> &RwLock<Shard> {
         static NONE: RwLock<Shard> = RwLock::new(Shard::EMPTY);
-        self.shards.get((hash.0 >> SHARD_SHIFT) as usize % SHARD_COUNT).unwrap_or(&NONE)
+        self.shards.get(hash.shard()).unwrap_or(&NONE)
     }
 
     /// The newest records of keys with this tag.

@@ -12,7 +12,7 @@
 
 use super::slot::{Place, Slot};
 
-/// A table has a multiple of so many slots: 1 KiB.
+/// A table grows in steps of so many slots: 1 KiB.
 const STEP_SLOTS: usize = 64;
 /// Slots behind the last home, so that the last tags nearly always have somewhere to go.
 const OVERFLOW_SLOTS_MAX: usize = 48;
