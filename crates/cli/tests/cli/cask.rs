@@ -163,3 +163,28 @@ fn stores_of_every_kind_are_made_once() {
     place.run("put", ["k", "v"]).done();
     Place::new().run("create", ["--kind", "cask", "--separation", "off"]).failed(&["only in a Db"]);
 }
+
+#[test]
+fn every_file_of_a_cask_is_printed_and_damage_told() {
+    let place = loaded();
+    place.run("delete", ["ridge/2"]).done();
+    let dump = |path: &std::path::Path| esker(["dump", path.to_str().unwrap(), "--json"]);
+    let lines: Vec<_> = place.files(".data").iter().flat_map(|path| dump(path).done().json_lines()).collect();
+    let of = |what: &str| lines.iter().filter(|line| line["what"] == what).count();
+    assert_eq!((of("put"), of("delete")), (3, 1));
+    assert!(lines.iter().any(|line| line["value_hex"] == "67726176656c" && line["key_hex"] == "72696467652f31"));
+    place.run("compact", NONE).done();
+    let hints: Vec<_> = place.files(".hint").iter().flat_map(|path| dump(path).done().json_lines()).collect();
+    for key in ["6c616b65", "72696467652f31"] {
+        assert!(hints.iter().any(|line| line["what"] == "put" && line["key_hex"] == key), "{hints:?}");
+    }
+    let manifest = dump(&place.store().join("MANIFEST")).done().json_lines();
+    assert_eq!(manifest[0]["what"], "manifest");
+    assert!(manifest.iter().any(|line| line["what"] == "file"));
+
+    let holds = |path: &std::path::PathBuf| std::fs::read(path).unwrap().windows(6).any(|bytes| bytes == b"gravel");
+    let path = place.files(".data").into_iter().find(holds).unwrap();
+    let at = std::fs::read(&path).unwrap().windows(6).position(|bytes| bytes == b"gravel").unwrap();
+    flip_bit(&path, at);
+    assert!(dump(&path).no().json_lines().iter().any(|line| line["what"] == "damage"));
+}

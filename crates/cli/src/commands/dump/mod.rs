@@ -1,6 +1,7 @@
 //! `esker dump FILE`
 
 mod blob;
+mod cask;
 mod manifest;
 mod options;
 pub(crate) mod raft;
@@ -12,6 +13,7 @@ mod wal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use esker_format::cask as cask_name;
 use esker_format::file_name::FileName;
 use esker_format::raft::file_name as raft_name;
 use esker_format::rocksdb::log::log_number_tag;
@@ -24,7 +26,7 @@ use crate::output::Output;
 
 /// Print what is in one file of a store, with offsets
 ///
-/// Reads write-ahead logs, manifests, tables, blob files, OPTIONS and files of a Raft log without a store around them. Damage is printed where
+/// Reads write-ahead logs, manifests, tables, blob files, OPTIONS, files of a Cask and of a Raft log without a store around them. Damage is printed where
 /// it is, and what the format lets be found behind it, too; the exit code is 1 then. Long values are shortened, except
 /// with --json.
 #[derive(Debug, Args)]
@@ -55,6 +57,9 @@ enum Kind {
     Table,
     Blob,
     Options,
+    CaskData,
+    CaskHint,
+    CaskManifest,
     Raft,
 }
 
@@ -62,7 +67,7 @@ impl Dump {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let name = file_name(&self.file);
         let raft_file = raft_file(&self.file);
-        let named = name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft));
+        let named = name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft)).or(cask_kind(&self.file));
         let kind = self.kind.or(named).ok_or_else(|| {
             let path = self.file.display();
             Failure::new(format_args!("{path}: the name does not say what it is; use --kind"))
@@ -78,6 +83,9 @@ impl Dump {
             Kind::Table => table::dump(&source, &mut report)?,
             Kind::Blob => blob::dump(&source, &mut report)?,
             Kind::Options => options::dump(&source, &mut report)?,
+            Kind::CaskData => cask::data(&source, &mut report)?,
+            Kind::CaskHint => cask::hint(&source, &mut report)?,
+            Kind::CaskManifest => cask::manifest(&source, &mut report)?,
             Kind::Raft => {
                 raft::dump(&source, raft::Wanted { id: raft_file, ..raft::Wanted::default() }, &mut report)?;
             }
@@ -95,6 +103,16 @@ pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
     match raft_name::FileName::parse(path.file_name()?.to_str()?)? {
         raft_name::FileName::Log(id) => Some(id),
         raft_name::FileName::Reserved(_) | raft_name::FileName::Lock => None,
+    }
+}
+
+/// What a file of a Cask is, by its name.
+fn cask_kind(path: &Path) -> Option<Kind> {
+    match cask_name::FileName::parse(path.file_name()?.to_str()?)? {
+        cask_name::FileName::Data(_) | cask_name::FileName::Damaged(_) => Some(Kind::CaskData),
+        cask_name::FileName::Hint(_) => Some(Kind::CaskHint),
+        cask_name::FileName::Manifest | cask_name::FileName::ManifestTemporary => Some(Kind::CaskManifest),
+        _ => None,
     }
 }
 
