@@ -1,5 +1,6 @@
 //! Atomic read-modify-write: what many threads at once see of one key has an order in which each operation makes sense.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::sim::SimDisk;
@@ -140,6 +141,17 @@ fn act(db: &Db, family: &ColumnFamily, dice: u64) -> Action {
             let done = db.compare_and_delete(family, "key", [expected], options).unwrap();
             Action::CompareAndDelete { expected, done }
         }
+        // The same with a pause between the read and the write, in which others come in.
+        4 => {
+            let mut done = false;
+            let decide = |found: Option<&[u8]>| {
+                std::thread::yield_now();
+                done = found == Some(&[expected]);
+                if done { Change::Put(vec![value]) } else { Change::Keep }
+            };
+            db.update(family, "key", options, decide).unwrap();
+            Action::CompareAndSet { expected, value, done }
+        }
         _ => {
             let done = db.compare_and_set(family, "key", [expected], [value], options).unwrap();
             Action::CompareAndSet { expected, value, done }
@@ -157,8 +169,9 @@ fn every_history_of_one_key_has_an_order() {
     let db = open(&disk, 1);
     let family = &db.default_column_family();
     let clock = &AtomicU64::new(0);
-    for round in 0..150u64 {
+    for round in 0..400u64 {
         db.delete("key").unwrap();
+        let start = &Barrier::new(THREADS as usize);
         let history: Vec<Event> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS)
                 .map(|thread| {
@@ -170,6 +183,7 @@ fn every_history_of_one_key_has_an_order() {
                             let action = act(db, family, random.u64(..));
                             Event { began, ended: clock.fetch_add(1, Ordering::SeqCst), action }
                         };
+                        start.wait();
                         (0..STEPS).map(step).collect::<Vec<_>>()
                     })
                 })
