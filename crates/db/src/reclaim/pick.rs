@@ -18,7 +18,7 @@ use crate::version::{TableFile, Version};
 /// not due at once.
 const LOW_WATER: f64 = 0.8;
 /// Hidden garbage counts for at most this part of what lives as far as the ledger knows: new keys hide nothing.
-const HIDDEN_PARTS: u64 = 4;
+const HIDDEN_PARTS: u64 = 2;
 
 /// Blob files to empty, and the tables to rewrite for that.
 #[derive(Debug)]
