@@ -44,7 +44,9 @@ impl Store {
             self.families.store(Arc::new(next));
             lead.reload(&self.families.load(), self.options.wal_bytes_max);
             self.refresh_memory();
-            self.options_changed(&mut installer);
+            // Before the family is handed out: what is put into it must find these options after a death.
+            self.state.lock().options_are_stale = true;
+            self.refresh_options_file(&mut installer);
             Ok(family)
         })
     }
@@ -112,8 +114,8 @@ impl Store {
         Ok(())
     }
 
-    /// Has the options written down after a change that is durable already. In the background, where there is one: then
-    /// a thousand families that are made one after the other do not make as many files of a thousand families each.
+    /// Has the options written down after a family is gone: what the file says of it then harms nobody. In the background,
+    /// where there is one: many families that are dropped one after the other do not make as many files.
     pub(crate) fn options_changed(&self, installer: &mut Installer) {
         self.state.lock().options_are_stale = true;
         if self.options.background_jobs == 0 {

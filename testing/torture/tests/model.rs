@@ -206,8 +206,7 @@ impl Run {
             std::mem::forget(db);
         }
         let mut options = self.options.clone();
-        // Threads write the options of a new family down after it is there: a death may come first.
-        if self.random.bool() && (closes || self.options.background_jobs == 0) {
+        if self.random.bool() {
             // What the OPTIONS file says holds.
             options.families.clear();
         }
