@@ -1,7 +1,5 @@
 //! Esker's Raft log and raft-engine 0.4.2 on the same directory.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
 use std::path::Path;
 
 use esker_interop::raft::{
