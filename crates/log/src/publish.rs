@@ -7,7 +7,7 @@
 //! - P2: who sees the number sees everything that was put in place before it was set (release, acquire, over all who passed it on).
 //! - P3: a range that will never be finished, because its thread panicked, ends the waiting of all behind it with an error.
 //!
-//! Cost: alone, one load and one store. Who must wait looks for [`SPIN_COUNT`] rounds, then sleeps.
+//! Cost: alone, one load and one store. Who must wait looks for `SPIN_COUNT` rounds, then sleeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 

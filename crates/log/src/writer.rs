@@ -8,7 +8,7 @@
 //!   nothing more is written to it. Only a recovery can tell.
 //!
 //! Cost: one copy and one CRC of each record, one append per flush; no allocation once the buffer has grown. A record that goes
-//! alone and has at most [`FRAGMENTS_IN_PLACE`] fragments is not copied: the file takes it from where it is.
+//! alone and has at most `FRAGMENTS_IN_PLACE` fragments is not copied: the file takes it from where it is.
 
 use std::fmt;
 use std::sync::Arc;
