@@ -141,7 +141,7 @@ impl KeyDir {
     }
 
     /// Every shard, one after the other.
-    pub(crate) fn shards(&self) -> impl Iterator<Item = &RwLock<Shard>> {
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = &RwLock<Shard>> {
         self.shards.iter()
     }
 

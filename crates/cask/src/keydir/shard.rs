@@ -98,6 +98,14 @@ impl Shard {
         }
     }
 
+    /// Makes room for `len` slots in all, if there is none yet: growing that far step by step lays every slot out anew some
+    /// ten times.
+    pub(crate) fn reserve(&mut self, len: usize) {
+        if self.capacity() == 0 && len > 0 {
+            self.resize(len * 8 / 7 + 1);
+        }
+    }
+
     /// Adds a slot.
     pub(crate) fn insert(&mut self, slot: Slot) {
         let capacity = self.capacity();
@@ -167,7 +175,7 @@ impl Shard {
         self.slots.iter().copied().filter(|slot| !slot.is_empty())
     }
 
-    /// Keeps the slots that `keep` wants.
+    /// Keeps the slots that `keep` wants, and no more room than they need.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Slot) -> bool) {
         let before = self.len;
         for slot in &mut self.slots {
@@ -176,7 +184,7 @@ impl Shard {
                 self.len -= 1;
             }
         }
-        if self.len < before {
+        if self.len < before || self.len * 5 < self.capacity() * 4 {
             self.resize(self.len * 8 / 7 + 1);
         }
     }

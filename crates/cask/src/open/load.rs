@@ -26,7 +26,7 @@ use crate::file::{DataFile, Step, Walk};
 use crate::keydir::{KeyDir, KeyHash, Shard, Slot};
 use crate::{Error, Result};
 
-/// Keys that a thread sorts by shard before it enters them: some 5 MiB of memory.
+/// Keys that a thread sorts by shard before it enters them: some 5 MiB of memory. Their places fit into 16 bits.
 const BATCH_LEN: usize = 1 << 16;
 
 pub(crate) struct Loader {
@@ -35,6 +35,8 @@ pub(crate) struct Loader {
     /// The same files, by ascending number, for whoever looks one up.
     by_number: Vec<Arc<DataFile>>,
     keep_versions: usize,
+    /// Records that the manifest knows of, for each shard. Those that turn out to be dead leave room, which is given up at the end.
+    records_per_shard: usize,
     next: AtomicUsize,
     version_max: AtomicU64,
     recovery: Mutex<CaskRecovery>,
@@ -74,7 +76,14 @@ pub(crate) fn load(loader: Loader, env: &Env, threads: usize) -> Result<Loader> 
 impl Loader {
     /// `files` by ascending number.
     pub(crate) fn new(keydir: KeyDir, files: Vec<OpenedFile>, keep_versions: usize) -> Self {
+        let sealed = |file: &OpenedFile| match file.state {
+            FileState::Sealed { record_count, .. } => record_count,
+            FileState::Open => 0,
+        };
+        let records: u64 = files.iter().map(sealed).sum();
+        let records_per_shard = usize::try_from(records / keydir.shards().len() as u64).unwrap_or(0);
         Self {
+            records_per_shard,
             keydir,
             by_number: files.iter().map(|file| file.data.clone()).collect(),
             files: files.into_iter().map(Mutex::new).collect(),
@@ -228,8 +237,17 @@ impl Loader {
 
     /// Shard by shard, so that each is fetched into the processor's caches once for several keys.
     fn meet_all(&self, data: &DataFile, batch: &mut Vec<(KeyHash, Entry<'_>)>) -> Result<()> {
-        batch.sort_unstable_by_key(|(hash, _)| hash.shard());
-        batch.drain(..).try_for_each(|(hash, entry)| self.meet_hashed(data, hash, &entry))
+        // Sixteen bits of the shard and sixteen of the place: numbers are sorted several times as fast as entries.
+        let mut order: Vec<u32> =
+            batch.iter().zip(0u32..).map(|((hash, _), place)| (hash.shard() as u32) << 16 | place).collect();
+        order.sort_unstable();
+        for place in order {
+            if let Some((hash, entry)) = batch.get((place & 0xffff) as usize) {
+                self.meet_hashed(data, *hash, entry)?;
+            }
+        }
+        batch.clear();
+        Ok(())
     }
 
     fn meet(&self, data: &DataFile, entry: &Entry<'_>) -> Result<()> {
@@ -242,6 +260,7 @@ impl Loader {
         let slot = data.slot(hash.tag(), offset, record_bytes)?;
         let slot = if is_tombstone { slot.with_tombstone() } else { slot };
         let mut shard = self.keydir.shard(hash).write();
+        shard.reserve(self.records_per_shard);
         let mut known = Vec::new();
         shard.with_tag(hash.tag(), |slot| known.push(slot));
         let mut same = Vec::new();
