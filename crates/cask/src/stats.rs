@@ -35,8 +35,14 @@ pub struct CaskStats {
     pub directory_bytes: u64,
     /// Memory of the ledger, in bytes.
     pub ledger_bytes: u64,
+    /// Keys and values that users wrote since the store was opened, as they gave them; of a deletion the key.
+    pub user_bytes: u64,
+    /// The records that these writes became, with their heads, values packed.
+    pub appended_bytes: u64,
     /// Bytes that merges have read since the store was opened.
     pub merged_bytes: u64,
+    /// Bytes of records that merges have written since, those of merges that failed included.
+    pub merge_written_bytes: u64,
     /// The version of the last write.
     pub last_version: u64,
     /// What made the store refuse writes, or what background work failed at last.
@@ -60,10 +66,15 @@ impl Store {
             keys: self.key_count(),
             directory_bytes: self.keydir.memory_bytes(),
             merged_bytes: self.merged_bytes.load(Ordering::Relaxed),
+            merge_written_bytes: self.merge_written_bytes.load(Ordering::Relaxed),
             last_version: self.next_version.load(Ordering::Acquire).saturating_sub(1),
             background_error: self.background_error(),
             ..CaskStats::default()
         };
+        for stripe in &self.stripes {
+            stats.user_bytes += stripe.user_bytes.load(Ordering::Relaxed);
+            stats.appended_bytes += stripe.appended_bytes.load(Ordering::Relaxed);
+        }
         for file in self.files.load().iter() {
             let usage = file.usage();
             stats.files += 1;
@@ -79,5 +90,52 @@ impl Store {
         (stats.records, stats.bytes, stats.dead_records, stats.dead_bytes) =
             (count, bytes, garbage_count, garbage_bytes);
         stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cask, CaskBatch, CaskOptions};
+
+    #[test]
+    fn bytes_are_counted_by_who_wrote_them_from_each_open_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, ..CaskOptions::default() };
+        let cask = Cask::open(dir.path(), options.clone()).unwrap();
+        let written = |cask: &Cask| {
+            let stats = cask.stats();
+            (stats.user_bytes, stats.appended_bytes, stats.merge_written_bytes)
+        };
+        assert_eq!(written(&cask), (0, 0, 0));
+        cask.put("key", "old").unwrap();
+        cask.put("key", "value").unwrap();
+        assert!(cask.delete("absent").is_ok_and(|was_there| !was_there));
+        assert!(!cask.put_if_absent("key", "other", &Default::default()).unwrap());
+        let (user, appended, _) = written(&cask);
+        // What was not written is not counted.
+        assert_eq!((user, appended), (6 + 8, cask.stats().bytes));
+        let mut batch = CaskBatch::new();
+        batch.put("other", "two").unwrap();
+        batch.delete("key").unwrap();
+        cask.write(&batch, &Default::default()).unwrap();
+        let (user, appended, merged) = written(&cask);
+        assert_eq!((user, appended, merged), (14 + 8 + 3, cask.stats().bytes, 0));
+        cask.compact().unwrap();
+        let (user_after, appended_after, merged) = written(&cask);
+        assert_eq!((user_after, appended_after, merged), (user, appended, cask.stats().bytes));
+        assert!(0 < merged && merged < appended);
+        cask.close().unwrap();
+        assert_eq!(written(&Cask::open(dir.path(), options).unwrap()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_packed_value_counts_for_users_as_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let compression = crate::Compression::Lz4;
+        let options = CaskOptions { create_if_missing: true, compression, ..CaskOptions::default() };
+        let cask = Cask::open(dir.path(), options).unwrap();
+        cask.put("key", [b'x'; 10_000]).unwrap();
+        let stats = cask.stats();
+        assert!(stats.user_bytes == 10_003 && stats.appended_bytes < 1_000, "{stats:?}");
     }
 }

@@ -53,6 +53,8 @@ struct Change<'a> {
     value: Option<Cow<'a, [u8]>>,
     compression: Compression,
     expires_at: Option<u64>,
+    /// Of key and value as they were given.
+    user_bytes: u64,
 }
 
 /// The slots of a key.
@@ -168,6 +170,7 @@ impl Store {
         if let Some(ttl) = ttl {
             validate_ttl("the time to live", ttl)?;
         }
+        let user_bytes = (key.len() + value.map_or(0, <[u8]>::len)) as u64;
         let (value, compression) = match value {
             Some(value) => self.packed(value)?,
             None => (None, Compression::None),
@@ -176,7 +179,7 @@ impl Store {
         // A second that has begun counts as a whole one.
         let seconds = ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0));
         let expires_at = seconds.map(|seconds| self.env.clock.unix_seconds().saturating_add(seconds));
-        Ok(Change { hash: self.keydir.hash(key), key, value, compression, expires_at })
+        Ok(Change { hash: self.keydir.hash(key), key, value, compression, expires_at, user_bytes })
     }
 
     fn packed<'a>(&self, value: &'a [u8]) -> Result<(Option<Cow<'a, [u8]>>, Compression)> {
@@ -270,6 +273,7 @@ impl Store {
     ) {
         let bytes = change.bytes();
         file.count(bytes, version, change.value.is_none(), change.expires_at);
+        stripe.count_written(change.user_bytes, bytes);
         let tag = change.hash.tag();
         let Located { newest, mut old, newest_version, .. } = located;
         if change.value.is_none() {

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::choose::Distribution;
+use crate::kind::Kind;
 
 /// One benchmark. The comments are its help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,6 +29,8 @@ pub(crate) enum Benchmark {
     SeekRandom,
     /// Step through keys without their values
     ScanKeys,
+    /// Go through keys and values in no order, each thread through all of them; on a Cask
+    Scan,
     /// Ask whether random keys are there
     Exists,
     /// Delete half of the keys, in random order
@@ -48,7 +51,7 @@ pub(crate) enum Benchmark {
     YcsbF,
     /// Write the memtables out
     Flush,
-    /// Move everything to the deepest level
+    /// Move everything to the deepest level; on a Cask, merge all files
     Compact,
     /// Wait until flush and compaction have nothing to do
     WaitForCompaction,
@@ -74,6 +77,21 @@ impl Benchmark {
     /// What it is, in a few words.
     pub(super) fn description(self) -> String {
         self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    }
+
+    /// Why it cannot be run on a store of that kind; `None` if it can.
+    pub(super) fn refusal(self, kind: Kind) -> Option<&'static str> {
+        match (kind, self) {
+            (Kind::Cask, Self::ReadSeq | Self::ReadReverse | Self::SeekRandom | Self::ScanKeys | Self::YcsbE) => {
+                Some("needs keys in order, and a Cask has none; see scan")
+            }
+            (Kind::Cask, Self::Flush | Self::WaitForCompaction) => {
+                Some("needs memtables and tables, which a Cask has not")
+            }
+            (Kind::Db, Self::Scan) => Some("works on a Cask; on a Db, readseq goes through everything"),
+            (Kind::Raft, _) => Some("works on a Db or a Cask, not on a Raft log"),
+            _ => None,
+        }
     }
 
     /// Whether it does something once, for which neither threads nor operations are counted.

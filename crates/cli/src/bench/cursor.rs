@@ -24,7 +24,8 @@ impl Cursor {
     pub(super) fn begin(worker: &mut Worker<'_>, number: u64, is_backward: bool) -> Result<Self, Stop> {
         let shared = worker.shared;
         let end = shared.frontier.acknowledged();
-        let mut iterator = shared.db.iter_cf(&shared.family, &shared.read_options)?;
+        let (db, family, options) = shared.target.db()?;
+        let mut iterator = db.iter_cf(family, options)?;
         match (is_backward, number.checked_sub(1)) {
             (false, None) => iterator.seek_to_first()?,
             (false, Some(_)) => iterator.seek(worker.key.of(number))?,

@@ -14,6 +14,8 @@ pub(super) enum Fault {
     Unexpected,
     /// The key is none that a benchmark of this key size makes.
     Foreign,
+    /// A scan in no order met fewer or more keys than are there.
+    Count { keys: u64, due: u64 },
     /// An iterator went the wrong way.
     OutOfOrder,
     /// The value says it belongs to the key of this number.
@@ -34,6 +36,7 @@ impl fmt::Display for Fault {
             Self::Missing => f.write_str("was written and not deleted, and is not there"),
             Self::Unexpected => f.write_str("was deleted or never written, and is there"),
             Self::Foreign => f.write_str("is no key of this benchmark: other seed, key size or store"),
+            Self::Count { keys, due } => write!(f, "a scan met {keys} keys in place of {due}"),
             Self::OutOfOrder => f.write_str("is out of order"),
             Self::OtherKey(number) => write!(f, "has the value of key number {number}"),
             Self::Stale { generation, oldest } => {
@@ -60,7 +63,11 @@ pub(super) struct Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key 0x{} {}", hex(&self.key), self.fault)
+        match self.fault {
+            // No key's, but a scan's.
+            Fault::Count { .. } => self.fault.fmt(f),
+            fault => write!(f, "key 0x{} {fault}", hex(&self.key)),
+        }
     }
 }
 

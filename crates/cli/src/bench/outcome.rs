@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use esker::Stats;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -10,7 +9,8 @@ use super::benchmark::Benchmark;
 use super::fault::Wrong;
 use super::plan::Plan;
 use super::process::Usage;
-use super::samples::{Samples, causes, kinds};
+use super::samples::Samples;
+use super::store::Picture;
 use super::tally::Tally;
 
 /// One benchmark that was run to its end.
@@ -80,7 +80,8 @@ pub(crate) struct Figures {
     pub(super) wrong: Option<(Benchmark, Wrong)>,
     pub(super) samples: Samples,
     pub(super) time: Duration,
-    pub(super) stats: Stats,
+    /// The store when all was done.
+    pub(super) end: Picture,
     pub(super) usage: Usage,
     pub(super) peak_anonymous_bytes: Option<u64>,
     /// Keys and values that are in the store, before compression; `None` if that is not known.
@@ -91,12 +92,12 @@ impl Figures {
     /// Bytes on the disk per live byte, both of them as far as they are known.
     pub(super) fn bytes_per_live_byte(&self) -> Option<f64> {
         let live = self.live_bytes.filter(|&bytes| bytes > 0)?;
-        Some(self.stats.on_disk.total_bytes() as f64 / live as f64)
+        Some(self.end.disk_bytes() as f64 / live as f64)
     }
 
     /// `bytes` per byte that was given to the store in this run.
     pub(super) fn per_user_byte(&self, bytes: u64) -> Option<f64> {
-        let user = self.stats.written.user_bytes;
+        let user = self.end.user_bytes;
         (user > 0).then(|| bytes as f64 / user as f64)
     }
 
@@ -107,8 +108,8 @@ impl Figures {
 
     /// Everything but what happened between beginning and end.
     pub(crate) fn object(&self) -> Value {
-        let written = &self.stats.written;
-        json!({
+        let end = &self.end;
+        let mut object = json!({
             "store": self.store,
             "plan": self.plan.object(),
             "options": self.options,
@@ -120,28 +121,28 @@ impl Figures {
             })),
             "run": {
                 "seconds": self.time.as_secs_f64(),
-                "user_bytes": written.user_bytes,
-                "written_bytes": causes(written).into_iter().map(under_score).collect::<serde_json::Map<_, _>>(),
-                "write_amplification": self.stats.write_amplification(),
-                "stall_seconds": self.stats.stall_micros as f64 / 1e6,
-                "on_disk_bytes": kinds(&self.stats.on_disk).into_iter().map(under_score).collect::<serde_json::Map<_, _>>(),
+                "user_bytes": end.user_bytes,
+                "written_bytes": end.written.iter().map(under_score).collect::<serde_json::Map<_, _>>(),
+                "write_amplification": self.per_user_byte(end.written_bytes()),
+                "stall_seconds": end.stall.as_secs_f64(),
+                "on_disk_bytes": end.on_disk.iter().map(under_score).collect::<serde_json::Map<_, _>>(),
                 "live_bytes": self.live_bytes,
                 "bytes_on_disk_per_live_byte": self.bytes_per_live_byte(),
-                "space_amplification": self.stats.space_amplification(),
+                "space_amplification": end.space_amplification,
                 "cpu_seconds": { "user": self.usage.user_seconds, "system": self.usage.system_seconds },
                 "peak_rss_bytes": self.usage.peak_rss_bytes,
                 "peak_anonymous_bytes": self.peak_anonymous_bytes,
                 "device": self.usage.io.object(),
-                "flushes": self.stats.flushes,
-                "compactions": self.stats.compactions,
-                "cache_hits": self.stats.cache.hits,
-                "cache_misses": self.stats.cache.misses,
             },
-        })
+        });
+        if let Some(run) = object.get_mut("run").and_then(Value::as_object_mut) {
+            run.extend(end.counts.iter().map(under_score));
+        }
+        object
     }
 }
 
 /// `flush, tables` as the name of a field: `flush_tables`.
-fn under_score((name, bytes): (&str, u64)) -> (String, Value) {
-    (name.replace(", ", "_").replace(' ', "_"), bytes.into())
+fn under_score((name, count): &(&str, u64)) -> (String, Value) {
+    (name.replace(", ", "_").replace(' ', "_"), (*count).into())
 }

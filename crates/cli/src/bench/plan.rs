@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::benchmark::Benchmark;
 use super::choose::Distribution;
 use super::sizes::ValueSizes;
+use crate::failure::Failure;
+use crate::kind::Kind;
 
 /// Everything but the store's own options.
 #[derive(Debug, Clone)]
@@ -28,6 +30,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Refuses what cannot be run on a store of that kind, before anything is.
+    ///
+    /// # Errors
+    /// A failure that names the first such benchmark.
+    pub(crate) fn check(&self, kind: Kind) -> Result<(), Failure> {
+        let mut refused = self.benchmarks.iter().filter_map(|benchmark| Some((benchmark, benchmark.refusal(kind)?)));
+        match refused.next() {
+            Some((benchmark, why)) => Err(Failure::new(format_args!("--benchmarks: {} {why}", benchmark.name()))),
+            None => Ok(()),
+        }
+    }
+
     /// As an object.
     pub(super) fn object(&self) -> Value {
         json!({

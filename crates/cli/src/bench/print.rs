@@ -1,14 +1,11 @@
 //! Figures for people.
 
-use std::time::Duration;
-
 use super::outcome::{Figures, Outcome};
-use super::samples::{causes, kinds};
 use super::tally::Tally;
 use crate::columns::Columns;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::sizes::{Bytes, Count, plural};
+use crate::sizes::{Bytes, Count};
 
 /// The columns of the table of benchmarks.
 pub(super) const HEAD: [&str; 9] =
@@ -76,28 +73,29 @@ pub(super) fn short(number: f64) -> String {
 
 /// What the run as a whole cost: pairs of a name and words.
 pub(super) fn whole_run(figures: &Figures) -> Vec<(&'static str, String)> {
-    let (stats, usage) = (&figures.stats, &figures.usage);
+    let (end, usage) = (&figures.end, &figures.usage);
     let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string());
-    let mut rows = vec![("user bytes", Bytes(stats.written.user_bytes).to_string())];
+    let mut rows = vec![("user bytes", Bytes(end.user_bytes).to_string())];
     let per_user_byte = |bytes| match figures.per_user_byte(bytes) {
         Some(factor) => format!(" ({factor:.2} per user byte)"),
         None => String::new(),
     };
-    let written = stats.written.device_bytes();
+    let written = end.written_bytes();
     rows.push(("written", format!("{}{}", Bytes(written), per_user_byte(written))));
-    for (cause, bytes) in causes(&stats.written) {
+    for &(cause, bytes) in &end.written {
         if bytes > 0 {
             rows.push((cause, format!("{}{}", Bytes(bytes), per_user_byte(bytes))));
         }
     }
-    rows.push(("writers held back", format!("{:.3} s", Duration::from_micros(stats.stall_micros).as_secs_f64())));
-    let on_disk: Vec<String> = kinds(&stats.on_disk)
-        .into_iter()
+    rows.push(("writers held back", format!("{:.3} s", end.stall.as_secs_f64())));
+    let on_disk: Vec<String> = end
+        .on_disk
+        .iter()
         .filter(|(_, bytes)| *bytes > 0)
-        .map(|(kind, bytes)| format!("{kind} {}", Bytes(bytes)))
+        .map(|(kind, bytes)| format!("{kind} {}", Bytes(*bytes)))
         .collect();
-    rows.push(("on disk", format!("{} ({})", Bytes(stats.on_disk.total_bytes()), on_disk.join(", "))));
-    rows.push(match (figures.bytes_per_live_byte(), stats.space_amplification()) {
+    rows.push(("on disk", format!("{} ({})", Bytes(end.disk_bytes()), on_disk.join(", "))));
+    rows.push(match (figures.bytes_per_live_byte(), end.space_amplification) {
         (Some(factor), _) => ("bytes on disk per live byte", format!("{factor:.2}")),
         (None, Some(factor)) => ("bytes on disk per live byte", format!("about {factor:.2}, as the store estimates")),
         (None, None) => ("bytes on disk per live byte", "unknown".to_owned()),
@@ -122,9 +120,7 @@ pub(super) fn whole_run(figures: &Figures) -> Vec<(&'static str, String)> {
             known(usage.io.read_bytes)
         ),
     ));
-    let work = [(stats.flushes, "flush", "flushes"), (stats.compactions, "compaction", "compactions")];
-    let work: Vec<String> = work.into_iter().map(|(count, one, many)| plural(count, one, many)).collect();
-    rows.push(("background work", work.join(", ")));
+    rows.extend(end.words.iter().cloned());
     rows
 }
 

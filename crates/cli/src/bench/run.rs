@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use esker::Db;
 use serde_json::Value;
 
 use super::benchmark::Benchmark;
@@ -16,15 +15,17 @@ use super::plan::Plan;
 use super::process::Usage;
 use super::samples::Samples;
 use super::shared::Shared;
+use super::store::Store;
 use super::tally::Tally;
 use super::values::Values;
 use super::worker::Worker;
 use crate::failure::Failure;
 
 /// Runs all that `plan` lists. A wrong answer ends the run, and is told by its figures.
-pub(crate) fn run(plan: &Plan, db: &Db, options: Value) -> Result<Figures, Failure> {
+pub(crate) fn run(plan: &Plan, store: &Store, options: Value) -> Result<Figures, Failure> {
+    plan.check(store.kind())?;
     let values = Values::new(plan.seed, plan.value_sizes.clone());
-    let mut run = Run::begin(plan, db, &values);
+    let mut run = Run::begin(plan, store, &values);
     let mut wrong = None;
     for (index, &benchmark) in plan.benchmarks.iter().enumerate() {
         match run.one(index, benchmark) {
@@ -43,14 +44,14 @@ pub(crate) fn run(plan: &Plan, db: &Db, options: Value) -> Result<Figures, Failu
         (keys as f64 * entry_bytes) as u64
     });
     Ok(Figures {
-        store: db.path().to_string_lossy().into_owned(),
+        store: store.path().to_string_lossy().into_owned(),
         plan: plan.clone(),
         options,
         outcomes: run.outcomes,
         wrong,
         samples: run.samples,
         time,
-        stats: db.stats(),
+        end: store.picture(),
         usage,
         peak_anonymous_bytes: run.peak_anonymous_bytes,
         live_bytes,
@@ -61,7 +62,7 @@ pub(crate) fn run(plan: &Plan, db: &Db, options: Value) -> Result<Figures, Failu
 #[derive(Debug)]
 struct Run<'a> {
     plan: &'a Plan,
-    db: &'a Db,
+    store: &'a Store,
     values: &'a Values,
     known: Known,
     /// Of the last benchmark. At least the store's sequence number then, so that it grows from run to run, too.
@@ -77,10 +78,10 @@ struct Run<'a> {
 type Ended = (Result<Tally, Stop>, Instant);
 
 impl<'a> Run<'a> {
-    fn begin(plan: &'a Plan, db: &'a Db, values: &'a Values) -> Self {
+    fn begin(plan: &'a Plan, store: &'a Store, values: &'a Values) -> Self {
         Self {
             plan,
-            db,
+            store,
             values,
             known: Known::new(plan.num, plan.use_existing),
             generation: 0,
@@ -94,8 +95,8 @@ impl<'a> Run<'a> {
 
     /// Runs one benchmark to its end.
     fn one(&mut self, index: usize, benchmark: Benchmark) -> Result<Outcome, Stop> {
-        self.generation = self.generation.max(self.db.stats().sequence) + 1;
-        let shared = Shared::new(benchmark, self.plan, self.db, self.values, &self.known, self.generation);
+        self.generation = self.generation.max(self.store.picture().sequence) + 1;
+        let shared = Shared::new(benchmark, self.plan, self.store, self.values, &self.known, self.generation);
         self.sample(index, &shared, true);
         let outcome = self.watch(index, &shared);
         self.sample(index, &shared, true);
@@ -105,8 +106,8 @@ impl<'a> Run<'a> {
     }
 
     fn sample(&mut self, index: usize, shared: &Shared<'_>, is_edge: bool) {
-        let stats = self.db.stats();
-        self.samples.add(self.began.elapsed(), index, shared.done(), &stats, is_edge);
+        let picture = self.store.picture();
+        self.samples.add(self.began.elapsed(), index, shared.done(), picture, is_edge);
         self.peak_anonymous_bytes = self.peak_anonymous_bytes.max(Usage::now().anonymous_bytes);
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use esker::{OnDisk, Stats, Written};
+use super::store::{Parts, Picture};
 
 /// See S1. As many as a plot can show.
 const SAMPLES_MAX: usize = 1500;
@@ -25,8 +25,8 @@ pub(super) struct Sample {
     pub(super) operations: u64,
     /// Time that writers were held back, of all threads together.
     pub(super) stall: Duration,
-    pub(super) written: Written,
-    pub(super) on_disk: OnDisk,
+    pub(super) written: Parts,
+    pub(super) on_disk: Parts,
     is_edge: bool,
 }
 
@@ -50,14 +50,14 @@ impl Samples {
     }
 
     /// Adds one; `is_edge` if a benchmark begins or ends with it.
-    pub(super) fn add(&mut self, at: Duration, benchmark: usize, operations: u64, stats: &Stats, is_edge: bool) {
+    pub(super) fn add(&mut self, at: Duration, benchmark: usize, operations: u64, picture: Picture, is_edge: bool) {
         self.push(Sample {
             at,
             benchmark,
             operations,
-            stall: Duration::from_micros(stats.stall_micros),
-            written: stats.written,
-            on_disk: stats.on_disk,
+            stall: picture.stall,
+            written: picture.written,
+            on_disk: picture.on_disk,
             is_edge,
         });
     }
@@ -84,27 +84,6 @@ impl Samples {
     }
 }
 
-/// Names of what wrote bytes, and how many.
-pub(super) fn causes(written: &Written) -> [(&'static str, u64); 5] {
-    [
-        ("log", written.wal_bytes),
-        ("flush, tables", written.flush_bytes),
-        ("flush, blob files", written.flush_blob_bytes),
-        ("compaction", written.compaction_bytes),
-        ("manifest", written.manifest_bytes),
-    ]
-}
-
-/// Kinds of files, and their bytes.
-pub(super) fn kinds(on_disk: &OnDisk) -> [(&'static str, u64); 4] {
-    [
-        ("tables", on_disk.table_bytes),
-        ("blob files", on_disk.blob_bytes),
-        ("log", on_disk.wal_bytes),
-        ("other", on_disk.other_bytes),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,8 +97,8 @@ mod tests {
                 benchmark: 0,
                 operations: second,
                 stall: Duration::ZERO,
-                written: Written::default(),
-                on_disk: OnDisk::default(),
+                written: Parts::default(),
+                on_disk: Parts::default(),
                 is_edge: second % 10_000 == 0,
             });
         }

@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::{ColumnFamily, Db, ReadOptions, WriteOptions};
-
 use super::benchmark::Benchmark;
 use super::choose::Chooser;
 use super::frontier::Frontier;
 use super::known::{Known, Order};
 use super::plan::Plan;
 use super::random::{Permutation, mix};
+use super::store::{Store, Target};
 use super::values::Values;
 
 /// Operations that a thread takes at a time.
@@ -22,17 +21,16 @@ const CHUNK: u64 = 32;
 pub(super) struct Shared<'a> {
     pub(super) benchmark: Benchmark,
     pub(super) plan: &'a Plan,
-    pub(super) db: &'a Db,
-    pub(super) family: ColumnFamily,
+    pub(super) target: Target<'a>,
     pub(super) values: &'a Values,
     pub(super) known: Known,
+    /// What a scan must meet, if there is one and it is known.
+    pub(super) live_keys: Option<u64>,
     /// What values written now say.
     pub(super) generation: u64,
     pub(super) order: Order,
     pub(super) chooser: Chooser,
     pub(super) frontier: Frontier,
-    pub(super) write_options: WriteOptions,
-    pub(super) read_options: ReadOptions,
     /// Entries in a write.
     pub(super) batch: u64,
     /// Operations in all.
@@ -60,12 +58,16 @@ impl<'a> Shared<'a> {
     pub(super) fn new(
         benchmark: Benchmark,
         plan: &'a Plan,
-        db: &'a Db,
+        store: &'a Store,
         values: &'a Values,
         known: &Known,
         generation: u64,
     ) -> Self {
         let (operations, may_go_on) = benchmark.operations(plan.num, plan.reads);
+        // Each thread goes through everything.
+        let passes = if benchmark == Benchmark::Scan { plan.threads } else { 1 };
+        let operations = operations.saturating_mul(passes);
+        let live_keys = if benchmark == Benchmark::Scan { known.live_keys() } else { None };
         let until = plan.time.map(|time| Instant::now() + time);
         let seed = mix(plan.seed ^ generation);
         let order = match benchmark {
@@ -80,20 +82,15 @@ impl<'a> Shared<'a> {
         Self {
             benchmark,
             plan,
-            db,
-            family: db.default_column_family(),
+            target: store.target(plan.sync || benchmark == Benchmark::FillSync),
             values,
             known: expected,
+            live_keys,
             generation,
             order,
             // The popular keys are the same ones for all benchmarks of a seed.
             chooser: Chooser::new(plan.distribution.unwrap_or(benchmark.distribution()), known.space(), mix(plan.seed)),
             frontier: Frontier::new(known.space()),
-            write_options: WriteOptions {
-                sync: plan.sync || benchmark == Benchmark::FillSync,
-                ..WriteOptions::default()
-            },
-            read_options: ReadOptions::default(),
             batch: if is_batched { plan.batch } else { 1 },
             total: if may_go_on && until.is_some() { u64::MAX } else { operations },
             next: AtomicU64::new(0),

@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use esker::WriteBatch;
-
 use super::benchmark::{Benchmark, Shares};
 use super::cursor::Cursor;
 use super::fault::{Fault, Stop, Wrong};
 use super::keys::Key;
 use super::known::Expectation;
 use super::random::Random;
+use super::scan::Scan;
 use super::shared::Shared;
 use super::tally::Tally;
 use super::values::Generations;
@@ -25,6 +24,13 @@ const POLL: Duration = Duration::from_millis(20);
 /// So many looks in a row must find nothing to do.
 const IDLE_LOOKS: u32 = 5;
 
+/// What is done to a key that is written.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Put,
+    Delete,
+}
+
 /// A thread's own things.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
@@ -34,6 +40,7 @@ pub(super) struct Worker<'a> {
     pub(super) key: Key,
     value: Vec<u8>,
     cursor: Option<Cursor>,
+    scan: Option<Scan>,
     shares: Shares,
     pub(super) tally: Tally,
 }
@@ -47,6 +54,7 @@ impl<'a> Worker<'a> {
             key: Key::new(shared.plan.key_bytes),
             value: Vec::new(),
             cursor: None,
+            scan: None,
             shares: shared.benchmark.shares(),
             tally: Tally::new()?,
         })
@@ -89,14 +97,15 @@ impl<'a> Worker<'a> {
     fn step(&mut self, ranks: &mut Range<u64>) -> Result<u64, Stop> {
         match self.shared.benchmark {
             Benchmark::FillSeq | Benchmark::FillRandom | Benchmark::FillSync | Benchmark::Overwrite => {
-                return self.write_batch(ranks, Self::add_put);
+                return self.write(ranks, Change::Put);
             }
-            Benchmark::DeleteRandom => return self.write_batch(ranks, Self::add_delete),
+            Benchmark::DeleteRandom => return self.write(ranks, Change::Delete),
             Benchmark::ReadRandom | Benchmark::ReadWhileWriting => self.get_chosen()?,
             Benchmark::ReadMissing => self.get_missing()?,
             Benchmark::Exists => self.ask()?,
             Benchmark::ReadSeq => self.walk(false, true)?,
             Benchmark::ScanKeys => self.walk(false, false)?,
+            Benchmark::Scan => self.scan()?,
             Benchmark::ReadReverse => self.walk(true, true)?,
             Benchmark::SeekRandom => self.scan_chosen(self.shared.plan.nexts)?,
             Benchmark::YcsbA
@@ -105,8 +114,8 @@ impl<'a> Worker<'a> {
             | Benchmark::YcsbD
             | Benchmark::YcsbE
             | Benchmark::YcsbF => self.mixed()?,
-            Benchmark::Flush => self.shared.db.flush()?,
-            Benchmark::Compact => self.shared.db.compact_range(&self.shared.family, None, None)?,
+            Benchmark::Flush => self.shared.target.db()?.0.flush()?,
+            Benchmark::Compact => self.shared.target.compact()?,
             Benchmark::WaitForCompaction => self.wait()?,
             Benchmark::Null => self.nothing()?,
         }
@@ -114,38 +123,53 @@ impl<'a> Worker<'a> {
         Ok(1)
     }
 
-    fn write_batch(
-        &mut self,
-        ranks: &mut Range<u64>,
-        add: fn(&mut Self, &mut WriteBatch, u64) -> Result<(), Stop>,
-    ) -> Result<u64, Stop> {
-        let count = self.shared.batch.min(ranks.end - ranks.start);
-        let mut batch = WriteBatch::new();
-        for rank in ranks.by_ref().take(count as usize) {
-            add(self, &mut batch, self.shared.order.number(rank))?;
+    /// Writes the keys of the first ranks, as many as go together, and takes them off.
+    #[inline]
+    fn write(&mut self, ranks: &mut Range<u64>, change: Change) -> Result<u64, Stop> {
+        let shared = self.shared;
+        let count = shared.batch.min(ranks.end - ranks.start);
+        if count == 1 {
+            let number = shared.order.number(ranks.start);
+            ranks.start += 1;
+            match change {
+                Change::Put => self.put(number)?,
+                Change::Delete => self.delete(number)?,
+            }
+            return Ok(1);
         }
-        self.shared.db.write(batch, &self.shared.write_options)?;
+        let mut batch = shared.target.batch();
+        for rank in ranks.by_ref().take(count as usize) {
+            let number = shared.order.number(rank);
+            match change {
+                Change::Put => {
+                    self.make_value(number);
+                    batch.put(self.key.of(number), &self.value)?;
+                }
+                Change::Delete => batch.delete(self.key.of(number))?,
+            }
+            self.tally.bytes += shared.plan.key_bytes as u64;
+        }
+        shared.target.write(batch)?;
         Ok(count)
     }
 
     #[inline]
-    fn add_put(&mut self, batch: &mut WriteBatch, number: u64) -> Result<(), Stop> {
-        self.shared.values.write(number, self.shared.generation, &mut self.value);
-        batch.put(self.key.of(number), &self.value)?;
-        self.tally.bytes += (self.shared.plan.key_bytes + self.value.len()) as u64;
-        Ok(())
-    }
-
-    fn add_delete(&mut self, batch: &mut WriteBatch, number: u64) -> Result<(), Stop> {
-        batch.delete(self.key.of(number))?;
-        self.tally.bytes += self.shared.plan.key_bytes as u64;
-        Ok(())
-    }
-
     fn put(&mut self, number: u64) -> Result<(), Stop> {
-        let mut batch = WriteBatch::new();
-        self.add_put(&mut batch, number)?;
-        Ok(self.shared.db.write(batch, &self.shared.write_options)?)
+        self.make_value(number);
+        self.tally.bytes += self.shared.plan.key_bytes as u64;
+        Ok(self.shared.target.put(self.key.of(number), &self.value)?)
+    }
+
+    fn delete(&mut self, number: u64) -> Result<(), Stop> {
+        self.tally.bytes += self.shared.plan.key_bytes as u64;
+        Ok(self.shared.target.delete(self.key.of(number))?)
+    }
+
+    /// The value that the key of `number` is to get, and its bytes counted.
+    #[inline]
+    fn make_value(&mut self, number: u64) {
+        self.shared.values.write(number, self.shared.generation, &mut self.value);
+        self.tally.bytes += self.value.len() as u64;
     }
 
     /// The number of a key to ask for.
@@ -165,14 +189,14 @@ impl<'a> Worker<'a> {
         // Before the read: what is acknowledged meanwhile need not be seen.
         let expected = self.expect(number, self.shared.frontier.acknowledged());
         let shared = self.shared;
-        let found = shared.db.get_cf(&shared.family, self.key.of(number), &shared.read_options)?;
+        let found = shared.target.get(self.key.of(number))?;
         self.check(number, found.as_deref(), expected)
     }
 
     fn get_missing(&mut self) -> Result<(), Stop> {
         let (number, shared) = (self.choose(), self.shared);
         let key = self.key.missing(number);
-        if shared.db.get_cf(&shared.family, key, &shared.read_options)?.is_some() {
+        if shared.target.get(key)?.is_some() {
             return Err(Stop::Wrong(Wrong { key: key.to_vec(), fault: Fault::Unexpected }));
         }
         self.tally.missing += 1;
@@ -182,7 +206,7 @@ impl<'a> Worker<'a> {
     fn ask(&mut self) -> Result<(), Stop> {
         let (number, shared) = (self.choose(), self.shared);
         let expected = self.expect(number, shared.frontier.acknowledged());
-        let exists = shared.db.exists_cf(&shared.family, self.key.of(number), &shared.read_options)?;
+        let exists = shared.target.exists(self.key.of(number))?;
         self.check_existence(number, exists, expected)
     }
 
@@ -210,6 +234,23 @@ impl<'a> Worker<'a> {
             self.shared.stop();
         }
         self.cursor = Some(cursor);
+        Ok(())
+    }
+
+    /// The next entry of this thread's walk in no order, which begins anew at its end.
+    fn scan(&mut self) -> Result<(), Stop> {
+        let mut scan = match self.scan.take() {
+            Some(scan) => scan,
+            None => Scan::begin(self)?,
+        };
+        if !scan.step(self)? {
+            scan = Scan::begin(self)?;
+            if !scan.step(self)? {
+                // An empty store: there is nothing to go through.
+                self.shared.stop();
+            }
+        }
+        self.scan = Some(scan);
         Ok(())
     }
 
@@ -271,10 +312,11 @@ impl<'a> Worker<'a> {
     }
 
     fn wait(&self) -> Result<(), Stop> {
+        let (db, ..) = self.shared.target.db()?;
         let mut idle = 0;
         let mut before = None;
         while idle < IDLE_LOOKS {
-            let stats = self.shared.db.stats();
+            let stats = db.stats();
             if let Some(error) = stats.background_error {
                 return Err(error.into());
             }

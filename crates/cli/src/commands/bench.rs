@@ -4,15 +4,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use esker::{Db, ErrorKind, FamilyOptions, Options};
+use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::bench::{self, Benchmark, Distribution, KEY_BYTES_MAX, KEY_BYTES_MIN, Plan, ValueSizes};
+use crate::bench::{self, Benchmark, Distribution, KEY_BYTES_MAX, KEY_BYTES_MIN, Plan, Store, ValueSizes};
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, refuse_other};
+use crate::stores::{FamilyChoices, open_read_only};
+
+/// Memory for table blocks, unless told otherwise; the help says it.
+const CACHE_BYTES: u64 = 64 << 20;
 
 /// Measure a store at work, checking every answer
 ///
@@ -24,9 +28,13 @@ pub(crate) struct Bench {
     /// The store's directory
     store: PathBuf,
 
-    /// What to run, in this order
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "fillrandom,readrandom,readseq")]
-    benchmarks: Vec<Benchmark>,
+    /// Which engine's store [default: what is there, else db]
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+
+    /// What to run, in this order [default: fillrandom,readrandom, then readseq, or scan on a Cask]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    benchmarks: Option<Vec<Benchmark>>,
 
     /// Keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..1 << 48))]
@@ -67,15 +75,15 @@ pub(crate) struct Bench {
     #[command(flatten)]
     choices: FamilyChoices,
 
-    /// Memory for table blocks
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
-    cache_bytes: u64,
+    /// Memory for table blocks [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    cache_bytes: Option<u64>,
 
     /// Size at which a memtable is flushed [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     write_buffer_bytes: Option<u64>,
 
-    /// Threads for flush and compaction
+    /// Threads for flush and compaction, or for sealing and merging
     #[arg(long, value_name = "N", default_value_t = 2)]
     background_jobs: usize,
 
@@ -102,10 +110,15 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        let db = self.open()?;
-        let options = describe(&db, self.cache_bytes, self.background_jobs);
-        let figures = bench::run(&self.plan(), &db, options)?;
-        db.close()?;
+        let kind = self.kind()?;
+        let plan = self.plan(kind);
+        plan.check(kind)?;
+        let (store, options) = match kind {
+            Kind::Cask => self.open_cask()?,
+            _ => self.open_db()?,
+        };
+        let figures = bench::run(&plan, &store, options)?;
+        store.close()?;
         if let Some(path) = &self.report {
             bench::write_report(&figures, path)?;
         }
@@ -117,9 +130,23 @@ impl Bench {
         Ok(if figures.is_right() { Answer::Yes } else { Answer::No })
     }
 
-    fn plan(&self) -> Plan {
+    /// What was asked for, which must be what is there.
+    fn kind(&self) -> Result<Kind, Failure> {
+        match (self.kind, Kind::of(&self.store)) {
+            (Some(asked), Some(there)) if asked != there => {
+                let path = self.store.display();
+                Err(Failure::new(format_args!("{path}: this is {there}, and --kind asks for {asked}")))
+            }
+            (_, Some(Kind::Raft)) => Err(Kind::Raft.refuse(&self.store).into()),
+            (asked, there) => Ok(asked.or(there).unwrap_or(Kind::Db)),
+        }
+    }
+
+    fn plan(&self, kind: Kind) -> Plan {
+        let last = if kind == Kind::Cask { Benchmark::Scan } else { Benchmark::ReadSeq };
+        let default = || vec![Benchmark::FillRandom, Benchmark::ReadRandom, last];
         Plan {
-            benchmarks: self.benchmarks.clone(),
+            benchmarks: self.benchmarks.clone().unwrap_or_else(default),
             num: self.num,
             reads: self.reads.unwrap_or(self.num),
             value_sizes: self.value_size.clone(),
@@ -135,12 +162,12 @@ impl Bench {
         }
     }
 
-    fn open(&self) -> Result<Db, Failure> {
-        refuse_other(&self.store)?;
+    fn open_db(&self) -> Result<(Store, Value), Failure> {
+        let cache_bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
         let mut options = Options {
             create_if_missing: !self.use_existing,
             error_if_exists: !self.use_existing,
-            cache_bytes: self.cache_bytes,
+            cache_bytes,
             background_jobs: self.background_jobs,
             ..Options::default()
         };
@@ -151,12 +178,43 @@ impl Bench {
         if !self.use_existing || self.choices.is_any() || self.write_buffer_bytes.is_some() {
             options.families.insert("default".to_owned(), family);
         }
-        Db::open(&self.store, options).map_err(|error| match error.kind() {
+        let db = Db::open(&self.store, options).map_err(|error| self.why_not_open(error))?;
+        let options = describe(&db, cache_bytes, self.background_jobs);
+        Ok((Store::Db(db), options))
+    }
+
+    fn open_cask(&self) -> Result<(Store, Value), Failure> {
+        if self.cache_bytes.is_some() || self.write_buffer_bytes.is_some() {
+            return Err(Failure::new(
+                "a Cask has no cache and no memtables: --cache-bytes and --write-buffer-bytes are a Db's",
+            ));
+        }
+        let options = CaskOptions {
+            create_if_missing: !self.use_existing,
+            error_if_exists: !self.use_existing,
+            compression: self.choices.of_cask()?,
+            background_jobs: self.background_jobs,
+            ..CaskOptions::default()
+        };
+        let described = json!({
+            "kind": "cask",
+            "compression": options.compression.name(),
+            "stripes": options.stripes,
+            "file_bytes": options.file_bytes,
+            "merge_garbage_ratio": options.merge_garbage_ratio,
+            "background_jobs": options.background_jobs,
+        });
+        let cask = Cask::open(&self.store, options).map_err(|error| self.why_not_open(error))?;
+        Ok((Store::Cask(cask), described))
+    }
+
+    fn why_not_open(&self, error: Error) -> Failure {
+        match error.kind() {
             ErrorKind::Conflict if !self.use_existing => {
                 Failure::new(format_args!("{error}; name a directory that is not there yet, or add --use-existing"))
             }
             _ => error.into(),
-        })
+        }
     }
 
     /// What the default family has now, so that what is not chosen stays as it is.
@@ -173,6 +231,7 @@ fn describe(db: &Db, cache_bytes: u64, background_jobs: usize) -> Value {
     let family = db.default_column_family();
     let family = family.options();
     json!({
+        "kind": "db",
         "compression": family.compression.name(),
         "blob_compression": family.blob_compression.name(),
         "separation": format!("{:?}", family.separation),

@@ -153,6 +153,116 @@ fn the_report_is_one_page_without_scripts() {
     place.run("bench", ["--report", "/nonexistent/x.html", "--use-existing", "--num", NUM]).failed(&["/nonexistent/x"]);
 }
 
+/// All that a Cask can do, but what is done once.
+const CASK_BENCHMARKS: [&str; 15] = [
+    "fillseq",
+    "fillrandom",
+    "fillsync",
+    "overwrite",
+    "readrandom",
+    "readmissing",
+    "scan",
+    "exists",
+    "readwhilewriting",
+    "ycsba",
+    "ycsbb",
+    "ycsbc",
+    "ycsbd",
+    "ycsbf",
+    "deleterandom",
+];
+
+#[test]
+fn a_cask_has_a_row_and_figures_for_every_benchmark_without_order() {
+    let place = Place::new();
+    let all = CASK_BENCHMARKS.join(",");
+    let arguments = ["--kind", "cask", "--num", NUM, "--benchmarks", &all, "--threads", "2", "--json"];
+    let figures = place.run("bench", arguments).done().json();
+    let benchmarks = figures["benchmarks"].as_array().unwrap();
+    assert_eq!(benchmarks.len(), CASK_BENCHMARKS.len());
+    for (benchmark, name) in benchmarks.iter().zip(CASK_BENCHMARKS) {
+        assert_eq!(benchmark["name"], name);
+        let due = match name {
+            "fillsync" => 1,
+            "deleterandom" => 150,
+            // Each thread goes through everything.
+            "scan" => 600,
+            _ => 300,
+        };
+        assert_eq!(benchmark["operations"], due, "{benchmark}");
+        assert!(benchmark["operations_per_second"].as_f64().unwrap() > 0.0, "{benchmark}");
+    }
+    let run = &figures["run"];
+    let bytes = |field: &str| run[field].as_u64().unwrap();
+    assert!(figures["wrong"].is_null() && bytes("user_bytes") > 300 * 116 * 3);
+    assert!(run["written_bytes"]["writes"].as_u64() > run["user_bytes"].as_u64(), "{run}");
+    assert!(run["written_bytes"]["merges"].is_u64() && run["write_amplification"].as_f64() > Some(1.0), "{run}");
+    for name in ["alive", "superseded", "deletions", "hints_and_manifest"] {
+        assert!(run["on_disk_bytes"][name].as_u64() > Some(0), "{name}: {run}");
+    }
+    assert!(bytes("keys") >= 150 && bytes("directory_bytes") > 0 && figures["options"]["kind"] == "cask");
+    assert_eq!(place.run("count", NONE).done().text(), format!("{}\n", bytes("keys")));
+    place.run("verify", NONE).done();
+}
+
+#[test]
+fn a_later_run_tells_a_cask_by_its_files_and_merges_it() {
+    let place = Place::new();
+    let fill = ["--kind", "cask", "--num", NUM, "--benchmarks", "fillrandom,overwrite", "--batch", "7"];
+    place.run("bench", fill.into_iter().chain(["--compression", "zstd", "--value-size", "2000"])).done();
+    let read = ["--num", NUM, "--use-existing", "--benchmarks", "readrandom,compact,scan", "--value-size", "2000"];
+    let ran = place.run("bench", read).done();
+    for words in ["scan ", "compact ", "merges of ", "key directory", "superseded"] {
+        // Once merged, nothing is superseded.
+        assert_eq!(ran.text().contains(words), words != "superseded", "{words:?}: {}", ran.text());
+    }
+    let figures = place.run("bench", read.into_iter().chain(["--json"])).done().json();
+    assert_eq!((&figures["benchmarks"][0]["found"], &figures["benchmarks"][2]["found"]), (&300.into(), &300.into()));
+    place.run("bench", ["--num", NUM, "--kind", "cask"]).failed(&["--use-existing"]);
+    place.run("bench", ["--num", NUM, "--kind", "db", "--use-existing"]).failed(&["a Cask", "--kind"]);
+}
+
+#[test]
+fn a_wrong_value_in_a_cask_ends_the_run_with_exit_code_1() {
+    let place = Place::new();
+    place.run("bench", ["--kind", "cask", "--num", NUM, "--benchmarks", "fillrandom"]).done();
+    let key = "00000000000000073030303030303030";
+    place.run("put", ["--hex", key, "00112233445566778899aabbccddeeff00"]).done();
+    let ran = place.run("bench", ["--num", NUM, "--use-existing", "--benchmarks", "scan"]).no();
+    assert!(ran.text().contains(&format!("WRONG ANSWER in scan: key 0x{key}")), "{}", ran.text());
+}
+
+#[test]
+fn the_report_on_a_cask_has_its_causes_and_kinds_of_bytes() {
+    let place = Place::new();
+    let page = place.path("report.html");
+    let arguments = ["--kind", "cask", "--num", NUM, "--benchmarks", "fillrandom,overwrite,scan,compact", "--report"];
+    place.run("bench", arguments.into_iter().chain([page.to_str().unwrap()])).done();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg ").count(), 2 + 3 * 2);
+    for words in ["</i>writes", "</i>merges", "</i>alive", "</i>superseded", "key directory", "per user byte"] {
+        assert!(page.contains(words), "{words:?}");
+    }
+    for forbidden in ["<script", "http://", "https://", "NaN", "inf"] {
+        assert!(!page.contains(forbidden), "{forbidden:?}");
+    }
+}
+
+#[test]
+fn what_a_cask_has_not_is_refused_by_name_before_a_store_is_made() {
+    let place = Place::new();
+    for benchmark in ["readseq", "readreverse", "seekrandom", "scankeys", "ycsbe", "flush", "waitforcompaction"] {
+        let list = format!("fillrandom,{benchmark}");
+        place.run("bench", ["--kind", "cask", "--benchmarks", &list]).failed(&["--benchmarks", benchmark]);
+    }
+    place.run("bench", ["--kind", "db", "--benchmarks", "fillrandom,scan"]).failed(&["scan", "readseq"]);
+    place.run("bench", ["--kind", "raft"]).failed(&["Raft"]);
+    for option in ["--cache-bytes", "--write-buffer-bytes", "--min-blob-size"] {
+        place.run("bench", ["--kind", "cask", option, "1MiB"]).failed(&["a Cask has no"]);
+    }
+    assert!(!place.store().exists());
+}
+
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let place = Place::new();

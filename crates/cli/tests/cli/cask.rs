@@ -59,7 +59,7 @@ fn what_needs_an_order_or_a_column_family_is_refused() {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments.iter().chain(&["--cf", "other"])).failed(&["--cf", "a Cask has none"]);
     }
-    for command in [&["families"][..], &["create-family", "f"], &["drop-family", "f"], &["gc"], &["bench"]] {
+    for command in [&["families"][..], &["create-family", "f"], &["drop-family", "f"], &["gc"]] {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments).failed(&["does not work on a Cask"]);
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::axis::{Axis, NINES_MAX, Unit};
 use super::plot::Plot;
 use crate::bench::outcome::{Figures, Outcome};
-use crate::bench::samples::{Sample, causes, kinds};
+use crate::bench::samples::Sample;
+use crate::bench::store::Parts;
 
 /// Width and height of a plot beside another.
 const HALF: (f64, f64) = (520.0, 240.0);
@@ -105,20 +106,22 @@ pub(super) fn latency(outcome: &Outcome) -> String {
 
 /// Bytes written so far, by cause.
 pub(super) fn written(figures: &Figures) -> String {
-    stacked(figures, "bytes written since the run began", |sample| {
-        causes(&sample.written).map(|(_, bytes)| bytes).to_vec()
-    })
+    stacked(figures, "bytes written since the run began", |sample| &sample.written)
 }
 
 /// Bytes on the disk, by kind of file.
 pub(super) fn space(figures: &Figures) -> String {
-    stacked(figures, "bytes on disk", |sample| kinds(&sample.on_disk).map(|(_, bytes)| bytes).to_vec())
+    stacked(figures, "bytes on disk", |sample| &sample.on_disk)
 }
 
 /// Layers one above the other, over the whole run, with the benchmarks as stripes behind.
-fn stacked(figures: &Figures, label: &'static str, layers: impl Fn(&Sample) -> Vec<u64>) -> String {
+fn stacked(figures: &Figures, label: &'static str, layers: impl Fn(&Sample) -> &Parts) -> String {
     let samples = figures.samples.all();
-    let most = samples.iter().map(|sample| layers(sample).iter().sum::<u64>()).max().unwrap_or_default();
+    let most = samples
+        .iter()
+        .map(|sample| layers(sample).iter().map(|(_, bytes)| bytes).sum::<u64>())
+        .max()
+        .unwrap_or_default();
     let end = samples.last().map_or(0.0, |sample| sample.at.as_secs_f64());
     let x = Axis::linear("time", Unit::Seconds, end);
     let mut plot = Plot::new(x, Axis::linear(label, Unit::Bytes, most as f64 * 1.05), WHOLE.0, WHOLE.1);
@@ -128,7 +131,7 @@ fn stacked(figures: &Figures, label: &'static str, layers: impl Fn(&Sample) -> V
         let mut points = Vec::with_capacity(samples.len());
         for ((at, sum), sample) in sums.iter_mut().zip(samples) {
             let lower = *sum;
-            *sum += layers(sample).get(layer).copied().unwrap_or_default();
+            *sum += layers(sample).get(layer).map_or(0, |(_, bytes)| *bytes);
             points.push((*at, lower as f64, *sum as f64));
         }
         plot.area(&points, &format!("series-{layer}"));

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use super::outcome::{Figures, Outcome};
 use super::print::{HEAD, cells, short, whole_run};
-use super::samples::{causes, kinds};
+use super::samples::Sample;
+use super::store::Parts;
 use crate::failure::Failure;
 use crate::sizes::{Bytes, Count};
 
@@ -110,15 +111,12 @@ fn summary(page: &mut String, figures: &Figures) {
 
 /// What the run as a whole cost, with the plots over all of it.
 fn run(page: &mut String, figures: &Figures) {
-    let per_user_byte = |bytes| figures.per_user_byte(bytes).map(|factor| format!("{factor:.2} per user byte"));
-    let written = causes(&figures.stats.written).map(|(name, bytes)| (name, bytes, per_user_byte(bytes)));
-    let on_disk = kinds(&figures.stats.on_disk).map(|(name, bytes)| (name, bytes, None));
     page.push_str("<section class=\"card\">\n<h3>Bytes written, by cause</h3>\n");
-    let samples = figures.samples.all();
-    legend(page, &written, |layer| samples.iter().any(|sample| causes(&sample.written)[layer].1 > 0));
+    let per_user_byte = |bytes| figures.per_user_byte(bytes).map(|factor| format!(", {factor:.2} per user byte"));
+    legend(page, figures, |sample| &sample.written, &figures.end.written, per_user_byte);
     page.push_str(&charts::written(figures));
     page.push_str("\n</section>\n<section class=\"card\">\n<h3>Space on disk</h3>\n");
-    legend(page, &on_disk, |layer| samples.iter().any(|sample| kinds(&sample.on_disk)[layer].1 > 0));
+    legend(page, figures, |sample| &sample.on_disk, &figures.end.on_disk, |_| None);
     page.push_str(&charts::space(figures));
     page.push_str("\n</section>\n<section class=\"card\">\n<h3>Cost</h3>\n<dl>\n");
     for (name, words) in whole_run(figures) {
@@ -128,10 +126,19 @@ fn run(page: &mut String, figures: &Figures) {
 }
 
 /// What the colours mean. A layer that was never there has no place in it.
-fn legend(page: &mut String, layers: &[(&str, u64, Option<String>)], was_there: impl Fn(usize) -> bool) {
+fn legend(
+    page: &mut String,
+    figures: &Figures,
+    of: impl Fn(&Sample) -> &Parts,
+    end: &Parts,
+    note: impl Fn(u64) -> Option<String>,
+) {
+    let was_there = |layer: usize| {
+        figures.samples.all().iter().any(|sample| of(sample).get(layer).is_some_and(|(_, bytes)| *bytes > 0))
+    };
     page.push_str("<ul class=\"legend\">\n");
-    for (index, (name, bytes, note)) in layers.iter().enumerate().filter(|(index, _)| was_there(*index)) {
-        let note = note.as_ref().map(|note| format!(", {note}")).unwrap_or_default();
+    for (index, (name, bytes)) in end.iter().enumerate().filter(|(index, _)| was_there(*index)) {
+        let note = note(*bytes).unwrap_or_default();
         let bytes = Bytes(*bytes);
         add!(page, "<li><i class=\"series-{index}\"></i>{name} <span>{bytes}{note} at the end</span></li>\n");
     }
