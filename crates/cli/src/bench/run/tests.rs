@@ -179,7 +179,8 @@ fn old_changed_and_revived_values_of_a_cask_are_noticed() {
 
 #[test]
 fn lost_keys_are_noticed_by_whoever_reads() {
-    for reader in READERS.into_iter().chain([Benchmark::ScanKeys, Benchmark::Exists, Benchmark::ReadWhileWriting]) {
+    // Not readwhilewriting: its writer may put a lost key again before it is read.
+    for reader in READERS.into_iter().chain([Benchmark::ScanKeys, Benchmark::Exists]) {
         let lose = |db: &Db, _: &Values| every_tenth().for_each(|number| db.delete(key(number)).unwrap());
         let wrong = fault_after(&[Benchmark::FillRandom], lose, reader).unwrap_or_else(|| panic!("{reader:?}"));
         assert_eq!(wrong.fault, Fault::Missing, "{reader:?}");
