@@ -53,7 +53,7 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) blobs: BlobReader,
     pub(crate) trash: Arc<Trash>,
-    /// Whether the file system turned out to have no holes.
+    /// Whether holes are not wanted, or the file system turned out to have none.
     pub(crate) cannot_punch: AtomicBool,
     /// How fast reclaim may go.
     pub(crate) pacer: Pacer,
@@ -171,7 +171,7 @@ impl Store {
         let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()));
         let store = Self {
             default_family: parts.default_family,
-            cannot_punch: AtomicBool::new(false),
+            cannot_punch: AtomicBool::new(!parts.options.punch_holes),
             pacer: pacer(&parts.env, &parts.options),
             env: parts.env,
             dir: parts.dir,

@@ -373,7 +373,7 @@ fn rocksdb_reads_blob_files_with_holes() {
     let directory = must("making a directory", tempfile::tempdir());
     let store = directory.path().join("store");
     let mut options = workload::options(Compression::None, ChecksumKind::Xxh3);
-    options.background_jobs = 0;
+    (options.background_jobs, options.punch_holes) = (0, true);
     let (db, mut expected) = create(&store, &Options { reclaim_mode: ReclaimMode::Manual, ..options.clone() });
     let mut numbers = Numbers::new(3);
     let target = family(&db, SEPARATE);

@@ -571,7 +571,7 @@ fn large_garbage(disk: &SimDisk) -> Contents {
 }
 
 fn large_options(mode: ReclaimMode) -> Options {
-    let mut options = options(mode);
+    let mut options = Options { punch_holes: true, ..options(mode) };
     let family = options.families.get_mut("default").unwrap();
     (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 1 << 20);
     options

@@ -91,6 +91,12 @@ pub struct Options {
     /// more in their life. What is overwritten but not yet compacted is reckoned with as an estimate.
     pub max_space_amp: f64,
 
+    /// Whether reclaim makes holes of dead pages in blob files, before it copies what lives there. Default `false`.
+    ///
+    /// Costs no write. RocksDB opens such files and reads every value; but its tools that go through a blob file from front to
+    /// back (`ldb dump_live_files`, `blob_dump`) stop at the first hole. Where the file system has no holes, values are copied.
+    pub punch_holes: bool,
+
     /// Bytes of values that reclaim copies per second, at most. Default 0: as fast as it can. Range 0 or 64 KiB/s..=1 TiB/s.
     /// A limit leaves more of the device to reads and writes, and lets `max_space_amp` be exceeded where they make garbage faster.
     pub reclaim_bytes_per_second_max: u64,
@@ -113,6 +119,7 @@ impl Default for Options {
             delayed_write_bytes_per_second_min: 4 * MIB,
             reclaim_mode: ReclaimMode::Auto,
             max_space_amp: 1.3,
+            punch_holes: false,
             reclaim_bytes_per_second_max: 0,
         }
     }
