@@ -55,7 +55,7 @@ impl Cursor {
     /// The entry it stands on is right, and none was left out before it.
     pub(super) fn check_entry(&mut self, worker: &mut Worker<'_>, with_value: bool) -> Result<(), Stop> {
         let key = self.iterator.key();
-        let wrong = |fault| Stop::Wrong(Wrong { key: key.to_vec(), fault });
+        let wrong = |fault| Stop::Wrong(Wrong::key(key, fault));
         let number = worker.key.number(key).ok_or_else(|| wrong(Fault::Foreign))?;
         if self.is_backward {
             if number >= self.edge {

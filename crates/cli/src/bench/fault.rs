@@ -54,11 +54,47 @@ impl fmt::Display for Fault {
     }
 }
 
+/// What an answer was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Spot {
+    Key(Vec<u8>),
+    /// Of a Raft log.
+    Entry {
+        group: u64,
+        index: u64,
+    },
+}
+
+impl Spot {
+    /// As a field.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Key(key) => hex(key),
+            Self::Entry { group, index } => format!("{group}/{index}"),
+        }
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => write!(f, "key 0x{}", hex(key)),
+            Self::Entry { group, index } => write!(f, "entry {index} of group {group}"),
+        }
+    }
+}
+
 /// A wrong answer: it ends the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
-    pub(super) key: Vec<u8>,
+    pub(super) spot: Spot,
     pub(super) fault: Fault,
+}
+
+impl Wrong {
+    pub(super) fn key(key: &[u8], fault: Fault) -> Self {
+        Self { spot: Spot::Key(key.to_vec()), fault }
+    }
 }
 
 impl fmt::Display for Wrong {
@@ -66,7 +102,7 @@ impl fmt::Display for Wrong {
         match self.fault {
             // No key's, but a scan's.
             Fault::Count { .. } => self.fault.fmt(f),
-            fault => write!(f, "key 0x{} {fault}", hex(&self.key)),
+            fault => write!(f, "{} {fault}", self.spot),
         }
     }
 }

@@ -7,21 +7,49 @@ use serde_json::{Value, json};
 
 use super::benchmark::Benchmark;
 use super::fault::Wrong;
-use super::plan::Plan;
 use super::process::Usage;
 use super::samples::Samples;
 use super::store::Picture;
 use super::tally::Tally;
 
+/// Names and what they are.
+pub(super) type Facts = Vec<(&'static str, String)>;
+
+/// What was done, whatever it was done to.
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    pub(super) name: String,
+    /// A few words about it.
+    pub(super) about: String,
+    /// See [`Benchmark::is_single`].
+    pub(super) is_single: bool,
+}
+
+impl From<Benchmark> for Work {
+    fn from(benchmark: Benchmark) -> Self {
+        Self { name: benchmark.name(), about: benchmark.description(), is_single: benchmark.is_single() }
+    }
+}
+
+/// What other threads did at the same time.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// Its row: `its writer`.
+    pub(super) words: &'static str,
+    /// Its field: `writer`.
+    pub(super) field: &'static str,
+    pub(super) threads: u64,
+    pub(super) tally: Tally,
+}
+
 /// One benchmark that was run to its end.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) benchmark: Benchmark,
+    pub(super) work: Work,
     pub(super) threads: u64,
     pub(super) time: Duration,
     pub(super) tally: Tally,
-    /// What the writer beside the readers did.
-    pub(super) writer: Option<Tally>,
+    pub(super) beside: Option<Beside>,
 }
 
 impl Outcome {
@@ -36,8 +64,8 @@ impl Outcome {
 
     fn object(&self) -> Value {
         let Tally { operations, bytes, found, missing, .. } = self.tally;
-        json!({
-            "name": self.benchmark.name(),
+        let mut object = json!({
+            "name": self.work.name,
             "threads": self.threads,
             "operations": operations,
             "seconds": self.time.as_secs_f64(),
@@ -47,13 +75,19 @@ impl Outcome {
             "found": found,
             "missing": missing,
             "latency_micros": latency(&self.tally.latency),
-            "writer": self.writer.as_ref().map(|writer| json!({
-                "operations": writer.operations,
-                "operations_per_second": self.per_second(writer.operations),
-                "bytes": writer.bytes,
-                "latency_micros": latency(&writer.latency),
-            })),
-        })
+            "writer": Value::Null,
+        });
+        if let (Some(Beside { field, threads, tally, .. }), Some(object)) = (&self.beside, object.as_object_mut()) {
+            let beside = json!({
+                "threads": threads,
+                "operations": tally.operations,
+                "operations_per_second": self.per_second(tally.operations),
+                "bytes": tally.bytes,
+                "latency_micros": latency(&tally.latency),
+            });
+            object.insert((*field).to_owned(), beside);
+        }
+        object
     }
 }
 
@@ -72,12 +106,17 @@ fn latency(histogram: &Histogram<u64>) -> Value {
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(super) store: String,
-    pub(super) plan: Plan,
-    /// The column family's options and the store's, as far as they may be chosen.
+    /// What was asked for, as an object.
+    pub(super) plan: Value,
+    /// The same in words.
+    pub(super) facts: Facts,
+    /// The store's options, as far as they may be chosen.
     pub(super) options: Value,
+    /// What all benchmarks are called, those that were not reached too.
+    pub(super) names: Vec<String>,
     pub(super) outcomes: Vec<Outcome>,
     /// The benchmark that read a wrong value, and which.
-    pub(super) wrong: Option<(Benchmark, Wrong)>,
+    pub(super) wrong: Option<(String, Wrong)>,
     pub(super) samples: Samples,
     pub(super) time: Duration,
     /// The store when all was done.
@@ -111,12 +150,12 @@ impl Figures {
         let end = &self.end;
         let mut object = json!({
             "store": self.store,
-            "plan": self.plan.object(),
+            "plan": self.plan,
             "options": self.options,
             "benchmarks": self.outcomes.iter().map(Outcome::object).collect::<Vec<Value>>(),
             "wrong": self.wrong.as_ref().map(|(benchmark, wrong)| json!({
-                "benchmark": benchmark.name(),
-                "key": crate::encoding::hex(&wrong.key),
+                "benchmark": benchmark,
+                "key": wrong.spot.text(),
                 "what": wrong.fault.to_string(),
             })),
             "run": {

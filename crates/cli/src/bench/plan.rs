@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use super::benchmark::Benchmark;
 use super::choose::Distribution;
+use super::outcome::Facts;
 use super::sizes::ValueSizes;
 use crate::failure::Failure;
 use crate::kind::Kind;
+use crate::sizes::Count;
 
 /// Everything but the store's own options.
 #[derive(Debug, Clone)]
@@ -40,6 +42,21 @@ impl Plan {
             Some((benchmark, why)) => Err(Failure::new(format_args!("--benchmarks: {} {why}", benchmark.name()))),
             None => Ok(()),
         }
+    }
+
+    /// What people are told of it.
+    pub(super) fn facts(&self) -> Facts {
+        let mut facts = vec![
+            ("keys", format!("{} of {} B", Count(self.num), self.key_bytes)),
+            ("values", format!("{} B", self.value_sizes)),
+            ("threads", self.threads.to_string()),
+        ];
+        if self.batch > 1 {
+            facts.push(("batch", self.batch.to_string()));
+        }
+        facts.push(("sync", if self.sync { "yes" } else { "no" }.to_owned()));
+        facts.push(("seed", self.seed.to_string()));
+        facts
     }
 
     /// As an object.

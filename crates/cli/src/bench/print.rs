@@ -16,7 +16,7 @@ pub(crate) fn print(out: &mut Output, figures: &Figures) -> Result<(), Failure> 
     table(&figures.outcomes).lines("").iter().try_for_each(|line| out.line(line))?;
     for outcome in &figures.outcomes {
         if outcome.tally.missing > 0 && outcome.tally.found > 0 {
-            let (name, found) = (outcome.benchmark.name(), Count(outcome.tally.found));
+            let (name, found) = (&outcome.work.name, Count(outcome.tally.found));
             out.line(format_args!("{name}: {found} found, {} not there", Count(outcome.tally.missing)))?;
         }
     }
@@ -24,7 +24,7 @@ pub(crate) fn print(out: &mut Output, figures: &Figures) -> Result<(), Failure> 
     run(figures).lines("").iter().try_for_each(|line| out.line(line))?;
     if let Some((benchmark, wrong)) = &figures.wrong {
         out.line("")?;
-        out.line(format_args!("WRONG ANSWER in {}: {wrong}", benchmark.name()))?;
+        out.line(format_args!("WRONG ANSWER in {benchmark}: {wrong}"))?;
     }
     Ok(())
 }
@@ -32,9 +32,9 @@ pub(crate) fn print(out: &mut Output, figures: &Figures) -> Result<(), Failure> 
 fn table(outcomes: &[Outcome]) -> Columns {
     let mut columns = Columns::with_head(&HEAD);
     for outcome in outcomes {
-        columns.row(row(outcome.benchmark.name(), outcome, &outcome.tally));
-        if let Some(writer) = &outcome.writer {
-            columns.row(row("  its writer".to_owned(), outcome, writer));
+        columns.row(row(outcome.work.name.clone(), outcome, &outcome.tally));
+        if let Some(beside) = &outcome.beside {
+            columns.row(row(format!("  {}", beside.words), outcome, &beside.tally));
         }
     }
     columns
@@ -49,7 +49,7 @@ fn row(name: String, outcome: &Outcome, tally: &Tally) -> Vec<String> {
 /// What stands behind the name, see [`HEAD`]. What is done once has a time, and nothing else.
 pub(super) fn cells(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     let mut cells = vec![Count(tally.operations).to_string(), format!("{:.3}", outcome.time.as_secs_f64())];
-    if outcome.benchmark.is_single() {
+    if outcome.work.is_single {
         return cells;
     }
     cells.push(Count(outcome.per_second(tally.operations) as u64).to_string());

@@ -10,7 +10,7 @@ use super::benchmark::Benchmark;
 use super::fault::Stop;
 use super::known::Known;
 use super::live::Live;
-use super::outcome::{Figures, Outcome};
+use super::outcome::{Beside, Figures, Outcome};
 use super::plan::Plan;
 use super::process::Usage;
 use super::samples::Samples;
@@ -31,7 +31,7 @@ pub(crate) fn run(plan: &Plan, store: &Store, options: Value) -> Result<Figures,
         match run.one(index, benchmark) {
             Ok(outcome) => run.outcomes.push(outcome),
             Err(Stop::Wrong(found)) => {
-                wrong = Some((benchmark, found));
+                wrong = Some((benchmark.name(), found));
                 break;
             }
             Err(Stop::Failed(failure)) => return Err(failure),
@@ -45,8 +45,10 @@ pub(crate) fn run(plan: &Plan, store: &Store, options: Value) -> Result<Figures,
     });
     Ok(Figures {
         store: store.path().to_string_lossy().into_owned(),
-        plan: plan.clone(),
+        plan: plan.object(),
+        facts: plan.facts(),
         options,
+        names: plan.benchmarks.iter().map(|benchmark| benchmark.name()).collect(),
         outcomes: run.outcomes,
         wrong,
         samples: run.samples,
@@ -146,9 +148,10 @@ impl<'a> Run<'a> {
                 tally.add(&counts);
                 end = end.max(ended);
             }
-            let writer = writer.map(join).transpose()?.map(|(tally, _)| tally);
+            let writer = writer.map(join).transpose()?;
+            let beside = writer.map(|(tally, _)| Beside { words: "its writer", field: "writer", threads: 1, tally });
             let time = (end - began).max(Duration::from_nanos(1));
-            Ok(Outcome { benchmark: shared.benchmark, threads, time, tally, writer })
+            Ok(Outcome { work: shared.benchmark.into(), threads, time, tally, beside })
         })
     }
 }

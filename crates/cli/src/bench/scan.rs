@@ -37,6 +37,6 @@ impl Scan {
     /// Behind the end, the key is empty.
     #[cold]
     fn wrong(&self, fault: Fault) -> Stop {
-        Stop::Wrong(Wrong { key: self.scan.key().to_vec(), fault })
+        Stop::Wrong(Wrong::key(self.scan.key(), fault))
     }
 }

@@ -197,7 +197,7 @@ impl<'a> Worker<'a> {
         let (number, shared) = (self.choose(), self.shared);
         let key = self.key.missing(number);
         if shared.target.get(key)?.is_some() {
-            return Err(Stop::Wrong(Wrong { key: key.to_vec(), fault: Fault::Unexpected }));
+            return Err(Stop::Wrong(Wrong::key(key, Fault::Unexpected)));
         }
         self.tally.missing += 1;
         Ok(())
@@ -370,6 +370,6 @@ impl<'a> Worker<'a> {
 
     #[cold]
     pub(super) fn wrong(&mut self, number: u64, fault: Fault) -> Stop {
-        Stop::Wrong(Wrong { key: self.key.of(number).to_vec(), fault })
+        Stop::Wrong(Wrong::key(self.key.of(number), fault))
     }
 }

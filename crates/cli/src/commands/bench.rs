@@ -1,5 +1,7 @@
 //! `esker bench STORE --benchmarks fillrandom,readrandom`
 
+mod raft;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,13 +10,15 @@ use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::bench::{self, Benchmark, Distribution, KEY_BYTES_MAX, KEY_BYTES_MIN, Plan, Store, ValueSizes};
+use crate::bench::{self, Benchmark, Distribution, Figures, KEY_BYTES_MAX, KEY_BYTES_MIN, Plan, Store, ValueSizes};
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
 use crate::stores::{FamilyChoices, open_read_only};
 
+/// Keys, unless told otherwise.
+const NUM: u64 = 1_000_000;
 /// Memory for table blocks, unless told otherwise; the help says it.
 const CACHE_BYTES: u64 = 64 << 20;
 
@@ -23,6 +27,9 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// Runs the benchmarks one after another on the same store, which is made, or must be one that an earlier run with the
 /// same --num, --key-size, --value-size and --seed has made (--use-existing). Keys are numbers below --num; values
 /// are half compressible. The first wrong answer ends the run: exit code 1, and the key is named.
+///
+/// A Raft log is put to work as raft-engine's stress tool does, for --seconds, with the options under that heading; then
+/// everything is read back.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// The store's directory
@@ -37,7 +44,7 @@ pub(crate) struct Bench {
     benchmarks: Option<Vec<Benchmark>>,
 
     /// Keys
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..1 << 48))]
+    #[arg(long, value_name = "N", default_value_t = NUM, value_parser = clap::value_parser!(u64).range(1..1 << 48))]
     num: u64,
 
     /// Operations of a benchmark that reads or mixes [default: as --num]
@@ -56,7 +63,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
 
-    /// End each benchmark after this time; those that only read or mix go on until then
+    /// End each benchmark after this time; those that only read or mix go on until then [default of Raft logs: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
 
@@ -64,7 +71,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     batch: u64,
 
-    /// Wait after each write until it survives power loss
+    /// Wait after each write until it survives power loss, as a Raft log does unless told otherwise
     #[arg(long)]
     sync: bool,
 
@@ -74,6 +81,9 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     choices: FamilyChoices,
+
+    #[command(flatten)]
+    raft: raft::RaftChoices,
 
     /// Memory for table blocks [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -111,6 +121,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let kind = self.kind()?;
+        if kind == Kind::Raft {
+            return self.run_raft(out);
+        }
+        self.raft.refuse(kind)?;
         let plan = self.plan(kind);
         plan.check(kind)?;
         let (store, options) = match kind {
@@ -119,13 +133,18 @@ impl Bench {
         };
         let figures = bench::run(&plan, &store, options)?;
         store.close()?;
+        self.tell(out, &figures)
+    }
+
+    /// Prints the figures as they were asked for.
+    fn tell(&self, out: &mut Output, figures: &Figures) -> Result<Answer, Failure> {
         if let Some(path) = &self.report {
-            bench::write_report(&figures, path)?;
+            bench::write_report(figures, path)?;
         }
         if self.json {
             out.json(&figures.object())?;
         } else {
-            bench::print(out, &figures)?;
+            bench::print(out, figures)?;
         }
         Ok(if figures.is_right() { Answer::Yes } else { Answer::No })
     }
@@ -137,7 +156,6 @@ impl Bench {
                 let path = self.store.display();
                 Err(Failure::new(format_args!("{path}: this is {there}, and --kind asks for {asked}")))
             }
-            (_, Some(Kind::Raft)) => Err(Kind::Raft.refuse(&self.store).into()),
             (asked, there) => Ok(asked.or(there).unwrap_or(Kind::Db)),
         }
     }

@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     Compact(compact::Compact),
     Gc(gc::Gc),
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     Checkpoint(checkpoint::Checkpoint),
     Backup(backup::Backup),
     Repair(repair::Repair),

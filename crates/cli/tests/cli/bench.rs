@@ -256,7 +256,6 @@ fn what_a_cask_has_not_is_refused_by_name_before_a_store_is_made() {
         place.run("bench", ["--kind", "cask", "--benchmarks", &list]).failed(&["--benchmarks", benchmark]);
     }
     place.run("bench", ["--kind", "db", "--benchmarks", "fillrandom,scan"]).failed(&["scan", "readseq"]);
-    place.run("bench", ["--kind", "raft"]).failed(&["Raft"]);
     for option in ["--cache-bytes", "--write-buffer-bytes", "--min-blob-size"] {
         place.run("bench", ["--kind", "cask", option, "1MiB"]).failed(&["a Cask has no"]);
     }
@@ -277,6 +276,85 @@ fn what_cannot_be_measured_is_refused() {
         ["--distribution", "normal"],
     ] {
         place.run("bench", arguments).failed(&[arguments[0]]);
+    }
+    assert!(!place.store().exists());
+}
+
+/// A quick run of everything that a Raft log can do.
+const RAFT: [&str; 14] = [
+    "--kind",
+    "raft",
+    "--seconds",
+    "0.3",
+    "--regions",
+    "8",
+    "--write-threads",
+    "2",
+    "--read-threads",
+    "1",
+    "--write-region-count",
+    "3",
+    "--compact-count",
+    "50",
+];
+
+#[test]
+fn a_raft_log_is_written_read_purged_and_read_back() {
+    let place = Place::new();
+    let rest = ["--target-file-size", "16KiB", "--purge-threshold", "32KiB", "--purge-interval", "0.02", "--json"];
+    let figures = place.run("bench", RAFT.into_iter().chain(["--write-without-sync"]).chain(rest)).done().json();
+    let (write, verify) = (&figures["benchmarks"][0], &figures["benchmarks"][1]);
+    assert_eq!((&write["name"], &write["threads"], &verify["name"]), (&"write".into(), &2.into(), &"verify".into()));
+    for one in [write, &write["readers"], verify] {
+        assert!(one["operations"].as_u64() > Some(0) && one["latency_micros"]["p99"].as_f64() > Some(0.0), "{one}");
+    }
+    let run = &figures["run"];
+    assert_eq!((&figures["wrong"], &verify["operations"]), (&serde_json::Value::Null, &run["entries"]));
+    let writes = write["operations"].as_u64().unwrap();
+    assert_eq!(run["user_bytes"].as_u64(), Some(writes * 3 * 10 * 1024));
+    assert!(run["written_bytes"]["append_queue"].as_u64() > Some(0) && run["purged_files"].as_u64() > Some(0), "{run}");
+    // Whoever purges writes batches, too.
+    assert!(run["batches"].as_u64() >= Some(writes) && figures["plan"]["sync"] == false, "{figures}");
+    assert_eq!((&figures["options"]["file_bytes"], &figures["plan"]["regions"]), (&16384.into(), &8.into()));
+}
+
+#[test]
+fn a_raft_log_that_is_there_is_used_when_told_to_and_its_entries_are_checked() {
+    let place = Place::new();
+    let page = place.path("raft.html");
+    let run = |more: &[&str]| place.run("bench", RAFT.iter().chain(more));
+    run(&["--report", page.to_str().unwrap()]).done();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg ").count(), 2 + 2 * 2);
+    assert!(page.contains("its readers") && page.contains("rewrite queue") && !page.contains("<script"));
+    run(&[]).failed(&["--use-existing"]);
+    let text = run(&["--use-existing", "--purge-interval", "0"]).done();
+    for words in ["write ", "its readers", "verify", "group commit", "append queue", "per user byte"] {
+        assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+    }
+    // Only reading, of what another seed would have written.
+    let read = ["--use-existing", "--seconds", "0.1", "--regions", "8", "--write-threads", "0", "--read-threads", "1"];
+    let figures = place.run("bench", read.into_iter().chain(["--json"])).done().json();
+    assert_eq!((&figures["benchmarks"][0]["name"], &figures["run"]["batches"]), (&"read".into(), &0.into()));
+    let wrong = place.run("bench", read.into_iter().chain(["--seed", "2"])).no();
+    assert!(wrong.text().contains("WRONG ANSWER in read: entry "), "{}", wrong.text());
+}
+
+#[test]
+fn what_means_nothing_to_a_kind_of_store_is_refused_by_name() {
+    let place = Place::new();
+    let refused: [(&[&str], &str); 8] = [
+        (&["--kind", "raft", "--benchmarks", "fillseq"], "--benchmarks"),
+        (&["--kind", "raft", "--num", "7"], "--num"),
+        (&["--kind", "raft", "--compression", "none"], "--compression"),
+        (&["--kind", "raft", "--regions", "3", "--write-threads", "4"], "--regions"),
+        (&["--kind", "raft", "--write-threads", "0"], "--read-threads"),
+        (&["--kind", "raft", "--use-existing"], "no Raft log"),
+        (&["--regions", "3"], "--regions"),
+        (&["--kind", "cask", "--recycle", "false"], "--recycle"),
+    ];
+    for (arguments, words) in refused {
+        place.run("bench", arguments).failed(&[words]);
     }
     assert!(!place.store().exists());
 }

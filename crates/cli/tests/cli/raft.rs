@@ -210,7 +210,6 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
         &["compact"],
         &["gc"],
         &["import", "--files", "/"],
-        &["bench"],
     ] {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments).failed(&["does not work on a Raft log", "esker raft"]);

@@ -43,7 +43,7 @@ pub(super) fn throughput(figures: &Figures, index: usize, outcome: &Outcome) -> 
     let area: Vec<(f64, f64, f64)> = line.iter().map(|&(x, y)| (x, 0.0, y)).collect();
     plot.area(&area, "faint");
     plot.line(&line, "series-0");
-    plot.finish(&format!("{}: operations per second over time", outcome.benchmark.name()))
+    plot.finish(&format!("{}: operations per second over time", outcome.work.name))
 }
 
 /// For how long writers were held back in a benchmark, all threads together.
@@ -72,7 +72,7 @@ fn steps(samples: &[&Sample], outcome: &Outcome) -> Vec<Step> {
         if time <= 0.0 || (operations == 0.0 && after.at - begin > outcome.time) {
             continue;
         }
-        let threads = outcome.threads + u64::from(outcome.writer.is_some());
+        let threads = outcome.threads + outcome.beside.as_ref().map_or(0, |beside| beside.threads);
         let stalled = after.stall.saturating_sub(before.stall).as_secs_f64() / (time * threads as f64);
         let (from, to) = ((before.at - begin).as_secs_f64(), (after.at - begin).as_secs_f64());
         steps.push(Step { from, to, per_second: operations / time, stalled: stalled.min(1.0) });
@@ -101,7 +101,7 @@ pub(super) fn latency(outcome: &Outcome) -> String {
             plot.point(nines, micros, "series-0", &format!("{name} {}", y.name(micros)));
         }
     }
-    plot.finish(&format!("{}: latency by percentile", outcome.benchmark.name()))
+    plot.finish(&format!("{}: latency by percentile", outcome.work.name))
 }
 
 /// Bytes written so far, by cause.
@@ -136,14 +136,13 @@ fn stacked(figures: &Figures, label: &'static str, layers: impl Fn(&Sample) -> &
         }
         plot.area(&points, &format!("series-{layer}"));
     }
-    for (index, benchmark) in figures.plan.benchmarks.iter().enumerate() {
+    for (index, name) in figures.names.iter().enumerate() {
         let mut of = figures.samples.of(index).map(|sample| sample.at.as_secs_f64());
         let Some(from) = of.next() else { continue };
         let to = of.last().unwrap_or(from);
-        let name = benchmark.name();
-        plot.band(from, to, "benchmark", 1.0, &name);
+        plot.band(from, to, "benchmark", 1.0, name);
         plot.mark(from);
-        plot.heading(from, to, &name);
+        plot.heading(from, to, name);
     }
     plot.finish(label)
 }

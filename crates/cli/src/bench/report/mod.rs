@@ -54,7 +54,6 @@ fn page(figures: &Figures) -> String {
 
 /// What was measured, and with what.
 fn head(page: &mut String, figures: &Figures) {
-    let plan = &figures.plan;
     add!(
         page,
         "<header>\n<h1>esker bench</h1>\n<p class=\"store\">{}</p>\n<ul class=\"facts\">\n",
@@ -63,13 +62,7 @@ fn head(page: &mut String, figures: &Figures) {
     let mut fact = |name: &str, value: &str| {
         add!(page, "<li><span>{}</span> {}</li>\n", escape(name), escape(value));
     };
-    fact("keys", &format!("{} of {} B", Count(plan.num), plan.key_bytes));
-    fact("values", &format!("{} B", plan.value_sizes));
-    fact("threads", &plan.threads.to_string());
-    if plan.batch > 1 {
-        fact("batch", &plan.batch.to_string());
-    }
-    fact("sync", if plan.sync { "yes" } else { "no" });
+    figures.facts.iter().for_each(|(name, value)| fact(name, value));
     for (name, value) in figures.options.as_object().into_iter().flatten() {
         let value = match value.as_u64() {
             Some(bytes) if name.ends_with("bytes") || name.ends_with("size") => Bytes(bytes).to_string(),
@@ -77,11 +70,10 @@ fn head(page: &mut String, figures: &Figures) {
         };
         fact(&name.replace('_', " "), &value);
     }
-    fact("seed", &plan.seed.to_string());
     page.push_str("</ul>\n");
     if let Some((benchmark, wrong)) = &figures.wrong {
         let wrong = escape(&wrong.to_string());
-        add!(page, "<p class=\"wrong\">Wrong answer in {}: {wrong}</p>\n", benchmark.name());
+        add!(page, "<p class=\"wrong\">Wrong answer in {benchmark}: {wrong}</p>\n");
     }
     page.push_str("</header>\n");
 }
@@ -95,12 +87,8 @@ fn summary(page: &mut String, figures: &Figures) {
     page.push_str("</tr></thead>\n");
     page.push_str("<tbody>\n");
     for (index, outcome) in figures.outcomes.iter().enumerate() {
-        let name = outcome.benchmark.name();
-        add!(
-            page,
-            "<tr><th><a href=\"#b{index}\" title=\"{}\">{name}</a></th>",
-            escape(&outcome.benchmark.description())
-        );
+        let name = &outcome.work.name;
+        add!(page, "<tr><th><a href=\"#b{index}\" title=\"{}\">{name}</a></th>", escape(&outcome.work.about));
         for cell in cells(outcome, &outcome.tally) {
             add!(page, "<td>{cell}</td>");
         }
@@ -147,17 +135,17 @@ fn legend(
 
 /// One benchmark: throughput and latency side by side.
 fn card(page: &mut String, figures: &Figures, index: usize, outcome: &Outcome) {
-    let name = outcome.benchmark.name();
-    let what = escape(&outcome.benchmark.description());
+    let name = &outcome.work.name;
+    let what = escape(&outcome.work.about);
     add!(page, "<section class=\"card\" id=\"b{index}\">\n<h3>{name} <span>{what}</span></h3>\n<p>");
-    if outcome.benchmark.is_single() {
+    if outcome.work.is_single {
         add!(page, "<b>{}</b> seconds", short(outcome.time.as_secs_f64()));
     } else {
         let rate = |operations| Count(outcome.per_second(operations) as u64);
         add!(page, "<b>{}</b> operations per second, ", rate(outcome.tally.operations));
         add!(page, "<b>{}</b> MB/s", short(outcome.per_second(outcome.tally.bytes) / 1e6));
-        if let Some(writer) = &outcome.writer {
-            add!(page, ", beside <b>{}</b> writes per second", rate(writer.operations));
+        if let Some(beside) = &outcome.beside {
+            add!(page, "; {} <b>{}</b> per second", beside.words, rate(beside.tally.operations));
         }
     }
     let stall = charts::stall(figures, index);
@@ -166,7 +154,7 @@ fn card(page: &mut String, figures: &Figures, index: usize, outcome: &Outcome) {
         add!(page, ", <i class=\"swatch\"></i>writers held back for <b>{seconds}</b> seconds");
     }
     page.push_str("</p>\n");
-    if !outcome.benchmark.is_single() {
+    if !outcome.work.is_single {
         page.push_str("<div class=\"pair\">\n");
         page.push_str(&charts::throughput(figures, index, outcome));
         page.push_str(&charts::latency(outcome));

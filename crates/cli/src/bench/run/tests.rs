@@ -7,7 +7,7 @@ use esker::{Cask, CaskOptions, Db, Options};
 use tempfile::TempDir;
 
 use super::*;
-use crate::bench::fault::{Fault, Wrong};
+use crate::bench::fault::{Fault, Spot, Wrong};
 use crate::bench::keys::Key;
 use crate::bench::sizes::ValueSizes;
 use crate::kind::Kind;
@@ -163,7 +163,7 @@ fn old_changed_and_revived_values_of_a_cask_are_noticed() {
             }
         };
         let wrong = fault_in_cask(&[Benchmark::FillSeq], flip, reader).unwrap();
-        assert!(every_tenth().any(|number| wrong.key == key(number)), "{reader:?}: {wrong}");
+        assert!(every_tenth().any(|number| wrong.spot == Spot::Key(key(number))), "{reader:?}: {wrong}");
         let revive = |cask: &Cask, values: &Values| {
             (0..NUM).for_each(|number| put(cask, key(number), old(values, number)));
         };
@@ -213,7 +213,7 @@ fn a_flipped_bit_is_noticed() {
             }
         };
         let wrong = fault_after(&[Benchmark::FillSeq], flip, reader).unwrap();
-        assert!(every_tenth().any(|number| wrong.key == key(number)), "{reader:?}: {wrong}");
+        assert!(every_tenth().any(|number| wrong.spot == Spot::Key(key(number))), "{reader:?}: {wrong}");
     }
 }
 
@@ -238,7 +238,7 @@ fn foreign_keys_and_values_are_noticed() {
     assert_eq!(fault_after(&[Benchmark::FillSeq], strange, Benchmark::ReadSeq).unwrap().fault, Fault::Foreign);
     let swapped = |db: &Db, _: &Values| db.put(key(7), db.get(key(8)).unwrap().unwrap()).unwrap();
     let wrong = fault_after(&[Benchmark::FillSeq], swapped, Benchmark::ReadSeq).unwrap();
-    assert_eq!(wrong, Wrong { key: key(7), fault: Fault::OtherKey(8) });
+    assert_eq!(wrong, Wrong::key(&key(7), Fault::OtherKey(8)));
     let there = |db: &Db, _: &Values| (0..NUM).for_each(|number| db.put(Key::new(16).missing(number), "x").unwrap());
     assert_eq!(fault_after(&[Benchmark::FillSeq], there, Benchmark::ReadMissing).unwrap().fault, Fault::Unexpected);
 }
