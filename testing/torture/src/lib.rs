@@ -4,6 +4,7 @@
 //! Every test draws from a seed and prints it when it fails; `ESKER_SEED=n cargo test -p esker-torture` runs that seed alone.
 
 pub mod cask;
+pub mod fuzz;
 pub mod model;
 pub mod options;
 pub mod raft;

@@ -1,0 +1,127 @@
+//! RocksDB's files but for tables.
+
+use esker_format::checksum::{crc32c, mask};
+use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader};
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
+use esker_format::rocksdb::log::{Framer, Reader};
+use esker_format::rocksdb::options_file::{self, OptionsFile};
+use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_format::rocksdb::write_batch::{self, WriteBatch};
+
+/// Reads any log to its end; frames the bytes as records, and finds them again.
+pub(super) fn log(bytes: &[u8]) {
+    for number in [None, Some(7)] {
+        let mut reader = Reader::new(bytes, number);
+        let (mut records, mut last) = (0u64, 0);
+        while let Some(record) = reader.next() {
+            if let Ok((offset, _)) = record {
+                assert!(records == 0 || offset > last, "records lie one after the other");
+                (records, last) = (records + 1, offset);
+            }
+            assert!(reader.offset() <= bytes.len() as u64);
+        }
+    }
+    let pieces: Vec<&[u8]> = bytes.chunks(usize::from(bytes.first().copied().unwrap_or(0)) * 97 + 1).collect();
+    let (mut framer, mut framed) = (Framer::new(0), Vec::new());
+    for piece in &pieces {
+        let expected = framed.len() + framer.framed_bytes(piece.len());
+        framer.frame(piece, &mut framed);
+        assert_eq!(framed.len(), expected);
+    }
+    let mut reader = Reader::new(&framed, None);
+    for piece in &pieces {
+        let (_, record) = reader.next().expect("as many records as were framed").expect("they are whole");
+        assert!(record == *piece);
+    }
+    assert!(reader.next().is_none());
+}
+
+/// What decodes, decodes to records that can be appended one by one.
+pub(super) fn write_batch(bytes: &[u8]) {
+    let _ = write_batch::header(bytes);
+    let records: Result<Vec<_>, _> = write_batch::records(bytes).collect();
+    let Ok(batch) = WriteBatch::decode(bytes.to_vec()) else { return };
+    let records = records.expect("a batch that decodes has records that do");
+    let counted = records.iter().filter(|record| record.is_counted()).count();
+    assert_eq!(counted, batch.count() as usize);
+    assert!(batch.bytes() == bytes && batch.len_bytes() == bytes.len() && batch.is_empty() == (counted == 0));
+    let mut doubled = batch.clone();
+    if doubled.append(&batch).is_ok() {
+        assert_eq!(doubled.records().filter(|record| record.is_ok()).count(), 2 * records.len());
+        assert_eq!(doubled.sequence(), batch.sequence());
+        WriteBatch::decode(doubled.bytes().to_vec()).expect("two batches are a batch");
+    }
+}
+
+/// Keys keep their order, and separators lie where they should.
+pub(super) fn internal_key(bytes: &[u8]) {
+    let _ = InternalKey::decode(bytes).map(|key| assert!(key.user_key.len() + 8 == bytes.len()));
+    let middle = bytes.first().map_or(0, |&first| usize::from(first) % bytes.len());
+    let (a, b) = bytes.split_at(middle);
+    assert_eq!(internal_key::compare(a, b), internal_key::compare(b, a).reverse());
+    let separator = internal_key::shortest_user_separator(a, b);
+    assert!(separator.as_slice() >= a && (a >= b || separator.as_slice() < b), "{a:?} {separator:?} {b:?}");
+    assert!(internal_key::short_user_successor(a).as_slice() >= a);
+    let number = SequenceNumber::new(b.len() as u64);
+    let (low, high) = (internal_key::lookup(a, number), internal_key::lookup(b, number));
+    if internal_key::compare(&low, &high).is_lt() {
+        let between = internal_key::shortest_separator(&low, &high);
+        assert!(internal_key::compare(&low, &between).is_le() && internal_key::compare(&between, &high).is_lt());
+    }
+    let last = internal_key::shortest_successor(&low);
+    assert!(internal_key::compare(&low, &last).is_le());
+}
+
+/// What decodes is encoded to what decodes alike.
+pub(super) fn version_edit(bytes: &[u8]) {
+    let Ok(edit) = VersionEdit::decode(bytes) else { return };
+    let mut again = Vec::new();
+    edit.encode(&mut again);
+    let decoded = VersionEdit::decode(&again).unwrap_or_else(|error| panic!("{error}: {edit:?}"));
+    assert_eq!(decoded, edit);
+}
+
+/// Header, record and footer of a blob file, and the index that points into one.
+pub(super) fn blob(bytes: &[u8]) {
+    if let Ok(index) = BlobIndex::decode(bytes) {
+        let mut again = Vec::new();
+        index.encode(&mut again);
+        assert_eq!(BlobIndex::decode(&again), Ok(index));
+        let _ = index.record_offset(bytes.len());
+    }
+    if let Ok(header) = BlobFileHeader::decode(bytes) {
+        assert_eq!(BlobFileHeader::decode(&header.encode()), Ok(header));
+    }
+    for crc_at in [None, Some((24, 24)), Some((28, 28))] {
+        let mut bytes = bytes.to_vec();
+        if let Some((covered, at)) = crc_at {
+            let crc = mask(crc32c(bytes.get(..covered).unwrap_or_default())).to_le_bytes();
+            bytes.iter_mut().skip(at).zip(crc).for_each(|(to, from)| *to = from);
+        }
+        if let Ok(header) = BlobRecordHeader::decode(&bytes) {
+            assert_eq!(BlobRecordHeader::decode(&header.encode()), Ok(header));
+            let _ = (header.record_bytes(), header.check(&bytes, &bytes), header.check_crc(0));
+        }
+        if let Ok(footer) = BlobFooter::decode(&bytes) {
+            assert_eq!(BlobFooter::decode(&footer.encode()), Ok(footer));
+        }
+    }
+}
+
+/// What parses is printed as what parses alike.
+pub(super) fn options_file(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    assert_eq!(options_file::unescape(&options_file::escape(&text)), text);
+    let Ok(file) = OptionsFile::parse(bytes) else { return };
+    let printed = file.to_string();
+    let again = OptionsFile::parse(printed.as_bytes()).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    assert_eq!(again.to_string(), printed);
+    for name in file.family_names() {
+        for section in [file.family(name), file.table(name), file.database()].into_iter().flatten() {
+            for key in ["write_buffer_size", "block_size", "compression", "filter_policy", "bloom_locality"] {
+                let _ = (section.get_u64(key), section.get_i64(key), section.get_f64(key), section.get_bool(key));
+            }
+            let _ = section.get_bloom_bits();
+        }
+    }
+}
