@@ -150,6 +150,12 @@ pub trait ReadFile: Debug + Send + Sync {
 /// A process that dies within an append to such a file leaves of it all, nothing, a beginning, or everything else: any
 /// part of what follows its first [`COMMIT_BYTES`], while those are zeroes. So a header that is never all zeroes, at the front of
 /// whatever is appended at once, tells whether the process got to the end of it.
+///
+/// # Recycled files
+///
+/// Of [`FileSystem::recycle`]: as a preallocated file, but what follows is an earlier life's bytes. At least the next
+/// [`COMMIT_BYTES`] behind what was appended are zeroes, for who scans the file after a process died; a power loss may leave
+/// an earlier life's sectors anywhere in what was not synced. So whatever is appended must tell by itself which life it belongs to.
 pub trait AppendFile: Debug + Send + Sync {
     /// Where it was created.
     fn path(&self) -> &Path;
@@ -219,6 +225,21 @@ pub trait FileSystem: Debug + Send + Sync {
     /// # Errors
     /// `InvalidInput` if it is shorter than `len`.
     fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>>;
+
+    /// An existing file under another name in the same directory, to append from its start over what it holds: its blocks
+    /// are there already, so a sync has no blocks to write down. Nothing is cut off before [`AppendFile::seal`] or
+    /// [`AppendFile::truncate`]; see [recycled files](AppendFile#recycled-files). The new name is durable when this
+    /// returns, so that the old one never comes back over the new bytes. Nobody may be reading the file.
+    ///
+    /// Unless written otherwise, what the file holds is cut off.
+    ///
+    /// # Errors
+    /// The file may have either name.
+    fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
+        self.rename(from, to)?;
+        self.sync_dir(to.parent().unwrap_or(Path::new("")))?;
+        self.reopen(to, 0)
+    }
 
     /// An existing file, to read.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;

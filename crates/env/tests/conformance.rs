@@ -81,6 +81,8 @@ on_both! {
     appends_of_all_sizes_go_to_preallocated_blocks_and_beyond
     a_preallocated_file_is_cut_and_goes_on
     a_window_shows_what_was_appended_and_nothing_else
+    a_recycled_file_is_written_over_and_keeps_its_old_end
+    a_recycled_file_takes_appends_of_all_sizes_and_zeroes_follow_them
     a_taken_name_cannot_be_created
     missing_files_are_not_found
     directories_are_not_files_and_files_not_directories
@@ -358,6 +360,65 @@ fn a_window_shows_what_was_appended_and_nothing_else(place: &Place) {
     place.files().remove(&path).unwrap();
     assert_eq!(window.appended(16..32), Some(line(1).as_slice()));
     assert_eq!(window.appended(end..end + 5), Some(&b"fours"[..]));
+}
+
+fn a_recycled_file_is_written_over_and_keeps_its_old_end(place: &Place) {
+    let old = place.write("old", &[b'o'; 10_000]);
+    let path = place.at("new");
+    let file = place.files().recycle(&old, &path).unwrap();
+    assert_eq!((file.len(), file.path(), place.names()), (0, path.as_path(), vec!["new".to_owned()]));
+    assert_eq!(place.files().read(&path).unwrap(), vec![b'o'; 10_000], "nothing is cut off");
+    file.append(&[b"n", b"ew"]).unwrap();
+    file.append(&[&[b'n'; 5000]]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.len(), 5003);
+    let bytes = place.files().read(&path).unwrap();
+    assert_eq!((bytes.len(), &bytes[..4], &bytes[5003..5011]), (10_000, &b"newn"[..], &[0; 8][..]));
+    assert_eq!(bytes.last(), Some(&b'o'));
+    file.truncate(5000).unwrap();
+    file.append(&[b"more"]).unwrap();
+    file.seal().unwrap();
+    let bytes = place.files().read(&path).unwrap();
+    assert_eq!((bytes.len(), &bytes[4996..]), (5004, &b"nnnnmore"[..]));
+    assert_eq!(kind(place.files().recycle(&old, &path)), ErrorKind::NotFound);
+}
+
+/// Goal: a recycled file behaves as a preallocated one, and ends in zeroes for who scans it (AppendFile, "Recycled files").
+fn a_recycled_file_takes_appends_of_all_sizes_and_zeroes_follow_them(place: &Place) {
+    const OLD: usize = 300_000;
+    for preallocated in [0, 1, OLD, OLD + 100_000] {
+        let old = place.write("old", &[b'o'; OLD]);
+        let path = place.at("new");
+        let file = place.files().recycle(&old, &path).unwrap();
+        file.append(&[b"head"]).unwrap();
+        if preallocated > 0 {
+            file.preallocate(preallocated as u64).unwrap();
+        }
+        let window = file.window().unwrap();
+        let mut expected = b"head".to_vec();
+        let sizes = [4092, 4096, 1, 7, 8, 9, 100, 4088, 16_384, 100_000, 20, 4095, 65_536, 3, 90_000, 30_000, 5];
+        for (count, size) in sizes.into_iter().enumerate() {
+            let part = vec![b'a' + count as u8; size];
+            let (front, back) = part.split_at(size / 3);
+            file.append(&[front, back]).unwrap();
+            expected.extend_from_slice(&part);
+            assert_eq!(file.len(), expected.len() as u64);
+            let bytes = place.files().read(&path).unwrap();
+            assert!(bytes.starts_with(&expected), "append {count} of {size} bytes, {preallocated} preallocated");
+            let behind = &bytes[expected.len()..];
+            assert!(behind.iter().take(8).all(|byte| *byte == 0), "append {count} of {size} bytes");
+            if let Some(shown) = window.as_ref().and_then(|window| window.appended(0..expected.len() as u64)) {
+                assert_eq!(shown, expected);
+            }
+            if count % 5 == 2 {
+                file.sync().unwrap();
+            }
+        }
+        assert!(expected.len() > OLD);
+        file.seal().unwrap();
+        assert_eq!(place.files().read(&path).unwrap(), expected);
+        place.files().remove(&path).unwrap();
+    }
 }
 
 fn a_taken_name_cannot_be_created(place: &Place) {

@@ -257,9 +257,9 @@ fn check_file(
                 check_items(found, at as u64, &batch, spans, check);
             }
             Step::End => break None,
-            Step::Zeroes if is_last => break None,
-            Step::Zeroes => {
-                let reason = "zeroes where a batch should begin, though later files were written";
+            Step::Unwritten if is_last => break None,
+            Step::Unwritten => {
+                let reason = "nothing was written where a batch should begin, though later files were";
                 break Some((offset, Error::corruption(&found.path, offset as u64, reason)));
             }
             Step::Torn(error) => break Some((offset, Error::decode(&found.path, 0, "reading a batch", error))),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use esker_format::raft::file_header::Version;
+use esker_format::raft::file_name::Queue;
 
 use crate::{Error, Result};
 
@@ -129,13 +130,17 @@ impl Options {
         self.purge_rewrite_threshold_bytes.unwrap_or(default)
     }
 
-    /// How many files of the append queue, in use or waiting to be written over, are kept: half as many again as the
+    /// How many files of a queue, in use or waiting to be written over, are kept: half as many again as the
     /// threshold holds.
-    pub(crate) fn recycle_capacity(&self) -> usize {
+    pub(crate) fn recycle_capacity(&self, queue: Queue) -> usize {
         if !self.recycle_files {
             return 0;
         }
-        let files = (self.purge_threshold_bytes / self.file_bytes.max(1)).saturating_mul(3) / 2;
+        let threshold = match queue {
+            Queue::Append => self.purge_threshold_bytes,
+            Queue::Rewrite => self.rewrite_threshold(),
+        };
+        let files = (threshold / self.file_bytes.max(1)).saturating_mul(3) / 2;
         usize::try_from(files.min(u64::from(u32::MAX))).unwrap_or(usize::MAX)
     }
 }

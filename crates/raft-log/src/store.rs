@@ -61,6 +61,7 @@ impl Store {
         let appended = tail.finish();
         let rewritten = self.close_reclaim();
         self.append.put_aside();
+        self.rewrite.put_aside();
         self.locks.lock().clear();
         appended.and(rewritten)
     }

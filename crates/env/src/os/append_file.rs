@@ -8,6 +8,8 @@
 //! - A2: the first append after a sync goes through the system. What a sync wrote must be asked for again before it is
 //!   stored into, and one call that does both costs least; so who syncs every append never pays for a page fault.
 //! - A3: pages are made ready as far ahead as was appended since the last sync, since the next one writes them too.
+//! - A4: of a recycled file at least [`COMMIT_BYTES`] behind the end are zeroes: a call writes them with what it appends, to
+//!   the end of a page, so that no page of old bytes is read from the device only to be written over.
 //!
 //! Cost: one lock and a copy; no allocation up to [`PARTS_ON_STACK`] parts. Measured on ext4 (Linux 6.18), 64 MiB in a
 //! row, best of five, ns for one append:
@@ -35,7 +37,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::tail::{READY_BYTES_MAX, Tail};
-use crate::{AppendFile, Error, Result, Window};
+use crate::{AppendFile, COMMIT_BYTES, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
 const IOVEC_MAX: usize = 1024;
@@ -43,6 +45,10 @@ const IOVEC_MAX: usize = 1024;
 const PARTS_ON_STACK: usize = 16;
 /// The largest append that is copied: see the table above.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// What a call to a recycled file fills up with zeroes (A4): a page nearly everywhere. Where pages are larger, some are read first.
+const FILL_BYTES: u64 = 4096;
+/// For A4: the rest of one such page, and another.
+static ZEROES: [u8; 2 * FILL_BYTES as usize] = [0; 2 * FILL_BYTES as usize];
 /// The largest window: files are smaller, and an address space of 47 bits has room for thousands of these.
 const WINDOW_BYTES_MAX: u64 = 16 << 30;
 
@@ -70,6 +76,21 @@ struct End {
     is_lent: bool,
     /// `synced_to` when last looked at.
     seen_sync: u64,
+    /// Bytes of an earlier life may lie before this place; 0 if there was none.
+    stale_to: u64,
+    /// Of a recycled file: what lies between the end of what was appended and here is zeroes (A4).
+    zero_to: u64,
+}
+
+impl End {
+    /// How many zeroes must follow what will end at `to` (A4).
+    fn fill(&self, to: u64) -> usize {
+        let needed = to.saturating_add(COMMIT_BYTES as u64).min(self.stale_to);
+        if needed <= to || needed <= self.zero_to {
+            return 0;
+        }
+        (needed.next_multiple_of(FILL_BYTES).min(self.stale_to) - to) as usize
+    }
 }
 
 impl OsAppendFile {
@@ -89,6 +110,18 @@ impl OsAppendFile {
             file.set_len(len)?;
         }
         Ok(Self::new(file, path, len))
+    }
+
+    /// An existing file, from its start over what it holds.
+    pub(super) fn write_over(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let found = file.metadata()?.len();
+        let made = Self::new(file, path, 0);
+        let mut end = made.end.lock();
+        end.reserved_to = found;
+        end.stale_to = found;
+        drop(end);
+        Ok(made)
     }
 
     fn new(file: File, path: &Path, len: u64) -> Self {
@@ -129,13 +162,20 @@ impl OsAppendFile {
     }
 
     /// The body that makes a system call.
-    fn append_by_call(&self, end: &mut End, from: u64, slices: &mut [IoSlice<'_>]) -> Result<()> {
+    fn append_by_call(&self, end: &mut End, from: u64, slices: &mut [IoSlice<'_>], bytes: usize) -> Result<()> {
         let written = self.write_all(from, slices);
+        let appended = from.saturating_add(bytes as u64);
         let to = match &written {
-            Ok(to) => *to,
+            Ok(filled_to) => {
+                end.zero_to = end.zero_to.max(*filled_to);
+                appended
+            }
             Err(_) if end.tail.is_some() => from, // A1
-            Err((to, _)) => *to,
+            Err((to, _)) => appended.min(*to),
         };
+        if written.is_err() {
+            end.zero_to = 0;
+        }
         if let Some(tail) = &mut end.tail {
             tail.publish(to);
         }
@@ -151,11 +191,13 @@ impl OsAppendFile {
             end.seen_sync = synced_to;
             tail.forget_ready();
         }
-        // A2, A3.
+        // A2, A3, A4.
         let fresh = from.saturating_sub(synced_to).min(READY_BYTES_MAX);
-        if fresh == 0 || !tail.make_ready(&self.file, bytes as u64, fresh) || !tail.append(parts, bytes) {
+        let needed = if end.stale_to > 0 { bytes + COMMIT_BYTES } else { bytes };
+        if fresh == 0 || !tail.make_ready(&self.file, needed as u64, fresh) || !tail.append(parts, bytes) {
             return false;
         }
+        end.zero_to = end.zero_to.max(tail.ready_to());
         self.len.store(from.saturating_add(bytes as u64), Ordering::Release);
         true
     }
@@ -188,6 +230,7 @@ impl OsAppendFile {
         self.file.set_len(len)?;
         end.tail = None;
         end.reserved_to = 0;
+        (end.stale_to, end.zero_to) = (0, 0);
         self.len.store(len, Ordering::Release);
         Ok(())
     }
@@ -209,15 +252,18 @@ impl AppendFile for OsAppendFile {
         if bytes <= COPIED_BYTES_MAX && self.append_by_copy(&mut end, from, parts, bytes) {
             return Ok(());
         }
+        let fill = ZEROES.get(..end.fill(from.saturating_add(bytes as u64))).unwrap_or_default();
+        let parts = parts.iter().copied().chain((!fill.is_empty()).then_some(fill));
         let mut on_stack = [IoSlice::new(&[]); PARTS_ON_STACK];
-        if let Some(slices) = on_stack.get_mut(..parts.len()) {
-            for (slice, part) in slices.iter_mut().zip(parts) {
-                *slice = IoSlice::new(part);
-            }
-            return self.append_by_call(&mut end, from, slices);
+        let mut rest = parts.clone();
+        let count = on_stack.iter_mut().zip(&mut rest).map(|(slice, part)| *slice = IoSlice::new(part)).count();
+        if rest.next().is_none()
+            && let Some(slices) = on_stack.get_mut(..count)
+        {
+            return self.append_by_call(&mut end, from, slices, bytes);
         }
-        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        self.append_by_call(&mut end, from, &mut slices)
+        let mut slices: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+        self.append_by_call(&mut end, from, &mut slices, bytes)
     }
 
     fn sync(&self) -> Result<()> {
@@ -244,11 +290,15 @@ impl AppendFile for OsAppendFile {
         let mut end = self.end.lock();
         let now = self.len.load(Ordering::Relaxed);
         let there = now.max(end.reserved_to);
-        // A byte is asked for even when nothing is missing, so that the answer is the file system's.
-        let range = if len > there { there..len } else { there.saturating_sub(1)..there.max(1) };
-        let reserved =
-            self.reserve(range, len > there).map_err(|source| self.error("preallocating", source).at(len))?;
-        if reserved && len > there {
+        let len = len.max(there);
+        // A recycled file may have holes. Otherwise a byte is asked for even when nothing is missing, so that the answer is
+        // the file system's.
+        let has_old_blocks = end.stale_to > 0 && end.tail.is_none();
+        let first = if has_old_blocks { now } else { there.min(len.saturating_sub(1)) };
+        let reserved = self
+            .reserve(first..len.max(first + 1), len > there)
+            .map_err(|source| self.error("preallocating", source).at(len))?;
+        if reserved && (len > there || has_old_blocks) {
             end.reserved_to = len;
             // Without a window, appends make a system call each: that is all there is to say about it.
             end.tail = if len <= WINDOW_BYTES_MAX { Tail::new(&self.file, len, now).ok() } else { None };

@@ -32,6 +32,13 @@ impl FileSystem for OsFileSystem {
         Ok(Arc::new(file))
     }
 
+    fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
+        self.rename(from, to)?;
+        self.sync_dir(to.parent().unwrap_or(Path::new("")))?;
+        let file = OsAppendFile::write_over(to).map_err(|source| Error::new("recycling", to, source))?;
+        Ok(Arc::new(file))
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let file = OsReadFile::open(path).map_err(|source| Error::new("opening", path, source))?;
         Ok(Arc::new(file))

@@ -105,6 +105,11 @@ impl Tail {
         self.window.len as u64
     }
 
+    /// Pages are ready up to here: zeroes follow what was appended.
+    pub(super) fn ready_to(&self) -> u64 {
+        self.ready_to
+    }
+
     fn appended_bytes(&self) -> u64 {
         // Relaxed: only this tail changes it.
         self.window.appended.load(Ordering::Relaxed)
@@ -124,7 +129,7 @@ impl Tail {
         }
         let wanted = from.saturating_add(ahead.max(bytes)).next_multiple_of(self.page_bytes);
         let to = wanted.min(self.end());
-        // The page that was begun is there; those behind hold nothing yet.
+        // The page that was begun is there; those behind hold nothing yet, or what the file held before it was recycled.
         let first_new = self.ready_to.max(from).next_multiple_of(self.page_bytes);
         let ready = write_zeroes(file, first_new..to).is_ok() && self.populate(from - from % self.page_bytes..to);
         if ready {

@@ -7,10 +7,12 @@
 //! - C2: bytes from `durable_len` on have no durable content: zeroes, should the length survive without them.
 //! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was.
 //!
-//! - C4: from the end of `live` to `file_len`, which preallocation set, the file has zeroes that are kept nowhere.
+//! - C4: from the end of `live` to `file_len`, which preallocation set, the file has zeroes that are kept nowhere,
+//!   unless it is recycled: then `beneath` has its earlier life, all of which counts as live where `live` ends.
 //!
 //! So an operation costs what it touches, and a sync what is dirty.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -37,6 +39,8 @@ pub(super) struct Left {
 pub(super) struct Content {
     /// What was appended; zeroes follow up to [`file_len`](Self::file_len).
     live: Vec<u8>,
+    /// What the file held before it was recycled, from its start (C4).
+    beneath: Vec<u8>,
     durable_len: u64,
     /// By index of the sector.
     old: BTreeMap<u64, Sector>,
@@ -73,18 +77,51 @@ impl Content {
 
     /// The whole file.
     pub(super) fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = self.live.clone();
+        let mut bytes = self.kept().to_vec();
         bytes.resize(index(self.file_len()), 0);
         bytes
+    }
+
+    /// What is kept of the file as all who look at it see it; zeroes follow.
+    fn kept(&self) -> Cow<'_, [u8]> {
+        match self.beneath.get(self.live.len()..) {
+            Some(rest) if !rest.is_empty() => Cow::Owned([&self.live, rest].concat()),
+            _ => Cow::Borrowed(&self.live),
+        }
+    }
+
+    /// Up to `len` bytes of that from `start` on; fewer at the end.
+    fn kept_at(&self, start: u64, len: u64) -> Cow<'_, [u8]> {
+        let live = slice(&self.live, start, len);
+        let end = start.saturating_add(live.len() as u64);
+        let rest = slice(&self.beneath, end, len - live.len() as u64);
+        if rest.is_empty() || end < self.len() { Cow::Borrowed(live) } else { Cow::Owned([live, rest].concat()) }
+    }
+
+    /// Lets appends begin at the start, over what is there.
+    pub(super) fn write_over(&mut self) {
+        self.preallocated = self.file_len();
+        self.beneath = self.to_vec();
+        self.live = Vec::new();
+        self.unsynced_from = 0;
+    }
+
+    /// Of a recycled file, zeroes follow what was appended.
+    pub(super) fn mark_end(&mut self) {
+        let range = self.len()..(self.len() + COMMIT_BYTES as u64).min(self.beneath.len() as u64);
+        self.keep_old(range.clone());
+        if let Some(bytes) = self.beneath.get_mut(index(range.start)..index(range.end)) {
+            bytes.fill(0);
+        }
     }
 
     /// Reads what fits into `buffer` from `offset` on; how much there was.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let count = index(self.file_len().saturating_sub(offset)).min(buffer.len());
-        let found = slice(&self.live, offset, count as u64);
+        let found = self.kept_at(offset, count as u64);
         let buffer = buffer.get_mut(..count).unwrap_or_default();
         buffer.fill(0);
-        for (place, byte) in buffer.iter_mut().zip(found) {
+        for (place, byte) in buffer.iter_mut().zip(&*found) {
             *place = *byte;
         }
         count
@@ -107,7 +144,9 @@ impl Content {
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
         let start = self.len();
-        self.keep_old(start..start + bytes.len() as u64);
+        let range = start..start + bytes.len() as u64;
+        self.keep_old(range.clone());
+        self.lost = self.lost.iter().flat_map(|lost| without(lost, &range)).collect();
         self.live.extend_from_slice(bytes);
         for block in blocks_touched(start..self.len()) {
             if self.holes.is_empty() {
@@ -122,19 +161,22 @@ impl Content {
         let end = kept.end.min(bytes.len());
         let is_copied = self.len() + bytes.len() as u64 <= self.preallocated;
         let start = if is_copied { kept.start.max(COMMIT_BYTES).min(end) } else { 0 };
-        let mut torn = vec![0; start];
+        let mut torn = self.kept_at(self.len(), start as u64).into_owned();
+        torn.resize(start, 0);
         torn.extend_from_slice(bytes.get(start..end).unwrap_or_default());
         self.append(&torn);
     }
 
     /// Lets the next append go behind the zeroes that end the file.
     pub(super) fn append_behind_zeroes(&mut self) {
-        self.live.resize(index(self.file_len()), 0);
+        self.live = self.to_vec();
+        self.beneath = Vec::new();
     }
 
     /// Makes the file `len` long, which is not longer than it was, and nothing preallocated.
     pub(super) fn truncate(&mut self, len: u64) {
-        self.keep_old(len..self.len().max(len));
+        self.keep_old(len..self.len().max(self.beneath.len() as u64).max(len));
+        self.append_behind_zeroes();
         self.live.resize(index(len), 0);
         self.unsynced_from = self.unsynced_from.min(len);
         self.preallocated = 0;
@@ -151,20 +193,21 @@ impl Content {
 
     pub(super) fn punch_hole(&mut self, range: &Range<u64>) {
         let occupied = self.file_len().div_ceil(BLOCK_BYTES);
+        let kept = self.len().max(self.beneath.len() as u64);
         // The last block counts as whole even if the file ends within it.
-        let end_of_blocks = if range.end >= self.len() {
-            occupied.min(range.end.div_ceil(BLOCK_BYTES))
-        } else {
-            range.end / BLOCK_BYTES
-        };
+        let end_of_blocks =
+            if range.end >= kept { occupied.min(range.end.div_ceil(BLOCK_BYTES)) } else { range.end / BLOCK_BYTES };
         self.holes.extend(range.start.div_ceil(BLOCK_BYTES)..end_of_blocks);
-        let zeroed = range.start.min(self.len())..range.end.min(self.len());
+        let zeroed = range.start.min(kept)..range.end.min(kept);
         if zeroed.is_empty() {
             return;
         }
         self.keep_old(zeroed.clone());
-        if let Some(bytes) = self.live.get_mut(index(zeroed.start)..index(zeroed.end)) {
-            bytes.fill(0);
+        for image in [&mut self.live, &mut self.beneath] {
+            let range = index(zeroed.start)..index(zeroed.end).min(image.len());
+            if let Some(bytes) = image.get_mut(range) {
+                bytes.fill(0);
+            }
         }
     }
 
@@ -191,7 +234,8 @@ impl Content {
     pub(super) fn flip_bit(&mut self, bit: u64) -> bool {
         let (place, mask) = (bit / 8, 1u8 << (bit % 8));
         let old = self.old.get_mut(&(place / SECTOR_BYTES)).and_then(|old| old.get_mut(index(place % SECTOR_BYTES)));
-        let live = self.live.get_mut(index(place));
+        let image = if place < self.live.len() as u64 { &mut self.live } else { &mut self.beneath };
+        let live = image.get_mut(index(place));
         let found = old.is_some() || live.is_some();
         for byte in old.into_iter().chain(live) {
             *byte ^= mask;
@@ -206,12 +250,12 @@ impl Content {
             Survivors::Everything => self.file_len(),
             Survivors::Sample { .. } => self.sample_len(random),
         };
-        let appended = sectors(self.durable_len..self.len());
+        let appended = sectors(self.durable_len..self.len().max(self.beneath.len() as u64));
         let dirty: BTreeSet<u64> = self.old.keys().copied().chain(appended).collect();
         let end_of_dirty = dirty.last().map_or(0, |&last| (last + 1).saturating_mul(SECTOR_BYTES));
         // Behind all that there are zeroes in either image (C4).
-        let len = file_len.min(self.len().max(end_of_dirty));
-        let mut left = self.live.clone();
+        let len = file_len.min(self.len().max(self.beneath.len() as u64).max(end_of_dirty));
+        let mut left = self.kept().into_owned();
         left.resize(index(len), 0);
         for sector in dirty {
             let start = sector * SECTOR_BYTES;
@@ -256,13 +300,13 @@ impl Content {
     fn old_sector(&self, sector: u64) -> Sector {
         let start = sector * SECTOR_BYTES;
         let durable = self.durable_len.saturating_sub(start).min(SECTOR_BYTES);
-        self.old.get(&sector).copied().unwrap_or_else(|| padded(slice(&self.live, start, durable)))
+        self.old.get(&sector).copied().unwrap_or_else(|| padded(&self.kept_at(start, durable)))
     }
 
     /// What a sync makes the durable content of a sector: the live one, but for what was lost.
     fn new_sector(&self, sector: u64) -> Sector {
         let start = sector * SECTOR_BYTES;
-        let mut content = padded(slice(&self.live, start, SECTOR_BYTES));
+        let mut content = padded(&self.kept_at(start, SECTOR_BYTES));
         if !self.lost.is_empty() {
             let old = self.old_sector(sector);
             for (place, (byte, old)) in (start..).zip(content.iter_mut().zip(old)) {
@@ -273,6 +317,13 @@ impl Content {
         }
         content
     }
+}
+
+/// What is left of `range` without `taken`.
+fn without(range: &Range<u64>, taken: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let before = range.start..range.end.min(taken.start);
+    let behind = range.start.max(taken.end)..range.end;
+    [before, behind].into_iter().filter(|part| !part.is_empty())
 }
 
 /// A place in a `Vec`; what does not fit lies behind every end.

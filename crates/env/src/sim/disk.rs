@@ -72,6 +72,14 @@ impl Disk {
         Ok(inode)
     }
 
+    /// Opens for appending from the start, over what is there.
+    pub(super) fn write_over(&mut self, path: &Path) -> Answer<Inode> {
+        self.schedule.begin_read()?;
+        let inode = self.tree.find(path)?;
+        self.tree.file_mut(inode)?.content.write_over();
+        Ok(inode)
+    }
+
     pub(super) fn open(&mut self, path: &Path) -> Answer<Inode> {
         self.schedule.begin_read()?;
         let inode = self.tree.find(path)?;
@@ -135,6 +143,9 @@ impl Disk {
             let part = slice(part, 0, left);
             content.append(part);
             left -= part.len() as u64;
+        }
+        if kept == count {
+            content.mark_end();
         }
         if fault.is_none() && kept == count { Ok(()) } else { Err(errno) }
     }

@@ -40,6 +40,12 @@ impl FileSystem for SimDisk {
         Ok(self.handle(path, |disk| disk.reopen(path, len)).map_err(failed("reopening", path))?)
     }
 
+    fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
+        FileSystem::rename(self, from, to)?;
+        FileSystem::sync_dir(self, to.parent().unwrap_or(Path::new("")))?;
+        Ok(self.handle(to, |disk| disk.write_over(to)).map_err(failed("recycling", to))?)
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Ok(self.handle(path, |disk| disk.open(path)).map_err(failed("opening", path))?)
     }

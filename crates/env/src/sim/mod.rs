@@ -28,6 +28,9 @@
 //! - S5: preallocated space makes a file longer, which S2 goes by: what survives of it behind the bytes that were appended
 //!   is zeroes. A process that dies leaves all of it.
 //!
+//! - S6: a recycled file has in its unsynced sectors what S1 says, where the old content is that of its earlier life. To who
+//!   looks before a power loss, [`COMMIT_BYTES`](crate::COMMIT_BYTES) of zeroes follow what was appended, then the earlier life.
+//!
 //! # What else it does as a disk does
 //!
 //! - A file that lost its last name lives, and takes up space, while a handle is open.
@@ -40,7 +43,7 @@
 //! Every attempt to change something is an operation with an index, from 0 on, whether or not it succeeds:
 //! `create` (also by `lock`), `append`, `sync`, `truncate` (also by `reopen`, if it cuts), `preallocate`, `seal`, `rename`,
 //! `link`, `remove`, `remove_dir`, `sync_dir`, `punch_hole`, `create_dir` (once for each directory that was missing).
-//! Every other call is a read, counted apart. So a healthy run tells with [`SimDisk::op_count`] how many places there
+//! `recycle` is a `rename` and a `sync_dir`. Every other call is a read, counted apart. So a healthy run tells with [`SimDisk::op_count`] how many places there
 //! are to fail at, and [`SimDisk::die_after`] and [`SimDisk::fail_at`] name them.
 //!
 //! Cost: one lock around everything; an operation costs what it touches, never a copy of a file. A crash copies the

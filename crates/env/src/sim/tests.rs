@@ -73,6 +73,72 @@ mod counting;
 mod names_lost;
 mod space;
 
+/// A file of three sectors of `o`, recycled as `new`.
+fn recycled(disk: &SimDisk) -> Arc<dyn AppendFile> {
+    create_durable(disk, "old", &[b'o'; 1536]);
+    disk.recycle(&path("old"), &path("new")).unwrap()
+}
+
+/// S6.
+#[test]
+fn a_recycled_file_may_have_sectors_of_its_earlier_life_after_a_power_loss() {
+    let disk = store();
+    let file = recycled(&disk);
+    assert_eq!(names(&disk.after_power_loss(Survivors::Nothing)), ["new"], "the name is durable at once");
+    file.append(&[&[b'n'; 1024]]).unwrap();
+    let sectors = |disk: &SimDisk| {
+        let bytes = file_bytes(disk, "new");
+        assert_eq!(bytes.len(), 1536);
+        let of = |at: usize| (bytes[at * 512], bytes[at * 512 + 511]);
+        (of(0), of(1), of(2))
+    };
+    let (old, new, marked) = ((b'o', b'o'), (b'n', b'n'), (0, b'o'));
+    assert_eq!(sectors(&disk.after_power_loss(Survivors::Nothing)), (old, old, old));
+    assert_eq!(sectors(&disk.after_power_loss(Survivors::Everything)), (new, new, marked));
+    assert_eq!(outcomes(&disk, sectors).len(), 8, "each sector for itself");
+    file.sync().unwrap();
+    assert_eq!(outcomes(&disk, sectors), [(new, new, marked)]);
+    file.append(&[b"more"]).unwrap();
+    file.seal().unwrap();
+    let lengths = outcomes(&disk, |disk| file_bytes(disk, "new").len());
+    assert_eq!(lengths, [1028, 1536]);
+    file.sync().unwrap();
+    assert_eq!(outcomes(&disk, |disk| file_bytes(disk, "new").len()), [1028]);
+}
+
+#[test]
+fn a_process_that_dies_leaves_zeroes_and_the_earlier_life_behind_a_recycled_files_end() {
+    let disk = store();
+    let file = recycled(&disk);
+    file.append(&[b"one"]).unwrap();
+    let left = disk.after_process_death();
+    let bytes = file_bytes(&left, "new");
+    assert_eq!((&bytes[..11], bytes[11], bytes.len()), (&b"one\0\0\0\0\0\0\0\0"[..], b'o', 1536));
+    let again = left.reopen(&path("new"), 3).unwrap();
+    again.append(&[b" two"]).unwrap();
+    assert_eq!(file_bytes(&left, "new"), b"one two");
+    assert_eq!(after(&left, Survivors::Nothing, "new").unwrap(), [b'o'; 1536], "nothing of it was synced");
+
+    // Within an append, the first bytes come last.
+    disk.die_within(disk.op_count(), 10..12);
+    assert!(file.append(&[b"0123456789abcdef"]).is_err());
+    let bytes = file_bytes(&disk.after_process_death(), "new");
+    assert_eq!(&bytes[..16], b"one\0\0\0\0\0\0\0\0ooabo");
+}
+
+#[test]
+fn what_a_failed_sync_drops_of_a_recycled_file_is_its_earlier_life_again() {
+    let disk = store();
+    let file = recycled(&disk);
+    file.append(&[&[b'n'; 600]]).unwrap();
+    disk.fail_at(disk.op_count(), Fault::Eio);
+    assert!(file.sync().is_err());
+    assert!(file_bytes(&disk, "new").starts_with(&[b'n'; 600]));
+    let left = after(&disk, Survivors::Everything, "new").unwrap();
+    assert!(left.starts_with(&[b'o'; 600]), "D4");
+    assert!(disk.flip_bit(&path("new"), 1500 * 8) && file_bytes(&disk, "new")[1500] == b'o' ^ 1);
+}
+
 #[test]
 fn a_clock_stands_still_until_somebody_waits() {
     let disk = SimDisk::new();

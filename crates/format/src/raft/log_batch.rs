@@ -99,6 +99,12 @@ pub fn checked<'a>(field: &'static str, block: &'a [u8], salt: u32) -> Result<&'
     Ok(body)
 }
 
+/// The salt with which a block's checksum would be right; `None` if the block is too short for one.
+pub fn signed_with(block: &[u8]) -> Option<u32> {
+    let (body, stored) = block.split_last_chunk::<CHECKSUM_BYTES>()?;
+    Some(u32::from_le_bytes(*stored) ^ crc32(body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::file_header::Version;
@@ -127,6 +133,7 @@ mod tests {
         let items = checked("items", at(header.items()), Version::V2.salt(1)).unwrap();
         assert_eq!(Items::new(items).unwrap().left(), 5);
         assert!(checked("items", at(header.items()), Version::V2.salt(2)).is_err(), "another file's salt");
+        assert_eq!((signed_with(at(header.items())), signed_with(b"abc")), (Some(1), None));
         assert!(checked("items", at(header.items()), 0).is_err(), "no salt");
     }
 

@@ -81,12 +81,12 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         dirs,
         header: FileHeader::new(options.format_version),
         file_bytes: options.file_bytes,
-        recycle_capacity: 0,
+        recycle_capacity: options.recycle_capacity(Kind::Rewrite),
         listeners: listeners.clone(),
     };
     let (rewrite, rewrite_tail) =
         finish(Kind::Rewrite, shape.clone(), rewrite, VecDeque::new(), options.recovery_mode)?;
-    let shape = Shape { recycle_capacity: options.recycle_capacity(), ..shape };
+    let shape = Shape { recycle_capacity: options.recycle_capacity(Kind::Append), ..shape };
     let retired = reserve(&shape, &options, &listing, append.len())?;
     let (append, append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
     let Some(groups) = Arc::into_inner(groups) else {
@@ -207,13 +207,15 @@ fn finish(
 fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -> Result<VecDeque<Retired>> {
     let disk = &shape.env.files;
     let room = shape.recycle_capacity.saturating_sub(in_use);
+    // Where numbers begin anew, old bytes might pass for new ones: such files are not written over.
+    let kept = if in_use == 0 { 0 } else { room };
     let mut retired: VecDeque<Retired> = listing
         .reserved
         .iter()
-        .take(room)
+        .take(kept)
         .map(|found| Retired { path: found.path.clone(), dir: found.dir, file: None })
         .collect();
-    for found in listing.reserved.iter().skip(room) {
+    for found in listing.reserved.iter().skip(kept) {
         disk.remove(&found.path)?;
     }
     let wanted = usize::try_from(options.prefill_bytes / options.file_bytes.max(1)).unwrap_or(usize::MAX).min(room);

@@ -83,9 +83,9 @@ fn accept(
 ) -> Result<()> {
     let error = match ending {
         Ending::Whole => return Ok(()),
-        Ending::Zeroes if is_last => return Ok(()),
-        Ending::Zeroes => {
-            let reason = "zeroes where a batch should begin, though later files were written";
+        Ending::Unwritten if is_last => return Ok(()),
+        Ending::Unwritten => {
+            let reason = "nothing was written where a batch should begin, though later files were";
             crate::Error::corruption(&found.path, valid_len, reason)
         }
         Ending::Torn(error) => error,

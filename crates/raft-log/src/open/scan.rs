@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use esker_env::{Access, FileSystem, Mapping};
 use esker_format::raft::entries::Packing;
-use esker_format::raft::file_header::{self, FileHeader};
+use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::FileId;
 use esker_format::raft::item::{Action, Items};
-use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked};
+use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked, signed_with};
 use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::files::Found;
@@ -20,8 +20,9 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) enum Ending {
     /// With its last batch.
     Whole,
-    /// With zeroes where a batch would begin: preallocated, and not written to, or not to the end.
-    Zeroes,
+    /// With zeroes, or a batch of the file's earlier life, where a batch would begin: preallocated or recycled, and not
+    /// written to, or not to the end.
+    Unwritten,
     /// With bytes that are no batch.
     Torn(Error),
 }
@@ -125,7 +126,7 @@ pub(crate) struct Walk<'a> {
 pub(crate) enum Step<'a> {
     Batch(usize, Batch<'a>),
     End,
-    Zeroes,
+    Unwritten,
     Torn(DecodeError),
 }
 
@@ -152,10 +153,22 @@ impl<'a> Walk<'a> {
                     // The front of what is appended at once is written last, and never zero.
                     let front = rest.get(..esker_env::COMMIT_BYTES.min(rest.len())).unwrap_or_default();
                     let zero = front.iter().all(|byte| *byte == 0);
-                    return if zero { Step::Zeroes } else { Step::Torn(error.at_base(self.offset as u64)) };
+                    let unwritten = zero || self.is_of_earlier_life(rest);
+                    return if unwritten { Step::Unwritten } else { Step::Torn(error.at_base(self.offset as u64)) };
                 }
             }
         }
+    }
+
+    /// Whether there is a batch as the file with an earlier number had it, before it was recycled.
+    fn is_of_earlier_life(&self, rest: &[u8]) -> bool {
+        let Some(Ok(header)) = rest.first_chunk().map(BatchHeader::decode) else { return false };
+        let part = |range: Range<u64>| {
+            let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
+            rest.get(start..end)
+        };
+        let signed = part(header.items()).and_then(signed_with);
+        self.header.version != Version::V1 && signed.is_some_and(|salt| (1..self.salt).contains(&salt))
     }
 
     /// Goes to the next aligned place, if there are only zeroes before it.
@@ -223,7 +236,7 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
         Err(error) => {
             let zero = bytes.iter().take(esker_env::COMMIT_BYTES).all(|byte| *byte == 0);
             let torn = Error::decode(&found.path, 0, "reading a file's header", error);
-            let ending = if zero { Ending::Zeroes } else { Ending::Torn(torn) };
+            let ending = if zero { Ending::Unwritten } else { Ending::Torn(torn) };
             return Ok(Scanned { header: None, segments: Vec::new(), batches: 0, valid_len: 0, file_len, ending });
         }
     };
@@ -238,7 +251,7 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
                 valid_len = walk.offset as u64;
             }
             Step::End => break Ending::Whole,
-            Step::Zeroes => break Ending::Zeroes,
+            Step::Unwritten => break Ending::Unwritten,
             Step::Torn(error) => break Ending::Torn(Error::decode(&found.path, 0, "reading a batch", error)),
         }
     };

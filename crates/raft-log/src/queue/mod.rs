@@ -4,7 +4,8 @@
 //!   crash leaves of files given up is told from the rest by a gap, or may be replayed harmlessly.
 //! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
 //!   power loss can only cut the last file.
-//! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over.
+//! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over. Numbers
+//!   are unique within a queue only, so a file is never written over for the other queue.
 
 pub(crate) mod file;
 mod tail;
@@ -172,10 +173,16 @@ impl Queue {
         Ok(count)
     }
 
-    /// Names the files that wait to be written over so that the next open does not replay them. They may be lost: a
-    /// failure is nobody's concern.
+    /// Takes the files that wait to be written over out of the next open's way: those of the append queue get a name that
+    /// is not replayed, those of the rewrite queue go, since the name does not say whose they were (Q3). They may be lost: a failure is nobody's concern.
     pub(crate) fn put_aside(&self) {
         let files = &self.shape.env.files;
+        if self.kind == Kind::Rewrite {
+            for file in self.retired.lock().drain(..) {
+                let _ = files.remove(&file.path);
+            }
+            return;
+        }
         let mut retired = self.retired.lock();
         let mut sequence = FIRST_SEQUENCE;
         // Those that are reserved already keep their names.
@@ -199,7 +206,8 @@ fn name_of(path: &Path) -> Option<FileName> {
     path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse)
 }
 
-/// A file under another name, to be written over from its start. `None` if a fork shares it: then it only loses its name.
+/// A file under another name, to be written over from its start; its old name never comes back. `None` if a fork shares
+/// it: then it only loses its name.
 fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<Arc<dyn AppendFile>>> {
     let files = &shape.env.files;
     if files.metadata(from)?.links > 1 {
@@ -208,10 +216,7 @@ fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<
     }
     let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
     let to = base.join(id.to_string());
-    files.rename(from, &to)?;
-    // The old name must not come back over the new bytes.
-    files.sync_dir(base)?;
-    Ok(Some(files.reopen(&to, 0)?))
+    Ok(Some(files.recycle(from, &to)?))
 }
 
 /// The first directory with room for a file; the last is better than none.
