@@ -47,7 +47,7 @@ struct OpenCask {
 impl Cask {
     /// Opens the store in `path`, or makes one, and takes the directory's lock until the store is closed.
     ///
-    /// Cost: one pass over the hints of all files, on several threads: about half a microsecond a key; and over the data
+    /// Cost: one pass over the hints of all files, on several threads: about a tenth of a microsecond of a processor a key; and over the data
     /// of the files that were being written.
     ///
     /// # Errors

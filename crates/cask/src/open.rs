@@ -5,10 +5,13 @@
 //!   it names and that is not there, or is shorter than it says, is an error.
 //! - O3: sealed files are read by their hints; where a hint is missing or bad, the data file itself is read. Files that were
 //!   open are read to where a crash cut them.
-//! - O4: the order in which records are met does not matter: of each key the highest version wins (`load.rs`).
+//! - O4: the order in which records are met does not matter: of each key the highest version wins (`load.rs`, `settle.rs`).
 
 mod files;
+mod gather;
+mod hint;
 mod load;
+mod settle;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -166,30 +169,23 @@ fn read(dir: &Path, options: CaskOptions, env: Env, is_read_only: bool) -> Resul
     env.entropy.fill(&mut seed);
     let opened = files::open_all(&env, dir, &found)?;
     let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions);
-    let loader = load::load(loader, &env, options.open_threads)?;
-    let load::Loaded { keydir, files, recovery, version_max } = loader.finish();
+    let load::Loaded { keydir, files, recovery, version_max, key_count } =
+        load::load(loader, &env, options.open_threads)?;
     let next_version = found.next_version.max(version_max.saturating_add(1));
     let installer = Installer::new(env.files.clone(), dir, &found);
     let table = files.iter().fold(FileTable::default(), |table, file| table.with(file.data.clone()));
     let dir = dir.to_owned();
     let store =
         Store::new(Parts { env, dir, options, keydir, files: table, next_version, installer, recovery, is_read_only });
-    count_keys(&store);
+    // Stripes are chosen by other bits of a hash than a slot keeps, so the sum is entered in the first.
+    if let Some(stripe) = store.stripes.first() {
+        stripe.key_count.store(key_count, Ordering::Relaxed);
+    }
     if !is_read_only {
         remove_orphans(&store, &found)?;
         reopen_unsealed(&store, &files)?;
     }
     Ok(store)
-}
-
-/// Stripes are chosen by other bits of a hash than a slot keeps, so the sum is entered in the first.
-fn count_keys(store: &Store) {
-    let newest =
-        |shard: &parking_lot::RwLock<crate::keydir::Shard>| shard.read().iter().filter(|slot| !slot.is_old()).count();
-    let keys: usize = store.keydir.shards().map(newest).sum();
-    if let Some(stripe) = store.stripes.first() {
-        stripe.key_count.store(keys as u64, Ordering::Relaxed);
-    }
 }
 
 /// Removes what the manifest does not name (O2).
@@ -240,3 +236,6 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 mod active;
 mod dead;
 mod table;
+mod tally;
 mod walk;
 
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 pub(crate) use active::ActiveFile;
 pub(crate) use dead::{DeadCursor, DeadList};
 pub(crate) use table::FileTable;
+pub(crate) use tally::Tally;
 pub(crate) use walk::{Step, Walk};
 
 use crate::keydir::{Place, Slot};
@@ -137,7 +139,7 @@ impl DataFile {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Counts a record that is in the file now. Only by whoever appends, or opens the store.
+    /// Counts a record that is in the file now. Only by whoever appends.
     #[inline]
     pub(crate) fn count(&self, bytes: u64, version: u64, is_tombstone: bool, expires_at: Option<u64>) {
         self.record_count.fetch_add(1, Ordering::Relaxed);
@@ -150,6 +152,16 @@ impl DataFile {
             self.expiring_bytes.fetch_add(bytes, Ordering::Relaxed);
             self.expires_at_max.fetch_max(expires_at, Ordering::Relaxed);
         }
+    }
+
+    /// Counts records that an open has found in the file.
+    pub(crate) fn count_all(&self, tally: &Tally) {
+        self.record_count.fetch_add(tally.records, Ordering::Relaxed);
+        self.version_max.fetch_max(tally.version_max, Ordering::Relaxed);
+        self.tombstone_count.fetch_add(tally.tombstones, Ordering::Relaxed);
+        self.tombstone_bytes.fetch_add(tally.tombstone_bytes, Ordering::Relaxed);
+        self.expiring_bytes.fetch_add(tally.expiring_bytes, Ordering::Relaxed);
+        self.expires_at_max.fetch_max(tally.expires_at_max, Ordering::Relaxed);
     }
 
     pub(crate) fn version_max(&self) -> u64 {

@@ -24,7 +24,7 @@ pub(crate) use shard::Shard;
 pub(crate) use slot::{Place, Slot};
 
 /// Fixed: 1 MiB of empty shards.
-const SHARD_COUNT: usize = 1 << 14;
+pub(crate) const SHARD_COUNT: usize = 1 << 14;
 const SHARD_SHIFT: u32 = 32;
 const STRIPE_SHIFT: u32 = 48;
 
@@ -138,6 +138,13 @@ impl KeyDir {
     #[inline]
     pub(crate) fn remove(&self, hash: KeyHash, place: Place) -> Option<Slot> {
         self.shard(hash).write().remove(hash.tag(), place)
+    }
+
+    /// Puts a shard that was made elsewhere into its place. `index` is less than [`SHARD_COUNT`].
+    pub(crate) fn set_shard(&self, index: usize, shard: Shard) {
+        if let Some(place) = self.shards.get(index) {
+            *place.write() = shard;
+        }
     }
 
     /// Every shard, one after the other.

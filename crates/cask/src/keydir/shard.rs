@@ -98,12 +98,21 @@ impl Shard {
         }
     }
 
-    /// Makes room for `len` slots in all, if there is none yet: growing that far step by step lays every slot out anew some
-    /// ten times.
-    pub(crate) fn reserve(&mut self, len: usize) {
-        if self.capacity() == 0 && len > 0 {
-            self.resize(len * 8 / 7 + 1);
+    /// How many slots a table takes in memory that holds `len` of them.
+    pub(crate) fn room_for(len: usize) -> usize {
+        (len * 8 / 7 + 1).div_ceil(STEP_SLOTS) * STEP_SLOTS
+    }
+
+    /// A table of `slots`, which ascend by tag: in the memory that they have, if that is about what a table needs.
+    pub(crate) fn from_sorted(slots: Vec<Slot>) -> Self {
+        let (len, room) = (slots.len(), slots.capacity() / STEP_SLOTS * STEP_SLOTS);
+        if len == 0 {
+            return Self::default();
         }
+        let least = Self::room_for(len);
+        let mut shard = Self { slots, homes: 0, len };
+        shard.resize(if room <= least + least / 8 { room.max(least) } else { least });
+        shard
     }
 
     /// Adds a slot.
@@ -168,25 +177,6 @@ impl Shard {
             index += 1;
         }
         self.set(index, Slot::EMPTY);
-    }
-
-    /// Every slot, by ascending tag.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.slots.iter().copied().filter(|slot| !slot.is_empty())
-    }
-
-    /// Keeps the slots that `keep` wants, and no more room than they need.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Slot) -> bool) {
-        let before = self.len;
-        for slot in &mut self.slots {
-            if !slot.is_empty() && !keep(slot) {
-                *slot = Slot::EMPTY;
-                self.len -= 1;
-            }
-        }
-        if self.len < before || self.len * 5 < self.capacity() * 4 {
-            self.resize(self.len * 8 / 7 + 1);
-        }
     }
 
     /// Lays the slots out anew in a table of at least `capacity`, in place (K3): first all move to the end, then each to where

@@ -1,46 +1,61 @@
-//! Fills the key directory from hints and data files, on several threads, in any order.
+//! Fills the key directory from hints and data files, on several threads: first every file is read (this room), then every
+//! shard is settled (`settle.rs`).
 //!
 //! - L1: of the records of a key, the one with the highest version is the newest; a deletion is a record like others, and
-//!   leaves the directory when all files are in. So the order in which records come does not matter.
+//!   does not come into the directory. All records of a key are in one list when it is settled, so the order in which files are
+//!   read does not matter.
 //! - L2: every record that is met is in the directory or entered as dead in the ledger of its file, so the ledger is exact
 //!   after every open, crash or not.
 //! - L3: two copies of one record (a merge was interrupted) have one version: the second is dead.
 //!
-//! Cost: one pass over the hints. Only for a record whose key is in the directory already, the record there is read: one access
-//! for each record that was dead when its file was sealed or died since.
+//! Cost: one pass over the hints, one over the slots, some 100 ns of a processor for each key. Where several records have a key's
+//! tag, the hint is asked again which keys and versions they have. No data file with a hint is read.
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use esker_env::Env;
 use esker_format::cask::FileName;
-use esker_format::cask::hint::{Block, Entry, Footer};
+use esker_format::cask::hint::Entry;
 use esker_format::cask::manifest::FileState;
-use esker_format::cask::record::{self, FIRST_OFFSET, Record};
+use esker_format::cask::record::{FIRST_OFFSET, Record};
 use parking_lot::Mutex;
 
+use super::gather::{Batch, Gathered};
+use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
-use crate::file::{DataFile, Step, Walk};
-use crate::keydir::{KeyDir, KeyHash, Shard, Slot};
+use crate::file::{DataFile, Step, Tally, Walk};
+use crate::keydir::{KeyDir, SHARD_COUNT};
 use crate::{Error, Result};
 
-/// Keys that a thread sorts by shard before it enters them: some 5 MiB of memory. Their places fit into 16 bits.
-const BATCH_LEN: usize = 1 << 16;
+/// Fewer records than this are settled by one thread: starting another would take longer.
+const RECORDS_PER_THREAD_MIN: u64 = 1 << 17;
+/// Shards that a thread settles at once.
+const SHARDS_AT_ONCE: usize = 64;
 
 pub(crate) struct Loader {
-    keydir: KeyDir,
+    pub(super) keydir: KeyDir,
     files: Vec<Mutex<OpenedFile>>,
     /// The same files, by ascending number, for whoever looks one up.
-    by_number: Vec<Arc<DataFile>>,
-    keep_versions: usize,
-    /// Records that the manifest knows of, for each shard. Those that turn out to be dead leave room, which is given up at the end.
-    records_per_shard: usize,
+    pub(super) by_number: Vec<Known>,
+    pub(super) gathered: Gathered,
+    pub(super) keep_versions: usize,
+    /// Of the newest records, how many are values.
+    pub(super) key_count: AtomicU64,
+    /// The next file, then the next shard that nobody has taken.
     next: AtomicUsize,
     version_max: AtomicU64,
     recovery: Mutex<CaskRecovery>,
     failure: Mutex<Option<Error>>,
+}
+
+/// A file, and its hint if that is what was read of it.
+pub(super) struct Known {
+    pub(super) data: Arc<DataFile>,
+    pub(super) hint: OnceLock<Hint>,
 }
 
 /// What came of it.
@@ -49,28 +64,42 @@ pub(crate) struct Loaded {
     pub(crate) files: Vec<OpenedFile>,
     pub(crate) recovery: CaskRecovery,
     pub(crate) version_max: u64,
+    pub(crate) key_count: u64,
 }
 
-/// Reads all files, on `threads` threads beside this one if there is more than one file.
-pub(crate) fn load(loader: Loader, env: &Env, threads: usize) -> Result<Loader> {
+/// Reads all files, on so many threads, this one included.
+pub(crate) fn load(loader: Loader, env: &Env, threads: usize) -> Result<Loaded> {
     let loader = Arc::new(loader);
+    // Starting a thread costs more than an empty file.
+    together(&loader, env, threads.min(loader.files.len()), Loader::read_files)?;
+    loader.next.store(0, Ordering::Relaxed);
+    let records = loader.recovery.lock().records;
+    let worth = usize::try_from(records / RECORDS_PER_THREAD_MIN).unwrap_or(threads);
+    together(&loader, env, threads.min(worth), Loader::settle_shards)?;
+    match Arc::try_unwrap(loader) {
+        Ok(loader) => Ok(loader.finish()),
+        Err(_) => Err(ended_early()),
+    }
+}
+
+fn together(loader: &Arc<Loader>, env: &Env, threads: usize, work: fn(&Loader, &Env) -> Result<()>) -> Result<()> {
     let mut helpers = Vec::new();
-    // Starting one costs more than an empty file.
-    for index in 1..threads.min(loader.files.len()) {
+    for index in 1..threads {
         let (helper, env_of_helper) = (loader.clone(), env.clone());
-        let work = Box::new(move || helper.run(&env_of_helper));
+        let work = Box::new(move || helper.keep_failure(work(&helper, &env_of_helper)));
         helpers.push(env.threads.spawn(&format!("esker-open-{index}"), work)?);
     }
-    loader.run(env);
+    loader.keep_failure(work(loader, env));
     let ended_well = helpers.iter_mut().all(|helper| helper.join());
-    drop(helpers);
-    if let Some(error) = loader.failure.lock().take() {
-        return Err(error);
+    match loader.failure.lock().take() {
+        Some(error) => Err(error),
+        None if ended_well => Ok(()),
+        None => Err(ended_early()),
     }
-    match Arc::try_unwrap(loader) {
-        Ok(loader) if ended_well => Ok(loader),
-        _ => Err(Error::new(crate::ErrorKind::Io, "a thread that read files for the open ended early")),
-    }
+}
+
+fn ended_early() -> Error {
+    Error::new(crate::ErrorKind::Io, "a thread that read files for the open ended early")
 }
 
 impl Loader {
@@ -80,14 +109,15 @@ impl Loader {
             FileState::Sealed { record_count, .. } => record_count,
             FileState::Open => 0,
         };
-        let records: u64 = files.iter().map(sealed).sum();
-        let records_per_shard = usize::try_from(records / keydir.shards().len() as u64).unwrap_or(0);
+        let known = |file: &OpenedFile| Known { data: file.data.clone(), hint: OnceLock::new() };
         Self {
-            records_per_shard,
             keydir,
-            by_number: files.iter().map(|file| file.data.clone()).collect(),
+            // A manifest may say anything: records of a store take memory when they are met.
+            gathered: Gathered::new(files.iter().map(sealed).fold(0, u64::saturating_add)),
+            by_number: files.iter().map(known).collect(),
             files: files.into_iter().map(Mutex::new).collect(),
             keep_versions,
+            key_count: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             version_max: AtomicU64::new(0),
             recovery: Mutex::default(),
@@ -95,104 +125,102 @@ impl Loader {
         }
     }
 
-    fn run(&self, env: &Env) {
-        while self.failure.lock().is_none() {
-            let Some(file) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
-            if let Err(error) = self.load_file(env, &mut file.lock()) {
-                self.failure.lock().get_or_insert(error);
-            }
+    fn keep_failure(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.failure.lock().get_or_insert(error);
         }
     }
 
-    fn load_file(&self, env: &Env, file: &mut OpenedFile) -> Result<()> {
-        let data = file.data.clone();
-        let count = match file.state {
-            FileState::Open => self.load_open(file)?,
-            FileState::Sealed { record_count, .. } => match self.load_hint(env, &data, record_count)? {
-                Some(count) => count,
+    fn read_files(&self, env: &Env) -> Result<()> {
+        let mut batch = Batch::default();
+        while self.failure.lock().is_none() {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let (Some(file), Some(known)) = (self.files.get(index), self.by_number.get(index)) else { break };
+            self.read_file(env, &mut file.lock(), known, &mut batch)?;
+        }
+        batch.hand_on(&self.gathered);
+        Ok(())
+    }
+
+    fn settle_shards(&self, _: &Env) -> Result<()> {
+        while self.failure.lock().is_none() {
+            let first = self.next.fetch_add(SHARDS_AT_ONCE, Ordering::Relaxed);
+            if first >= SHARD_COUNT {
+                break;
+            }
+            for index in first..first + SHARDS_AT_ONCE {
+                self.settle_shard(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_file(&self, env: &Env, file: &mut OpenedFile, known: &Known, batch: &mut Batch) -> Result<()> {
+        let data = &known.data;
+        let tally = match file.state {
+            FileState::Open => self.read_open(file, batch)?,
+            FileState::Sealed { record_count, .. } => match self.read_hint(env, known, record_count, batch)? {
+                Some(tally) => tally,
                 None => {
                     let hint = data.path.with_file_name(FileName::Hint(data.number).name());
                     self.recovery.lock().bad_hints.push(hint);
-                    self.load_sealed(&data)?
+                    self.read_sealed(data, batch)?
                 }
             },
         };
-        self.version_max.fetch_max(data.version_max(), Ordering::Relaxed);
-        self.recovery.lock().records += count;
+        data.count_all(&tally);
+        self.version_max.fetch_max(tally.version_max, Ordering::Relaxed);
+        self.recovery.lock().records += tally.records;
         Ok(())
     }
 
     /// `None`: there is no hint, or it is of no use; nothing was taken from it.
-    fn load_hint(&self, env: &Env, data: &DataFile, record_count: u64) -> Result<Option<u64>> {
-        let path = data.path.with_file_name(FileName::Hint(data.number).name());
-        let file = match env.files.open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let mapping = file.map()?;
-        let read;
-        let raw = match &mapping {
-            Some(mapping) => mapping.bytes(),
-            None => {
-                read = env.files.read(&path)?;
-                &read
+    fn read_hint(&self, env: &Env, known: &Known, record_count: u64, batch: &mut Batch) -> Result<Option<Tally>> {
+        let data = &known.data;
+        let Some(mut hint) = Hint::open(env, data, record_count)? else { return Ok(None) };
+        let (mut tally, mut gaps, mut end) = (Tally::default(), Vec::new(), FIRST_OFFSET);
+        let is_whole = hint.read_all(data.end(), |entry| {
+            if entry.offset != end {
+                gaps.push(end..entry.offset);
             }
-        };
-        let Ok(footer) = Footer::decode(raw) else { return Ok(None) };
-        let fits = footer.number == data.number
-            && footer.salt == data.salt
-            && footer.data_bytes == data.end()
-            && footer.record_count == record_count;
-        let blocks = usize::try_from(footer.block_bytes).ok().and_then(|bytes| raw.get(..bytes)).filter(|_| fits);
-        // First all of it is looked at, then taken: a bad block must not leave half a file in the directory.
-        let Some(blocks) = blocks.filter(|blocks| hint_holds(blocks, data, record_count)) else { return Ok(None) };
-        let mut end = FIRST_OFFSET;
-        let mut rest = blocks;
-        let mut batch = Vec::with_capacity(BATCH_LEN.min(usize::try_from(record_count).unwrap_or(BATCH_LEN)));
-        while let Ok((block, bytes)) = Block::decode(rest, data.salt) {
-            rest = rest.get(bytes..).unwrap_or_default();
-            for entry in block.entries().flatten() {
-                if entry.offset != end {
-                    self.note_damage(data, end..entry.offset);
-                }
-                end = entry.offset + entry.record_bytes;
-                batch.push((self.keydir.hash(entry.key), entry));
-                if batch.len() == BATCH_LEN {
-                    self.meet_all(data, &mut batch)?;
-                }
-            }
+            end = entry.offset + entry.record_bytes;
+            self.meet(data, entry, &mut tally, batch)
+        })?;
+        if !is_whole || tally.records != record_count {
+            batch.forget(data.number, &self.gathered);
+            return Ok(None);
         }
-        self.meet_all(data, &mut batch)?;
         if end != data.end() {
-            self.note_damage(data, end..data.end());
+            gaps.push(end..data.end());
         }
-        Ok(Some(record_count))
+        gaps.into_iter().for_each(|gap| self.note_damage(data, gap));
+        // It is set once: every file is read once.
+        let _ = known.hint.set(hint);
+        Ok(Some(tally))
     }
 
-    fn load_sealed(&self, data: &DataFile) -> Result<u64> {
+    fn read_sealed(&self, data: &DataFile, batch: &mut Batch) -> Result<Tally> {
         let bytes = data.bytes(0..data.end())?;
         let mut walk = Walk::new(&bytes, data.salt, true);
-        let mut count = 0;
+        let mut tally = Tally::default();
         loop {
             match walk.step() {
                 Step::Record { offset, record, raw } => {
-                    count += 1;
-                    self.meet(data, &entry(offset, &record, raw.len() as u64))?;
+                    self.meet(data, &entry(offset, &record, raw.len() as u64), &mut tally, batch)?;
                 }
                 Step::Damage(range) => self.note_damage(data, range),
-                Step::End { .. } => return Ok(count),
+                Step::End { .. } => return Ok(tally),
             }
         }
     }
 
     /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was.
-    fn load_open(&self, file: &mut OpenedFile) -> Result<u64> {
+    fn read_open(&self, file: &mut OpenedFile, batch: &mut Batch) -> Result<Tally> {
         let data = file.data.clone();
         let bytes = data.bytes(0..data.end())?;
         let mut walk = Walk::new(&bytes, data.salt, false);
         let mut pending = Vec::new();
-        let mut count = 0;
+        let mut tally = Tally::default();
         // The batch that damage tore apart goes on until here.
         let mut in_torn_batch = false;
         loop {
@@ -206,9 +234,8 @@ impl Loader {
                     if record.is_continued {
                         continue;
                     }
-                    count += pending.len() as u64;
                     for (offset, record, bytes) in pending.drain(..) {
-                        self.meet(&data, &entry(offset, &record, bytes))?;
+                        self.meet(&data, &entry(offset, &record, bytes), &mut tally, batch)?;
                     }
                 }
                 Step::Damage(range) => {
@@ -224,7 +251,7 @@ impl Loader {
                     if file.is_torn {
                         self.recovery.lock().torn_files.push(data.path.clone());
                     }
-                    return Ok(count);
+                    return Ok(tally);
                 }
             }
         }
@@ -235,116 +262,21 @@ impl Loader {
         self.recovery.lock().damage.push((data.path.clone(), range));
     }
 
-    /// Shard by shard, so that each is fetched into the processor's caches once for several keys.
-    fn meet_all(&self, data: &DataFile, batch: &mut Vec<(KeyHash, Entry<'_>)>) -> Result<()> {
-        // Sixteen bits of the shard and sixteen of the place: numbers are sorted several times as fast as entries.
-        let mut order: Vec<u32> =
-            batch.iter().zip(0u32..).map(|((hash, _), place)| (hash.shard() as u32) << 16 | place).collect();
-        order.sort_unstable();
-        for place in order {
-            if let Some((hash, entry)) = batch.get((place & 0xffff) as usize) {
-                self.meet_hashed(data, *hash, entry)?;
-            }
-        }
-        batch.clear();
+    fn meet(&self, data: &DataFile, entry: &Entry<'_>, tally: &mut Tally, batch: &mut Batch) -> Result<()> {
+        let hash = self.keydir.hash(entry.key);
+        let slot = data.slot(hash.tag(), entry.offset, entry.record_bytes)?;
+        tally.add(entry);
+        batch.add(hash, if entry.is_tombstone { slot.with_tombstone() } else { slot }, &self.gathered);
         Ok(())
     }
 
-    fn meet(&self, data: &DataFile, entry: &Entry<'_>) -> Result<()> {
-        self.meet_hashed(data, self.keydir.hash(entry.key), entry)
-    }
-
-    fn meet_hashed(&self, data: &DataFile, hash: KeyHash, entry: &Entry<'_>) -> Result<()> {
-        let Entry { offset, record_bytes, version, is_tombstone, expires_at, key } = *entry;
-        data.count(record_bytes, version, is_tombstone, expires_at);
-        let slot = data.slot(hash.tag(), offset, record_bytes)?;
-        let slot = if is_tombstone { slot.with_tombstone() } else { slot };
-        let mut shard = self.keydir.shard(hash).write();
-        shard.reserve(self.records_per_shard);
-        let mut known = Vec::new();
-        shard.with_tag(hash.tag(), |slot| known.push(slot));
-        let mut same = Vec::new();
-        for slot in known {
-            if let Some(version) = self.version_if_same(&slot, key)? {
-                same.push((version, slot));
-            }
-        }
-        self.settle(&mut shard, version, slot, same);
-        Ok(())
-    }
-
-    /// The version of the record at `slot`, if it has this key.
-    fn version_if_same(&self, slot: &Slot, key: &[u8]) -> Result<Option<u64>> {
-        let place = slot.place();
-        let Some(file) = self.file(place.file) else { return Ok(None) };
-        let raw = file.record_bytes(slot)?;
-        match file.decode(place.offset.into(), &raw) {
-            Ok(record) => Ok((record.key == key && record::checksum_holds(&raw, file.salt)).then_some(record.version)),
-            // What cannot be read is nobody's: it stays, and reads of its key will say so.
-            Err(_) => Ok(None),
-        }
-    }
-
-    fn file(&self, number: esker_format::cask::FileNumber) -> Option<&Arc<DataFile>> {
-        let index = self.by_number.binary_search_by_key(&number, |file| file.number).ok()?;
-        self.by_number.get(index)
-    }
-
-    /// Puts a record among the `same` key's (L1).
-    fn settle(&self, shard: &mut Shard, version: u64, met: Slot, mut same: Vec<(u64, Slot)>) {
-        if same.is_empty() {
-            shard.insert(met);
-            return;
-        }
-        if same.iter().any(|(other, _)| *other == version) {
-            self.bury(&met);
-            return;
-        }
-        same.push((version, met));
-        same.sort_unstable_by_key(|(version, _)| std::cmp::Reverse(*version));
-        let is_met = |slot: &Slot| slot.place() == met.place();
-        // Values since the last deletion, as many as are kept; and the newest deletion, for those yet to come.
-        let mut kept = 0;
-        let mut is_ended = false;
-        for (_, slot) in &same {
-            let stays = !is_ended && (slot.is_tombstone() || kept < self.keep_versions);
-            is_ended |= slot.is_tombstone();
-            if !stays {
-                if !is_met(slot) {
-                    shard.remove(slot.tag(), slot.place());
-                }
-                self.bury(slot);
-                continue;
-            }
-            let marked = if slot.is_tombstone() { *slot } else { slot.with_old(kept > 0) };
-            kept += usize::from(!slot.is_tombstone());
-            if is_met(slot) {
-                shard.insert(marked);
-            } else if marked != *slot {
-                shard.replace(slot.place(), marked);
-            }
-        }
-    }
-
-    /// A deletion is not entered as dead: it is needed until nothing older is left (see `reclaim`).
-    fn bury(&self, slot: &Slot) {
-        if !slot.is_tombstone()
-            && let Some(file) = self.file(slot.place().file)
-        {
-            file.bury(slot);
-        }
-    }
-
-    /// All files are in: deletions leave the directory.
-    pub(crate) fn finish(self) -> Loaded {
-        for shard in self.keydir.shards() {
-            shard.write().retain(|slot| !slot.is_tombstone());
-        }
+    fn finish(self) -> Loaded {
         Loaded {
             keydir: self.keydir,
             files: self.files.into_iter().map(Mutex::into_inner).collect(),
             recovery: sorted(self.recovery.into_inner()),
             version_max: self.version_max.into_inner(),
+            key_count: self.key_count.into_inner(),
         }
     }
 }
@@ -362,30 +294,4 @@ fn sorted(mut recovery: CaskRecovery) -> CaskRecovery {
     recovery.bad_hints.sort_unstable();
     recovery.damage.sort_unstable_by_key(by_place);
     recovery
-}
-
-/// Whether every block of a hint holds, and names so many records in order within the data file.
-fn hint_holds(mut blocks: &[u8], data: &DataFile, record_count: u64) -> bool {
-    let (mut end, mut count) = (FIRST_OFFSET, 0);
-    while !blocks.is_empty() {
-        let Ok((block, bytes)) = Block::decode(blocks, data.salt) else { return false };
-        blocks = blocks.get(bytes..).unwrap_or_default();
-        for entry in block.entries() {
-            let Ok(entry) = entry else { return false };
-            if !fits(&entry, end, data.end()) {
-                return false;
-            }
-            end = entry.offset + entry.record_bytes;
-            count += 1;
-        }
-    }
-    count == record_count
-}
-
-fn fits(entry: &Entry<'_>, from: u64, to: u64) -> bool {
-    let end = entry.offset.checked_add(entry.record_bytes);
-    entry.version > 0
-        && entry.offset >= from
-        && entry.record_bytes >= record::record_bytes(entry.key.len(), 0, false)
-        && end.is_some_and(|end| end <= to)
 }

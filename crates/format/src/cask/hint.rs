@@ -285,7 +285,32 @@ pub struct Entries<'a> {
     version: u64,
 }
 
+/// Where an iteration over the entries of a hint stands: for whoever comes back to one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Where the record of the entry before ends in the data file.
+    pub offset: u64,
+    /// What the next entry's version is counted from.
+    pub version: u64,
+    /// Bytes of the block that are left.
+    pub bytes_left: usize,
+}
+
 impl<'a> Entries<'a> {
+    /// Where it stands: in front of the next entry.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { offset: self.next_offset, version: self.version, bytes_left: self.cursor.rest().len() }
+    }
+
+    /// The entries from `mark` on; `rest` is what was left of the block. Total, like every decoding: other bytes give other
+    /// entries or an error.
+    #[inline]
+    pub fn from_mark(mark: Mark, rest: &'a [u8]) -> Self {
+        Self { cursor: Cursor::new(rest), next_offset: mark.offset, version: mark.version }
+    }
+
+    #[inline]
     fn read(&mut self) -> Result<Entry<'a>, DecodeError> {
         let cursor = &mut self.cursor;
         let flags = cursor.u8("flags")?;

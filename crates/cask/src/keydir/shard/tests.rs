@@ -9,6 +9,13 @@ fn place(n: u32) -> Place {
     Place { file: FileNumber::new(1 + n / 1000).unwrap(), offset: n % 1000 }
 }
 
+impl Shard {
+    /// Every slot, by ascending tag.
+    fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.slots.iter().copied().filter(|slot| !slot.is_empty())
+    }
+}
+
 fn check_invariants(shard: &Shard) {
     let mut last = 0;
     for index in 0..shard.capacity() {
@@ -74,9 +81,28 @@ fn a_shard_answers_as_a_set_does() {
             let wanted = model.iter().filter(|entry| entry.0 == tag).map(|entry| entry.1).collect();
             assert_eq!(found(&shard, tag), wanted, "seed {seed}");
         }
-        shard.retain(|slot| slot.tag() % 2 == 0);
-        check_invariants(&shard);
-        assert_eq!(shard.len, model.iter().filter(|entry| entry.0 % 2 == 0).count());
+        let even: Vec<Slot> = shard.iter().filter(|slot| slot.tag() % 2 == 0).collect();
+        let made = Shard::from_sorted(even.clone());
+        check_invariants(&made);
+        assert_eq!(made.iter().collect::<Vec<_>>(), even, "seed {seed}");
+    }
+}
+
+/// Goal: a table that is made at once wastes no more than one that grew, whatever memory its slots came in.
+#[test]
+fn a_table_made_of_a_list_is_about_as_large_as_it_must_be() {
+    let mut random = Rng::with_seed(3);
+    for len in [0, 1, 50, 1000, 5000] {
+        let least = Shard::room_for(len);
+        for room in [len, least, least + least / 10, 3 * least] {
+            let mut slots = Vec::with_capacity(room);
+            slots.extend((0..len as u32).map(|n| Slot::new(random.u32(..), place(n), 7)));
+            slots.sort_unstable_by_key(Slot::tag);
+            let shard = Shard::from_sorted(slots);
+            check_invariants(&shard);
+            assert_eq!(shard.len, len);
+            assert!(shard.memory_bytes() <= (least + least / 7 + 64) * size_of::<Slot>(), "{len} in {room}");
+        }
     }
 }
 

@@ -60,6 +60,21 @@ fn golden_bytes() {
 }
 
 #[test]
+fn an_iteration_goes_on_from_where_it_was() {
+    let raw = build(&golden());
+    let (block, _) = Block::decode(&raw, SALT).unwrap();
+    let all: Vec<_> = block.entries().map(Result::unwrap).collect();
+    for passed in 0..=all.len() {
+        let mut entries = block.entries();
+        entries.by_ref().take(passed).for_each(drop);
+        let mark = entries.mark();
+        let rest = &block.payload[block.payload.len() - mark.bytes_left..];
+        let found: Vec<_> = Entries::from_mark(mark, rest).map(Result::unwrap).collect();
+        assert_eq!(found, all[passed..], "after {passed}");
+    }
+}
+
+#[test]
 fn every_flipped_bit_and_missing_byte_is_noticed() {
     let raw = build(&golden());
     for bit in 0..raw.len() * 8 {
