@@ -120,6 +120,13 @@ const ENGINES: &[Entry] = &[
         setup: esker::setup,
     },
     Entry {
+        name: "esker-at-write",
+        about: "Esker, values of min_blob_bytes and more in blob files as they are written (Separation::AtWrite)",
+        package: "esker",
+        open: Open::Here(|dir, settings, _| esker::open(dir, settings, ::esker::Separation::AtWrite)),
+        setup: esker::setup,
+    },
+    Entry {
         name: "esker-inline",
         about: "Esker, all values with their keys (Separation::Off)",
         package: "esker",

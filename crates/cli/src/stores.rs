@@ -77,7 +77,7 @@ pub(crate) fn find_family(db: &Db, name: &str) -> Result<ColumnFamily, Failure> 
 /// How a column family keeps its values.
 #[derive(Debug, Args)]
 pub(crate) struct FamilyChoices {
-    /// Whether large values move to blob files when they are flushed
+    /// Whether, and when, large values go to blob files
     #[arg(long, value_enum)]
     separation: Option<SeparationChoice>,
 
@@ -133,6 +133,7 @@ impl FamilyChoices {
 enum SeparationChoice {
     Off,
     AtFlush,
+    AtWrite,
     FallBack,
 }
 
@@ -141,6 +142,7 @@ impl SeparationChoice {
         match self {
             Self::Off => Separation::Off,
             Self::AtFlush => Separation::AtFlush,
+            Self::AtWrite => Separation::AtWrite,
             Self::FallBack => Separation::FallBack,
         }
     }

@@ -84,6 +84,16 @@ impl WriteBatch {
         refuse(self.raw.append(&other.raw))
     }
 
+    /// Sets `key` to `value` in the family of that id.
+    pub(crate) fn put_id(&mut self, family_id: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        self.names_families |= family_id != 0;
+        refuse(self.raw.put(family_id, key, value))
+    }
+
+    pub(crate) fn set_names_families(&mut self, names_families: bool) {
+        self.names_families = names_families;
+    }
+
     pub(crate) fn names_families(&self) -> bool {
         self.names_families
     }

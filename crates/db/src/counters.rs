@@ -23,6 +23,7 @@ pub(crate) struct Counters {
     pub(crate) user_bytes: Counter,
     pub(crate) user_writes: Counter,
     pub(crate) wal_bytes: Counter,
+    pub(crate) write_blob_bytes: Counter,
     pub(crate) wal_syncs: Counter,
     pub(crate) flush_bytes: Counter,
     pub(crate) flush_blob_bytes: Counter,

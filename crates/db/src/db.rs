@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
 use crate::check::{Check, CheckProgress};
-use crate::family::ColumnFamily;
+use crate::family::{ColumnFamily, Family};
 use crate::iterate::DbIterator;
 use crate::open;
 use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
@@ -138,7 +138,8 @@ impl Db {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_one(&WriteOptions::default(), |batch| batch.put(key, value))
+        let store = self.store();
+        self.put_one(&store.default_family, key.as_ref(), value.as_ref(), WriteOptions::default())
     }
 
     /// Sets `key` to `value` in `family`. See [`write`](Self::write).
@@ -152,8 +153,7 @@ impl Db {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<()> {
-        self.store().own(family)?;
-        self.write_one(options, |batch| batch.put_cf(family, key, value))
+        self.put_one(self.store().own(family)?, key.as_ref(), value.as_ref(), *options)
     }
 
     /// Removes `key` from the default column family; no error if it is not there. See [`write`](Self::write).
@@ -275,20 +275,16 @@ impl Db {
         self.store().update(family, key.as_ref(), *options, &mut decide)
     }
 
-    /// Writes what `fill` puts into a batch, whose memory is used again by the next such write of this thread.
+    fn put_one(&self, family: &Family, key: &[u8], value: &[u8], options: WriteOptions) -> Result<()> {
+        keep_spare(self.store().put(family, key, value, options, spare_batch())?);
+        Ok(())
+    }
+
+    /// Writes what `fill` puts into a batch.
     fn write_one(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<()> {
-        thread_local! {
-            static SPARE: Cell<Option<WriteBatch>> = const { Cell::new(None) };
-        }
-        // A thread that is ending has none.
-        let mut batch = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let mut batch = spare_batch();
         fill(&mut batch)?;
-        if let Some(mut batch) = self.store().write_and_return(batch, *options)?
-            && batch.len_bytes() <= SPARE_BYTES_MAX
-        {
-            batch.clear();
-            let _ = SPARE.try_with(|spare| spare.set(Some(batch)));
-        }
+        keep_spare(self.store().write_and_return(batch, *options)?);
         Ok(())
     }
 
@@ -582,6 +578,25 @@ impl Db {
     /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns.
     pub fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
         self.store().check(progress)
+    }
+}
+
+thread_local! {
+    static SPARE: Cell<Option<WriteBatch>> = const { Cell::new(None) };
+}
+
+/// An empty batch, with the memory of this thread's last single write.
+fn spare_batch() -> WriteBatch {
+    // A thread that is ending has none.
+    SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+}
+
+fn keep_spare(batch: Option<WriteBatch>) {
+    if let Some(mut batch) = batch
+        && batch.len_bytes() <= SPARE_BYTES_MAX
+    {
+        batch.clear();
+        let _ = SPARE.try_with(|spare| spare.set(Some(batch)));
     }
 }
 

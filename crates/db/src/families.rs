@@ -75,6 +75,7 @@ impl Store {
             let version = family.view.load().version.clone();
             version.tables().for_each(|(_, table)| table.mark_obsolete());
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
+            family.view.load().generations().for_each(|generation| generation.blobs.mark_obsolete());
             self.retire_logs(&mut self.state.lock());
             self.refresh_delay(family);
             self.refresh_memory();
@@ -135,18 +136,24 @@ impl Store {
         }
     }
 
+    /// Whether some memtable points into blob files that the manifest does not name: RocksDB would remove them.
+    fn has_written_blobs(&self) -> bool {
+        let families = self.families.load();
+        families.values().any(|family| family.view.load().generations().any(|generation| generation.blobs.count() > 0))
+    }
+
     /// The last steps of a close that may fail.
     pub(crate) fn prepare_close(&self) -> Result<()> {
         if let Err(error) = self.check_writable() {
             // A store open for reading has nothing to write.
             return self.failure().map_or(Ok(()), |_| Err(error));
         }
-        let unlogged = self.commit.exclusive(|lead| {
+        let needs_flush = self.commit.exclusive(|lead| {
             self.stop_writes();
-            lead.unlogged
+            lead.unlogged || self.has_written_blobs()
         });
         let families: Vec<u32> = self.families.load().keys().copied().collect();
-        let flushed = if unlogged { self.flush(&families) } else { Ok(()) };
+        let flushed = if needs_flush { self.flush(&families) } else { Ok(()) };
         self.refresh_options_file(&mut self.installer.lock());
         let synced = self.check_writable().and_then(|()| self.commit.exclusive(|lead| self.end_log(lead)));
         flushed.and(synced)

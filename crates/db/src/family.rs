@@ -6,13 +6,14 @@
 //! - V3: a reader loads the view first and the sequence number second, so that nothing it may see was compacted away
 //!   from the view it has.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
 use parking_lot::Mutex;
 
+use crate::blob::{BlobFile, WrittenBlobs};
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
 use crate::version::Version;
@@ -21,6 +22,8 @@ use crate::version::Version;
 #[derive(Debug)]
 pub(crate) struct Generation {
     pub(crate) memtable: Arc<Memtable>,
+    /// Where its values are that went to blob files as they were written.
+    pub(crate) blobs: WrittenBlobs,
     /// Moves forward while the memtable is empty; only the leader of the commit queue changes it.
     first_wal: AtomicU64,
 }
@@ -28,7 +31,7 @@ pub(crate) struct Generation {
 impl Generation {
     pub(crate) fn new(first_wal: FileNumber) -> Arc<Self> {
         let (memtable, first_wal) = (Arc::new(Memtable::new()), AtomicU64::new(first_wal.get()));
-        Arc::new(Self { memtable, first_wal })
+        Arc::new(Self { memtable, blobs: WrittenBlobs::default(), first_wal })
     }
 
     pub(crate) fn first_wal(&self) -> FileNumber {
@@ -60,6 +63,13 @@ impl View {
         (!oldest.memtable.is_empty()).then(|| oldest.first_wal())
     }
 
+    /// The blob file that an entry of it points to.
+    #[inline]
+    pub(crate) fn blob(&self, number: FileNumber) -> Option<&Arc<BlobFile>> {
+        let registered = || self.version.blobs().get(&number).map(|blob| &blob.file);
+        registered().or_else(|| self.generations().find_map(|generation| generation.blobs.find(number)))
+    }
+
     /// Memtables, newest first.
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
         std::iter::once(&self.active).chain(&self.sealed)
@@ -76,7 +86,7 @@ pub(crate) struct Family {
     pub(crate) session: Arc<str>,
     pub(crate) view: ArcSwap<View>,
     /// Whether and how values are separated from now on: `options` has what it was at open.
-    separation: Mutex<Separation>,
+    separation: AtomicU8,
     /// Versions that came before the present one, as far as somebody may still hold them.
     older: Mutex<Vec<Weak<Version>>>,
     dropped: AtomicBool,
@@ -93,7 +103,7 @@ impl Family {
     ) -> Arc<Self> {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
-        let separation = Mutex::new(options.separation);
+        let separation = AtomicU8::new(options.separation.number());
         let older = Mutex::default();
         Arc::new(Self { id, name, options, session, view, separation, older, dropped })
     }
@@ -115,12 +125,12 @@ impl Family {
     }
 
     pub(crate) fn separation(&self) -> Separation {
-        *self.separation.lock()
+        Separation::of_number(self.separation.load(Ordering::Relaxed))
     }
 
     /// Returns what held before.
     pub(crate) fn set_separation(&self, separation: Separation) -> Separation {
-        std::mem::replace(&mut *self.separation.lock(), separation)
+        Separation::of_number(self.separation.swap(separation.number(), Ordering::Relaxed))
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Flush: sealed memtables of a family become one table of level 0, and their large values blob files.
 //!
+//! Blob files that values went to as they were written become the version's by the same edit, with what of them is garbage already.
+//!
 //! Cost: every key once, every separated value once, in key order; one manifest edit.
 
 use std::collections::BTreeMap;
@@ -59,7 +61,8 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     let mut outputs = Outputs::new(store, family, 0, true);
     pour(&mut input, &mut sieve, |key, internal, value| outputs.add(key, internal, value))?;
     let garbage = sieve.into_garbage();
-    let files = outputs.finish()?;
+    let mut files = outputs.finish()?;
+    files.edit.blobs.extend(generations.iter().flat_map(|generation| generation.blobs.handles()));
     store.counters.flush_bytes.add(files.table_bytes);
     store.counters.flush_blob_bytes.add(files.blob_bytes);
     Ok(Edit { garbage, ..files.edit })

@@ -2,12 +2,14 @@
 //!
 //! - O1: everything is read and accepted before the first byte is written: what cannot be opened stays as it was.
 //! - O2: recovery writes new files only, and they count all at once when CURRENT is replaced. Before that the store is
-//!   what it was; after it, the logs and the old manifest are superfluous.
+//!   what it was; after it, the logs and the old manifest are superfluous. One exception: blob files that were not ended are, which
+//!   takes nothing from them that the logs lead to ([`pointers`]).
 //! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give.
 //!
 //! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
 mod files;
+mod pointers;
 mod replay;
 mod tables;
 
@@ -111,6 +113,9 @@ const READ_ONLY_ATTEMPTS: usize = 10;
 fn read_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let store = read(dir, options, env, true)?;
     let logs = replay::Logs::check(&store)?;
+    for (&id, family) in store.families.load().iter() {
+        logs.pointers.show_to(id, &family.view.load());
+    }
     let last = logs.replay(&store, |_| Ok(()))?;
     store.publish(store.visible().max(last));
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: None })
@@ -219,6 +224,7 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
         default_family,
         families,
         wals,
+        has_stray_blobs: listing.has_blobs_besides(&recovered),
         read_only,
     }))
 }
@@ -271,6 +277,13 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
 }
 
 fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
+    let families = store.families.load();
+    for (id, edit) in logs.pointers.take_over(store)? {
+        let Some(family) = families.get(&id) else { continue };
+        let view = family.view.load_full();
+        let version = Arc::new(view.version.apply(&edit)?);
+        family.view.store(Arc::new(View { version, ..View::clone(&view) }));
+    }
     let last = logs.replay(store, |family| flush_recovered(store, family))?;
     store.publish(store.visible().max(last));
     for family in store.families.load().values() {

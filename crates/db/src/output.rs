@@ -7,9 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
-use esker_format::limits;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
@@ -82,7 +80,7 @@ impl<'a> Outputs<'a> {
                 db_id: store.db_id.clone(),
                 session_id: store.session_id.to_string(),
             },
-            separates: separates && family.separation() == Separation::AtFlush,
+            separates: separates && family.separation().moves_out(),
             separation: family.separation(),
             table: None,
             blob: None,
@@ -120,11 +118,8 @@ impl<'a> Outputs<'a> {
         self.add_entry(key.user_key, internal, value, None)
     }
 
-    /// An empty value is never separated (nor does RocksDB), nor one that LZ4's block format cannot hold.
     fn goes_to_blob(&self, value: &[u8]) -> bool {
-        let options = &self.family.options;
-        let fits = options.blob_compression != Compression::Lz4 || value.len() <= limits::LZ4_RAW_BYTES_MAX;
-        !value.is_empty() && value.len() as u64 >= options.min_blob_size && fits
+        self.family.options.belongs_in_blob(value.len())
     }
 
     /// Whether values are brought back from the blob files that they lie in.
@@ -315,7 +310,9 @@ impl Store {
         };
         if failure.files_are_orphans {
             tables.iter().for_each(|table| table.mark_obsolete());
-            blobs.iter().for_each(|blob| blob.mark_obsolete());
+            // Those that came with the memtables are still theirs.
+            let is_written = |blob: &Arc<BlobHandle>| flushed.iter().any(|flushed| flushed.blobs.has(blob.number()));
+            blobs.iter().filter(|blob| !is_written(blob)).for_each(|blob| blob.mark_obsolete());
         }
         if family.is_dropped() { Ok(()) } else { Err(failure.error) }
     }

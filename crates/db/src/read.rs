@@ -100,7 +100,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value)),
-            Found::Blob(pointer) => self.blobs.read(&view.version, key, &pointer, options.fill_cache).map(Some),
+            Found::Blob(pointer) => self.blobs.read(view, key, &pointer, options.fill_cache).map(Some),
         })
     }
 
@@ -114,7 +114,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value.len() as u64)),
-            Found::Blob(pointer) => self.blobs.value_len(&view.version, key, &pointer).map(Some),
+            Found::Blob(pointer) => self.blobs.value_len(view, key, &pointer).map(Some),
         })
     }
 
@@ -129,7 +129,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value.within(range))),
-            Found::Blob(pointer) => self.blobs.read_range(&view.version, key, &pointer, range).map(Some),
+            Found::Blob(pointer) => self.blobs.read_range(view, key, &pointer, range).map(Some),
         })
     }
 

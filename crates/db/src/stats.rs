@@ -42,6 +42,10 @@ pub struct FamilyStats {
     pub deletions: u64,
     /// Blob files.
     pub blob_files: usize,
+    /// Blob files that only memtables point to: those that values go to as they are written.
+    pub active_blob_files: usize,
+    /// Their bytes.
+    pub active_blob_bytes: u64,
     /// Bytes of blob records that some table points to.
     pub blob_live_bytes: u64,
     /// Bytes of blob records that nothing points to any more.
@@ -101,6 +105,8 @@ pub struct Written {
     pub user_bytes: u64,
     /// The write-ahead log.
     pub wal_bytes: u64,
+    /// Blob files by writes themselves (`Separation::AtWrite`).
+    pub write_blob_bytes: u64,
     /// Tables by flush.
     pub flush_bytes: u64,
     /// Blob files by flush.
@@ -117,7 +123,12 @@ impl Written {
     /// All but what users wrote.
     pub fn device_bytes(&self) -> u64 {
         let flush_bytes = self.flush_bytes + self.flush_blob_bytes;
-        self.wal_bytes + flush_bytes + self.compaction_bytes + self.reclaim_bytes + self.manifest_bytes
+        self.wal_bytes
+            + self.write_blob_bytes
+            + flush_bytes
+            + self.compaction_bytes
+            + self.reclaim_bytes
+            + self.manifest_bytes
     }
 }
 
@@ -247,6 +258,7 @@ impl Store {
             written: Written {
                 user_bytes: counters.user_bytes.get(),
                 wal_bytes: counters.wal_bytes.get(),
+                write_blob_bytes: counters.write_blob_bytes.get(),
                 flush_bytes: counters.flush_bytes.get(),
                 flush_blob_bytes: counters.flush_blob_bytes.get(),
                 compaction_bytes: counters.compaction_bytes.get(),
@@ -347,6 +359,8 @@ fn family_stats(family: &Family) -> FamilyStats {
         deletions: properties().map(|(_, properties)| properties.deletion_count).sum::<u64>()
             + memtables().map(|memtable| memtable.deletion_count()).sum::<u64>(),
         blob_files: version.blobs().len(),
+        active_blob_files: view.generations().map(|generation| generation.blobs.count()).sum(),
+        active_blob_bytes: view.generations().map(|generation| generation.blobs.bytes()).sum(),
         blob_live_bytes: version.ledger().total().live_bytes(),
         blob_garbage_bytes: version.ledger().total().garbage_bytes,
         table_raw_bytes: raw(None),

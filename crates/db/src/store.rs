@@ -62,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     /// The first log that each family needed when the store was opened.
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    /// Whether open found blob files that the manifest does not name.
+    pub(crate) has_stray_blobs: bool,
     read_only: bool,
     /// The family that every store has, beside `families` so that the common read needs no look-up.
     pub(crate) default_family: Arc<Family>,
@@ -156,6 +158,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Counters,
     pub(crate) trash: Arc<Trash>,
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    pub(crate) has_stray_blobs: bool,
     pub(crate) read_only: bool,
     pub(crate) default_family: Arc<Family>,
     pub(crate) families: BTreeMap<u32, Arc<Family>>,
@@ -186,6 +189,7 @@ impl Store {
             snapshots: Arc::default(),
             recovery: Recovery::default(),
             log_numbers: parts.log_numbers,
+            has_stray_blobs: parts.has_stray_blobs,
             read_only: parts.read_only,
             families: ArcSwap::from_pointee(parts.families),
             published: Published::new(parts.last_sequence.get()),

@@ -21,7 +21,7 @@ use crate::family::{ColumnFamily, Family, Generation};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
-use crate::write::Lead;
+use crate::write::{Lead, Request};
 use crate::{Error, Result};
 
 /// Races that are lost before others must wait.
@@ -67,8 +67,9 @@ impl Store {
             self.check_takes_writes()?;
             self.drain(lead)?;
             let before = self.get(&family.0, key, &ReadOptions::default())?;
-            let change = decide(before.as_deref());
-            self.write_change(lead, family, key, change, options)?;
+            if let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? {
+                self.write_change(lead, family, request)?;
+            }
             Ok(before)
         })
     }
@@ -84,40 +85,43 @@ impl Store {
         let active = family.0.view.load().active.clone();
         let seen = self.visible().get();
         let before = self.get(&family.0, key, &ReadOptions::default())?;
-        let change = decide(before.as_deref());
-        if change == Change::Keep {
+        let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? else {
             return Ok(Attempt::Done(before));
-        }
+        };
         self.commit.exclusive(|lead| {
             self.check_takes_writes()?;
             self.drain(lead)?;
             if !is_unchanged(&family.0, key, seen, &active) {
                 return Ok(Attempt::Lost);
             }
-            self.write_change(lead, family, key, change, options)?;
+            self.write_change(lead, family, request)?;
             Ok(Attempt::Done(before))
         })
     }
 
-    fn write_change(
+    /// What is to be written for `change`, if anything is.
+    fn change_request(
         &self,
-        lead: &mut Lead,
         family: &ColumnFamily,
         key: &[u8],
         change: Change,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Request>> {
         let mut batch = WriteBatch::new();
         match change {
-            Change::Keep => return Ok(()),
+            Change::Keep => return Ok(None),
             Change::Put(value) => batch.put_cf(family, key, value)?,
             Change::Delete => batch.delete_cf(family, key)?,
         }
+        self.request(batch, options).map(Some)
+    }
+
+    fn write_change(&self, lead: &mut Lead, family: &ColumnFamily, request: Request) -> Result<()> {
         if family.0.is_dropped() {
             let reason = format!("column family {:?} was dropped", family.name());
             return Err(Error::invalid_argument(reason));
         }
-        self.write_alone(lead, batch, options)
+        self.write_alone(lead, request)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writing: batch → group commit → log → memtables → publish → acknowledge. The log's side is in [`log`].
+//! Writing: batch → group commit → log → memtables → publish → acknowledge. The log's side is in [`log`], that of
+//! values that go to blob files at once in [`values`].
 //!
 //! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
@@ -8,6 +9,7 @@
 //! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
 
 mod log;
+mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use esker_log::pacer::Bucket;
 use esker_log::publish::Published;
 use esker_log::writer::LogWriter;
 
+use self::values::Values;
 use crate::batch::WriteBatch;
 use crate::family::{Family, Generation, View};
 use crate::memtable::Memtable;
@@ -38,6 +41,10 @@ const DELAY_MAX: Duration = Duration::from_millis(50);
 pub(crate) struct Request {
     batch: WriteBatch,
     options: WriteOptions,
+    /// What goes to blob files; the leader puts pointers into `batch` in place of it.
+    values: Option<Values>,
+    /// The batch as the user gave it.
+    user_bytes: usize,
 }
 
 /// What only the leader touches.
@@ -55,6 +62,8 @@ pub(crate) struct Lead {
     pub(crate) unlogged: bool,
     /// Holds writers back while compaction is behind.
     pub(crate) pace: Bucket,
+    /// Memory for the next batch that gets pointers.
+    spare: WriteBatch,
 }
 
 /// A family and the memtable that takes its writes.
@@ -75,6 +84,7 @@ impl Lead {
             wal_bytes_max: u64::MAX,
             unlogged: false,
             pace: Bucket::new(Duration::ZERO, None),
+            spare: WriteBatch::new(),
         }
     }
 
@@ -134,24 +144,61 @@ impl Store {
         if batch.is_empty() {
             return if options.sync { self.sync_wal().map(|()| None) } else { Ok(None) };
         }
-        let request = Request { batch, options };
+        let request = self.prepare(batch, options)?;
+        self.submit(request).map(|written| written.map(Request::into_batch))
+    }
+
+    /// As [`write_and_return`](Self::write_and_return), of one put; a value that goes to a blob file is packed from where it is.
+    /// `batch` is empty.
+    pub(crate) fn put(
+        &self,
+        family: &Family,
+        key: &[u8],
+        value: &[u8],
+        options: WriteOptions,
+        batch: WriteBatch,
+    ) -> Result<Option<WriteBatch>> {
+        check_options(options)?;
+        self.check_writable()?;
+        if family.is_dropped() {
+            return Err(dropped(family.id));
+        }
+        let request = match self.prepare_put(family, key, value, options, batch)? {
+            Ok(request) => request,
+            Err(mut batch) => {
+                batch.put_id(family.id, key, value)?;
+                return self.write_and_return(batch, options);
+            }
+        };
+        self.submit(request).map(|written| written.map(Request::into_batch))
+    }
+
+    fn submit(&self, request: Request) -> Result<Option<Request>> {
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
-        let weigh = |request: &Request| request.batch.len_bytes();
+        let weigh = |request: &Request| request.user_bytes;
         let write = |lead: &mut Lead, group: &mut Vec<Request>| self.write_group(lead, group);
         let Some(logged) = self.commit.submit_and_return(request, weigh, group_bytes_max, write)? else {
             return Ok(None);
         };
         self.finish(&logged.batch)?;
-        Ok(Some(logged.batch))
+        Ok(Some(logged))
+    }
+
+    /// What [`write_alone`](Self::write_alone) takes: all that can be done before one leads.
+    ///
+    /// # Errors
+    /// As [`Db::write`](crate::Db::write).
+    pub(crate) fn request(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
+        check_options(options)?;
+        self.prepare(batch, options)
     }
 
     /// Writes one batch under the leadership that the caller has.
     ///
     /// # Errors
     /// As [`Db::write`](crate::Db::write).
-    pub(crate) fn write_alone(&self, lead: &mut Lead, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        check_options(options)?;
-        let mut group = [Request { batch, options }];
+    pub(crate) fn write_alone(&self, lead: &mut Lead, request: Request) -> Result<()> {
+        let mut group = [request];
         self.write_group(lead, &mut group)?;
         group.iter().try_for_each(|request| self.finish(&request.batch))
     }
@@ -161,9 +208,7 @@ impl Store {
         for record in batch.raw().records() {
             let id = record.map_err(|error| Error::invalid_argument(error.to_string()))?.cf;
             if !families.contains_key(&id) {
-                return Err(Error::invalid_argument(format!(
-                    "the batch writes to column family {id}, which was dropped or is of another store"
-                )));
+                return Err(dropped(id));
             }
         }
         Ok(())
@@ -177,7 +222,7 @@ impl Store {
 
     fn write_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
         self.check_takes_writes()?;
-        let group_bytes = group.iter().map(|request| request.batch.len_bytes() as u64).sum();
+        let group_bytes = group.iter().map(|request| request.user_bytes as u64).sum();
         self.make_room(lead, group_bytes)?;
         let mut last = lead.last_sequence.get();
         for request in group.iter_mut() {
@@ -187,7 +232,8 @@ impl Store {
         if last > SequenceNumber::MAX.get() {
             return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
         }
-        self.log_group(lead, group)?;
+        let appended = self.store_values(lead, group)?;
+        self.log_group(lead, group).map_err(|error| self.take_back(appended, error))?;
         lead.unlogged |= group.iter().any(|request| request.options.disable_wal);
         lead.last_sequence = SequenceNumber::new(last);
         self.counters.user_bytes.add(group_bytes);
@@ -251,6 +297,7 @@ impl Store {
             self.has_full.store(false, Ordering::Release);
             let full = |active: &&Active| {
                 active.generation.memtable.allocated_bytes() as u64 >= active.family.options.write_buffer_bytes
+                    || active.has_enough_blobs()
             };
             sealing.extend(lead.actives.iter().filter(full).map(|active| active.family.id));
         }
@@ -323,6 +370,7 @@ impl Store {
     /// Seals the active memtables of `families` and begins a new log.
     pub(crate) fn rotate(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
         self.drain(lead)?;
+        self.end_blobs(lead, families)?;
         self.begin_log(lead)?;
         let mut state = self.state.lock();
         state.wals.entry(lead.wal_number).or_insert(0);
@@ -402,6 +450,11 @@ impl Store {
             self.changed.wait(&mut state);
         }
     }
+}
+
+#[cold]
+fn dropped(id: u32) -> Error {
+    Error::invalid_argument(format!("the batch writes to column family {id}, which was dropped or is of another store"))
 }
 
 fn check_options(options: WriteOptions) -> Result<()> {

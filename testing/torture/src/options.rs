@@ -17,6 +17,7 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         separation: match random.u8(..8) {
             0 => Separation::Off,
             1 => Separation::FallBack,
+            2..5 => Separation::AtWrite,
             _ => Separation::AtFlush,
         },
         min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],

@@ -169,8 +169,8 @@ impl Run {
     fn reclaim(&mut self) {
         let family = self.any_family();
         if self.random.bool() {
-            let modes = [Separation::Off, Separation::AtFlush, Separation::FallBack];
-            self.db().set_separation(&family, modes[self.random.usize(..3)]).unwrap();
+            let modes = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
+            self.db().set_separation(&family, modes[self.random.usize(..4)]).unwrap();
         } else {
             self.db().reclaim(&family, [0.0, 0.2, 0.5][self.random.usize(..3)]).unwrap();
         }

@@ -113,6 +113,7 @@ fn of_db(db: &Db) -> Picture {
         user_bytes: written.user_bytes,
         written: vec![
             ("log", written.wal_bytes),
+            ("blobs at once", written.write_blob_bytes),
             ("flush, tables", written.flush_bytes),
             ("flush, blob files", written.flush_blob_bytes),
             ("compaction", written.compaction_bytes),

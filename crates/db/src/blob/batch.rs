@@ -192,7 +192,7 @@ impl BlobBatch {
         let told = self.announced.take().filter(|(of, _)| *of == file.number()).map(|(_, told)| told);
         let told = told.unwrap_or_default();
         let mut next = if forward {
-            edge.extent.end..edge.extent.end.saturating_add(bytes).min(file.records_end)
+            edge.extent.end..edge.extent.end.saturating_add(bytes).min(file.records_end())
         } else {
             edge.extent.start.saturating_sub(bytes)..edge.extent.start
         };

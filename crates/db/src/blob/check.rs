@@ -49,11 +49,11 @@ impl BlobFile {
                 }
             }
         }
-        if is_whole && blobs != self.blob_count {
-            let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count);
-            return Err(Error::corruption(&self.path, self.records_end, reason));
+        if is_whole && blobs != self.blob_count() {
+            let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count());
+            return Err(Error::corruption(&self.path, self.records_end(), reason));
         }
-        Ok(BlobCheck { blobs, bytes: self.records_end + FOOTER_BYTES as u64 })
+        Ok(BlobCheck { blobs, bytes: self.records_end() + FOOTER_BYTES as u64 })
     }
 
     /// Where records go on behind the damage at `at`, if a hole is part of it: at the next header, or at the end. `None` if
@@ -62,8 +62,8 @@ impl BlobFile {
         let mut has_hole = false;
         let mut start = at / SECTOR_BYTES * SECTOR_BYTES;
         let mut chunk = Vec::new();
-        while start < self.records_end {
-            let count = (self.records_end - start).min((CHUNK_BYTES + RECORD_HEADER_BYTES) as u64);
+        while start < self.records_end() {
+            let count = (self.records_end() - start).min((CHUNK_BYTES + RECORD_HEADER_BYTES) as u64);
             chunk.resize(usize::try_from(count).unwrap_or(0), 0);
             self.file.read_exact_at(start, &mut chunk)?;
             let headers = chunk.windows(RECORD_HEADER_BYTES).enumerate().take(CHUNK_BYTES);
@@ -76,7 +76,7 @@ impl BlobFile {
             }
             start += CHUNK_BYTES as u64;
         }
-        Ok(has_hole.then_some(self.records_end))
+        Ok(has_hole.then_some(self.records_end()))
     }
 }
 
@@ -105,7 +105,7 @@ impl Scan<'_> {
 
     /// Bytes of records to come.
     fn left(&self) -> u64 {
-        self.blobs.records_end - self.at()
+        self.blobs.records_end() - self.at()
     }
 
     /// Reads and checks the next record.
@@ -148,7 +148,7 @@ impl Scan<'_> {
     }
 
     fn read_chunk(&mut self) -> Result<()> {
-        let left = self.blobs.records_end - self.next;
+        let left = self.blobs.records_end() - self.next;
         self.chunk.resize(usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES), 0);
         self.used = 0;
         self.blobs.file.read_exact_at(self.next, &mut self.chunk)?;

@@ -1,16 +1,21 @@
-//! One blob file: written once by a [`BlobWriter`], front to back, then read through a [`BlobFile`] by any number of threads.
+//! One blob file: written once, front to back, by a [`BlobWriter`] or, as values come, as an [`ActiveBlob`]; read through a [`BlobFile`]
+//! by any number of threads.
 //!
 //! The bytes are [`esker_format::rocksdb::blob`]'s.
 
+mod active;
 mod batch;
 mod check;
 mod read;
 mod stored;
 mod write;
+mod written;
 
+pub(crate) use active::{ActiveBlob, Held};
 pub(crate) use batch::{BlobBatch, Fetched};
 pub(crate) use read::BlobFile;
 pub(crate) use write::BlobWriter;
+pub(crate) use written::WrittenBlobs;
 
 #[cfg(test)]
 mod tests;

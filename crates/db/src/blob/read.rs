@@ -1,4 +1,4 @@
-//! Reads a sealed blob file.
+//! Reads a blob file: one that is sealed, or what was appended to one that still grows.
 //!
 //! - B1: nothing is returned whose checksums, key and compression were not checked; only [`BlobFile::read_range`], which
 //!   leaves most of a value unread, cannot check the value's own checksum.
@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{FileSystem, ReadFile, ReadRequest};
 use esker_format::compression::{Compression, decompress};
@@ -33,16 +34,17 @@ thread_local! {
     static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An open, sealed blob file.
+/// An open blob file.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) path: PathBuf,
     number: FileNumber,
     pub(super) compression: Compression,
-    pub(super) blob_count: u64,
-    /// Where the footer begins: records end here.
-    pub(super) records_end: u64,
+    blob_count: AtomicU64,
+    /// Records end here, and the footer begins. While the file grows, whoever has a pointer into it has got it after this
+    /// was set.
+    records_end: AtomicU64,
 }
 
 /// What came of reading a part of a value.
@@ -95,9 +97,32 @@ impl BlobFile {
             path: path.to_owned(),
             number,
             compression: header.compression,
-            blob_count: footer.blob_count,
-            records_end,
+            blob_count: AtomicU64::new(footer.blob_count),
+            records_end: AtomicU64::new(records_end),
         }))
+    }
+
+    /// A file without a footer, of which somebody else knows header and end.
+    pub(crate) fn growing(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        number: FileNumber,
+        compression: Compression,
+        records_end: u64,
+    ) -> Arc<Self> {
+        let (path, blob_count, records_end) = (path.to_owned(), AtomicU64::new(0), AtomicU64::new(records_end));
+        Arc::new(Self { file, path, number, compression, blob_count, records_end })
+    }
+
+    /// Its records, `blob_count` of them, end at `records_end` now.
+    pub(crate) fn set_records(&self, records_end: u64, blob_count: u64) {
+        self.blob_count.store(blob_count, Ordering::Relaxed);
+        self.records_end.store(records_end, Ordering::Release);
+    }
+
+    /// How many values it holds.
+    pub(super) fn blob_count(&self) -> u64 {
+        self.blob_count.load(Ordering::Relaxed)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -106,11 +131,16 @@ impl BlobFile {
 
     /// Where its records end.
     pub(crate) fn records_end(&self) -> u64 {
-        self.records_end
+        self.records_end.load(Ordering::Acquire)
     }
 
-    pub(super) fn number(&self) -> FileNumber {
+    pub(crate) fn number(&self) -> FileNumber {
         self.number
+    }
+
+    /// What lies at `offset`, as far as there is something, unchecked: for whoever finds out what a crash left.
+    pub(crate) fn read_raw(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        Ok(self.file.read_at(offset, buffer)?)
     }
 
     /// Whether values lie here as they are.
@@ -132,7 +162,7 @@ impl BlobFile {
                 ),
             ));
         }
-        let end = index.offset.checked_add(index.bytes).filter(|&end| end <= self.records_end);
+        let end = index.offset.checked_add(index.bytes).filter(|&end| end <= self.records_end());
         match (index.record_offset(user_key.len()), end) {
             (Some(start), Some(end)) => Ok(start..end),
             _ => Err(self.wrong(

@@ -19,9 +19,9 @@ use esker_format::rocksdb::internal_key::ValueKind;
 use super::walk::Walker;
 use crate::Result;
 use crate::blob::{BlobBatch, Fetched};
+use crate::family::View;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
-use crate::version::Version;
 
 /// Separated values read at once, at first and at most.
 const VALUES_MIN: usize = 2;
@@ -100,24 +100,24 @@ impl Ahead {
     }
 
     /// The value of the entry that it shows.
-    pub(super) fn value(&self, blobs: &BlobReader, version: &Version) -> Result<PinnedSlice> {
+    pub(super) fn value(&self, blobs: &BlobReader, view: &View) -> Result<PinnedSlice> {
         let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
         slot.asked.set(true);
         match &slot.value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(version, self.key_of(slot), pointer, false),
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(view, self.key_of(slot), pointer, false),
             Value::Stored(_, value) => Ok(value.clone()),
-            Value::Pointer(index) => blobs.read_at(version, self.key_of(slot), index),
+            Value::Pointer(index) => blobs.read_at(view, self.key_of(slot), index),
             Value::Read(index, fetched) => fetched.take(self.key_of(slot), index),
         }
     }
 
     /// The length of that value.
-    pub(super) fn value_len(&self, blobs: &BlobReader, version: &Version) -> Result<u64> {
+    pub(super) fn value_len(&self, blobs: &BlobReader, view: &View) -> Result<u64> {
         let Some(slot) = self.slots.get(self.at) else { return Ok(0) };
         match &slot.value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(version, self.key_of(slot), pointer),
+            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(view, self.key_of(slot), pointer),
             Value::Stored(_, value) => Ok(value.len() as u64),
-            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(version, self.key_of(slot), index),
+            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(view, self.key_of(slot), index),
         }
     }
 
@@ -163,14 +163,7 @@ impl Ahead {
 
     /// Passes entries after the one that the walker stands on, shows the first of them, and reads their values.
     /// Without any, the walk is over, or has failed: [`end`](Self::end) says which.
-    pub(super) fn fill(
-        &mut self,
-        walker: &mut Walker,
-        forward: bool,
-        blobs: &BlobReader,
-        version: &Version,
-        bytes_max: u64,
-    ) {
+    pub(super) fn fill(&mut self, walker: &mut Walker, forward: bool, blobs: &BlobReader, view: &View, bytes_max: u64) {
         self.adapt();
         self.empty();
         let (mut separated, mut bytes) = (0, 0u64);
@@ -189,7 +182,7 @@ impl Ahead {
                     separated += 1;
                     bytes = bytes.saturating_add(index.bytes);
                     if bytes <= bytes_max {
-                        self.want(walker.key(), index, version);
+                        self.want(walker.key(), index, view);
                     }
                 }
                 Value::Stored(_, stored) => bytes = bytes.saturating_add(stored.len() as u64),
@@ -226,11 +219,11 @@ impl Ahead {
     }
 
     /// Has the record of the next slot read, if there is one where `index` says.
-    fn want(&mut self, user_key: &[u8], index: &BlobIndex, version: &Version) {
-        if let Some(blob) = version.blobs().get(&index.file)
-            && let Ok(extent) = blob.file.extent(user_key, index)
+    fn want(&mut self, user_key: &[u8], index: &BlobIndex, view: &View) {
+        if let Some(blob) = view.blob(index.file)
+            && let Ok(extent) = blob.extent(user_key, index)
         {
-            self.batch.add(&blob.file, extent, self.count);
+            self.batch.add(blob, extent, self.count);
         }
     }
 

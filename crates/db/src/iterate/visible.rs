@@ -121,7 +121,7 @@ impl DbIterator {
     /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it.
     pub fn value(&self) -> Result<PinnedSlice> {
         if self.ahead.shows() {
-            return self.ahead.value(&self.blobs, &self.view.version);
+            return self.ahead.value(&self.blobs, &self.view);
         }
         self.check_valid()?;
         let stored = self.walker.stored();
@@ -129,7 +129,7 @@ impl DbIterator {
             return Ok(stored);
         }
         self.asked.set(true);
-        self.blobs.read(&self.view.version, self.walker.key(), &stored, false)
+        self.blobs.read(&self.view, self.walker.key(), &stored, false)
     }
 
     /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed: what it unpacks to
@@ -139,14 +139,14 @@ impl DbIterator {
     /// As [`value`](Self::value).
     pub fn value_len(&self) -> Result<u64> {
         if self.ahead.shows() {
-            return self.ahead.value_len(&self.blobs, &self.view.version);
+            return self.ahead.value_len(&self.blobs, &self.view);
         }
         self.check_valid()?;
         let stored = self.walker.stored_bytes();
         if self.walker.kind() != ValueKind::BlobIndex {
             return Ok(stored.len() as u64);
         }
-        self.blobs.value_len(&self.view.version, self.walker.key(), stored)
+        self.blobs.value_len(&self.view, self.walker.key(), stored)
     }
 
     fn check_valid(&self) -> Result<()> {
@@ -278,7 +278,7 @@ impl DbIterator {
 
     fn look_ahead(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
-        self.ahead.fill(&mut self.walker, forward, &self.blobs, &self.view.version, self.look_ahead_bytes);
+        self.ahead.fill(&mut self.walker, forward, &self.blobs, &self.view, self.look_ahead_bytes);
         if self.ahead.shows() { Ok(()) } else { self.ahead.end() }
     }
 }

@@ -13,7 +13,7 @@ use crate::blob::BlobFile;
 use crate::options::{Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::Store;
-use crate::version::{BlobHandle, Edit, Garbage, RecoveredFamily, TableFile, Version};
+use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Whether `dir` holds a store: whether it has a CURRENT.
@@ -141,6 +141,12 @@ impl Listing {
     /// Logs from `first` on, with their lengths.
     pub(super) fn logs_from(&self, first: FileNumber) -> impl Iterator<Item = (FileNumber, u64)> + '_ {
         self.logs.range(first..).map(|(&number, &bytes)| (number, bytes))
+    }
+
+    /// Whether there are blob files that the manifest does not name.
+    pub(super) fn has_blobs_besides(&self, recovered: &Recovered) -> bool {
+        let is_named = |number| recovered.families.values().any(|family| family.blobs.contains_key(number));
+        self.names.iter().any(|name| matches!(name, FileName::Blob(number) if !is_named(number)))
     }
 
     /// Refuses a store whose logs RocksDB keeps elsewhere: without them, what they hold would be missing.

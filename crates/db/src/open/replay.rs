@@ -3,8 +3,9 @@
 //! - A torn end of the last log is where the store ends: the writes behind it were never acknowledged as durable.
 //! - A torn end of an earlier log is damage (W4: a log is synced before its successor takes a write), unless the next
 //!   log goes on with the very next sequence number: RocksDB leaves that after a failed append.
+//! - A pointer to a value that a power loss took ends the log like a torn record ([`super::pointers`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use esker_format::rocksdb::write_batch;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::Recovery;
+use super::pointers::{Pointers, Values, is_needed};
 use crate::family::Family;
 use crate::store::Store;
 use crate::write::apply;
@@ -32,6 +34,12 @@ struct Log {
 pub(super) struct Logs {
     logs: Vec<Log>,
     pub(super) found: Recovery,
+    /// Blob files that they point to.
+    pub(super) pointers: Pointers,
+    /// Batches from here on are left out, by log: a value is missing.
+    ends: BTreeMap<FileNumber, u64>,
+    /// Single batches that are left out.
+    skipped: BTreeSet<(FileNumber, u64)>,
 }
 
 impl Logs {
@@ -48,12 +56,21 @@ impl Logs {
         };
         let logs: Vec<Log> = wals.keys().map(log).collect();
         let mut found = Recovery::default();
+        let mut pointers = Pointers::default();
+        for log in logs.iter().filter(|_| store.has_stray_blobs) {
+            let mut scanner = scanner(store, log)?;
+            while let Some((_, record)) = scanner.next()? {
+                pointers.notice(store, log.number, &log.path, record)?;
+            }
+        }
+        let (mut ends, mut skipped) = (BTreeMap::new(), BTreeSet::new());
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
         for log in &logs {
             let path = &log.path;
             let mut scanner = scanner(store, log)?;
+            let mut lost: Option<u64> = None;
             while let Some((offset, record)) = scanner.next()? {
                 let (sequence, count) = check_batch(path, offset, record)?;
                 if let Some((torn_path, torn_offset)) = torn.take()
@@ -67,8 +84,33 @@ impl Logs {
                     );
                     return Err(Error::corruption(&torn_path, torn_offset, reason));
                 }
+                match pointers.follow(store, log.number, path, record)? {
+                    Values::Whole => {}
+                    Values::Lost(_) | Values::Damaged(_) if store.options.wal_recovery == RecoveryMode::SkipCorrupt => {
+                        skipped.insert((log.number, offset));
+                        found.skipped_bytes += record.len() as u64;
+                        expected = Some(sequence + count);
+                        continue;
+                    }
+                    Values::Damaged(error) => return Err(error.while_doing("following a pointer of the log")),
+                    Values::Lost(_) if may_end_here(store, log) => {
+                        lost = Some(offset);
+                        expected = Some(sequence);
+                        break;
+                    }
+                    Values::Lost(reason) => {
+                        let reason = format!("the log points to a value that is not there: {reason}");
+                        return Err(Error::corruption(path, offset, reason));
+                    }
+                }
                 expected = Some(sequence + count);
                 found.batches += 1;
+            }
+            if let Some(offset) = lost {
+                ends.insert(log.number, offset);
+                torn = Some((path.clone(), offset));
+                found.torn_at = torn.clone();
+                found.dropped_bytes += store.env.files.metadata(path)?.len.saturating_sub(offset);
             }
             found.wal_files += 1;
             found.skipped_bytes += scanner.skipped_bytes();
@@ -78,7 +120,7 @@ impl Logs {
                 found.dropped_bytes += dropped_bytes;
             }
         }
-        Ok(Self { logs, found })
+        Ok(Self { logs, found, pointers, ends, skipped })
     }
 
     /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
@@ -93,7 +135,14 @@ impl Logs {
         for log in &self.logs {
             let path = &log.path;
             let mut scanner = scanner(store, log)?;
+            let end = self.ends.get(&log.number).copied().unwrap_or(u64::MAX);
             while let Some((offset, record)) = scanner.next()? {
+                if offset >= end {
+                    break;
+                }
+                if self.skipped.contains(&(log.number, offset)) {
+                    continue;
+                }
                 let mut sequence = check_batch(path, offset, record)?.0;
                 for record in write_batch::records(record) {
                     let record = record.map_err(|error| Error::decode(path, offset, "replaying the log", error))?;
@@ -102,7 +151,7 @@ impl Logs {
                     }
                     // A family that was dropped since, or whose tables have this already, takes nothing.
                     if let Some(family) = families.get(&record.cf)
-                        && store.log_numbers.get(&record.cf).is_none_or(|first| *first <= log.number)
+                        && is_needed(store, log.number, &record)
                     {
                         let view = family.view.load_full();
                         apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
@@ -137,6 +186,15 @@ fn last_written(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+/// Whether a log that lost a value to a power loss is taken for one that ends there.
+fn may_end_here(store: &Store, log: &Log) -> bool {
+    match store.options.wal_recovery {
+        RecoveryMode::AbsoluteConsistency => false,
+        RecoveryMode::TolerateTornTail => log.is_last,
+        RecoveryMode::PointInTime | RecoveryMode::SkipCorrupt => true,
+    }
 }
 
 fn scanner(store: &Store, log: &Log) -> Result<Scanner> {

@@ -134,10 +134,37 @@ pub enum Separation {
     /// Values of at least `min_blob_size` bytes move to blob files when their memtable is flushed (Titan's way): the
     /// log has them once, a blob file once, and compaction never copies them.
     AtFlush,
+    /// Values of at least `min_blob_size` bytes go to a blob file as they are written (the way of WiscKey and Badger): log and
+    /// memtable have a pointer, and flush and compaction copy none. Of the three it writes least, and memtables
+    /// hold many more keys. In exchange values lie in the order in which they were written, so scans read here and there;
+    /// values that are overwritten soon reach the disk, too; and a synced write waits for two files.
+    ///
+    /// Crash-safe like the others. But RocksDB knows of a blob file only once it is in the manifest: a store that was not
+    /// closed must be opened by Esker before RocksDB opens it, or RocksDB removes the files of values that are only in the log.
+    /// Values written with `disable_wal` go to blob files at the flush.
+    AtWrite,
     /// With their keys, also those that lie in blob files now: every compaction brings back what it meets, and reclaim
     /// does the rest, until there is no blob file left and a RocksDB without them opens the store. RocksDB calls this
     /// blob garbage collection without blob files, Titan its fallback mode.
     FallBack,
+}
+
+impl Separation {
+    const ALL: [Self; 4] = [Self::Off, Self::AtFlush, Self::AtWrite, Self::FallBack];
+
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The other way round; `Off` for a number that none has.
+    pub(crate) fn of_number(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Off)
+    }
+
+    /// Whether a flush or compaction moves values out that it meets with their keys.
+    pub(crate) const fn moves_out(self) -> bool {
+        matches!(self, Self::AtFlush | Self::AtWrite)
+    }
 }
 
 /// When space is taken back that overwritten and deleted values leave in blob files. A blob file without a live value
@@ -293,6 +320,13 @@ impl Options {
 }
 
 impl FamilyOptions {
+    /// Whether a value of that length is separated, if any are. An empty one never is (nor is it by RocksDB), nor one that LZ4's
+    /// block format cannot hold.
+    pub(crate) fn belongs_in_blob(&self, value_bytes: usize) -> bool {
+        let fits = self.blob_compression != Compression::Lz4 || value_bytes <= limits::LZ4_RAW_BYTES_MAX;
+        value_bytes > 0 && value_bytes as u64 >= self.min_blob_size && fits
+    }
+
     /// Refuses what is out of range.
     ///
     /// # Errors

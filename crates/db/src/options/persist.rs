@@ -19,6 +19,10 @@ use crate::family::Family;
 use crate::version::COMPARATOR_NAME;
 use crate::{Error, ErrorKind};
 
+/// What RocksDB has no option for stands in a comment: for RocksDB, values are separated at the flush.
+const SEPARATION_NOTE: &str = "esker.separation";
+const AT_WRITE: &str = "at-write";
+
 /// The OPTIONS file that was found, to be carried on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ForeignOptions(Option<OptionsFile>);
@@ -145,6 +149,9 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         write_buffer_bytes: number(family, "write_buffer_size", default.write_buffer_bytes, 64 * KIB, 16 * GIB)?,
         write_buffer_count_max: count(family, "max_write_buffer_number", default.write_buffer_count_max, 2, 64)?,
         separation: match separates {
+            Some(true) if family.and_then(|section| section.note(SEPARATION_NOTE)) == Some(AT_WRITE) => {
+                Separation::AtWrite
+            }
             Some(true) => Separation::AtFlush,
             Some(false) if falls_back(family)? => Separation::FallBack,
             Some(false) => Separation::Off,
@@ -211,7 +218,12 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
     family.set("level_compaction_dynamic_level_bytes", true);
     family.set("write_buffer_size", options.write_buffer_bytes);
     family.set("max_write_buffer_number", options.write_buffer_count_max);
-    family.set("enable_blob_files", separation == Separation::AtFlush);
+    family.set("enable_blob_files", separation.moves_out());
+    if separation == Separation::AtWrite {
+        family.set_note(SEPARATION_NOTE, AT_WRITE);
+    } else {
+        family.remove_note(SEPARATION_NOTE);
+    }
     if separation == Separation::FallBack {
         family.set("enable_blob_garbage_collection", true);
         family.set_f64("blob_garbage_collection_age_cutoff", 1.0);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::filter;
 
+use crate::blob::BlobFile;
 use crate::cache::BlockCache;
 use crate::counters::Counter;
+use crate::family::View;
 use crate::pinned::PinnedSlice;
-use crate::version::{BlobHandle, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Reads separated values, and counts.
@@ -63,68 +64,62 @@ impl BlobReader {
     }
 
     /// The value that `pointer` points to; stays in the cache if values do and `fill_cache` is set.
-    pub(crate) fn read(
-        &self,
-        version: &Version,
-        user_key: &[u8],
-        pointer: &[u8],
-        fill_cache: bool,
-    ) -> Result<PinnedSlice> {
+    pub(crate) fn read(&self, view: &View, user_key: &[u8], pointer: &[u8], fill_cache: bool) -> Result<PinnedSlice> {
         let index = decode_pointer(pointer)?;
         let Some(cache) = &self.cache else {
-            return self.read_at(version, user_key, &index);
+            return self.read_at(view, user_key, &index);
         };
         let tag = tag(user_key, &index);
-        let blob = file_of(version, &index)?;
+        let blob = file_of(view, &index)?;
         if let Some(held) = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag) {
-            return blob.file.value_in(&index, held);
+            return blob.value_in(&index, held);
         }
         self.counts.add(1, index.bytes, 1);
-        let held = blob.file.read_record(user_key, &index, tag)?;
+        let held = blob.read_record(user_key, &index, tag)?;
         if fill_cache {
             cache.insert(index.file.get(), index.offset, held.clone());
         }
-        blob.file.value_in(&index, held)
+        blob.value_in(&index, held)
     }
 
     /// The value that lies at `index`, past the cache.
-    pub(crate) fn read_at(&self, version: &Version, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
-        let blob = file_of(version, index)?;
+    pub(crate) fn read_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
+        let blob = file_of(view, index)?;
         self.counts.add(1, index.bytes, 1);
-        blob.file.read(user_key, index)
+        blob.read(user_key, index)
     }
 
     /// The length of the value that `pointer` points to.
-    pub(crate) fn value_len(&self, version: &Version, user_key: &[u8], pointer: &[u8]) -> Result<u64> {
-        self.value_len_at(version, user_key, &decode_pointer(pointer)?)
+    pub(crate) fn value_len(&self, view: &View, user_key: &[u8], pointer: &[u8]) -> Result<u64> {
+        self.value_len_at(view, user_key, &decode_pointer(pointer)?)
     }
 
     /// The length of the value that lies at `index`; reads it if it is packed.
-    pub(crate) fn value_len_at(&self, version: &Version, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
-        if file_of(version, index)?.file.is_plain() {
+    pub(crate) fn value_len_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
+        if file_of(view, index)?.is_plain() {
             return Ok(index.bytes);
         }
-        Ok(self.read_at(version, user_key, index)?.len() as u64)
+        Ok(self.read_at(view, user_key, index)?.len() as u64)
     }
 
     /// The part of the value at `pointer` that lies in `range`.
     pub(crate) fn read_range(
         &self,
-        version: &Version,
+        view: &View,
         user_key: &[u8],
         pointer: &[u8],
         range: Range<u64>,
     ) -> Result<PinnedSlice> {
         let index = decode_pointer(pointer)?;
-        let part = file_of(version, &index)?.file.read_range(user_key, &index, range)?;
+        let part = file_of(view, &index)?.read_range(user_key, &index, range)?;
         self.counts.add(1, part.read_bytes, part.reads);
         Ok(part.bytes)
     }
 }
 
 /// The file that `index` points into.
-pub(crate) fn file_of<'a>(version: &'a Version, index: &BlobIndex) -> Result<&'a Arc<BlobHandle>> {
-    version.blobs().get(&index.file).ok_or_else(|| {
+pub(crate) fn file_of<'a>(view: &'a View, index: &BlobIndex) -> Result<&'a Arc<BlobFile>> {
+    view.blob(index.file).ok_or_else(|| {
         let reason =
             format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file);
         Error::new(ErrorKind::Corruption, reason)

@@ -154,10 +154,10 @@ impl Store {
     fn answer(&self, view: &View, mut keys: Keys, answers: &mut [Answer]) {
         let mut batch = BlobBatch::default();
         for (at, key, index) in keys.pointers() {
-            if let Ok(blob) = file_of(&view.version, &index)
-                && let Ok(extent) = blob.file.extent(key, &index)
+            if let Ok(blob) = file_of(view, &index)
+                && let Ok(extent) = blob.extent(key, &index)
             {
-                batch.add(&blob.file, extent, at);
+                batch.add(blob, extent, at);
             }
         }
         // A value alone is read below.
@@ -185,7 +185,7 @@ impl Store {
             let answer = match found {
                 None | Some(Ok(Found::Nothing | Found::Deleted)) => Ok(None),
                 Some(Ok(Found::Value(value))) => Ok(Some(value)),
-                Some(Ok(Found::Blob(pointer))) => self.blobs.read(&view.version, key, &pointer, false).map(Some),
+                Some(Ok(Found::Blob(pointer))) => self.blobs.read(view, key, &pointer, false).map(Some),
                 Some(Err(error)) => Err(error),
             };
             if let Some(slot) = answers.get_mut(id) {

@@ -44,7 +44,7 @@ pub(crate) struct BlobHandle {
     pub(crate) file: Arc<BlobFile>,
     /// What of it was given back already.
     pub(crate) holes: Holes,
-    life: Life,
+    life: Arc<Life>,
 }
 
 /// Parts of a blob file that were given back to the file system.
@@ -74,11 +74,23 @@ impl Holes {
     }
 }
 
+/// What takes a file off the disk once it is obsolete and its last holder goes.
 #[derive(Debug)]
-struct Life {
+pub(crate) struct Life {
     path: PathBuf,
     obsolete: AtomicBool,
     trash: Arc<Trash>,
+}
+
+impl Life {
+    pub(crate) fn new(path: PathBuf, trash: Arc<Trash>) -> Self {
+        Self { path, obsolete: AtomicBool::new(false), trash }
+    }
+
+    /// See F1.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Life {
@@ -91,7 +103,7 @@ impl Drop for Life {
 
 impl TableFile {
     pub(crate) fn new(meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
-        let life = Life { path, obsolete: AtomicBool::new(false), trash };
+        let life = Life::new(path, trash);
         let file = Self { meta, table, blob_refs: OnceLock::new(), life, claimed: AtomicBool::new(false) };
         // What cannot be read counts as unknown; a check tells of it.
         let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
@@ -104,7 +116,7 @@ impl TableFile {
 
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
-        self.life.obsolete.store(true, Ordering::Release);
+        self.life.mark_obsolete();
     }
 
     /// Whether a compaction reads it.
@@ -180,13 +192,17 @@ impl TableFile {
 
 impl BlobHandle {
     pub(crate) fn new(addition: BlobFileAddition, file: Arc<BlobFile>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
-        let life = Life { path, obsolete: AtomicBool::new(false), trash };
+        Self::sharing(addition, file, Arc::new(Life::new(path, trash)))
+    }
+
+    /// A file that somebody else holds, too: it goes when all have dropped it.
+    pub(crate) fn sharing(addition: BlobFileAddition, file: Arc<BlobFile>, life: Arc<Life>) -> Arc<Self> {
         Arc::new(Self { addition, file, holes: Holes::default(), life })
     }
 
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
-        self.life.obsolete.store(true, Ordering::Release);
+        self.life.mark_obsolete();
     }
 
     pub(crate) fn number(&self) -> FileNumber {

@@ -18,7 +18,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_log::ledger::Ledger;
 
 pub(crate) use edit::{Edit, Garbage};
-pub(crate) use file::{BlobHandle, TableFile};
+pub(crate) use file::{BlobHandle, Life, TableFile};
 pub(crate) use manifest::{
     ManifestWriter, Recovered, RecoveredFamily, manifest_state, prepare_new, recover, set_current, snapshot_edits,
     write_new,

@@ -37,6 +37,7 @@ impl Store {
     }
 
     pub(super) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
+        self.sync_values(lead)?;
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));
         };

@@ -3,6 +3,7 @@
 //! | line                                    | meaning                                                               |
 //! |-----------------------------------------|-----------------------------------------------------------------------|
 //! | `# …`                                   | a comment, also behind a statement; `\#` is a number sign             |
+//! | `# esker.key=value`                     | a note of Esker's about the section above: for RocksDB a comment, and gone once it writes the file anew |
 //! | `[Version]`                             | `rocksdb_version` of the writer, `options_file_version` (1.1)         |
 //! | `[DBOptions]`                           | options of the store; exactly one section                             |
 //! | `[CFOptions "name"]`                    | options of a column family; `default` is the first, and must be there |
@@ -30,6 +31,8 @@ pub use section::{Section, SectionKind};
 pub const WRITER_VERSION: &str = "7.8.3";
 /// The `options_file_version` of files that are written.
 pub const FILE_VERSION: &str = "1.1";
+/// What keys of notes begin with.
+pub const NOTE_PREFIX: &str = "esker.";
 /// The column family that every store has.
 pub const DEFAULT_FAMILY: &str = "default";
 
@@ -43,7 +46,7 @@ pub struct OptionsFile {
 impl OptionsFile {
     /// A file that says who wrote it, and takes the default of everything.
     pub fn new() -> Self {
-        let section = |kind| Section { kind, entries: Vec::new() };
+        let section = Section::new;
         let mut version = section(SectionKind::Version);
         version.set("rocksdb_version", WRITER_VERSION);
         version.set("options_file_version", FILE_VERSION);
@@ -59,7 +62,7 @@ impl OptionsFile {
     fn section_mut(&mut self, kind: SectionKind, place: impl FnOnce(&[Section]) -> usize) -> &mut Section {
         let at = self.sections.iter().position(|section| section.kind == kind).unwrap_or_else(|| {
             let at = place(&self.sections).min(self.sections.len());
-            self.sections.insert(at, Section { kind, entries: Vec::new() });
+            self.sections.insert(at, Section::new(kind));
             at
         });
         // There is a section at `at`: it was found or put there.

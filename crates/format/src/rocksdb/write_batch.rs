@@ -343,6 +343,48 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Replaces `out` by the same operations, with pointers into blob files for some of the values: `pointer` is asked of each
+    /// record, notes included, by its place among them, and gives the encoded index if the value lies elsewhere.
+    ///
+    /// Cost: a copy of what stays; values that lie elsewhere are passed over.
+    ///
+    /// # Errors
+    /// The pointers are so much longer than the values that the batch is full; `out` is then useless.
+    pub fn point<'p>(
+        &self,
+        out: &mut Self,
+        mut pointer: impl FnMut(usize) -> Option<&'p [u8]>,
+    ) -> Result<(), TooLarge> {
+        out.clear();
+        let mut records = self.records();
+        // What was passed and not copied yet begins here.
+        let mut from = HEADER_BYTES;
+        let mut place = 0;
+        loop {
+            let start = records.cursor.offset() as usize;
+            // A batch is made of records that decode.
+            let Some(Ok(record)) = records.next() else { break };
+            if let Some(index) = pointer(place) {
+                out.copy(self, from, start)?;
+                out.put_blob_index(record.cf, record.key, index)?;
+                from = records.cursor.offset() as usize;
+            }
+            place += 1;
+        }
+        out.copy(self, from, self.bytes.len())?;
+        out.set_sequence(self.sequence());
+        out.set_count(self.count());
+        Ok(())
+    }
+
+    /// Appends the bytes of `other` from `from` to `to`, whatever they are.
+    fn copy(&mut self, other: &Self, from: usize, to: usize) -> Result<(), TooLarge> {
+        let bytes = other.bytes.get(from..to).unwrap_or_default();
+        self.check_room(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
     #[inline]
     fn add(
         &mut self,

@@ -1,6 +1,6 @@
 //! Reads an options file, and refuses what RocksDB refuses.
 
-use super::{DEFAULT_FAMILY, OptionsFile, Section, SectionKind, unescape};
+use super::{DEFAULT_FAMILY, NOTE_PREFIX, OptionsFile, Section, SectionKind, unescape};
 use crate::error::DecodeError;
 
 impl OptionsFile {
@@ -23,6 +23,10 @@ impl OptionsFile {
     }
 
     fn add_line(&mut self, line: &str) -> Result<(), DecodeError> {
+        if let Some(note) = trim(line).strip_prefix('#') {
+            self.add_note(note);
+            return Ok(());
+        }
         let line = trim(without_comment(line));
         if line.is_empty() {
             return Ok(());
@@ -30,7 +34,7 @@ impl OptionsFile {
         if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let kind = section_kind(title)?;
             self.check_place(&kind)?;
-            self.sections.push(Section { kind, entries: Vec::new() });
+            self.sections.push(Section::new(kind));
             return Ok(());
         }
         let statement = line.split_once('=').map(|(key, value)| (trim(key), trim(value)));
@@ -45,6 +49,18 @@ impl OptionsFile {
             section.entries.push((key.to_owned(), value.to_owned()));
         }
         Ok(())
+    }
+
+    /// A comment that says something to Esker; all others are nobody's.
+    fn add_note(&mut self, comment: &str) {
+        if let Some((key, value)) = trim(without_comment(comment)).split_once('=')
+            && let (key, value) = (trim(key), trim(value))
+            && key.starts_with(NOTE_PREFIX)
+            && let Some(section) = self.sections.last_mut()
+            && section.note(key).is_none()
+        {
+            section.set_note(key, value);
+        }
     }
 
     fn check_place(&self, kind: &SectionKind) -> Result<(), DecodeError> {

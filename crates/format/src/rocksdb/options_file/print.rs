@@ -18,6 +18,7 @@ impl fmt::Display for SectionKind {
 impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.kind)?;
+        self.notes.iter().try_for_each(|(key, value)| writeln!(f, "  # {key}={value}"))?;
         self.entries.iter().try_for_each(|(key, value)| writeln!(f, "  {key}={value}"))
     }
 }

@@ -34,9 +34,32 @@ pub struct Section {
     pub kind: SectionKind,
     /// Keys and values in the order of the file, values as they stand there.
     pub entries: Vec<(String, String)>,
+    /// What Esker says of itself where RocksDB sees comments; keys begin with [`NOTE_PREFIX`](super::NOTE_PREFIX).
+    pub(super) notes: Vec<(String, String)>,
 }
 
 impl Section {
+    /// Without a word.
+    pub fn new(kind: SectionKind) -> Self {
+        Self { kind, entries: Vec::new(), notes: Vec::new() }
+    }
+
+    /// The note of that key.
+    pub fn note(&self, key: &str) -> Option<&str> {
+        self.notes.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Gives the note of that key, which begins with [`NOTE_PREFIX`](super::NOTE_PREFIX), a value of one line and without `#`.
+    pub fn set_note(&mut self, key: &str, value: &str) {
+        self.remove_note(key);
+        self.notes.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Leaves out the note of that key.
+    pub fn remove_note(&mut self, key: &str) {
+        self.notes.retain(|(name, _)| name != key);
+    }
+
     /// The value of `key` as it stands in the file.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())

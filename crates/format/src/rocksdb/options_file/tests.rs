@@ -179,6 +179,24 @@ fn values_are_read_as_rocksdb_reads_them() {
     assert_eq!(section.get_bloom_bits(), Ok(Some(0.0)));
 }
 
+#[test]
+fn notes_read_back_and_are_comments_to_others() {
+    let mut file = OptionsFile::new();
+    let family = file.family_mut("default");
+    family.set_note("esker.separation", "at-write");
+    family.set("min_blob_size", 100);
+    let text = file.to_string();
+    assert!(text.contains("\n  # esker.separation=at-write\n"), "{text}");
+    let read = parse(&text).unwrap();
+    assert_eq!(read, file);
+    assert_eq!(read.family("default").unwrap().note("esker.separation"), Some("at-write"));
+    assert_eq!(read.family("default").unwrap().get("esker.separation"), None);
+    let others = text.replace("esker.separation", "separation");
+    assert_eq!(parse(&others).unwrap().family("default").unwrap().note("separation"), None);
+    file.family_mut("default").remove_note("esker.separation");
+    assert!(!file.to_string().contains("at-write"));
+}
+
 proptest! {
     #[test]
     fn strings_read_back(raw: String) {

@@ -131,6 +131,31 @@ fn what_no_writer_writes_is_refused() {
     assert_eq!(WriteBatch::decode(later).unwrap_err().kind, DecodeErrorKind::Corrupt);
 }
 
+#[test]
+fn pointers_take_the_place_of_values() {
+    let mut batch = WriteBatch::new();
+    batch.put(0, b"large", &[7; 5000]).unwrap();
+    batch.put_log_data(b"a note").unwrap();
+    batch.put(3, b"small", b"x").unwrap();
+    batch.delete(0, b"gone").unwrap();
+    batch.put(3, b"last", &[8; 300]).unwrap();
+    batch.set_sequence(SequenceNumber::new(77));
+    let mut pointed = WriteBatch::new();
+    pointed.put(9, b"left over", b"from before").unwrap();
+    let pointers: [Option<&[u8]>; 5] = [Some(b"first index"), None, None, None, Some(b"second")];
+    batch.point(&mut pointed, |place| pointers[place]).unwrap();
+    let mut expected = WriteBatch::new();
+    expected.put_blob_index(0, b"large", b"first index").unwrap();
+    expected.put_log_data(b"a note").unwrap();
+    expected.put(3, b"small", b"x").unwrap();
+    expected.delete(0, b"gone").unwrap();
+    expected.put_blob_index(3, b"last", b"second").unwrap();
+    expected.set_sequence(SequenceNumber::new(77));
+    assert_eq!(pointed, expected);
+    batch.point(&mut pointed, |_| None).unwrap();
+    assert_eq!(pointed, batch);
+}
+
 proptest! {
     #[test]
     fn what_is_put_is_read(

@@ -1,0 +1,167 @@
+//! A blob file that takes values as they are written ([`Separation::AtWrite`](crate::Separation::AtWrite)).
+//!
+//! `created --append*--> ended (footer, synced) --flush of the memtable that points here--> one of the version's`
+//!
+//! - A1: whoever leads the commit queue is the only one who appends, takes back, syncs and ends.
+//! - A2: nobody is told of a place in the file before the log has the pointer to it; so what an append left that failed, or
+//!   whose group was not logged, is cut off again, and the file has no record that was never written.
+//! - A3: where a file cannot be cut, or a sync failed, the store becomes read-only: only a recovery can tell what is there.
+//! - A4: a file is ended, with a sync, before its successor is created: so only the last one that the logs point to can
+//!   have lost anything to a power loss.
+//!
+//! Cost: one append for all values of a group, from where they are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{AppendFile, FileSystem};
+use esker_format::compression::Compression;
+use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, HEADER_BYTES};
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::BlobFileAddition;
+
+use super::BlobFile;
+use crate::{Error, ErrorKind, Result};
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct ActiveBlob {
+    file: Arc<dyn AppendFile>,
+    reader: Arc<BlobFile>,
+    held: Held,
+    synced_to: u64,
+    /// Whether the footer is there: it takes no more values.
+    has_footer: bool,
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Where its records end.
+    pub(crate) end: u64,
+    /// How many they are.
+    pub(crate) count: u64,
+}
+
+impl ActiveBlob {
+    /// Begins the file `path`. `preallocated_bytes` are asked for beforehand, if there is room for them.
+    ///
+    /// # Errors
+    /// As the file system's; there may be a file, which is nobody's.
+    pub(crate) fn create(
+        files: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        column_family_id: u32,
+        compression: Compression,
+        preallocated_bytes: u64,
+    ) -> Result<Self> {
+        let file = files.create(path)?;
+        match file.preallocate(preallocated_bytes) {
+            Ok(_) => {}
+            Err(error) if error.is_exhausted() => {}
+            Err(error) => return Err(error.into()),
+        }
+        file.append(&[&BlobFileHeader { column_family_id, compression }.encode()])?;
+        let held = Held { end: HEADER_BYTES as u64, count: 0 };
+        let reader = BlobFile::growing(files.open(path)?, path, number, compression, held.end);
+        Ok(Self { file, reader, held, synced_to: 0, has_footer: false })
+    }
+
+    /// For whoever reads what was appended.
+    pub(crate) fn reader(&self) -> &Arc<BlobFile> {
+        &self.reader
+    }
+
+    /// What it holds now.
+    pub(crate) fn held(&self) -> Held {
+        self.held
+    }
+
+    /// Whether it takes no more values.
+    pub(crate) fn has_footer(&self) -> bool {
+        self.has_footer
+    }
+
+    /// Appends `count` records, given in `parts`, `bytes` in all.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: nothing was appended.
+    /// - `ReadOnly`: unknown what the file holds (A3).
+    pub(crate) fn append(&mut self, parts: &[&[u8]], count: u64, bytes: u64) -> Result<()> {
+        self.append_or_cut(parts)?;
+        self.held = Held { end: self.held.end + bytes, count: self.held.count + count };
+        self.reader.set_records(self.held.end, self.held.count);
+        Ok(())
+    }
+
+    fn append_or_cut(&self, parts: &[&[u8]]) -> Result<()> {
+        let Err(error) = self.file.append(parts) else { return Ok(()) };
+        let error = Error::from(error);
+        self.cut(&error)?;
+        Err(error)
+    }
+
+    /// Cuts off what was appended since it held `before`: because of `error`, nothing points there (A2).
+    ///
+    /// # Errors
+    /// `ReadOnly`: it cannot be cut.
+    pub(crate) fn take_back(&mut self, before: Held, error: &Error) -> Result<()> {
+        self.held = before;
+        self.reader.set_records(before.end, before.count);
+        self.synced_to = self.synced_to.min(before.end);
+        self.cut(error)
+    }
+
+    fn cut(&self, error: &Error) -> Result<()> {
+        self.file.truncate(self.held.end).map_err(|cutting| {
+            let reason = format!(
+                "a write failed ({}) and what it left in a blob file cannot be cut off ({cutting}); reopen to go on",
+                error.reason()
+            );
+            let read_only = Error::new(ErrorKind::ReadOnly, reason).with_path(self.file.path());
+            read_only.with_offset(self.held.end).with_source(error.clone())
+        })
+    }
+
+    /// Makes every value appended so far survive power loss; nothing if they do already.
+    ///
+    /// # Errors
+    /// `ReadOnly`: what is durable is unknown.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.synced_to == self.held.end {
+            return Ok(());
+        }
+        self.sync_file()?;
+        self.synced_to = self.held.end;
+        Ok(())
+    }
+
+    fn sync_file(&self) -> Result<()> {
+        self.file.sync().map_err(|error| {
+            let reason =
+                format!("a sync of a blob file failed, so what is durable is unknown; reopen to go on: {}", error.io());
+            Error::new(ErrorKind::ReadOnly, reason).with_path(self.file.path()).with_source(error)
+        })
+    }
+
+    /// Writes the footer, cuts off what was preallocated, and syncs. Again after a failure goes on where that was.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: it is not ended; what it holds is as it was.
+    /// - `ReadOnly`: what is durable is unknown.
+    pub(crate) fn end(&mut self) -> Result<BlobFileAddition> {
+        if !self.has_footer {
+            self.append_or_cut(&[&BlobFooter { blob_count: self.held.count }.encode()])?;
+            self.has_footer = true;
+        }
+        self.file.seal()?;
+        self.sync_file()?;
+        Ok(BlobFileAddition {
+            number: self.reader.number(),
+            total_count: self.held.count,
+            total_bytes: self.held.end - HEADER_BYTES as u64,
+            ..BlobFileAddition::default()
+        })
+    }
+}

@@ -1,0 +1,401 @@
+//! Values that go to a blob file as they are written ([`Separation::AtWrite`]): packed by whoever writes them, appended by the
+//! leader for the whole group, and replaced by pointers in what the log and the memtables get.
+//!
+//! - V1: values come before the pointers to them: into the file before the log gets the batch, and onto the disk before the
+//!   log is synced.
+//! - V2: each memtable has blob files of its own, so that its flush can make them the version's. One takes values at a time; at
+//!   `blob_file_bytes` it is ended, and the next begun.
+//! - V3: values of a group that is not logged are taken back (A2 of [`crate::blob`]'s active file).
+//! - V4: when a log is ended, all values that it points to are durable (W4).
+//!
+//! What is written without the log is not separated here but at the flush: the log could not tell of it.
+//!
+//! Cost: values are packed outside of all locks, and neither packed nor plain ones are copied on the way to the file.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_format::compression::{Compression, compress};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, RECORD_HEADER_BYTES};
+use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
+
+use super::{Active, Lead, Request};
+use crate::batch::WriteBatch;
+use crate::blob::{ActiveBlob, Held};
+use crate::family::{Family, Generation};
+use crate::options::{Separation, WriteOptions};
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// Memory of packed values that a thread keeps for its next write.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Batches no larger than this are kept for the next group.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+/// A memtable may point to values of this part of what lives in the family's blob files, before it is flushed for their sake:
+/// only then does anybody know what of them is garbage.
+const UNFLUSHED_PART: u64 = 8;
+/// But to no more than so many times `blob_file_bytes`: recovery has to look at the pointers to them.
+const UNFLUSHED_FILES_MAX: u64 = 64;
+/// The most that is preallocated for a blob file.
+const PREALLOCATED_BYTES_MAX: u64 = 256 << 20;
+/// A blob file is preallocated only where so many times its size is free.
+const FREE_SHARE: u64 = 8;
+
+/// The values of a batch that go to blob files.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    pieces: Vec<Piece>,
+    /// Header and key of each record.
+    fronts: Vec<u8>,
+    /// Encoded pointers, once the leader knows them.
+    indexes: Vec<u8>,
+}
+
+/// One value.
+#[derive(Debug)]
+struct Piece {
+    /// Which of the batch's records it belongs to.
+    place: usize,
+    family: u32,
+    /// Of `fronts`.
+    front: Range<usize>,
+    stored: Stored,
+    /// Its bytes in the file, without header and key.
+    stored_bytes: u64,
+    compression: Compression,
+    /// Of `indexes`. Empty while there is none.
+    index: Range<usize>,
+}
+
+/// Where the bytes are that go to the file.
+#[derive(Debug)]
+enum Stored {
+    /// In the batch, as they are.
+    Plain,
+    Packed(Vec<u8>),
+}
+
+/// What the values of a group were appended to, and what was there before.
+#[derive(Debug, Default)]
+pub(super) struct Appended(Vec<(Arc<Generation>, Held, u64)>);
+
+thread_local! {
+    /// Memory for packed values.
+    static PACKED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Values {
+    /// Adds the value of `key`, that of the record at `place` of the batch.
+    fn add(&mut self, place: usize, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+        let compression = family.options.blob_compression;
+        let stored = match compression {
+            Compression::None => Stored::Plain,
+            kind => {
+                // A thread that is ending has none.
+                let mut packed = PACKED.try_with(Cell::take).unwrap_or_default();
+                compress(kind, value, &mut packed).map_err(|error| Error::invalid_argument(error.to_string()))?;
+                Stored::Packed(packed)
+            }
+        };
+        let bytes = match &stored {
+            Stored::Plain => value,
+            Stored::Packed(packed) => packed,
+        };
+        let start = self.fronts.len();
+        self.fronts.extend_from_slice(&BlobRecordHeader::of(key, bytes).encode());
+        self.fronts.extend_from_slice(key);
+        let (front, stored_bytes) = (start..self.fronts.len(), bytes.len() as u64);
+        self.pieces.push(Piece { place, family: family.id, front, stored, stored_bytes, compression, index: 0..0 });
+        Ok(())
+    }
+
+    fn front(&self, piece: &Piece) -> &[u8] {
+        self.fronts.get(piece.front.clone()).unwrap_or_default()
+    }
+
+    fn index(&self, piece: &Piece) -> Option<&[u8]> {
+        self.indexes.get(piece.index.clone()).filter(|index| !index.is_empty())
+    }
+
+    /// Says where the values of `family` will be, if the first of them begins at `end` of `file`; returns how many that are, and
+    /// where they end.
+    fn place(&mut self, family: u32, file: FileNumber, end: u64) -> Held {
+        let mut held = Held { end, count: 0 };
+        for piece in self.pieces.iter_mut().filter(|piece| piece.family == family) {
+            let offset = held.end + piece.front.len() as u64;
+            let index = BlobIndex { file, offset, bytes: piece.stored_bytes, compression: piece.compression };
+            let start = self.indexes.len();
+            index.encode(&mut self.indexes);
+            piece.index = start..self.indexes.len();
+            held = Held { end: offset + piece.stored_bytes, count: held.count + 1 };
+        }
+        held
+    }
+
+    /// Keeps memory for this thread's next write.
+    fn recycle(self) {
+        let packed = self.pieces.into_iter().find_map(|piece| match piece.stored {
+            Stored::Packed(packed) if packed.capacity() <= KEPT_BYTES_MAX => Some(packed),
+            _ => None,
+        });
+        if let Some(packed) = packed {
+            let _ = PACKED.try_with(|kept| kept.set(packed));
+        }
+    }
+}
+
+impl Request {
+    /// `batch`, without values that go elsewhere.
+    fn plain(batch: WriteBatch, options: WriteOptions) -> Self {
+        Self { user_bytes: batch.len_bytes(), batch, options, values: None }
+    }
+
+    /// What of it goes to the files of `family`, piece by piece.
+    fn parts_for<'a>(&'a self, family: u32, parts: &mut Vec<&'a [u8]>) {
+        let Some(values) = &self.values else { return };
+        let mut records = self.batch.raw().records().enumerate();
+        for piece in values.pieces.iter().filter(|piece| piece.family == family) {
+            parts.push(values.front(piece));
+            match &piece.stored {
+                Stored::Packed(packed) => parts.push(packed),
+                Stored::Plain => {
+                    let record = records.find(|(place, _)| *place == piece.place);
+                    parts.push(record.and_then(|(_, record)| record.ok()).map_or(&[], |record| record.value));
+                }
+            }
+        }
+    }
+
+    /// Puts pointers into the batch where values went elsewhere.
+    fn point(&mut self, spare: &mut WriteBatch) -> Result<()> {
+        let Some(values) = &self.values else { return Ok(()) };
+        let mut pieces = values.pieces.iter().peekable();
+        let pointer = |place: usize| pieces.next_if(|piece| piece.place == place).and_then(|p| values.index(p));
+        let pointed = self.batch.raw().point(spare.raw_mut(), pointer);
+        pointed.map_err(|error| Error::invalid_argument(error.to_string()).with_source(error))?;
+        spare.set_names_families(self.batch.names_families());
+        std::mem::swap(&mut self.batch, spare);
+        Ok(())
+    }
+
+    /// The batch, for its memory.
+    pub(super) fn into_batch(self) -> WriteBatch {
+        if let Some(values) = self.values {
+            values.recycle();
+        }
+        self.batch
+    }
+}
+
+impl Store {
+    /// Packs those values of `batch` that go to blob files as they are written. The families that it names exist.
+    pub(super) fn prepare(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
+        if options.disable_wal || !self.may_separate(&batch) {
+            return Ok(Request::plain(batch, options));
+        }
+        let families = self.families.load();
+        let mut values = Values::default();
+        for (place, record) in batch.raw().records().enumerate() {
+            let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
+            if record.kind == ValueKind::Value
+                && let Some(family) = families.get(&record.cf)
+                && family.separation() == Separation::AtWrite
+                && family.options.belongs_in_blob(record.value.len())
+            {
+                values.add(place, family, record.key, record.value)?;
+            }
+        }
+        let values = (!values.pieces.is_empty()).then_some(values);
+        Ok(Request { values, ..Request::plain(batch, options) })
+    }
+
+    fn may_separate(&self, batch: &WriteBatch) -> bool {
+        let separates = |family: &Family| family.separation() == Separation::AtWrite;
+        if batch.names_families() {
+            return self.families.load().values().any(|family| separates(family));
+        }
+        separates(&self.default_family)
+    }
+
+    /// A put whose value goes to a blob file and is packed from where it is; `None` if another way is due.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: key or value are too long.
+    pub(super) fn prepare_put(
+        &self,
+        family: &Family,
+        key: &[u8],
+        value: &[u8],
+        options: WriteOptions,
+        mut batch: WriteBatch,
+    ) -> Result<std::result::Result<Request, WriteBatch>> {
+        let packs = family.separation() == Separation::AtWrite
+            && !options.disable_wal
+            && family.options.blob_compression != Compression::None
+            && family.options.belongs_in_blob(value.len())
+            && value.len() <= esker_format::limits::VALUE_BYTES_MAX;
+        if !packs {
+            return Ok(Err(batch));
+        }
+        // In place of the value there is nothing: a pointer comes there.
+        batch.put_id(family.id, key, &[])?;
+        let mut values = Values::default();
+        values.add(0, family, key, value)?;
+        let user_bytes = batch.len_bytes() + value.len();
+        Ok(Ok(Request { batch, options, values: Some(values), user_bytes }))
+    }
+
+    /// Appends the values of the group to the active blob files of their families, and puts pointers into the batches.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: nothing was appended.
+    /// - `ReadOnly`: a blob file cannot be cut, or a sync failed.
+    pub(super) fn store_values(&self, lead: &mut Lead, group: &mut [Request]) -> Result<Appended> {
+        let mut appended = Appended::default();
+        if group.iter().all(|request| request.values.is_none()) {
+            return Ok(appended);
+        }
+        let pieces = group.iter().filter_map(|request| request.values.as_ref()).flat_map(|values| &values.pieces);
+        let mut ids: Vec<u32> = pieces.map(|piece| piece.family).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            // What a family would get that was dropped since stays in the log, where nobody looks for it.
+            let Some(active) = lead.actives.iter().find(|active| active.family.id == id) else { continue };
+            match self.append_values(active, group) {
+                Ok((before, bytes)) => appended.0.push((active.generation.clone(), before, bytes)),
+                Err(error) => return Err(self.take_back(appended, error)),
+            }
+        }
+        for request in group {
+            if let Err(error) = request.point(&mut lead.spare) {
+                return Err(self.take_back(appended, error));
+            }
+            if lead.spare.len_bytes() > SPARE_BYTES_MAX {
+                lead.spare = WriteBatch::new();
+            }
+        }
+        Ok(appended)
+    }
+
+    /// Appends what of the group belongs to one family. Returns what was in the file before, and how many bytes came.
+    fn append_values(&self, active: &Active, group: &mut [Request]) -> Result<(Held, u64)> {
+        let (family, blobs) = (&active.family, &active.generation.blobs);
+        let mut place = blobs.active();
+        let blob_file_bytes = family.options.blob_file_bytes;
+        if place.as_ref().is_some_and(|blob| blob.has_footer() || blob.held().end >= blob_file_bytes) {
+            blobs.end(&mut place).map_err(|error| self.fail_if_unknown(error))?;
+        }
+        if place.is_none() {
+            self.begin_blob(active, &mut place)?;
+        }
+        let Some(blob) = place.as_mut() else { return Err(Error::new(ErrorKind::Io, "there is no blob file")) };
+        let before = blob.held();
+        let mut after = before;
+        for values in group.iter_mut().filter_map(|request| request.values.as_mut()) {
+            let placed = values.place(family.id, blob.reader().number(), after.end);
+            after = Held { end: placed.end, count: after.count + placed.count };
+        }
+        let mut parts = Vec::with_capacity(2 * group.len());
+        group.iter().for_each(|request| request.parts_for(family.id, &mut parts));
+        let bytes = after.end - before.end;
+        debug_assert_eq!(bytes, parts.iter().map(|part| part.len() as u64).sum::<u64>());
+        blob.append(&parts, after.count - before.count, bytes).map_err(|error| self.fail_if_unknown(error))?;
+        blobs.add_bytes(bytes);
+        self.counters.write_blob_bytes.add(bytes);
+        if after.end >= blob_file_bytes && active.has_enough_blobs() {
+            self.has_full.store(true, Ordering::Release);
+        }
+        Ok((before, bytes))
+    }
+
+    /// Begins the next blob file of a memtable. Its name is durable before anything points to it.
+    fn begin_blob(&self, active: &Active, place: &mut Option<ActiveBlob>) -> Result<()> {
+        let (number, options) = (self.new_file_number(), &active.family.options);
+        let path = self.path_of(&FileName::Blob(number));
+        let wanted = options.blob_file_bytes.min(PREALLOCATED_BYTES_MAX);
+        let preallocated = match self.env.files.space(&self.dir) {
+            Ok(space) if space.available / FREE_SHARE >= wanted => wanted,
+            _ => 0,
+        };
+        let (files, id) = (&*self.env.files, active.family.id);
+        let begun = ActiveBlob::create(files, &path, number, id, options.blob_compression, preallocated);
+        let named = begun.and_then(|blob| Ok(files.sync_dir(&self.dir).map(|()| blob)?));
+        match named {
+            Ok(blob) => {
+                active.generation.blobs.begin(place, blob, path, &self.trash);
+                Ok(())
+            }
+            Err(error) => {
+                // Nothing points to it, nor will.
+                self.trash.add(path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Cuts off the values of a group that is not logged, because of `error` (V3). Returns the error that the group gets.
+    pub(super) fn take_back(&self, appended: Appended, error: Error) -> Error {
+        if error.kind() == ErrorKind::ReadOnly {
+            // The log may have the group after all: then its values are where they should be.
+            return error;
+        }
+        for (generation, before, bytes) in appended.0 {
+            generation.blobs.take_bytes(bytes);
+            if let Some(blob) = generation.blobs.active().as_mut()
+                && let Err(worse) = blob.take_back(before, &error)
+            {
+                return self.fail_if_unknown(worse);
+            }
+        }
+        error
+    }
+
+    /// Makes the values durable that logged pointers lead to (V1).
+    pub(super) fn sync_values(&self, lead: &Lead) -> Result<()> {
+        for active in &lead.actives {
+            if let Some(blob) = active.generation.blobs.active().as_mut() {
+                blob.sync().map_err(|error| self.fail_if_unknown(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the blob files of memtables that are about to be sealed.
+    pub(super) fn end_blobs(&self, lead: &Lead, families: &[u32]) -> Result<()> {
+        for active in &lead.actives {
+            if families.contains(&active.family.id) && !active.generation.memtable.is_empty() {
+                let blobs = &active.generation.blobs;
+                blobs.end(&mut blobs.active()).map_err(|error| self.fail_if_unknown(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A blob file of which nobody knows what it holds makes the store read-only (A3).
+    fn fail_if_unknown(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::ReadOnly {
+            self.fail(&error);
+        }
+        error
+    }
+}
+
+impl Active {
+    /// Whether its memtable should be flushed for the sake of the blob files that it points to.
+    pub(super) fn has_enough_blobs(&self) -> bool {
+        let bytes = self.generation.blobs.bytes();
+        if bytes == 0 {
+            return false;
+        }
+        let file_bytes = self.family.options.blob_file_bytes;
+        let live_bytes = self.family.view.load().version.ledger().total().live_bytes();
+        let most = (live_bytes / UNFLUSHED_PART).clamp(file_bytes, file_bytes.saturating_mul(UNFLUSHED_FILES_MAX));
+        bytes >= most
+    }
+}
+
+const _: () = assert!(RECORD_HEADER_BYTES == 32, "a front is a header and a key");

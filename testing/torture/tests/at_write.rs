@@ -1,0 +1,366 @@
+//! Values that go to a blob file as they are written: what a crash leaves of two files that belong together, and what
+//! becomes of values that nothing points to.
+
+use std::path::PathBuf;
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{
+    Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, ReclaimMode, RecoveryMode, Separation, WriteBatch,
+    WriteOptions,
+};
+use esker_torture::model::{Model, Op, contents};
+use esker_torture::seeds;
+use esker_torture::workload::{Ledger, Step, run};
+use fastrand::Rng;
+
+const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
+const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
+
+fn options() -> Options {
+    let family = FamilyOptions {
+        separation: Separation::AtWrite,
+        min_blob_size: 200,
+        blob_file_bytes: 64 << 10,
+        blob_compression: Compression::None,
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        reclaim_mode: ReclaimMode::Manual,
+        families: [("default".to_owned(), family.clone()), ("second".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn open(disk: &SimDisk) -> esker::Result<Db> {
+    Db::open_with_env("/store", options(), disk.env())
+}
+
+fn value(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut value = vec![0; bytes];
+    Rng::with_seed(seed).fill(&mut value);
+    value
+}
+
+fn blob_files(disk: &SimDisk) -> Vec<PathBuf> {
+    disk.paths().into_iter().filter(|path| path.extension().is_some_and(|found| found == "blob")).collect()
+}
+
+fn assert_sound(db: &Db) {
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{:?}", check.errors);
+}
+
+/// Goal: a value is written to the device once, and neither the death of the process nor recovery writes it again.
+#[test]
+fn a_value_is_written_once_whatever_comes() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    for n in 0..200u64 {
+        db.put(n.to_be_bytes(), value(n, 16 << 10)).unwrap();
+    }
+    db.flush().unwrap();
+    for n in 200..220u64 {
+        db.put(n.to_be_bytes(), value(n, 16 << 10)).unwrap();
+    }
+    let stats = db.stats();
+    assert!(stats.write_amplification().unwrap() <= 1.05, "{:?}", stats.written);
+    assert_eq!(stats.written.flush_blob_bytes, 0);
+    assert!(stats.families[0].active_blob_bytes > 20 * (16 << 10));
+    std::mem::forget(db);
+    let db = open(&disk.after_process_death()).unwrap();
+    assert_eq!(db.stats().written.flush_blob_bytes, 0, "recovery takes the file over as it is");
+    for n in 0..220u64 {
+        assert_eq!(db.get(n.to_be_bytes()).unwrap().unwrap(), value(n, 16 << 10)[..], "{n}");
+    }
+    assert_eq!(db.stats().families[0].blob_garbage_bytes, 0);
+    assert_sound(&db);
+}
+
+/// A store with a synced value and three that are not.
+fn unsynced_store() -> SimDisk {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    db.put_cf(&db.default_column_family(), "synced", value(0, 3000), &SYNCED).unwrap();
+    for n in 1..4u64 {
+        db.put(format!("unsynced {n}"), value(n, 3000)).unwrap();
+    }
+    std::mem::forget(db);
+    disk.after_process_death()
+}
+
+fn keys(db: &Db) -> Vec<String> {
+    let contents = contents(db).unwrap();
+    contents.families["default"].keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+}
+
+/// Goal: where a power loss took a value and left the log, the store ends before the value's batch, and goes on from there.
+#[test]
+fn a_value_that_a_power_loss_took_ends_the_log() {
+    let header_and_key = 32 + "unsynced 1".len();
+    // Whole sectors of the second unsynced value; the file's end within it; its last bytes only.
+    let second = 30 + 32 + "synced".len() + 3000 + header_and_key + 3000;
+    for (from, to) in [(second + 500, second + 3000), (second + 2000, usize::MAX), (second - 3000, usize::MAX)] {
+        let disk = unsynced_store();
+        let path = blob_files(&disk).remove(0);
+        let mut bytes = disk.file_bytes(&path).unwrap();
+        if to == usize::MAX {
+            bytes.truncate(from);
+        } else {
+            bytes[from..to].fill(0);
+        }
+        disk.overwrite(&path, bytes);
+        for attempt in ["first", "second"] {
+            let db = open(&disk).unwrap();
+            let expected: &[&str] = if from < second { &["synced"] } else { &["synced", "unsynced 1"] };
+            assert_eq!(keys(&db), expected, "{attempt} open");
+            assert_sound(&db);
+            assert_eq!(db.stats().families[0].blob_garbage_bytes, 0, "what is lost is cut off");
+            if attempt == "first" {
+                assert!(db.stats().recovery.torn_at.is_some());
+                db.close().unwrap();
+            }
+        }
+    }
+}
+
+/// Goal: what no power loss does is told, not passed over; and `SkipCorrupt` goes on without that batch alone.
+#[test]
+fn a_flipped_bit_in_a_value_that_only_the_log_points_to_is_told() {
+    let disk = unsynced_store();
+    let path = blob_files(&disk).remove(0);
+    assert!(disk.flip_bit(&path, (30 + 32 + 6 + 100) * 8));
+    let before: Vec<_> = disk.paths().into_iter().map(|path| (disk.file_bytes(&path), path)).collect();
+    let error = open(&disk).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains(".blob"), "{error}");
+    let after: Vec<_> = disk.paths().into_iter().map(|path| (disk.file_bytes(&path), path)).collect();
+    assert!(before == after, "what cannot be opened stays as it was");
+    let options = Options { wal_recovery: RecoveryMode::SkipCorrupt, ..options() };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    assert_eq!(keys(&db), ["unsynced 1", "unsynced 2", "unsynced 3"]);
+    assert_eq!(db.stats().families[0].blob_garbage_bytes, 32 + 6 + 3000);
+    assert!(db.stats().recovery.skipped_bytes > 0);
+}
+
+/// The same for a file that is gone, and under the modes that want more than `PointInTime`.
+#[test]
+fn each_recovery_mode_says_what_it_says_of_torn_logs() {
+    let disk = unsynced_store();
+    disk.env().files.remove(&blob_files(&disk)[0]).unwrap();
+    assert_eq!(open(&disk).unwrap_err().kind(), ErrorKind::Corruption);
+    let torn = || {
+        let disk = unsynced_store();
+        let path = blob_files(&disk).remove(0);
+        let bytes = disk.file_bytes(&path).unwrap();
+        disk.overwrite(&path, bytes[..5000].to_vec());
+        disk
+    };
+    let with =
+        |mode: RecoveryMode| Db::open_with_env("/store", Options { wal_recovery: mode, ..options() }, torn().env());
+    assert_eq!(with(RecoveryMode::AbsoluteConsistency).unwrap_err().kind(), ErrorKind::Corruption);
+    for mode in [RecoveryMode::TolerateTornTail, RecoveryMode::PointInTime, RecoveryMode::SkipCorrupt] {
+        assert_eq!(keys(&with(mode).unwrap()), ["synced"], "{mode:?}");
+    }
+    let disk = torn();
+    let db = Db::open_read_only_with_env("/store", options(), disk.env()).unwrap();
+    assert_eq!(keys(&db), ["synced"], "read-only");
+}
+
+/// Goal: values of a batch that is not logged leave nothing behind, wherever it fails: no garbage, no gap.
+#[test]
+fn a_batch_that_fails_leaves_nothing_in_the_blob_files() {
+    let scene = |disk: &SimDisk| {
+        let db = open(disk).unwrap();
+        let second = db.create_column_family("second", options().families["second"].clone()).unwrap();
+        db.put("before", value(1, 5000)).unwrap();
+        (db, second)
+    };
+    let batch = |second: &esker::ColumnFamily| {
+        let mut batch = WriteBatch::new();
+        batch.put("a", value(2, 5000)).unwrap();
+        batch.put_cf(second, "b", value(3, 5000)).unwrap();
+        batch.put("small", "x").unwrap();
+        batch
+    };
+    let healthy = SimDisk::new();
+    let (db, second) = scene(&healthy);
+    let first = healthy.op_count();
+    db.write(batch(&second), &WriteOptions::default()).unwrap();
+    let last = healthy.op_count();
+    assert!(last - first >= 4, "a new blob file, two appends and the log's");
+    for n in first..last {
+        for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 700 }] {
+            let disk = SimDisk::new();
+            let (db, second) = scene(&disk);
+            disk.fail_at(n, fault);
+            let written = db.write(batch(&second), &WriteOptions::default());
+            if written.is_ok() {
+                // Space that could not be had in advance.
+                continue;
+            }
+            assert_eq!(db.get("a").unwrap(), None);
+            db.put("after", value(4, 5000)).unwrap();
+            db.put_cf(&second, "after", value(5, 5000), &WriteOptions::default()).unwrap();
+            db.flush().unwrap();
+            assert_sound(&db);
+            let families = db.stats().families;
+            assert!(families.iter().all(|family| family.blob_garbage_bytes == 0), "operation {n}, {fault:?}");
+            assert_eq!(db.get("after").unwrap().unwrap(), value(4, 5000)[..]);
+            let live: Vec<u64> = families.iter().map(|family| family.blob_live_bytes).collect();
+            assert_eq!(live, [2 * 5032 + 11, 5032 + 5], "operation {n}, {fault:?}");
+        }
+    }
+}
+
+/// Goal: what is overwritten before its memtable is flushed is garbage from the flush on, and a file of nothing else goes.
+#[test]
+fn values_overwritten_in_their_memtable_are_garbage_from_the_start() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    for n in 0..5u64 {
+        db.put("key", value(n, 1000)).unwrap();
+    }
+    db.put("other", value(9, 1000)).unwrap();
+    db.delete("other").unwrap();
+    db.flush().unwrap();
+    let family = &db.stats().families[0];
+    assert_eq!((family.blob_live_bytes, family.blob_garbage_bytes), (1035, 4 * 1035 + 1037));
+    assert_sound(&db);
+    db.put("all", value(10, 1000)).unwrap();
+    db.put("all", "small").unwrap();
+    db.flush().unwrap();
+    db.stats();
+    assert_eq!(db.stats().families[0].blob_files, 1, "of the second file nothing lives");
+    assert_sound(&db);
+    db.close().unwrap();
+    assert_eq!(blob_files(&disk).len(), 1);
+}
+
+/// Goal: a close leaves no value that only a log leads to: RocksDB would take its file for an orphan.
+#[test]
+fn a_closed_store_has_all_blob_files_in_its_manifest() {
+    for drops in [false, true] {
+        let disk = SimDisk::new();
+        let db = open(&disk).unwrap();
+        db.put("key", value(1, 1000)).unwrap();
+        if drops {
+            drop(db)
+        } else {
+            db.close().unwrap()
+        }
+        let db = open(&disk).unwrap();
+        assert_eq!(db.stats().recovery.batches, 0);
+        assert_eq!(db.stats().families[0].blob_files, 1);
+        assert_eq!(db.get("key").unwrap().unwrap(), value(1, 1000)[..]);
+    }
+}
+
+/// Goal: whoever writes without the log gets what it promises: nothing before a flush, everything after.
+#[test]
+fn values_without_a_log_are_separated_at_the_flush() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    db.put_cf(&db.default_column_family(), "unlogged", value(1, 1000), &UNLOGGED).unwrap();
+    assert_eq!(db.stats().families[0].active_blob_files, 0);
+    db.put("logged", value(2, 1000)).unwrap();
+    std::mem::forget(db);
+    let db = open(&disk.after_process_death()).unwrap();
+    assert_eq!(keys(&db), ["logged"]);
+    assert_sound(&db);
+    db.put_cf(&db.default_column_family(), "unlogged", value(1, 1000), &UNLOGGED).unwrap();
+    db.flush().unwrap();
+    assert!(db.stats().written.flush_blob_bytes > 1000);
+    assert_eq!(db.get("unlogged").unwrap().unwrap(), value(1, 1000)[..]);
+}
+
+/// Goal: the files of a dropped family go, also those that only its memtable points to; iterators read on.
+#[test]
+fn blob_files_of_a_dropped_family_go() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    let second = db.create_column_family("second", options().families["second"].clone()).unwrap();
+    db.put_cf(&second, "key", value(1, 1000), &WriteOptions::default()).unwrap();
+    let mut reader = db.iter_cf(&second, &ReadOptions::default()).unwrap();
+    db.drop_column_family(&second).unwrap();
+    reader.seek_to_first().unwrap();
+    assert_eq!(reader.value().unwrap(), value(1, 1000)[..]);
+    drop((reader, second));
+    db.close().unwrap();
+    assert!(blob_files(&disk).is_empty());
+}
+
+/// Goal: the mode survives a reopen without options, and may change at any time.
+#[test]
+fn the_mode_is_kept_and_may_change_between_writes() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    let family = db.default_column_family();
+    for (n, mode) in [Separation::Off, Separation::AtWrite, Separation::AtFlush, Separation::AtWrite].iter().enumerate()
+    {
+        db.set_separation(&family, *mode).unwrap();
+        db.put(format!("key {n}"), value(n as u64, 1000)).unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open_with_env("/store", Options { background_jobs: 0, ..Options::default() }, disk.env()).unwrap();
+    assert_eq!(db.default_column_family().separation(), Separation::AtWrite);
+    assert_eq!(keys(&db).len(), 4);
+    assert_eq!(db.get("key 1").unwrap().unwrap(), value(1, 1000)[..]);
+    assert_sound(&db);
+}
+
+/// Goal: where a memtable's values take several files, one after the other, the same holds as for one: an acknowledged batch
+/// survives the death of the process, a synced one power loss, wherever either strikes.
+#[test]
+fn a_memtable_of_many_files_survives_death_before_every_operation() {
+    for seed in seeds(1) {
+        let mut random = Rng::with_seed(seed);
+        let mut steps = Vec::new();
+        for n in 0..60u64 {
+            let large = value(seed << 32 | n, random.usize(200..9000));
+            let key = format!("key {:03}", random.u8(..150)).into_bytes();
+            let mut ops = vec![Op::Put("default".into(), key.clone(), large)];
+            if random.bool() {
+                ops.push(Op::Put("default".into(), [&key[..], b" small"].concat(), b"small".to_vec()));
+            }
+            steps.push(Step::Write(ops, random.u8(..6) == 0));
+        }
+        // What lives below lets a memtable point to more than one file.
+        let prepared = SimDisk::new();
+        let mut start = Model::new();
+        let db = open(&prepared).unwrap();
+        for n in 0..100u64 {
+            let op = Op::Put("default".into(), n.to_be_bytes().to_vec(), value(n, 8000));
+            start.apply(std::slice::from_ref(&op));
+            run(&db, &[Step::Write(vec![op], false)], &mut Ledger::default()).unwrap();
+        }
+        db.close().unwrap();
+        let play = |disk: &SimDisk, ledger: &mut Ledger| -> esker::Result<usize> {
+            let db = open(disk)?;
+            let played = run(&db, &steps, ledger);
+            let files = db.stats().families[0].active_blob_files;
+            std::mem::forget(db);
+            played.map(|()| files)
+        };
+        let healthy = prepared.after_process_death();
+        let files = play(&healthy, &mut Ledger::default()).unwrap();
+        assert!(files >= 2, "a memtable of {files} blob files shows nothing");
+        let ops = healthy.op_count();
+        for n in (seed..ops).step_by(7) {
+            let disk = prepared.after_process_death();
+            disk.die_after(n);
+            let mut ledger = Ledger::default();
+            let _ = play(&disk, &mut ledger);
+            let losses = [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }];
+            let images = losses.map(|loss| (disk.after_power_loss(loss), ledger.durable));
+            for (image, least) in images.into_iter().chain([(disk.after_process_death(), ledger.acknowledged)]) {
+                let what = format!("ESKER_SEED={seed}, died before operation {n} of {ops}");
+                let db = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = contents(&db).unwrap();
+                assert!(ledger.prefix(&start, &found, least).is_some(), "{what}: {least} batches must survive");
+                assert_sound(&db);
+            }
+        }
+    }
+}
