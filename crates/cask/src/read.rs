@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    fn unpacked(&self, found: &Found<'_>) -> Result<CaskValue> {
+    pub(crate) fn unpacked(&self, found: &Found<'_>) -> Result<CaskValue> {
         let Found { file, offset, record, .. } = found;
         let mut out = Vec::new();
         compression::decompress(record.compression, record.value, &mut out, record::VALUE_BYTES_MAX).map_err(

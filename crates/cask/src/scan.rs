@@ -4,53 +4,29 @@
 //!   file and how many of its records were dead; both only grow, and files are kept while a scan holds them.
 //! - S2: the directory is not asked: what is dead is told by the file's own list. A file without dead records costs
 //!   nothing but its bytes.
+//! - S3: files are decoded chunk by chunk (`scan/chunk.rs`), with the help of another thread once a scan turns out
+//!   long (`scan/ahead.rs`), where the store has threads at all. What it sees does not depend on who decodes; the order does.
 //!
 //! Cost: one sequential pass; a sort of the offsets of a file's dead records when it is begun. Space of files that are
 //! merged meanwhile comes back when the scan is past them.
 
+mod ahead;
+mod chunk;
+
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-use esker_env::Access;
-use esker_format::cask::record::{FIRST_OFFSET, HEAD_BYTES};
+use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::compression::Compression;
 
-use crate::file::{DataFile, DeadCursor, Walk};
+use self::ahead::Source;
+use self::chunk::{Chunk, Decoder, Extent, Item};
+use crate::file::DataFile;
 use crate::read::Found;
 use crate::store::Store;
 use crate::value::CaskValue;
-use crate::{Error, Result};
-
-/// A file as it was at the start of a scan.
-struct Extent {
-    file: Arc<DataFile>,
-    end: u64,
-    dead_len: usize,
-    clean: bool,
-}
-
-struct Current {
-    file: Arc<DataFile>,
-    end: u64,
-    dead: DeadCursor,
-    /// Where the next record begins.
-    next: u64,
-}
-
-/// Where the scan stands: a record of the current file.
-struct Position {
-    offset: u64,
-    record: Range<u64>,
-    key: Range<u64>,
-    value: Range<u64>,
-    version: u64,
-    compression: Compression,
-    /// Its bytes, where the file cannot lend them.
-    owned: Option<Vec<u8>>,
-}
+use crate::{ErrorKind, Result};
 
 /// Goes through everything that lived when it was made, in no order of keys. See [`Cask::scan`](crate::Cask::scan).
 ///
@@ -67,16 +43,16 @@ struct Position {
 /// ```
 pub struct CaskScan {
     store: Arc<Store>,
-    waiting: VecDeque<Extent>,
-    current: Option<Current>,
-    position: Option<Position>,
-    now: u64,
+    source: Source,
+    chunk: Option<Chunk>,
+    /// The entry that the scan stands at is the one before.
+    next: usize,
     packed_value: Vec<u8>,
 }
 
 impl fmt::Debug for CaskScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CaskScan").field("files_left", &self.waiting.len()).finish_non_exhaustive()
+        f.debug_struct("CaskScan").field("files_left", &self.source.files_left()).finish_non_exhaustive()
     }
 }
 
@@ -92,66 +68,72 @@ impl Store {
 impl CaskScan {
     pub(crate) fn new(store: Arc<Store>) -> Result<Self> {
         store.check_open()?;
-        let extents = store.extents();
-        let waiting = extents.into_iter().filter(|(_, end, _)| *end > FIRST_OFFSET);
-        let waiting =
-            waiting.map(|(file, end, dead_len)| Extent { clean: dead_len == 0, file, end, dead_len }).collect();
-        let now = store.env.clock.unix_seconds();
-        Ok(Self { store, waiting, current: None, position: None, now, packed_value: Vec::new() })
+        let extents = store.extents().into_iter().filter(|(_, end, _)| *end > FIRST_OFFSET);
+        let waiting = extents.map(|(file, end, dead_len)| Extent { file, end, dead_len }).collect();
+        let decoder = Decoder::new(waiting, store.env.clock.unix_seconds(), store.options.verify_reads);
+        let source = Source::new(store.env.clone(), decoder, store.options.background_jobs > 0);
+        Ok(Self { store, source, chunk: None, next: 0, packed_value: Vec::new() })
     }
 
     /// Goes to the next entry. `false`: there is none, now and for good.
     ///
     /// # Errors
-    /// `Corruption`: a record is damaged; the next call goes on behind it. `Io`; `Closed`.
+    /// `Corruption`: a record is damaged; the next call goes on behind it. `Io`: a file cannot be read; the next call goes on
+    /// with the next one. `Closed`.
+    #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.store.check_open()?;
-        self.position = None;
+        if let Some(chunk) = &self.chunk
+            && self.next < chunk.items.len()
+        {
+            self.next += 1;
+            return Ok(true);
+        }
+        self.advance_chunk()
+    }
+
+    fn advance_chunk(&mut self) -> Result<bool> {
         loop {
-            let Some(current) = &mut self.current else {
-                let Some(extent) = self.waiting.pop_front() else { return Ok(false) };
-                self.current = Some(begin(extent));
-                continue;
-            };
-            if current.next >= current.end {
-                self.current = None;
-                continue;
+            if let Some(error) = self.chunk.take().and_then(|chunk| chunk.error) {
+                return Err(error);
             }
-            let verify = self.store.options.verify_reads;
-            match current.step(self.now, verify) {
-                Ok(Some(position)) => {
-                    self.position = Some(position);
-                    return Ok(true);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    current.skip_damage()?;
-                    return Err(error);
-                }
+            let Some(chunk) = self.source.next()? else { return Ok(false) };
+            self.next = usize::from(!chunk.items.is_empty());
+            self.chunk = Some(chunk);
+            if self.next > 0 {
+                return Ok(true);
             }
         }
     }
 
+    #[inline]
+    fn entry(&self) -> Option<(&Chunk, &Item)> {
+        let chunk = self.chunk.as_ref()?;
+        Some((chunk, chunk.items.get(self.next.checked_sub(1)?)?))
+    }
+
     /// The entry's key; empty where there is none.
+    #[inline]
     pub fn key(&self) -> &[u8] {
-        self.part(|position| position.key.clone())
+        self.entry().map_or(&[], |(chunk, item)| chunk.bytes(item.key()))
     }
 
     /// The entry's version.
     pub fn version(&self) -> u64 {
-        self.position.as_ref().map_or(0, |position| position.version)
+        self.entry().map_or(0, |(_, item)| item.version)
     }
 
     /// The entry's value; empty where there is none.
     ///
     /// # Errors
     /// `Corruption` if a packed value cannot be unpacked.
+    #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
-        if self.position.as_ref().is_none_or(|position| position.compression == Compression::None) {
-            return Ok(self.part(|position| position.value.clone()));
+        if self.entry().is_some_and(|(_, item)| item.compression != Compression::None) {
+            self.packed_value = self.pinned_value()?.into_vec();
+            return Ok(&self.packed_value);
         }
-        self.packed_value = self.pinned_value()?.into_vec();
-        Ok(&self.packed_value)
+        Ok(self.entry().map_or(&[], |(chunk, item)| chunk.bytes(item.value())))
     }
 
     /// The entry's value, to keep.
@@ -159,75 +141,14 @@ impl CaskScan {
     /// # Errors
     /// As [`value`](Self::value).
     pub fn pinned_value(&self) -> Result<CaskValue> {
-        let (Some(current), Some(position)) = (&self.current, &self.position) else { return Ok(CaskValue::default()) };
-        let raw = match &position.owned {
-            Some(owned) => Cow::Borrowed(&owned[..]),
-            None => current.file.bytes(position.record.clone())?,
-        };
-        let record = current.file.decode(position.offset, &raw)?;
-        if position.owned.is_some() && record.compression == Compression::None {
-            return Ok(CaskValue::owned(record.value.to_vec()));
+        let Some((chunk, item)) = self.entry() else { return Ok(CaskValue::default()) };
+        if item.compression == Compression::None {
+            let shared = || CaskValue::shared(&chunk.file, item.value());
+            return Ok(if chunk.is_lent() { shared() } else { CaskValue::owned(chunk.bytes(item.value()).to_vec()) });
         }
-        self.store.value(&Found { file: &current.file, offset: position.offset, raw: &raw, record })
-    }
-
-    fn part(&self, range: impl Fn(&Position) -> Range<u64>) -> &[u8] {
-        let (Some(current), Some(position)) = (&self.current, &self.position) else { return &[] };
-        let range = range(position);
-        match &position.owned {
-            Some(owned) => {
-                let local = |place: u64| usize::try_from(place - position.offset).unwrap_or(usize::MAX);
-                owned.get(local(range.start)..local(range.end)).unwrap_or_default()
-            }
-            None => current.file.slice(range).unwrap_or_default(),
-        }
-    }
-}
-
-fn begin(extent: Extent) -> Current {
-    let Extent { file, end, dead_len, clean } = extent;
-    file.advise(Access::Sequential);
-    let dead = if clean { DeadCursor::new(Vec::new()) } else { file.dead_cursor(dead_len) };
-    Current { file, end, dead, next: FIRST_OFFSET }
-}
-
-impl Current {
-    /// The record at `next`, and goes past it. `None`: it is dead, a deletion, or has expired.
-    #[inline]
-    fn step(&mut self, now: u64, verify: bool) -> Result<Option<Position>> {
-        let offset = self.next;
-        let head = self.file.bytes(offset..(offset + HEAD_BYTES as u64).min(self.end))?;
-        let record_bytes = esker_format::cask::record::peek_bytes(&head)
-            .filter(|bytes| offset.checked_add(*bytes).is_some_and(|end| end <= self.end))
-            .ok_or_else(|| Error::corruption(&self.file.path, offset, "no record begins here; run a repair"))?;
-        let raw = self.file.bytes(offset..offset + record_bytes)?;
-        let record = self.file.decode(offset, &raw)?;
-        if verify {
-            self.file.verify(offset, &raw)?;
-        }
-        self.next = offset + record_bytes;
-        let is_dead = self.dead.is_dead(offset);
-        if is_dead || record.is_tombstone || record.is_expired(now) {
-            return Ok(None);
-        }
-        let end = offset + record_bytes;
-        let value = end - record.value.len() as u64..end;
-        let key = value.start - record.key.len() as u64..value.start;
-        let (version, compression) = (record.version, record.compression);
-        let owned = match raw {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(raw) => Some(raw),
-        };
-        Ok(Some(Position { offset, record: offset..end, key, value, version, compression, owned }))
-    }
-
-    /// Goes to the next record that holds.
-    #[cold]
-    fn skip_damage(&mut self) -> Result<()> {
-        self.file.mark_damaged();
-        let bytes = self.file.bytes(0..self.end)?;
-        self.next = Walk::new(&bytes, self.file.salt, true).next_record(self.next);
-        Ok(())
+        let raw = Cow::Borrowed(chunk.bytes(item.record()));
+        let record = chunk.file.decode(item.offset(), &raw)?;
+        self.store.unpacked(&Found { file: &chunk.file, offset: item.offset(), raw: &raw, record })
     }
 }
 
@@ -239,9 +160,9 @@ impl Iterator for CaskScan {
         match self.advance() {
             Ok(true) => Some(self.pinned_value().map(|value| (self.key().to_vec(), value.into_vec()))),
             Ok(false) => None,
-            Err(error) if error.kind() == crate::ErrorKind::Closed => {
-                (self.current, self.position) = (None, None);
-                self.waiting.clear();
+            Err(error) if error.kind() == ErrorKind::Closed => {
+                self.chunk = None;
+                self.source.stop();
                 None
             }
             Err(error) => Some(Err(error)),

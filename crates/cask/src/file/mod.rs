@@ -287,6 +287,11 @@ impl DataFile {
         self.reader.advise(access);
     }
 
+    /// `range` is about to be read. A hint.
+    pub(crate) fn will_read(&self, range: Range<u64>) {
+        self.reader.will_read(range);
+    }
+
     fn record_bytes_at(&self, offset: u64) -> Result<u64> {
         let head = self.bytes(offset..offset + HEAD_BYTES as u64)?;
         record::peek_bytes(&head).ok_or_else(|| Error::corruption(&self.path, offset, "no record begins here"))
