@@ -22,6 +22,7 @@ use esker_env::{Env, FileSystem, Lock};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
+use esker_log::distrust;
 
 use crate::file::{ActiveFile, FileTable};
 use crate::keydir::KeyDir;
@@ -78,7 +79,11 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
         make_dir(&*env.files, dir)?;
     }
     let lock = lock(&env, dir)?;
-    if manifest::read(&*env.files, dir)?.is_none() {
+    let found = manifest::read(&*env.files, dir)?;
+    if let Some(manifest) = &found {
+        write_distrusted_anew(&*env.files, dir, manifest)?;
+    }
+    if found.is_none() {
         refuse_other_store(&env, dir)?;
         create(&env, dir)?;
     } else if options.error_if_exists {
@@ -154,6 +159,21 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         return Err(Error::invalid_argument(reason).with_path(dir));
     }
     Ok(())
+}
+
+/// After a failed sync, files that were open may show what is not on the disk (see [`distrust`]). A sealed one was synced.
+fn write_distrusted_anew(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -> Result<()> {
+    if !distrust::is_warned(fs, dir)? {
+        return Ok(());
+    }
+    for file in manifest.files.iter().filter(|file| file.state == FileState::Open) {
+        let path = dir.join(FileName::Data(file.number).name());
+        // One that is missing is the open's to judge.
+        if fs.metadata(&path).is_ok() {
+            distrust::write_anew(fs, &path)?;
+        }
+    }
+    distrust::trust_again(fs, dir)
 }
 
 /// An empty store: a manifest that names no file.

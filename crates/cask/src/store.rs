@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use esker_env::Env;
 use esker_format::cask::FileName;
+use esker_log::distrust;
 use esker_log::pacer::Pacer;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -211,7 +212,13 @@ impl Store {
         if let Err(error) = &result
             && error.kind() == ErrorKind::ReadOnly
         {
-            self.failure.lock().get_or_insert_with(|| error.clone());
+            let mut failure = self.failure.lock();
+            if failure.is_none() && self.condition() != Condition::ReadOnly {
+                // Should that fail too, the error that is told is the worse one.
+                let _ = distrust::warn(&*self.env.files, &self.dir);
+            }
+            failure.get_or_insert_with(|| error.clone());
+            drop(failure);
             let (writable, failed) = (Condition::Writable as u8, Condition::Failed as u8);
             // A store that was closed meanwhile stays closed.
             let _ = self.condition.compare_exchange(writable, failed, Ordering::AcqRel, Ordering::Acquire);
@@ -278,7 +285,7 @@ impl Store {
         let unsealed = self.unsealed.lock().clone();
         let mut first = Ok(());
         for file in unsealed {
-            first = first.and(file.finish());
+            first = first.and(self.note(file.finish()));
         }
         first
     }

@@ -21,6 +21,7 @@ use esker_env::{Env, Lock};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_log::distrust;
 
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -166,7 +167,7 @@ fn new_identity(env: &Env) -> String {
 }
 
 /// 20 characters of 0-9A-Z, as RocksDB's session ids.
-pub(crate) fn new_session(env: &Env) -> String {
+fn new_session(env: &Env) -> String {
     let mut bits = [0u8; 20];
     env.entropy.fill(&mut bits);
     let digit = |byte: u8| char::from_digit(u32::from(byte) % 36, 36).unwrap_or('0').to_ascii_uppercase();
@@ -273,7 +274,11 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
         state.wals.insert(wal, 0);
     }
     store.note_all_versions();
-    files::remove_superfluous(store)
+    files::remove_superfluous(store)?;
+    if distrust::is_warned(&*store.env.files, &store.dir)? {
+        distrust::trust_again(&*store.env.files, &store.dir)?;
+    }
+    Ok(())
 }
 
 fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {

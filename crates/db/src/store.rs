@@ -20,6 +20,7 @@ use esker_env::Env;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
+use esker_log::distrust;
 use esker_log::pacer::{Class, Pacer};
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
@@ -28,7 +29,6 @@ use crate::background::Resting;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
-use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
@@ -126,10 +126,6 @@ pub(crate) struct State {
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.
     pub(crate) compacting: usize,
-    /// What those that are no reclaim will write, and where.
-    pub(crate) writing: Vec<Writing>,
-    /// Who creates files in the directory and is waited for before the store closes.
-    pub(crate) guests: usize,
     /// Manual compactions that keep automatic ones out of a family.
     pub(crate) manual: Vec<u32>,
     /// Why the last flush failed; gone with the next that succeeds.
@@ -264,6 +260,8 @@ impl Store {
     pub(crate) fn fail(&self, error: &Error) {
         let mut held = self.health.error.lock();
         if held.is_none() {
+            // Should that fail too, the error that is told is the worse one.
+            let _ = distrust::warn(&*self.env.files, &self.dir);
             *held = Some(error.clone().with_kind(ErrorKind::ReadOnly));
         }
         self.health.failed.store(true, Ordering::Release);

@@ -6,6 +6,7 @@
 //! | [`publish`] | what was written in order and finished in any is shown in order               |
 //! | [`writer`]  | appends records to a log; a failed append leaves nothing of itself           |
 //! | [`scan`]    | reads a log back: whole records, a torn tail, or corruption                  |
+//! | [`distrust`] | a sync that failed, told to the next process                              |
 //! | [`ledger`]  | live and dead bytes of each file                                             |
 //! | [`pacer`]   | how fast background work may go, and how much writers are held back          |
 //! | [`error`]   | one error for all engines, split by what the caller can do                   |
@@ -14,6 +15,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 pub mod commit;
+pub mod distrust;
 pub mod error;
 pub mod ledger;
 pub mod pacer;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, Compression, ErrorKind, Result};
 use fastrand::Rng;
 
+use crate::crash::Promise;
 use crate::workload;
 
 /// Options small enough that a hundred writes meet rotation, sealing and merging. All work is done by the caller.
@@ -113,6 +114,14 @@ impl Past {
         self.acknowledged.insert(number);
         if sync {
             self.durable.insert(number);
+        }
+    }
+
+    /// The writes that must be on a disk of which this was promised.
+    pub fn promised(&self, promise: Promise) -> &BTreeSet<usize> {
+        match promise {
+            Promise::Acknowledged => &self.acknowledged,
+            Promise::Durable => &self.durable,
         }
     }
 

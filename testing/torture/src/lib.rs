@@ -4,6 +4,7 @@
 //! Every test draws from a seed and prints it when it fails; `ESKER_SEED=n cargo test -p esker-torture` runs that seed alone.
 
 pub mod cask;
+pub mod crash;
 pub mod fuzz;
 pub mod model;
 pub mod options;
@@ -11,11 +12,16 @@ pub mod raft;
 pub mod reads;
 pub mod workload;
 
-/// The seeds that a test goes through: `count` from 0 on, or the one that `ESKER_SEED` names.
-pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
-    let wanted = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
-    match wanted {
-        Some(seed) => seed..seed + 1,
-        None => 0..count,
+/// The seeds that a test goes through: `count` from 0 on, or the one that `ESKER_SEED` names, or those that
+/// `ESKER_TORTURE_SEEDS` asks for (see [`crash`]).
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let read = |name| std::env::var(name).ok();
+    if let Some(seed) = read("ESKER_SEED").and_then(|seed| seed.parse().ok()) {
+        return seed..seed + 1;
+    }
+    let asked = read("ESKER_TORTURE_SEEDS").unwrap_or_default();
+    match asked.split_once("..").map(|(from, until)| (from.parse(), until.parse())) {
+        Some((Ok(from), Ok(until))) => from..until,
+        _ => 0..asked.parse().unwrap_or(0).max(count),
     }
 }

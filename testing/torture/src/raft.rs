@@ -6,6 +6,8 @@ use esker::raft::{ErrorKind, Options, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog, Result};
 use fastrand::Rng;
 
+use crate::crash::Promise;
+
 /// What a group holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
@@ -198,6 +200,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// How many batches must be on a disk of which this was promised.
+    pub fn least(&self, promise: Promise) -> usize {
+        match promise {
+            Promise::Acknowledged => self.acknowledged,
+            Promise::Durable => self.durable,
+        }
+    }
+
     /// What the log holds after the first `count` batches.
     pub fn after(&self, count: usize) -> Contents {
         let mut model = Contents::new();

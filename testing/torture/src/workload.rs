@@ -3,6 +3,7 @@
 use esker::{Db, ErrorKind, Result, WriteBatch, WriteOptions};
 use fastrand::Rng;
 
+use crate::crash::Promise;
 use crate::model::{Model, Op};
 
 /// One step of a workload.
@@ -80,6 +81,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// How many batches must be on a disk of which this was promised.
+    pub fn least(&self, promise: Promise) -> usize {
+        match promise {
+            Promise::Acknowledged => self.acknowledged,
+            Promise::Durable => self.durable,
+        }
+    }
+
     /// The model after the first `count` batches, starting from `start`.
     pub fn after(&self, start: &Model, count: usize) -> Model {
         let mut model = start.clone();

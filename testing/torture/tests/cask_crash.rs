@@ -9,8 +9,11 @@ use std::collections::BTreeSet;
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Cask, CaskOptions};
 use esker_torture::cask::{Past, Step, contents, options, run, steps};
+use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
+
+const FILE: &str = "cask_crash";
 
 struct Scene {
     options: CaskOptions,
@@ -60,24 +63,17 @@ fn verify(disk: &SimDisk, options: &CaskOptions, past: &Past, promised: &BTreeSe
     }
 }
 
-fn die_everywhere(seed: u64, count: usize, stride: u64) {
-    let scene = Scene::new(seed, count);
+fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
     let ops = scene.healthy_op_count();
-    for n in (seed % stride..ops).step_by(stride as usize) {
+    for n in (replay.seed % stride..ops).step_by(stride as usize) {
         let disk = SimDisk::new();
-        disk.die_after(n);
+        kill(&disk, n);
         let mut past = Past::default();
         let _ = scene.play(&disk, &mut past);
-        let what = |image: &str| format!("ESKER_SEED={seed}, died before operation {n} of {ops}, {image}");
-        let image = disk.after_process_death();
-        verify(&image, &scene.options, &past, &past.acknowledged, &what("process death"));
-        for (image, survivors) in [
-            ("nothing unsynced survives", Survivors::Nothing),
-            ("everything survives", Survivors::Everything),
-            ("a sample survives", Survivors::Sample { seed: n }),
-            ("another sample survives", Survivors::Sample { seed: n ^ 0xabcd_ef01 }),
-        ] {
-            verify(&disk.after_power_loss(survivors), &scene.options, &past, &past.durable, &what(image));
+        for image in images(&disk, n) {
+            let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
+            verify(&image.disk, &scene.options, &past, past.promised(image.promise), &what);
+            tally.image();
         }
     }
 }
@@ -85,24 +81,31 @@ fn die_everywhere(seed: u64, count: usize, stride: u64) {
 /// Goal: an acknowledged write survives the death of the process, a synced one power loss, wherever either strikes; a batch
 /// is there whole or not at all; the ledger is exact after every recovery; the second open finds what the first did.
 #[test]
-fn acknowledged_writes_survive_death_before_every_operation() {
-    for seed in seeds(4) {
-        die_everywhere(seed, 45, 1);
+fn acknowledged_writes_survive_death_at_every_operation() {
+    let test = "acknowledged_writes_survive_death_at_every_operation";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(seed, 45), 1, &tally);
     }
 }
 
 /// The same for longer lives with many merges, dying at every 29th operation.
 #[test]
 fn long_lives_survive_death() {
-    for seed in seeds(10) {
-        die_everywhere(100 + seed, 200, 29);
+    let test = "long_lives_survive_death";
+    let tally = Tally::new(test);
+    for seed in seeds(8) {
+        die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 200), 29, &tally);
     }
 }
 
 /// Goal: recovery is itself safe: it may die at each of its operations, again and again, and loses nothing.
 #[test]
-fn recovery_survives_death_before_every_operation() {
-    for seed in seeds(8) {
+fn recovery_survives_death_at_every_operation() {
+    let test = "recovery_survives_death_at_every_operation";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
         let scene = Scene::new(200 + seed, 60);
         let disk = SimDisk::new();
         disk.die_after(scene.healthy_op_count() * 3 / 4);
@@ -111,13 +114,14 @@ fn recovery_survives_death_before_every_operation() {
         let crashed = disk.after_power_loss(Survivors::Sample { seed });
         for n in 0.. {
             let again = crashed.after_process_death();
-            again.die_after(n);
+            kill(&again, n);
             let opened = Cask::open_with_env("/store", scene.options.clone(), again.env());
             let whole = opened.is_ok() && !again.is_dead();
             drop(opened);
-            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
-                let what = format!("ESKER_SEED={seed}: recovery died before its operation {n}");
-                verify(&again.after_power_loss(survivors), &scene.options, &past, &past.durable, &what);
+            for image in power_losses(&again, n) {
+                let what = format!("{replay}: recovery died at its operation {n}, {}", image.name);
+                verify(&image.disk, &scene.options, &past, &past.durable, &what);
+                tally.image();
             }
             if whole {
                 break;

@@ -3,8 +3,13 @@
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, ErrorKind};
 use esker_torture::cask::{Past, Step, contents, options, run_on, steps};
+use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
+
+type Contents = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
+
+const FILE: &str = "cask_faults";
 
 fn scene(seed: u64, count: usize) -> (CaskOptions, Vec<Step>) {
     let mut random = Rng::with_seed(seed);
@@ -21,6 +26,8 @@ fn open(disk: &SimDisk, options: &CaskOptions) -> esker::Result<Cask> {
 /// was acknowledged survives the crash that follows.
 #[test]
 fn every_call_may_fail_once() {
+    let test = "every_call_may_fail_once";
+    let tally = Tally::new(test);
     for seed in seeds(3) {
         let (options, steps) = scene(300 + seed, 40);
         let healthy = SimDisk::new();
@@ -30,15 +37,16 @@ fn every_call_may_fail_once() {
         let ops = healthy.op_count();
         drop(cask);
         for n in first..ops {
-            for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 5 }] {
-                one_fault(seed, &options, &steps, n, fault);
+            for fault in FAULTS {
+                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
             }
         }
     }
 }
 
-fn one_fault(seed: u64, options: &CaskOptions, steps: &[Step], n: u64, fault: Fault) {
-    let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
+fn one_fault(replay: Replay, options: &CaskOptions, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
+    let what = format!("{replay}: operation {n} fails with {fault:?}");
+    tally.fault();
     let disk = SimDisk::new();
     let cask = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
@@ -46,13 +54,12 @@ fn one_fault(seed: u64, options: &CaskOptions, steps: &[Step], n: u64, fault: Fa
     run_on(&cask, steps, &mut past);
     let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
     past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
-    for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
-        let image = disk.after_power_loss(survivors);
-        let cask =
-            open(&image, options).unwrap_or_else(|error| panic!("{what}, then power loss {survivors:?}: {error}"));
+    for image in power_losses(&disk, n) {
+        let what = format!("{what}, then {}", image.name);
+        tally.image();
+        let cask = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&cask).unwrap();
-        past.verify(&found, &past.durable)
-            .unwrap_or_else(|wrong| panic!("{what}, then power loss {survivors:?}: {wrong}"));
+        past.verify(&found, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
         let check = cask.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
     }
@@ -84,6 +91,147 @@ fn every_read_may_fail_once() {
             past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
             assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
         }
+    }
+}
+
+/// What a store holds when a life begins, as the past of that life.
+fn past_of(found: &Contents) -> Past {
+    let mut past = Past::default();
+    for (key, value) in found {
+        let number = past.begin(&[(key.clone(), Some(value.clone()))]);
+        past.acknowledged.insert(number);
+    }
+    past
+}
+
+/// Goal: what a failed sync dropped is readable until the power goes, so the next process takes it for good: what that one
+/// promises must not rest on it. A system says nothing of it a second time.
+#[test]
+fn a_failed_sync_costs_the_next_life_nothing() {
+    let test = "a_failed_sync_costs_the_next_life_nothing";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(600 + seed, 60);
+        let (first_life, second_life) = steps.split_at(40);
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        let cask = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&cask, first_life, &mut Past::default());
+        drop(cask);
+        for n in operations(&healthy, first, "sync") {
+            let what = format!("{replay}: sync {n} fails");
+            let disk = SimDisk::new();
+            let cask = open(&disk, &options).unwrap();
+            disk.fail_at(n, Fault::Eio);
+            run_on(&cask, first_life, &mut Past::default());
+            drop(cask);
+            tally.fault();
+            let cask = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
+            let mut past = past_of(&contents(&cask).unwrap());
+            assert_eq!(run_on(&cask, second_life, &mut past), 0, "{what}: the next life is healthy");
+            cask.sync().unwrap();
+            past.all_durable();
+            drop(cask);
+            for image in power_losses(&disk, n) {
+                let what = format!("{what}, reopened, written to, synced, then {}", image.name);
+                tally.image();
+                let cask = open(&image.disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = contents(&cask).unwrap();
+                past.verify(&found, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+                assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+            }
+        }
+    }
+}
+
+/// Goal: a disk that refuses everything that changes it, for as long as it likes, makes no wrong answer, and loses nothing.
+#[test]
+fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
+    let test = "a_disk_that_goes_on_failing_makes_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(700 + seed, 50);
+        let healthy = SimDisk::new();
+        let cask = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&cask, &steps, &mut Past::default());
+        drop(cask);
+        for (n, fault) in (first..healthy.op_count()).step_by(5).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
+            let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
+            let disk = SimDisk::new();
+            let cask = open(&disk, &options).unwrap();
+            disk.fail_from(n, fault);
+            let mut past = Past::default();
+            run_on(&cask, &steps, &mut past);
+            tally.fault();
+            let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
+            past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+            drop(cask);
+            disk.heal();
+            let cask = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then healed: {error}"));
+            let found = contents(&cask).unwrap();
+            past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}, then healed: {wrong}"));
+            cask.put("healed", "yes").unwrap();
+            cask.close().unwrap();
+        }
+    }
+}
+
+/// Goal: a bit that flips on its way from the disk, in any one read of an open and of reading all, is never part of an answer,
+/// and what is missing for its sake is said to be.
+#[test]
+fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
+    let test = "a_bit_flipped_in_any_read_is_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(800 + seed, 50);
+        let options = CaskOptions { verify_reads: true, keep_versions: 1, ..options };
+        let healthy = SimDisk::new();
+        let cask = open(&healthy, &options).unwrap();
+        let mut past = Past::default();
+        run_on(&cask, &steps, &mut past);
+        drop(cask);
+        let expected = past.now();
+        let reads = {
+            let disk = healthy.after_process_death();
+            let cask = open(&disk, &options).unwrap();
+            assert!(contents(&cask).unwrap() == expected);
+            disk.read_count()
+        };
+        let mut noticed = 0;
+        for n in 0..reads {
+            let what = format!("{replay}: a bit flips in read {n}");
+            let disk = healthy.after_process_death();
+            disk.fail_read_at(n, ReadFault::FlippedBit { bit: n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16 });
+            tally.fault();
+            let opened = open(&disk, &options);
+            let is_said = opened.as_ref().map_or(true, |cask| {
+                let said = cask.recovery();
+                !said.damage.is_empty() || !said.torn_files.is_empty() || !said.bad_hints.is_empty()
+            });
+            noticed += u64::from(is_said);
+            let Ok(cask) = opened else { continue };
+            // Each key by itself, since one that cannot be read says so.
+            for (key, value) in &expected {
+                match cask.get(key) {
+                    Ok(found) if found.as_deref() == Some(value) => {}
+                    Ok(found) => {
+                        let was = past.keys[key].iter().any(|(_, was)| was.as_deref() == found.as_deref());
+                        assert!(is_said && (was || found.is_none()), "{what}: {key:?} is wrong, and nobody says so");
+                    }
+                    Err(error) => {
+                        noticed += 1;
+                        let is_typed = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat);
+                        assert!(is_typed, "{what}: {error}");
+                    }
+                }
+            }
+        }
+        assert!(noticed > 0, "of {reads} flips none was noticed");
     }
 }
 

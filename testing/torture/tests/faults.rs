@@ -1,12 +1,14 @@
 //! A call of the disk fails: the store says so, loses nothing, and goes on where it can.
 
-use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options};
+use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run_on, steps};
 use esker_torture::{options, seeds};
 use fastrand::Rng;
 
+const FILE: &str = "faults";
 const FAMILIES: [&str; 2] = ["default", "second"];
 
 fn scene(seed: u64) -> (Options, Vec<Step>) {
@@ -34,7 +36,9 @@ fn start() -> Model {
 /// what was acknowledged survives the crash that follows.
 #[test]
 fn every_call_may_fail_once() {
-    for seed in seeds(4) {
+    let test = "every_call_may_fail_once";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
         let (options, steps) = scene(300 + seed);
         let healthy = SimDisk::new();
         let db = open(&healthy, &options).unwrap();
@@ -43,15 +47,16 @@ fn every_call_may_fail_once() {
         let ops = healthy.op_count();
         drop(db);
         for n in first..ops {
-            for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 5 }] {
-                one_fault(seed, &options, &steps, n, fault);
+            for fault in FAULTS {
+                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
             }
         }
     }
 }
 
-fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault) {
-    let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
+fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
+    let what = format!("{replay}: operation {n} fails with {fault:?}");
+    tally.fault();
     let disk = SimDisk::new();
     let db = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
@@ -60,13 +65,13 @@ fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault)
     let found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
     let acknowledged = ledger.prefix(&start(), &found, ledger.acknowledged);
     assert!(acknowledged.is_some(), "{what}: the answers are those of no prefix");
-    let power_loss = [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }];
-    for survivors in power_loss {
-        let image = disk.after_power_loss(survivors);
-        let db = open(&image, options).unwrap_or_else(|error| panic!("{what}, then power loss {survivors:?}: {error}"));
+    for image in power_losses(&disk, n) {
+        let what = format!("{what}, then {}", image.name);
+        tally.image();
+        let db = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&db).unwrap();
         let kept = ledger.prefix(&start(), &found, ledger.durable);
-        assert!(kept.is_some(), "{what}, then power loss {survivors:?}: a durable batch is lost");
+        assert!(kept.is_some(), "{what}: a durable batch is lost");
         let check = db.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
     }
@@ -75,6 +80,123 @@ fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault)
     let db = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
     let found = contents(&db).unwrap();
     assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
+}
+
+/// Goal: what a failed sync dropped is readable until the power goes, so the next process takes it for good: what that one
+/// promises must not rest on it. A system says nothing of it a second time.
+#[test]
+fn a_failed_sync_costs_the_next_life_nothing() {
+    let test = "a_failed_sync_costs_the_next_life_nothing";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(600 + seed);
+        let (first_life, second_life) = steps.split_at(40);
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        let db = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&db, first_life, &mut Ledger::default());
+        drop(db);
+        for n in operations(&healthy, first, "sync") {
+            let what = format!("{replay}: sync {n} fails");
+            let disk = SimDisk::new();
+            let db = open(&disk, &options).unwrap();
+            disk.fail_at(n, Fault::Eio);
+            run_on(&db, first_life, &mut Ledger::default());
+            drop(db);
+            tally.fault();
+            let db = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
+            let found = contents(&db).unwrap();
+            let mut ledger = Ledger::default();
+            assert_eq!(run_on(&db, second_life, &mut ledger), 0, "{what}: the next life is healthy");
+            db.sync_wal().unwrap();
+            ledger.durable = ledger.batches.len();
+            drop(db);
+            for image in power_losses(&disk, n) {
+                let what = format!("{what}, reopened, written to, synced, then {}", image.name);
+                tally.image();
+                let db = open(&image.disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let kept = ledger.prefix(&found, &contents(&db).unwrap(), ledger.durable);
+                assert!(kept.is_some(), "{what}: what the second life promised is lost");
+                assert!(db.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+            }
+        }
+    }
+}
+
+/// Goal: a disk that refuses everything that changes it, for as long as it likes, makes no wrong answer, and loses nothing.
+#[test]
+fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
+    let test = "a_disk_that_goes_on_failing_makes_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(700 + seed);
+        let healthy = SimDisk::new();
+        let db = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&db, &steps, &mut Ledger::default());
+        drop(db);
+        for (n, fault) in (first..healthy.op_count()).step_by(5).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
+            let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
+            let disk = SimDisk::new();
+            let db = open(&disk, &options).unwrap();
+            disk.fail_from(n, fault);
+            let mut ledger = Ledger::default();
+            run_on(&db, &steps, &mut ledger);
+            tally.fault();
+            let found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
+            assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: a wrong answer");
+            drop(db);
+            disk.heal();
+            let db = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then healed and reopened: {error}"));
+            let found = contents(&db).unwrap();
+            assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
+            db.put("healed", "yes").unwrap();
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Goal: a bit that flips on its way from the disk, in any one read of a life or of an open, is never part of an answer.
+#[test]
+fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
+    let test = "a_bit_flipped_in_any_read_is_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(800 + seed);
+        // Nothing cached: every read goes to the disk.
+        let options = Options { cache_bytes: 0, ..options };
+        let healthy = SimDisk::new();
+        let db = open(&healthy, &options).unwrap();
+        let mut ledger = Ledger::default();
+        run_on(&db, &steps, &mut ledger);
+        db.close().unwrap();
+        let expected = ledger.after(&start(), ledger.batches.len());
+        let reads = {
+            let disk = healthy.after_process_death();
+            let db = open(&disk, &options).unwrap();
+            assert!(contents(&db).unwrap() == expected);
+            disk.read_count()
+        };
+        let mut noticed = 0;
+        for n in 0..reads {
+            let disk = healthy.after_process_death();
+            disk.fail_read_at(n, ReadFault::FlippedBit { bit: n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16 });
+            tally.fault();
+            match open(&disk, &options).and_then(|db| contents(&db)) {
+                Ok(found) => assert!(found == expected, "{replay}: a bit flips in read {n}: a wrong answer"),
+                Err(error) => {
+                    noticed += 1;
+                    let is_typed = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat);
+                    assert!(is_typed || error.path().is_some(), "{replay}: a bit flips in read {n}: {error}");
+                }
+            }
+        }
+        assert!(noticed > reads / 10, "{noticed} of {reads} flips noticed");
+    }
 }
 
 /// Goal: work that failed leaves no files behind once it was done again, and takes none that are still needed.

@@ -83,6 +83,13 @@ fn a_raft_log_of_any_bytes_is_opened_or_refused() {
     TARGETS.iter().filter(|target| target.name == "open_raft_log").for_each(|target| fuzz(target, OPEN_RUNS));
 }
 
+/// Found by fuzzing: a sealed file's count of records is only the manifest's word, and memory was taken for all of them.
+#[test]
+fn a_cask_manifest_with_too_many_records_takes_no_memory_for_them() {
+    let target = TARGETS.iter().find(|target| target.name == "open_cask").unwrap();
+    run(target, &[0, 2, 4, 3, 7, 255, 255, 255, 63, 246, 248, 119, 127, 1], || "a record count of 2^60".to_owned());
+}
+
 /// Goal: the allocator above notices.
 #[test]
 fn a_large_allocation_is_noticed() {

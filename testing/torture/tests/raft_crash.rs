@@ -6,9 +6,12 @@
 use esker::RaftLog;
 use esker::env::sim::{SimDisk, Survivors};
 use esker::raft::{Options, RecoveryMode};
+use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
 use esker_torture::raft::{Contents, Group, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
+
+const FILE: &str = "raft_crash";
 
 struct Scene {
     options: Options,
@@ -76,29 +79,17 @@ fn summary(contents: &Contents) -> String {
     contents.iter().map(|(id, group)| format!("{id}: {:?} {:?}; ", entries(group), keys(group))).collect()
 }
 
-fn die_everywhere(seed: u64, step_count: usize, stride: u64) {
-    let scene = Scene::new(seed, step_count);
+fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
     let ops = scene.healthy_op_count();
-    for n in (seed % stride..ops).step_by(stride as usize) {
+    for n in (replay.seed % stride..ops).step_by(stride as usize) {
         let disk = SimDisk::new();
-        // An append in which the process dies may leave any part of itself.
-        if n % 3 == 0 {
-            let from = (n % 40) as usize;
-            disk.die_within(n, from..from + (n % 300) as usize);
-        } else {
-            disk.die_after(n);
-        }
+        kill(&disk, n);
         let mut ledger = Ledger::default();
         let _ = scene.play(&disk, &mut ledger);
-        let what = |image: &str| format!("ESKER_SEED={seed}, died before operation {n} of {ops}, {image}");
-        verify(&disk.after_process_death(), &scene.options, &ledger, ledger.acknowledged, &what("process death"));
-        for (image, survivors) in [
-            ("nothing unsynced survives", Survivors::Nothing),
-            ("everything survives", Survivors::Everything),
-            ("a sample survives", Survivors::Sample { seed: n }),
-            ("another sample survives", Survivors::Sample { seed: n ^ 0xabcd_ef01 }),
-        ] {
-            verify(&disk.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what(image));
+        for image in images(&disk, n) {
+            let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
+            verify(&image.disk, &scene.options, &ledger, ledger.least(image.promise), &what);
+            tally.image();
         }
     }
 }
@@ -106,24 +97,31 @@ fn die_everywhere(seed: u64, step_count: usize, stride: u64) {
 /// Goal: an acknowledged batch survives the death of the process, a synced one power loss, wherever either strikes; a
 /// batch is there whole or not at all; purging loses nothing and brings nothing back.
 #[test]
-fn acknowledged_batches_survive_death_before_every_operation() {
-    for seed in seeds(6) {
-        die_everywhere(seed, 60, 1);
+fn acknowledged_batches_survive_death_at_every_operation() {
+    let test = "acknowledged_batches_survive_death_at_every_operation";
+    let tally = Tally::new(test);
+    for seed in seeds(5) {
+        die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(seed, 60), 1, &tally);
     }
 }
 
 /// The same for longer lives, dying at every 11th operation.
 #[test]
 fn long_lives_survive_death() {
-    for seed in seeds(15) {
-        die_everywhere(100 + seed, 250, 11);
+    let test = "long_lives_survive_death";
+    let tally = Tally::new(test);
+    for seed in seeds(12) {
+        die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 250), 11, &tally);
     }
 }
 
 /// Goal: recovery is itself safe: it may die at each of its operations, and loses nothing.
 #[test]
-fn recovery_survives_death_before_every_operation() {
+fn recovery_survives_death_at_every_operation() {
+    let test = "recovery_survives_death_at_every_operation";
+    let tally = Tally::new(test);
     for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
         let scene = Scene::new(200 + seed, 80);
         let disk = SimDisk::new();
         disk.die_after(scene.healthy_op_count() * 3 / 4);
@@ -132,13 +130,14 @@ fn recovery_survives_death_before_every_operation() {
         let crashed = disk.after_power_loss(Survivors::Sample { seed });
         for n in 0.. {
             let again = crashed.after_process_death();
-            again.die_after(n);
+            kill(&again, n);
             let opened = RaftLog::open_with_env("/log", scene.options.clone(), again.env());
             let whole = opened.is_ok();
             drop(opened);
-            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
-                let what = format!("ESKER_SEED={seed}: recovery died before its operation {n}");
-                verify(&again.after_power_loss(survivors), &scene.options, &ledger, ledger.durable, &what);
+            for image in power_losses(&again, n) {
+                let what = format!("{replay}: recovery died at its operation {n}, {}", image.name);
+                verify(&image.disk, &scene.options, &ledger, ledger.durable, &what);
+                tally.image();
             }
             if whole && !again.is_dead() {
                 assert!(n > 1, "a recovery has operations to die at");

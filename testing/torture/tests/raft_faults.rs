@@ -1,12 +1,15 @@
 //! A call of the disk fails: the Raft log says so, loses nothing, and goes on where it can.
 
-use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::raft::{ErrorKind, Options, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
-use esker_torture::raft::{Ledger, Step, contents, options, steps};
+use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
+use esker_torture::raft::{Contents, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
 use std::path::Path;
+
+const FILE: &str = "raft_faults";
 
 fn scene(seed: u64) -> (Options, Vec<Step>) {
     let mut random = Rng::with_seed(seed);
@@ -22,6 +25,8 @@ fn open(disk: &SimDisk, options: &Options) -> esker::Result<RaftLog> {
 /// was acknowledged survives the crash that follows.
 #[test]
 fn every_call_may_fail_once() {
+    let test = "every_call_may_fail_once";
+    let tally = Tally::new(test);
     for seed in seeds(5) {
         let (options, steps) = scene(300 + seed);
         let healthy = SimDisk::new();
@@ -31,37 +36,206 @@ fn every_call_may_fail_once() {
         steps.iter().for_each(|step| ledger.step(&log, step).unwrap());
         let ops = healthy.op_count();
         for n in first..ops {
-            for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 5 }] {
-                one_fault(seed, &options, &steps, n, fault);
+            for fault in FAULTS {
+                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
             }
         }
     }
 }
 
-fn one_fault(seed: u64, options: &Options, steps: &[Step], n: u64, fault: Fault) {
-    let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
+/// Takes steps; a batch that was refused is not there, and those behind it may be refused for its sake. Ends when the log takes no
+/// more.
+fn run_on(log: &RaftLog, steps: &[Step], ledger: &mut Ledger) {
+    for step in steps {
+        if ledger.step(log, step).is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+            break;
+        }
+    }
+}
+
+fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
+    let what = format!("{replay}: operation {n} fails with {fault:?}");
+    tally.fault();
     let disk = SimDisk::new();
     let log = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
     let mut ledger = Ledger::default();
-    for step in steps {
-        // A batch that was refused is not there; those behind it may be refused for its sake.
-        if ledger.step(&log, step).is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
-            break;
-        }
-    }
+    run_on(&log, steps, &mut ledger);
     let found = contents(&log).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
     assert!(ledger.prefix(&found, ledger.acknowledged).is_some(), "{what}: the answers are those of no prefix");
-    for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
-        let image = disk.after_power_loss(survivors);
-        let log =
-            open(&image, options).unwrap_or_else(|error| panic!("{what}, then power loss {survivors:?}: {error}"));
+    for image in power_losses(&disk, n) {
+        let what = format!("{what}, then {}", image.name);
+        tally.image();
+        let log = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&log).unwrap();
-        assert!(ledger.prefix(&found, ledger.durable).is_some(), "{what}, then power loss {survivors:?}: lost");
+        assert!(ledger.prefix(&found, ledger.durable).is_some(), "{what}: lost");
     }
     drop(log);
     let log = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
     assert!(ledger.prefix(&contents(&log).unwrap(), ledger.acknowledged).is_some(), "{what}: lost by reopening");
+}
+
+/// What a log holds when a life begins, as its first batch.
+fn batch_of(found: &Contents) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for (&id, group) in found {
+        if let Some(first) = group.entries.keys().next() {
+            ops.push(Op::Entries(id, *first, group.entries.values().cloned().collect()));
+        }
+        ops.extend(group.keys.iter().map(|(key, value)| Op::Put(id, key.clone(), value.clone())));
+    }
+    ops
+}
+
+/// Goal: what a failed sync dropped is readable until the power goes, so the next process takes it for good: what that one
+/// promises must not rest on it. A system says nothing of it a second time.
+#[test]
+fn a_failed_sync_costs_the_next_life_nothing() {
+    let test = "a_failed_sync_costs_the_next_life_nothing";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(600 + seed);
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        let log = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&log, &steps, &mut Ledger::default());
+        drop(log);
+        for n in operations(&healthy, first, "sync") {
+            let what = format!("{replay}: sync {n} fails");
+            let disk = SimDisk::new();
+            let log = open(&disk, &options).unwrap();
+            disk.fail_at(n, Fault::Eio);
+            run_on(&log, &steps, &mut Ledger::default());
+            drop(log);
+            tally.fault();
+            let log = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
+            let mut ledger = Ledger { batches: vec![batch_of(&contents(&log).unwrap())], acknowledged: 1, durable: 0 };
+            for round in 0..8u8 {
+                let ops = vec![Op::Put(1 + u64::from(round % 3), b"second life".to_vec(), vec![round; 300])];
+                ledger.step(&log, &Step::Write(ops, round == 3)).unwrap();
+            }
+            ledger.step(&log, &Step::Sync).unwrap();
+            drop(log);
+            for image in power_losses(&disk, n) {
+                let what = format!("{what}, reopened, written to, synced, then {}", image.name);
+                tally.image();
+                let log = open(&image.disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = contents(&log).unwrap();
+                assert!(ledger.prefix(&found, ledger.durable).is_some(), "{what}: what was promised is lost");
+            }
+        }
+    }
+}
+
+/// Goal: a disk that refuses everything that changes it, for as long as it likes, makes no wrong answer, and loses nothing.
+#[test]
+fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
+    let test = "a_disk_that_goes_on_failing_makes_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(4) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(700 + seed);
+        let healthy = SimDisk::new();
+        let log = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&log, &steps, &mut Ledger::default());
+        drop(log);
+        for (n, fault) in (first..healthy.op_count()).step_by(3).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
+            let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
+            let disk = SimDisk::new();
+            let log = open(&disk, &options).unwrap();
+            disk.fail_from(n, fault);
+            let mut ledger = Ledger::default();
+            run_on(&log, &steps, &mut ledger);
+            tally.fault();
+            let found = contents(&log).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
+            assert!(ledger.prefix(&found, ledger.acknowledged).is_some(), "{what}: a wrong answer");
+            drop(log);
+            disk.heal();
+            let log = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then healed: {error}"));
+            let found = contents(&log).unwrap();
+            assert!(ledger.prefix(&found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
+            let mut batch = LogBatch::new();
+            batch.put(1, b"healed", b"yes").unwrap();
+            log.write(&mut batch, true).unwrap();
+        }
+    }
+}
+
+/// Goal: a bit that flips on its way from the disk, in any one read of an open and of reading all, is never part of an answer,
+/// and what is missing for its sake is said to be.
+#[test]
+fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
+    let test = "a_bit_flipped_in_any_read_is_no_wrong_answer";
+    let tally = Tally::new(test);
+    for seed in seeds(4) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(800 + seed);
+        let options = Options { recovery_threads: 1, ..options };
+        let healthy = SimDisk::new();
+        let log = open(&healthy, &options).unwrap();
+        let mut ledger = Ledger::default();
+        run_on(&log, &steps, &mut ledger);
+        drop(log);
+        let expected = ledger.after(ledger.batches.len());
+        let reads = {
+            let disk = healthy.after_process_death();
+            let log = open(&disk, &options).unwrap();
+            assert!(contents(&log).unwrap() == expected);
+            disk.read_count()
+        };
+        let mut noticed = 0;
+        for n in 0..reads {
+            let what = format!("{replay}: a bit flips in read {n}");
+            let disk = healthy.after_process_death();
+            disk.fail_read_at(n, ReadFault::FlippedBit { bit: n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16 });
+            tally.fault();
+            match open(&disk, &options).and_then(|log| Ok((contents(&log)?, log.recovery().cuts.len()))) {
+                Ok((found, 0)) => assert!(found == expected, "{what}: a wrong answer"),
+                // The end of a queue that does not check out is cut, and the recovery says so.
+                Ok(_) => noticed += 1,
+                Err(error) => {
+                    noticed += 1;
+                    let is_typed = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat);
+                    assert!(is_typed, "{what}: {error}");
+                }
+            }
+        }
+        assert!(noticed > 0, "of {reads} flips none was noticed");
+    }
+}
+
+/// Goal: whatever of the next file's beginning fails, the last one takes batches again, and no power loss makes it the last but one.
+#[test]
+fn a_file_that_could_not_be_begun_does_not_come_back() {
+    let options = Options { file_bytes: 1 << 10, recovery_threads: 1, ..Options::default() };
+    let play = |disk: &SimDisk, ledger: &mut Ledger| {
+        let log = open(disk, &options).unwrap();
+        for index in 0..14u64 {
+            let ops = vec![Op::Entries(1, 1 + index, vec![vec![index as u8; 120]])];
+            let _ = ledger.step(&log, &Step::Write(ops, index % 3 == 0));
+        }
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    play(&healthy, &mut Ledger::default());
+    let begins = |line: &String| line.contains(" create /log/0000000000000002.raftlog");
+    let first = healthy.trace().iter().position(begins).expect("the log is longer than a file") as u64;
+    for n in first..first + 4 {
+        for fault in FAULTS {
+            let disk = SimDisk::new();
+            disk.fail_at(n, fault);
+            let mut ledger = Ledger::default();
+            play(&disk, &mut ledger);
+            for seed in 0..100 {
+                let image = disk.after_power_loss(Survivors::Sample { seed });
+                let log = open(&image, &options).unwrap_or_else(|error| panic!("{n} {fault:?} {seed}: {error}"));
+                assert!(ledger.prefix(&contents(&log).unwrap(), ledger.durable).is_some(), "{n} {fault:?} {seed}");
+            }
+        }
+    }
 }
 
 /// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.

@@ -21,7 +21,7 @@ use esker_env::Env;
 use esker_format::cask::FileName;
 use esker_format::cask::hint::Entry;
 use esker_format::cask::manifest::FileState;
-use esker_format::cask::record::{FIRST_OFFSET, Record};
+use esker_format::cask::record::{self, FIRST_OFFSET, Record};
 use parking_lot::Mutex;
 
 use super::gather::{Batch, Gathered};
@@ -106,7 +106,8 @@ impl Loader {
     /// `files` by ascending number.
     pub(crate) fn new(keydir: KeyDir, files: Vec<OpenedFile>, keep_versions: usize) -> Self {
         let sealed = |file: &OpenedFile| match file.state {
-            FileState::Sealed { record_count, .. } => record_count,
+            // As many as fit into what the file was found to hold: room is made for them at once.
+            FileState::Sealed { record_count, data_bytes } => record_count.min(data_bytes / record::HEAD_BYTES as u64),
             FileState::Open => 0,
         };
         let known = |file: &OpenedFile| Known { data: file.data.clone(), hint: OnceLock::new() };

@@ -23,6 +23,7 @@ use esker_format::rocksdb::blob::{
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::rocksdb::write_batch::{self, Record};
+use esker_log::distrust;
 
 use crate::blob::BlobFile;
 use crate::family::View;
@@ -172,6 +173,8 @@ impl Pointers {
     /// Makes the files whole (P4); returns them by family, for its version. Nothing of the logs was replayed yet.
     pub(super) fn take_over(&self, store: &Store) -> Result<BTreeMap<u32, Edit>> {
         let mut edits: BTreeMap<u32, Edit> = BTreeMap::new();
+        // After a failed sync they may show what is not on the disk; the logs are replayed into new files in any case.
+        let is_distrusted = distrust::is_warned(&*store.env.files, &store.dir)?;
         for (&number, found) in self.files.iter().filter(|(_, found)| found.live.count > 0) {
             let Some(blob) = &found.blob else { continue };
             let total_bytes = found.end.saturating_sub(HEADER_BYTES as u64);
@@ -179,6 +182,9 @@ impl Pointers {
             // Only where batches were skipped, that is in mode SkipCorrupt.
             let unused_count = if unused_bytes == 0 { 0 } else { count_records(blob, found.end)? - found.live.count };
             let total_count = found.live.count + unused_count;
+            if is_distrusted {
+                distrust::write_anew(&*store.env.files, &found.path)?;
+            }
             let file = store.env.files.reopen(&found.path, found.end)?;
             file.append(&[&BlobFooter { blob_count: total_count }.encode()])?;
             file.sync()?;

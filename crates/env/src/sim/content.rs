@@ -156,11 +156,15 @@ impl Content {
         }
     }
 
-    /// An append in which the process dies, so that `kept` of it got in, as far as [`crate::AppendFile`] allows.
+    /// An append in which the process dies, so that `kept` of it got in, as far as D7 allows.
     pub(super) fn append_dying(&mut self, bytes: &[u8], kept: Range<usize>) {
-        let end = kept.end.min(bytes.len());
+        let mut end = kept.end.min(bytes.len());
         let is_copied = self.len() + bytes.len() as u64 <= self.preallocated;
         let start = if is_copied { kept.start.max(COMMIT_BYTES).min(end) } else { 0 };
+        if !is_copied && end < bytes.len() {
+            let beyond = (self.len() + end as u64) % BLOCK_BYTES;
+            end = end.saturating_sub(index(beyond));
+        }
         let mut torn = self.kept_at(self.len(), start as u64).into_owned();
         torn.resize(start, 0);
         torn.extend_from_slice(bytes.get(start..end).unwrap_or_default());
@@ -257,6 +261,7 @@ impl Content {
         let len = file_len.min(self.len().max(self.beneath.len() as u64).max(end_of_dirty));
         let mut left = self.kept().into_owned();
         left.resize(index(len), 0);
+        let is_sample = matches!(survivors, Survivors::Sample { .. });
         for sector in dirty {
             let start = sector * SECTOR_BYTES;
             let survives = match survivors {
@@ -265,7 +270,12 @@ impl Content {
                 // A length that outlived its truncation has the bytes that belong to it.
                 Survivors::Sample { .. } => start < self.file_len() && random.coin(),
             };
-            let content = if survives { self.new_sector(sector) } else { self.old_sector(sector) };
+            let content = match survives {
+                false => self.old_sector(sector),
+                // The device may have got to it before the sync failed (S6).
+                true if self.is_lost(sector) && is_sample && random.coin() => self.live_sector(sector),
+                true => self.new_sector(sector),
+            };
             let end = len.min(start + SECTOR_BYTES);
             if let Some(place) = left.get_mut(index(start)..index(end)) {
                 place.copy_from_slice(slice(&content, 0, end - start));
@@ -303,10 +313,19 @@ impl Content {
         self.old.get(&sector).copied().unwrap_or_else(|| padded(&self.kept_at(start, durable)))
     }
 
+    fn live_sector(&self, sector: u64) -> Sector {
+        padded(&self.kept_at(sector * SECTOR_BYTES, SECTOR_BYTES))
+    }
+
+    /// Whether a failed sync dropped any of a sector.
+    fn is_lost(&self, sector: u64) -> bool {
+        self.lost.iter().any(|range| sectors(range.clone()).contains(&sector))
+    }
+
     /// What a sync makes the durable content of a sector: the live one, but for what was lost.
     fn new_sector(&self, sector: u64) -> Sector {
         let start = sector * SECTOR_BYTES;
-        let mut content = padded(&self.kept_at(start, SECTOR_BYTES));
+        let mut content = self.live_sector(sector);
         if !self.lost.is_empty() {
             let old = self.old_sector(sector);
             for (place, (byte, old)) in (start..).zip(content.iter_mut().zip(old)) {

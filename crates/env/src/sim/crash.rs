@@ -8,14 +8,14 @@ use super::entropy::SeededEntropy;
 use super::names::{self, Change, Entries, Inode};
 use super::tree::{Directory, File, Node, ROOT, Tree};
 
-/// How much of what was not synced survives a power loss. What a failed sync dropped never does.
+/// How much of what was not synced survives a power loss. What a failed sync dropped does not, unless in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Survivors {
     /// None of it.
     Nothing,
     /// All of it.
     Everything,
-    /// Some of it, as the rules S1 to S5 of [the module](super) allow. The same of the same disk for the same seed.
+    /// Some of it, as the rules S1 to S6 of [the module](super) allow. The same of the same disk for the same seed.
     Sample {
         /// Chooses.
         seed: u64,

@@ -50,11 +50,11 @@ impl Disk {
 
     pub(super) fn create(&mut self, path: &Path) -> Answer<Inode> {
         self.schedule.begin(format_args!("create {}", path.display()))?;
-        let name = self.tree.name(path)?;
-        if self.tree.entry(name.0, &name.1)?.is_some() {
-            return Err(Errno::EXIST);
-        }
-        Ok(self.tree.add(name, Node::File(File::default())))
+        let created = self.tree.name(path).and_then(|name| match self.tree.entry(name.0, &name.1)? {
+            Some(_) => Err(Errno::EXIST),
+            None => Ok(self.tree.add(name, Node::File(File::default()))),
+        });
+        self.schedule.end(created)
     }
 
     /// Opens for appending: an operation only if something is cut off.
@@ -117,9 +117,9 @@ impl Disk {
 
     pub(super) fn punch_hole(&mut self, path: &Path, range: &Range<u64>) -> Answer<()> {
         self.schedule.begin(format_args!("punch_hole {} {range:?}", path.display()))?;
-        let inode = self.tree.find(path)?;
-        self.tree.file_mut(inode)?.content.punch_hole(range);
-        Ok(())
+        let inode = self.tree.find(path);
+        let punched = inode.and_then(|inode| self.tree.file_mut(inode)).map(|file| file.content.punch_hole(range));
+        self.schedule.end(punched)
     }
 
     // Files by handle. The path is for the trace.
@@ -133,6 +133,7 @@ impl Disk {
         let (chosen, errno) = match fault {
             None => (count, Errno::NOSPC),
             Some(Fault::ShortWrite { kept_bytes }) => (kept_bytes as u64, Errno::NOSPC),
+            Some(Fault::EioAfter) => (count, Errno::IO),
             Some(fault) => (0, fault.errno()),
         };
         let room = self.room();
@@ -153,12 +154,14 @@ impl Disk {
     pub(super) fn preallocate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
         self.schedule.begin(format_args!("preallocate {} to {len}", path.display()))?;
         let room = self.room();
-        let content = &mut self.tree.file_mut(inode)?.content;
-        if len.saturating_sub(content.len()) > content.free_tail().saturating_add(room) {
-            return Err(Errno::NOSPC);
-        }
-        content.preallocate(len);
-        Ok(())
+        let done = self.tree.file_mut(inode).and_then(|File { content, .. }| {
+            if len.saturating_sub(content.len()) > content.free_tail().saturating_add(room) {
+                return Err(Errno::NOSPC);
+            }
+            content.preallocate(len);
+            Ok(())
+        });
+        self.schedule.end(done)
     }
 
     pub(super) fn sync(&mut self, inode: Inode, path: &Path) -> Answer<()> {
@@ -170,7 +173,11 @@ impl Disk {
                 Ok(())
             }
             Some(fault) => {
-                content.fail_sync();
+                if fault == Fault::EioAfter {
+                    content.sync()
+                } else {
+                    content.fail_sync()
+                }
                 Err(fault.errno())
             }
         }
@@ -179,22 +186,21 @@ impl Disk {
     pub(super) fn truncate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
         if len > self.len(inode) {
             self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
-            return Err(Errno::INVAL);
+            return self.schedule.end(Err(Errno::INVAL));
         }
         self.cut(inode, path, len)
     }
 
     fn cut(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {
         self.schedule.begin(format_args!("truncate {} to {len}", path.display()))?;
-        self.tree.file_mut(inode)?.content.truncate(len);
-        Ok(())
+        let cut = self.tree.file_mut(inode).map(|file| file.content.truncate(len));
+        self.schedule.end(cut)
     }
 
     pub(super) fn seal(&mut self, inode: Inode, path: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("seal {}", path.display()))?;
-        let content = &mut self.tree.file_mut(inode)?.content;
-        content.truncate(content.len());
-        Ok(())
+        let sealed = self.tree.file_mut(inode).map(|file| file.content.truncate(file.content.len()));
+        self.schedule.end(sealed)
     }
 
     pub(super) fn len(&self, inode: Inode) -> u64 {
@@ -216,8 +222,9 @@ impl Disk {
             match self.tree.find(&path) {
                 Err(Errno::NOENT) => {
                     self.schedule.begin(format_args!("create_dir {}", path.display()))?;
-                    let name = self.tree.name(&path)?;
-                    self.tree.add(name, Node::Directory(Directory::default()));
+                    let added =
+                        self.tree.name(&path).map(|name| self.tree.add(name, Node::Directory(Directory::default())));
+                    self.schedule.end(added)?;
                 }
                 found => {
                     self.schedule.begin_read()?;
@@ -231,31 +238,35 @@ impl Disk {
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("rename {} to {}", from.display(), to.display()))?;
-        self.tree.rename(from, to)
+        let done = self.tree.rename(from, to);
+        self.schedule.end(done)
     }
 
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("link {} as {}", from.display(), to.display()))?;
-        self.tree.link(from, to)
+        let done = self.tree.link(from, to);
+        self.schedule.end(done)
     }
 
     pub(super) fn remove(&mut self, path: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("remove {}", path.display()))?;
-        self.tree.remove(path)
+        let done = self.tree.remove(path);
+        self.schedule.end(done)
     }
 
     pub(super) fn remove_dir(&mut self, dir: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("remove_dir {}", dir.display()))?;
-        self.tree.remove_dir(dir)
+        let done = self.tree.remove_dir(dir);
+        self.schedule.end(done)
     }
 
     pub(super) fn sync_dir(&mut self, dir: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("sync_dir {}", dir.display()))?;
-        let inode = self.tree.find(dir)?;
-        self.tree.directory(inode)?;
-        let changes = names::take_for_sync(&mut self.tree.pending, inode);
-        self.tree.make_durable(&changes);
-        Ok(())
+        let synced = self.tree.find(dir).and_then(|inode| self.tree.directory(inode).map(|_| inode)).map(|inode| {
+            let changes = names::take_for_sync(&mut self.tree.pending, inode);
+            self.tree.make_durable(&changes);
+        });
+        self.schedule.end(synced)
     }
 
     pub(super) fn list(&mut self, dir: &Path) -> Answer<Vec<DirEntry>> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 
 use rustix::io::Errno;
 
-/// How an operation fails. On a sync, each of them loses the bytes that were to become durable.
+/// How an operation fails. On a sync, each but [`EioAfter`](Self::EioAfter) loses the bytes that were to become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -14,6 +15,8 @@ pub enum Fault {
     Eio,
     /// ENOSPC; nothing happened.
     NoSpace,
+    /// EIO, though all of it happened: the answer got lost, not the work. A sync made its bytes durable.
+    EioAfter,
     /// An append leaves its first `kept_bytes` in the file, then fails with ENOSPC. Any other operation: [`Eio`](Self::Eio).
     ShortWrite {
         /// How many bytes of the append get in; all of them, if it has fewer.
@@ -25,7 +28,7 @@ impl Fault {
     /// What the system says of it, to anything but an append.
     pub(super) fn errno(self) -> Errno {
         match self {
-            Self::Eio | Self::ShortWrite { .. } => Errno::IO,
+            Self::Eio | Self::EioAfter | Self::ShortWrite { .. } => Errno::IO,
             Self::NoSpace => Errno::NOSPC,
         }
     }
@@ -37,6 +40,12 @@ impl Fault {
 pub enum ReadFault {
     /// EIO.
     Eio,
+    /// It succeeds, and one bit of what it returns is another: that with this number, modulo what there is. Nothing on the
+    /// disk changes. A read that returns no bytes of a file is not touched.
+    FlippedBit {
+        /// Which.
+        bit: u64,
+    },
 }
 
 /// Counts calls, and knows which of them fail.
@@ -48,6 +57,12 @@ pub(super) struct Schedule {
     /// What of the operation after that gets in, if it is an append.
     kept_in_death: Option<Range<usize>>,
     faults: BTreeMap<u64, Fault>,
+    /// How each operation from this one on fails.
+    lasting: Option<(u64, Fault)>,
+    /// The operation under way is to fail once it is done.
+    fails_when_done: bool,
+    /// The bit to flip in what the read under way returns.
+    flips: Option<u64>,
     read_faults: BTreeMap<u64, ReadFault>,
     tracing: bool,
     trace: Vec<String>,
@@ -90,6 +105,16 @@ impl Schedule {
         self.faults.insert(n, fault);
     }
 
+    pub(super) fn fail_from(&mut self, n: u64, fault: Fault) {
+        self.lasting = Some((n, fault));
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.lasting = None;
+        self.faults.clear();
+        self.read_faults.clear();
+    }
+
     pub(super) fn fail_read_at(&mut self, n: u64, fault: ReadFault) {
         self.read_faults.insert(n, fault);
     }
@@ -102,20 +127,29 @@ impl Schedule {
         self.trace.clone()
     }
 
-    /// Counts an operation that can do nothing halfway.
+    /// Counts an operation that can do nothing halfway. What comes of it goes through [`end`](Self::end).
     pub(super) fn begin(&mut self, what: fmt::Arguments<'_>) -> Result<(), Errno> {
         match self.begin_divisible(what)? {
-            Some(fault) => Err(fault.errno()),
-            None => Ok(()),
+            Some(Fault::EioAfter) => self.fails_when_done = true,
+            Some(fault) => return Err(fault.errno()),
+            None => {}
         }
+        Ok(())
+    }
+
+    /// What is said of an operation that [`begin`](Self::begin) let pass.
+    pub(super) fn end<T>(&mut self, answer: Result<T, Errno>) -> Result<T, Errno> {
+        if mem::take(&mut self.fails_when_done) { answer.and(Err(Errno::IO)) } else { answer }
     }
 
     /// Counts an operation; the caller does what its fault leaves to do.
     pub(super) fn begin_divisible(&mut self, what: fmt::Arguments<'_>) -> Result<Option<Fault>, Errno> {
+        self.fails_when_done = false;
         if self.is_dead() {
             return Err(Errno::IO);
         }
-        let fault = self.faults.remove(&self.ops);
+        let lasting = self.lasting.filter(|(from, _)| self.ops >= *from).map(|(_, fault)| fault);
+        let fault = self.faults.remove(&self.ops).or(lasting);
         if self.tracing {
             let end = fault.map(|fault| format!(" => {fault:?}")).unwrap_or_default();
             self.trace.push(format!("{} {what}{end}", self.ops));
@@ -132,8 +166,19 @@ impl Schedule {
         let fault = self.read_faults.remove(&self.reads);
         self.reads += 1;
         match fault {
-            Some(ReadFault::Eio) => Err(Errno::IO),
-            None => Ok(()),
+            Some(ReadFault::Eio) => return Err(Errno::IO),
+            Some(ReadFault::FlippedBit { bit }) => self.flips = Some(bit),
+            None => self.flips = None,
+        }
+        Ok(())
+    }
+
+    /// Flips in `bytes`, which the read under way returns, what it is to flip.
+    pub(super) fn rot(&mut self, bytes: &mut [u8]) {
+        let Some(bit) = self.flips.take() else { return };
+        let place = bit.checked_rem(bytes.len() as u64 * 8).unwrap_or(0);
+        if let Some(byte) = usize::try_from(place / 8).ok().and_then(|at| bytes.get_mut(at)) {
+            *byte ^= 1 << (place % 8);
         }
     }
 }

@@ -56,13 +56,17 @@ impl ReadFile for Handle {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut disk = self.shared.disk.lock();
         let content = disk.read(self.inode).map_err(|errno| self.error("reading", errno).at(offset))?;
-        Ok(content.read(offset, buffer))
+        let count = content.read(offset, buffer);
+        disk.schedule.rot(buffer.get_mut(..count).unwrap_or_default());
+        Ok(count)
     }
 
     fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {
         let mut disk = self.shared.disk.lock();
         let content = disk.read(self.inode).map_err(|errno| self.error("mapping", errno))?;
-        Ok(Some(Arc::new(Copied(content.to_vec()))))
+        let mut bytes = content.to_vec();
+        disk.schedule.rot(&mut bytes);
+        Ok(Some(Arc::new(Copied(bytes))))
     }
 
     fn advise(&self, _: Access) {}

@@ -12,9 +12,11 @@
 //!   so is everything below a directory whose own name is not durable.
 //! - D3: a file whose removal is not durable comes back.
 //! - D4: a failed sync drops the bytes it should have made durable. They stay readable until the power goes, but no
-//!   later sync makes them durable and no [`Survivors`] bring them back.
+//!   later sync makes them durable; what the device had got to before it failed may be there nevertheless (S6).
 //! - D5: a failed `sync_dir` leaves the names as they were: pending.
 //! - D6: the death of a process loses nothing but its locks and open handles: what was not synced stays unsynced.
+//! - D7: of an append that it dies in, a beginning may be there that ends between two pages of the file, where the kernel looks
+//!   for signals; in preallocated space, which is memory, any part behind the first [`COMMIT_BYTES`](crate::COMMIT_BYTES).
 //!
 //! # What a power loss may keep ([`Survivors::Sample`])
 //!
@@ -27,6 +29,7 @@
 //!   and a sync of either directory makes all of it durable.
 //! - S5: preallocated space makes a file longer, which S2 goes by: what survives of it behind the bytes that were appended
 //!   is zeroes. A process that dies leaves all of it.
+//! - S6: of the sectors that a failed sync dropped each may have its new content nevertheless.
 //!
 //! - S6: a recycled file has in its unsynced sectors what S1 says, where the old content is that of its earlier life. To who
 //!   looks before a power loss, [`COMMIT_BYTES`](crate::COMMIT_BYTES) of zeroes follow what was appended, then the earlier life.
@@ -133,8 +136,8 @@ impl SimDisk {
         self.shared.disk.lock().schedule.die_after(n);
     }
 
-    /// The same, but should operation `n` be an append, `kept` of its bytes get in: of one to preallocated space not the
-    /// first [`COMMIT_BYTES`](crate::COMMIT_BYTES), of any other all those before too. What a process leaves that is killed while it appends.
+    /// The same, but should operation `n` be an append, `kept` of its bytes get in, as far as D7 allows: what a process leaves that
+    /// is killed while it appends.
     pub fn die_within(&self, n: u64, kept: Range<usize>) {
         self.shared.disk.lock().schedule.die_within(n, kept);
     }
@@ -147,6 +150,16 @@ impl SimDisk {
     /// Lets the operation with index `n`, counted from the first this disk ever saw, fail once.
     pub fn fail_at(&self, n: u64, fault: Fault) {
         self.shared.disk.lock().schedule.fail_at(n, fault);
+    }
+
+    /// Lets every operation from that with index `n` on fail, until [`heal`](Self::heal); reads go on.
+    pub fn fail_from(&self, n: u64, fault: Fault) {
+        self.shared.disk.lock().schedule.fail_from(n, fault);
+    }
+
+    /// Forgets all faults that are still to come. Does not bring the dead back.
+    pub fn heal(&self) {
+        self.shared.disk.lock().schedule.heal();
     }
 
     /// Lets the read with index `n`, counted from the first this disk ever saw, fail once.

@@ -15,6 +15,7 @@ use esker_env::{Env, Lock};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
+use esker_log::distrust;
 use parking_lot::{Condvar, Mutex};
 
 use crate::block::Blocks;
@@ -67,6 +68,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let dirs: Arc<[PathBuf]> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
     let locks = lock(&env, &dirs)?;
     let listing = files::list(&*env.files, &dirs)?;
+    write_distrusted_anew(&env, &dirs, &listing)?;
     let groups = Arc::new(Groups::new());
     let mut recovery = Recovery::default();
     let rewrite = replay_queue(&env, &options, &listing.rewrite, &groups, &mut recovery)?;
@@ -111,6 +113,24 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         wake: Condvar::new(),
         locks: Mutex::new(locks),
     })
+}
+
+/// After a failed sync, the last file of a queue may show what is not on the disk (see [`distrust`]). Those before it were
+/// synced (Q2). What is written anew reads as before, so this does not break O1.
+fn write_distrusted_anew(env: &Env, dirs: &[PathBuf], listing: &Listing) -> Result<()> {
+    let mut warned = Vec::new();
+    for dir in dirs {
+        if distrust::is_warned(&*env.files, dir)? {
+            warned.push(dir);
+        }
+    }
+    if warned.is_empty() {
+        return Ok(());
+    }
+    for last in [listing.append.last(), listing.rewrite.last()].into_iter().flatten() {
+        distrust::write_anew(&*env.files, &last.path)?;
+    }
+    warned.into_iter().try_for_each(|dir| distrust::trust_again(&*env.files, dir))
 }
 
 /// Creates the directories and takes the right to them.

@@ -115,11 +115,29 @@ impl Queue {
     pub(crate) fn rotate(&self, tail: &mut Tail, spill: bool) -> Result<()> {
         tail.finish()?;
         let sequence = tail.file.id.sequence.saturating_add(1);
-        let next = self.begin(sequence, spill)?;
+        let next = match self.begin(sequence, spill) {
+            Ok(next) => next,
+            Err(error) => return Err(self.take_back(tail, sequence).err().unwrap_or(error)),
+        };
         tail.file.seal();
         self.files.write().push_back(Arc::clone(&next.file));
         *tail = next;
         self.shape.listeners.file_created(FileId::new(self.kind, sequence));
+        Ok(())
+    }
+
+    /// Whatever there is of a file that could not be begun goes, durably: the last file takes batches again, and a successor of
+    /// it must not come back (Q2).
+    fn take_back(&self, tail: &mut Tail, sequence: u64) -> Result<()> {
+        let (files, name) = (&self.shape.env.files, FileId::new(self.kind, sequence).to_string());
+        for dir in self.shape.dirs.iter() {
+            let removed = match files.remove(&dir.join(&name)) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            };
+            let gone = removed.and_then(|()| files.sync_dir(dir));
+            gone.map_err(|error| tail.broke("taking back a file that could not be begun; reopen to go on", error))?;
+        }
         Ok(())
     }
 
@@ -276,7 +294,7 @@ pub(crate) fn open_tail(
     let window = if reserved { append.window().unwrap_or_default() } else { None };
     let end = End::Grows(append.len(), window);
     let file = LogFile::new(&shape.env.files, id, dir, append.path().to_owned(), header, end);
-    Tail::new(Arc::new(file), append)
+    Tail::new(Arc::clone(&shape.env.files), Arc::new(file), append)
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.

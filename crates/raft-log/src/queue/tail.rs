@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use esker_env::AppendFile;
+use esker_env::{AppendFile, FileSystem};
+use esker_log::distrust;
 
 use super::LogFile;
 use crate::{Error, ErrorKind, Result};
@@ -10,6 +11,7 @@ use crate::{Error, ErrorKind, Result};
 /// The last file of a queue, open for appending.
 #[derive(Debug)]
 pub(crate) struct Tail {
+    files: Arc<dyn FileSystem>,
     pub(crate) file: Arc<LogFile>,
     pub(super) append: Arc<dyn AppendFile>,
     /// Whether something was appended since the last sync.
@@ -19,8 +21,8 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn new(file: Arc<LogFile>, append: Arc<dyn AppendFile>) -> Self {
-        Self { file, append, unsynced: false, broken: None }
+    pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>) -> Self {
+        Self { files, file, append, unsynced: false, broken: None }
     }
 
     /// Refuses to write where an earlier failure left something unknown.
@@ -32,6 +34,10 @@ impl Tail {
     }
 
     pub(super) fn broke(&mut self, doing: &str, error: esker_env::Error) -> Error {
+        if let Some(dir) = self.append.path().parent() {
+            // Should that fail too, the error that is told is the worse one.
+            let _ = distrust::warn(&*self.files, dir);
+        }
         let error = Error::from(error).while_doing(doing).with_kind(ErrorKind::ReadOnly);
         self.broken = Some(error.clone());
         error

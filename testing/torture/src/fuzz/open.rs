@@ -74,8 +74,7 @@ fn db_image(closed: bool) -> Image {
     }
     if closed {
         db.close().expect("a healthy disk");
-    } else {
-        std::mem::forget(db);
+        return Image::new(&disk);
     }
     Image::new(&disk)
 }
@@ -143,7 +142,6 @@ fn cask_image(keep_versions: usize) -> Image {
         }
     }
     cask.sync().expect("a healthy disk");
-    std::mem::forget(cask);
     Image::new(&disk)
 }
 
@@ -207,7 +205,6 @@ fn raft_image(version: Version) -> Image {
         }
     }
     log.sync().expect("a healthy disk");
-    std::mem::forget(log);
     Image::new(&disk)
 }
 

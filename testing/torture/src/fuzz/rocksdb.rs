@@ -44,7 +44,7 @@ pub(super) fn write_batch(bytes: &[u8]) {
     let records = records.expect("a batch that decodes has records that do");
     let counted = records.iter().filter(|record| record.is_counted()).count();
     assert_eq!(counted, batch.count() as usize);
-    assert!(batch.bytes() == bytes && batch.len_bytes() == bytes.len() && batch.is_empty() == (counted == 0));
+    assert!(batch.bytes() == bytes && batch.len_bytes() == bytes.len() && batch.is_empty() == records.is_empty());
     let mut doubled = batch.clone();
     if doubled.append(&batch).is_ok() {
         assert_eq!(doubled.records().filter(|record| record.is_ok()).count(), 2 * records.len());

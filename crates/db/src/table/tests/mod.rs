@@ -4,7 +4,6 @@ mod damage;
 mod golden;
 mod model;
 mod refusal;
-mod taken_in;
 
 use std::path::Path;
 use std::sync::Arc;

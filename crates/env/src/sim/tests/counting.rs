@@ -136,6 +136,73 @@ fn the_chosen_read_fails_once() {
 }
 
 #[test]
+fn an_operation_that_fails_afterwards_is_done() {
+    let disk = store();
+    let file = create_durable(&disk, "a", b"x");
+    let fail_next = || disk.fail_at(disk.op_count(), Fault::EioAfter);
+    let is_eio = |error: crate::Error| assert_eq!(error.io().raw_os_error(), Some(5), "{error}");
+    fail_next();
+    is_eio(file.append(&[b"yz"]).unwrap_err());
+    assert_eq!(file_bytes(&disk, "a"), b"xyz");
+    fail_next();
+    is_eio(file.sync().unwrap_err());
+    assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap(), b"xyz");
+    fail_next();
+    is_eio(disk.rename(&path("a"), &path("b")).unwrap_err());
+    fail_next();
+    is_eio(disk.create(&path("c")).unwrap_err());
+    assert_eq!(names(&disk), ["b", "c"]);
+    fail_next();
+    is_eio(disk.sync_dir(Path::new("/store")).unwrap_err());
+    assert_eq!(names(&disk.after_power_loss(Survivors::Nothing)), ["b", "c"]);
+    fail_next();
+    is_eio(disk.remove(&path("c")).unwrap_err());
+    fail_next();
+    is_eio(file.truncate(1).unwrap_err());
+    // One that fails anyway says why, and the next is not touched.
+    fail_next();
+    assert_eq!(disk.remove(&path("c")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    file.append(&[b"!"]).unwrap();
+    assert_eq!(file_bytes(&disk, "b"), b"x!");
+}
+
+#[test]
+fn a_lasting_fault_lasts_until_it_is_healed_and_spares_reads() {
+    let disk = store();
+    let file = create_durable(&disk, "a", b"x");
+    disk.fail_from(disk.op_count() + 1, Fault::NoSpace);
+    file.append(&[b"y"]).unwrap();
+    for _ in 0..3 {
+        assert!(file.append(&[b"z"]).unwrap_err().is_exhausted());
+        assert!(disk.create(&path("b")).unwrap_err().is_exhausted());
+        assert_eq!(disk.read(&path("a")).unwrap(), b"xy");
+    }
+    disk.heal();
+    file.append(&[b"z"]).unwrap();
+    assert_eq!(file_bytes(&disk, "a"), b"xyz");
+}
+
+#[test]
+fn the_chosen_read_returns_a_flipped_bit_once() {
+    let disk = store();
+    create(&disk, "a", b"xyz");
+    let reader = disk.open(&path("a")).unwrap();
+    let mut bytes = [0; 3];
+    disk.fail_read_at(disk.read_count(), ReadFault::FlippedBit { bit: 24 + 9 });
+    reader.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"x{z");
+    reader.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"xyz");
+    disk.fail_read_at(disk.read_count(), ReadFault::FlippedBit { bit: 0 });
+    assert_eq!(reader.map().unwrap().unwrap().bytes(), b"yyz");
+    // A read without bytes is as it was, and leaves the next alone.
+    disk.fail_read_at(disk.read_count(), ReadFault::FlippedBit { bit: 0 });
+    assert_eq!(reader.len().unwrap(), 3);
+    reader.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"xyz");
+}
+
+#[test]
 fn a_crash_forgets_the_schedule() {
     let disk = store();
     create_durable(&disk, "a", b"x");

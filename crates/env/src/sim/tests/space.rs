@@ -117,9 +117,10 @@ fn a_process_that_dies_within_an_append_leaves_a_part_of_it_without_its_first_by
     let left = disk.after_process_death();
     assert_eq!(left.read(&path("a")).unwrap(), b"x\0\0\0\0\0\0\0\089ab\0\0\0\0\0\0\0");
     let grown = left.reopen(&path("a"), 1).unwrap();
-    left.die_within(left.op_count(), 2..12);
-    grown.append(&[&bytes]).unwrap_err();
-    assert_eq!(left.after_process_death().read(&path("a")).unwrap(), b"x0123456789ab", "no copy, no gap");
+    left.die_within(left.op_count(), 2..4096 + 12);
+    grown.append(&[&[7; 9000]]).unwrap_err();
+    let page = [&b"x"[..], &[7; 4095]].concat();
+    assert_eq!(left.after_process_death().read(&path("a")).unwrap(), page, "no copy, no gap, whole pages");
 }
 
 #[test]

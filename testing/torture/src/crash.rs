@@ -1,0 +1,131 @@
+//! How a machine dies, what it leaves, and how many of these were looked at.
+//!
+//! A run outside of CI takes more of everything, by two variables that every test of this crate heeds:
+//!
+//! - `ESKER_TORTURE_SEEDS=n`: seeds 0 to n where a test would take fewer; `ESKER_TORTURE_SEEDS=n..m`: these seeds and no others;
+//! - `ESKER_TORTURE_IMAGES=k`: so many sampled images of each death rather than [`SAMPLES`].
+//!
+//! `testing/torture/long` sets them and adds up what [`Tally`] prints.
+
+use std::cell::Cell;
+use std::fmt;
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+
+/// Sampled images of each death, unless `ESKER_TORTURE_IMAGES` says otherwise.
+pub const SAMPLES: u64 = 2;
+
+/// What was promised of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// The process died: what was acknowledged is there.
+    Acknowledged,
+    /// The power went: what was synced is there.
+    Durable,
+}
+
+/// A disk that a death left.
+pub struct Image {
+    /// What it is called in messages.
+    pub name: String,
+    /// The disk.
+    pub disk: SimDisk,
+    /// What must be on it.
+    pub promise: Promise,
+}
+
+/// Lets the machine die at operation `n`: before it, or, every third time, within it, should it be an append.
+pub fn kill(disk: &SimDisk, n: u64) {
+    if n.is_multiple_of(3) {
+        let from = (n % 40) as usize;
+        // Mostly a few bytes; now and then pages.
+        let kept = if n.is_multiple_of(9) { (n % 5000) as usize * 3 } else { (n % 300) as usize };
+        disk.die_within(n, from..from + kept);
+    } else {
+        disk.die_after(n);
+    }
+}
+
+/// The ways in which an operation fails that are tried one by one.
+pub const FAULTS: [Fault; 4] = [Fault::Eio, Fault::NoSpace, Fault::EioAfter, Fault::ShortWrite { kept_bytes: 5 }];
+
+/// The operations of a healthy run whose trace has `word`, of those from `first` on.
+pub fn operations(disk: &SimDisk, first: u64, word: &str) -> Vec<u64> {
+    let is_wanted = |line: &&String| line.split(' ').nth(1) == Some(word);
+    let index = |line: &String| line.split(' ').next().and_then(|index| index.parse().ok());
+    disk.trace().iter().filter(is_wanted).filter_map(index).filter(|&index| index >= first).collect()
+}
+
+/// What is left of a disk that died at operation `n`: by the death of the process, and by a loss of power that keeps nothing
+/// unsynced, everything, and samples of it.
+pub fn images(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
+    let process =
+        Image { name: "process death".to_owned(), disk: disk.after_process_death(), promise: Promise::Acknowledged };
+    std::iter::once(process).chain(power_losses(disk, n))
+}
+
+/// The same for the loss of power alone.
+pub fn power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
+    let wanted = std::env::var("ESKER_TORTURE_IMAGES").ok().and_then(|count| count.parse().ok());
+    let extremes = [
+        ("power loss, nothing unsynced survives".to_owned(), Survivors::Nothing),
+        ("power loss, everything survives".to_owned(), Survivors::Everything),
+    ];
+    let samples = (0..wanted.unwrap_or(SAMPLES)).map(move |index| {
+        let seed = n ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (format!("power loss, sample {seed:#x} survives"), Survivors::Sample { seed })
+    });
+    let leave = |(name, survivors)| Image { name, disk: disk.after_power_loss(survivors), promise: Promise::Durable };
+    extremes.into_iter().chain(samples).map(leave).collect::<Vec<_>>().into_iter()
+}
+
+/// The command that runs one seed of a test again.
+#[derive(Debug, Clone, Copy)]
+pub struct Replay {
+    /// The file of the test.
+    pub file: &'static str,
+    /// The test.
+    pub test: &'static str,
+    /// The seed, as the test draws it.
+    pub seed: u64,
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Ok(images) = std::env::var("ESKER_TORTURE_IMAGES") {
+            write!(f, "ESKER_TORTURE_IMAGES={images} ")?;
+        }
+        write!(f, "ESKER_SEED={} cargo test -p esker-torture --test {} {}", self.seed, self.file, self.test)
+    }
+}
+
+/// Counts what a test looked at, and prints it when the test is over.
+#[derive(Debug)]
+pub struct Tally {
+    test: &'static str,
+    images: Cell<u64>,
+    faults: Cell<u64>,
+}
+
+impl Tally {
+    /// For the test of this name.
+    pub fn new(test: &'static str) -> Self {
+        Self { test, images: Cell::new(0), faults: Cell::new(0) }
+    }
+
+    /// An image was opened and compared.
+    pub fn image(&self) {
+        self.images.set(self.images.get() + 1);
+    }
+
+    /// A call failed, and what came of it was compared.
+    pub fn fault(&self) {
+        self.faults.set(self.faults.get() + 1);
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        println!("tally: {}: {} crash images, {} faults", self.test, self.images.get(), self.faults.get());
+    }
+}
