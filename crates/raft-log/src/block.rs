@@ -1,4 +1,9 @@
-//! A batch as it is read back: its entries, unpacked and checked once, however many of them are wanted.
+//! A batch as it is read back: checked once, and unpacked once, however many of its entries are wanted; those near its
+//! front without the rest.
+//!
+//! - K1: blocks are kept by weight, at most [`Options::cache_bytes`](crate::Options::cache_bytes) of memory of their own.
+//! - K2: a kept block holds its file, so blocks of a file are let go after the file left its queue; who puts one in looks
+//!   afterwards whether it did meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,16 +12,23 @@ use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_name::FileId;
 use esker_format::raft::item::{Action, Entries, ItemPlace, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
-use parking_lot::Mutex;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::group::Place;
 use crate::queue::{Bytes, LogFile};
 use crate::{Error, Result};
 
-/// Batches that are kept at hand; whoever reads one entry after the other finds the last one here.
-const CACHE_SLOTS: usize = 32;
-/// Batches longer than this are not kept.
-const CACHED_BYTES_MAX: usize = 1 << 20;
+/// What a block usually weighs: sizes the cache's own tables, nothing else.
+const BLOCK_BYTES_USUAL: usize = 8 << 10;
+/// A shard of the cache is never smaller: what is larger than its shard cannot be kept.
+const SHARD_BYTES_MIN: usize = 4 << 20;
+/// Shards at most.
+const SHARDS_MAX: usize = 16;
+/// What a block weighs beside its bytes: itself, and its place in the cache.
+const BLOCK_BYTES_MIN: usize = 256;
+/// Less than this part of the entries is unpacked for itself; more is not worth coming back for the rest.
+const FRONT_PART: f64 = 0.8;
 
 /// One batch.
 #[derive(Debug)]
@@ -26,8 +38,12 @@ pub(crate) struct Block {
     header: BatchHeader,
     /// The whole batch, as it lies in the file.
     bytes: Bytes,
-    /// The entries, if they are packed.
-    unpacked: Vec<u8>,
+    /// How many bytes its entries have.
+    entries_bytes: usize,
+    /// The entries, if they are packed and were wanted to the end.
+    whole: OnceLock<Vec<u8>>,
+    /// The first of them, if they are packed and no more was wanted yet.
+    front: OnceLock<Vec<u8>>,
     /// Whether something was looked for here before: then it pays to sort the items.
     searched: AtomicBool,
     /// The items with entries, by group and first index, and in their order.
@@ -52,20 +68,21 @@ impl Block {
             offset,
             header,
             bytes,
-            unpacked: Vec::new(),
+            entries_bytes: 0,
+            whole: OnceLock::new(),
+            front: OnceLock::new(),
             searched: AtomicBool::new(false),
             sorted: OnceLock::new(),
         };
         checked("items", block.part(header.items()), file.salt())
             .map_err(|error| decode(offset.saturating_add(header.items_offset), error))?;
-        let at = offset.saturating_add(HEADER_BYTES as u64);
         if !header.entries().is_empty() {
-            let packed = checked("entries", block.part(header.entries()), 0).map_err(|error| decode(at, error))?;
-            if header.packing == Packing::Lz4 {
-                let mut unpacked = Vec::new();
-                entries::unpack(packed, &mut unpacked).map_err(|error| decode(at, error))?;
-                block.unpacked = unpacked;
-            }
+            let at = offset.saturating_add(HEADER_BYTES as u64);
+            let stored = checked("entries", block.part(header.entries()), 0).map_err(|error| decode(at, error))?;
+            block.entries_bytes = match header.packing {
+                Packing::None => stored.len(),
+                Packing::Lz4 => entries::raw_bytes(stored).map_err(|error| decode(at, error))?,
+            };
         }
         Ok(block)
     }
@@ -74,13 +91,38 @@ impl Block {
         self.bytes.as_slice().get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
-    /// The bytes of all entries.
-    pub(crate) fn entries(&self) -> &[u8] {
-        if self.header.packing == Packing::Lz4 {
-            return &self.unpacked;
+    /// The entries as they are stored, without their checksum.
+    fn stored(&self) -> &[u8] {
+        self.part(self.header.entries()).split_last_chunk::<4>().map_or(&[], |(stored, _)| stored)
+    }
+
+    fn undecodable(&self, error: esker_format::DecodeError) -> Error {
+        let base = self.offset.saturating_add(HEADER_BYTES as u64);
+        Error::decode(&self.file.path, base, "unpacking a batch", error)
+    }
+
+    /// The bytes of the entries, at least the first `until`.
+    fn entries(&self, until: usize) -> Result<&[u8]> {
+        if self.header.packing == Packing::None {
+            return Ok(self.stored());
         }
-        let plain = self.part(self.header.entries());
-        plain.split_last_chunk::<4>().map_or(&[], |(plain, _)| plain)
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole);
+        }
+        let is_front = (until as f64) < self.entries_bytes as f64 * FRONT_PART;
+        let kept = if is_front { &self.front } else { &self.whole };
+        if let Some(front) = kept.get().filter(|front| front.len() >= until) {
+            return Ok(front);
+        }
+        let mut unpacked = Vec::new();
+        if is_front && kept.get().is_none() {
+            entries::unpack_front(self.stored(), until, &mut unpacked).map_err(|error| self.undecodable(error))?;
+            let front = kept.get_or_init(|| unpacked);
+            // Another thread may have unpacked less at the same time.
+            return if front.len() >= until { Ok(front) } else { self.entries(self.entries_bytes) };
+        }
+        entries::unpack(self.stored(), &mut unpacked).map_err(|error| self.undecodable(error))?;
+        Ok(self.whole.get_or_init(|| unpacked))
     }
 
     fn damaged(&self, error: esker_format::DecodeError) -> Error {
@@ -106,96 +148,115 @@ impl Block {
         }
     }
 
-    /// Where the item of `group` with entries from `first` on is: the last of them, since each replaces those before it.
-    fn place_of(&self, group: u64, first: u64) -> Result<Option<ItemPlace>> {
-        if self.searched.swap(true, Ordering::Relaxed) {
-            if self.sorted.get().is_none() {
-                let mut sorted = Vec::new();
-                self.scan(|group, place, entries| sorted.push((group, entries.first_index, place)))?;
-                sorted.sort_by_key(|(group, first, _)| (*group, *first));
-                let _ = self.sorted.set(sorted);
-            }
-            let sorted = self.sorted.get().map_or(&[][..], Vec::as_slice);
-            let behind = sorted.partition_point(|(other, index, _)| (*other, *index) <= (group, first));
-            let found = behind.checked_sub(1).and_then(|at| sorted.get(at));
-            return Ok(found.filter(|(other, index, _)| (*other, *index) == (group, first)).map(|found| found.2));
+    /// The items with entries, sorted.
+    fn sorted(&self) -> Result<&[(u64, u64, ItemPlace)]> {
+        if self.sorted.get().is_none() {
+            let mut sorted = Vec::new();
+            self.scan(|group, place, entries| sorted.push((group, entries.first_index, place)))?;
+            sorted.sort_by_key(|(group, first, _)| (*group, *first));
+            let _ = self.sorted.set(sorted);
         }
-        let mut found = None;
-        self.scan(|other, place, entries| {
-            if (other, entries.first_index) == (group, first) {
-                found = Some(place);
-            }
-        })?;
-        Ok(found)
+        Ok(self.sorted.get().map_or(&[][..], Vec::as_slice))
     }
 
-    /// The entries of `group` from `first` on.
+    /// The entries of `group` from `first` on: the last of such items, since each replaces those before it.
     pub(crate) fn find(&self, group: u64, first: u64) -> Result<Entries<'_>> {
-        if let Some(place) = self.place_of(group, first)?
-            && let Some(item) = Items::at(self.raw_items(), place).read().map_err(|error| self.damaged(error))?
-            && let Action::Entries(entries) = item.action
-        {
-            return Ok(entries);
+        let mut found = None;
+        if self.searched.swap(true, Ordering::Relaxed) {
+            let sorted = self.sorted()?;
+            let behind = sorted.partition_point(|(other, index, _)| (*other, *index) <= (group, first));
+            let last = behind.checked_sub(1).and_then(|at| sorted.get(at));
+            if let Some((_, _, place)) = last.filter(|(other, index, _)| (*other, *index) == (group, first))
+                && let Some(item) = Items::at(self.raw_items(), *place).read().map_err(|error| self.damaged(error))?
+                && let Action::Entries(entries) = item.action
+            {
+                found = Some(entries);
+            }
+        } else {
+            let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
+            found = items.find_entries(group, first).map_err(|error| self.damaged(error))?;
         }
-        Err(self.file.corruption(self.offset, format!("no entries of group {group} from {first} on")))
+        found.ok_or_else(|| self.file.corruption(self.offset, format!("no entries of group {group} from {first} on")))
     }
 
-    /// The bytes of an entry.
+    /// The bytes of an entry. Who wants more of the same item asks for the last first: then nothing is unpacked twice.
     pub(crate) fn entry(&self, range: std::ops::Range<u32>) -> Result<&[u8]> {
-        self.entries()
-            .get(range.start as usize..range.end as usize)
-            .ok_or_else(|| self.file.corruption(self.offset, format!("the entries end before byte {}", range.end)))
+        let (start, end) = (range.start as usize, range.end as usize);
+        let held = if end <= self.entries_bytes { self.entries(end)? } else { &[] };
+        held.get(start..end)
+            .ok_or_else(|| self.file.corruption(self.offset, format!("the entries end before byte {end}")))
     }
 
-    fn is_at(&self, place: Place) -> bool {
-        self.file.id == place.file && self.offset == place.offset
-    }
-
+    /// Memory of its own that it may take.
     fn memory_bytes(&self) -> usize {
         let copied = if let Bytes::Owned(bytes) = &self.bytes { bytes.len() } else { 0 };
+        let unpacked = if self.header.packing == Packing::None { 0 } else { self.entries_bytes };
         // Sorted items take as much as the items themselves, about.
-        self.unpacked.len() + copied + self.raw_items().len()
+        BLOCK_BYTES_MIN + unpacked + copied + self.raw_items().len()
     }
 }
 
-/// The batches read last, each in the slot that its place says.
+/// Where a block lies.
+type Key = (FileId, u64);
+
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Key, Arc<Block>> for Weight {
+    fn weight(&self, _: &Key, block: &Arc<Block>) -> u64 {
+        block.memory_bytes() as u64
+    }
+}
+
+/// Batches that were read and may be read again (K1).
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    slots: [Mutex<Option<Arc<Block>>>; CACHE_SLOTS],
+    /// `None` keeps nothing.
+    cache: Option<Cache<Key, Arc<Block>, Weight>>,
 }
 
 impl Blocks {
-    pub(crate) fn new() -> Self {
-        Self { slots: std::array::from_fn(|_| Mutex::new(None)) }
+    /// With room for `bytes`.
+    pub(crate) fn new(bytes: usize) -> Self {
+        // The cache rounds the number of shards up to a power of two: round down first.
+        let shards = 1usize << (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2();
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .weight_capacity(bytes as u64)
+            .estimated_items_capacity((bytes / BLOCK_BYTES_USUAL).max(shards * 32))
+            .build();
+        // Both required options are set, so it does not fail; if it did, reading would only be slower.
+        let cache = options.ok().filter(|_| bytes > 0);
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self { cache: cache.map(|options| Cache::with_options(options, Weight, hashes, life)) }
     }
 
-    fn slot(&self, place: Place) -> &Mutex<Option<Arc<Block>>> {
-        let mixed = (place.offset ^ place.file.sequence << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.slots.get(mixed as usize % CACHE_SLOTS).unwrap_or(&self.slots[0])
-    }
-
-    /// The batch at `place`, which lies in `file`.
-    pub(crate) fn read(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
-        let slot = self.slot(place);
-        if let Some(block) = &*slot.lock()
-            && block.is_at(place)
-        {
-            return Ok(Arc::clone(block));
+    /// The batch at `place`, which lies in `file`; `is_there` says whether its queue still has it (K2).
+    pub(crate) fn read(&self, file: Arc<LogFile>, place: Place, is_there: impl FnOnce() -> bool) -> Result<Arc<Block>> {
+        let Some(cache) = &self.cache else { return Block::read(file, place.offset).map(Arc::new) };
+        let key = (place.file, place.offset);
+        if let Some(block) = cache.get(&key) {
+            return Ok(block);
         }
         let block = Arc::new(Block::read(file, place.offset)?);
-        if block.memory_bytes() <= CACHED_BYTES_MAX {
-            *slot.lock() = Some(Arc::clone(&block));
+        cache.insert(key, Arc::clone(&block));
+        if !is_there() {
+            cache.remove(&key);
         }
         Ok(block)
     }
 
-    /// Lets go of the files of one queue before `file`.
+    /// Lets go of the files of one queue before `file`, which have left it (K2).
     pub(crate) fn forget_before(&self, file: FileId) {
-        for slot in &self.slots {
-            let mut slot = slot.lock();
-            if slot.as_ref().is_some_and(|block| block.file.id.queue == file.queue && block.file.id < file) {
-                *slot = None;
-            }
+        if let Some(cache) = &self.cache {
+            cache.retain(|(of, _), _| of.queue != file.queue || *of >= file);
         }
+    }
+}
+
+impl crate::store::Store {
+    /// The batch at `place`, which lies in `file`.
+    pub(crate) fn block(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
+        self.blocks.read(file, place, || self.queue(place.file.queue).has(place.file.sequence))
     }
 }

@@ -57,6 +57,10 @@ pub struct Options {
     /// How much of the rewrite queue must be dead before it is rewritten. Default 0.6. Range 0..=1.
     pub purge_rewrite_garbage_ratio: f64,
 
+    /// Memory for batches that were read, unpacked, in bytes. Default 32 MiB; 0 is none. Whoever reads the entries of a batch one after
+    /// the other unpacks it again each time without.
+    pub cache_bytes: usize,
+
     /// How many bytes of the log one group may pin before its old entries are moved on, asked or not. Default none.
     pub group_quota_bytes: Option<u64>,
 
@@ -82,6 +86,7 @@ impl Default for Options {
             purge_threshold_bytes: 10 << 30,
             purge_rewrite_threshold_bytes: None,
             purge_rewrite_garbage_ratio: 0.6,
+            cache_bytes: 32 << 20,
             group_quota_bytes: None,
             purge_interval: None,
             recycle_files: true,

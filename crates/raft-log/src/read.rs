@@ -53,10 +53,14 @@ impl Store {
     /// Shows the entries of `parts`, in order, until told to stop.
     fn show(&self, group: u64, parts: Vec<Part>, show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
         for (run, part, file) in parts {
-            let block = self.blocks.read(file, run.place())?;
+            let block = self.block(file, run.place())?;
             let entries = block.find(group, run.first)?;
             let skipped = part.first.saturating_sub(run.first);
             let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
+            if let Some(last) = entries.ranges().skip(skipped).take(wanted).last() {
+                block.entry(last)?;
+            }
             let mut ranges = entries.ranges().skip(skipped);
             for index in part.first..part.next {
                 let range = ranges.next().ok_or_else(|| self.lost(run))?;

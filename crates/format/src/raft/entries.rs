@@ -13,6 +13,7 @@ use std::cell::RefCell;
 
 use lz4_flex::block::CompressTable;
 
+use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::limits::TooLarge;
 
@@ -20,6 +21,8 @@ use crate::limits::TooLarge;
 pub const ENTRIES_BYTES_MAX: usize = i32::MAX as usize;
 /// Longest input that LZ4 packs into one block.
 pub const PACKED_BYTES_MAX: usize = crate::limits::LZ4_RAW_BYTES_MAX;
+/// The shortest copy that LZ4 knows.
+const MATCH_BYTES_MIN: usize = 4;
 /// One LZ4 byte extends a match by at most 255.
 const LZ4_RATIO_MAX: usize = 255;
 
@@ -80,16 +83,9 @@ pub fn pack(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, TooLarge> {
 /// Corrupt if `packed` is nothing that it writes. Nothing is allocated that `packed` is too short for.
 pub fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
     out.clear();
-    if packed.is_empty() {
+    let (raw_bytes, data) = split(packed)?;
+    if raw_bytes == 0 && data.is_empty() {
         return Ok(());
-    }
-    let Some((length, data)) = packed.split_first_chunk::<4>() else {
-        return Err(DecodeError::corrupt("raw length", 0, "needs four bytes"));
-    };
-    let raw_bytes = u32::from_le_bytes(*length) as usize;
-    if raw_bytes > data.len().saturating_mul(LZ4_RATIO_MAX) || raw_bytes > ENTRIES_BYTES_MAX {
-        let reason = format!("{} packed bytes cannot hold {raw_bytes}", data.len());
-        return Err(DecodeError::corrupt("raw length", 0, reason));
     }
     out.resize(raw_bytes, 0);
     let unpacked = lz4_flex::block::decompress_into(data, out);
@@ -100,6 +96,94 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
     };
     out.clear();
     Err(DecodeError::corrupt("LZ4 data", 4, error))
+}
+
+/// How many bytes `packed` unpacks to.
+///
+/// # Errors
+/// Corrupt if it cannot hold as many as it says.
+pub fn raw_bytes(packed: &[u8]) -> Result<usize, DecodeError> {
+    split(packed).map(|(raw_bytes, _)| raw_bytes)
+}
+
+/// The length that a packed block says it has, and the LZ4 block behind it. Of nothing, nothing.
+fn split(packed: &[u8]) -> Result<(usize, &[u8]), DecodeError> {
+    if packed.is_empty() {
+        return Ok((0, packed));
+    }
+    let Some((length, data)) = packed.split_first_chunk::<4>() else {
+        return Err(DecodeError::corrupt("raw length", 0, "needs four bytes"));
+    };
+    let raw_bytes = u32::from_le_bytes(*length) as usize;
+    if raw_bytes > data.len().saturating_mul(LZ4_RATIO_MAX) || raw_bytes > ENTRIES_BYTES_MAX {
+        let reason = format!("{} packed bytes cannot hold {raw_bytes}", data.len());
+        return Err(DecodeError::corrupt("raw length", 0, reason));
+    }
+    Ok((raw_bytes, data))
+}
+
+/// Replaces `out` by the first `until` bytes that `packed` unpacks to: for who wants an entry near the front, without the
+/// rest. What follows is not looked at. Total; `out` never grows beyond `until`, which `packed` must justify.
+///
+/// Source: the [LZ4 block format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md).
+///
+/// # Errors
+/// Corrupt if fewer bytes come out, or something that no packer makes precedes them. `out` is then empty.
+pub fn unpack_front(packed: &[u8], until: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    out.clear();
+    let (raw_bytes, data) = split(packed)?;
+    if until > raw_bytes {
+        return Err(DecodeError::corrupt("raw length", 0, format!("{raw_bytes}, {until} are wanted")));
+    }
+    out.reserve_exact(until);
+    let mut cursor = Cursor::new(data);
+    while out.len() < until {
+        if let Err(error) = unpack_sequence(&mut cursor, until, out) {
+            out.clear();
+            return Err(error.at_base(4));
+        }
+    }
+    Ok(())
+}
+
+/// One sequence of an LZ4 block: literals, then a copy of what came out before. Stops at `until`.
+fn unpack_sequence(cursor: &mut Cursor<'_>, until: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let token = cursor.u8("LZ4 token")?;
+    let literals = length(cursor, token >> 4)?;
+    let literals = cursor.bytes("LZ4 literals", literals)?;
+    let wanted = literals.len().min(until - out.len());
+    out.extend_from_slice(literals.get(..wanted).unwrap_or_default());
+    if out.len() == until {
+        return Ok(());
+    }
+    let at = cursor.offset();
+    let distance = usize::from(cursor.u16("LZ4 distance")?);
+    let Some(start) = out.len().checked_sub(distance).filter(|_| distance > 0) else {
+        return Err(DecodeError::corrupt("LZ4 distance", at, format!("{distance}, after {} bytes", out.len())));
+    };
+    let mut left = (length(cursor, token & 15)?.saturating_add(MATCH_BYTES_MIN)).min(until - out.len());
+    // A copy may reach into itself: then what is there is repeated.
+    while left > 0 {
+        let count = left.min(out.len() - start);
+        out.extend_from_within(start..start + count);
+        left -= count;
+    }
+    Ok(())
+}
+
+/// A length of which `nibble` is the beginning.
+fn length(cursor: &mut Cursor<'_>, nibble: u8) -> Result<usize, DecodeError> {
+    let mut length = usize::from(nibble);
+    if nibble == 15 {
+        loop {
+            let more = cursor.u8("LZ4 length")?;
+            length = length.saturating_add(usize::from(more));
+            if more < 255 {
+                break;
+            }
+        }
+    }
+    Ok(length)
 }
 
 #[cfg(test)]
@@ -119,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn the_front_of_what_the_original_packed_is_unpacked() {
+        let entry = [&b"\x0a\x011\x12\xc8\x01"[..], &[b'z'; 200]].concat();
+        let mut out = Vec::new();
+        for until in 0..=entry.len() {
+            unpack_front(GOLDEN, until, &mut out).unwrap();
+            assert_eq!(out, entry[..until]);
+        }
+        assert!(unpack_front(GOLDEN, entry.len() + 1, &mut out).is_err() && out.is_empty());
+        assert!(unpack_front(b"\x08\0\0\0\x14a\x02\0", 8, &mut out).is_err(), "before the beginning");
+        assert!(unpack_front(b"\x08\0\0\0\x14a\0\0", 8, &mut out).is_err(), "a copy of nothing");
+        assert_eq!((raw_bytes(GOLDEN).unwrap(), raw_bytes(b"").unwrap()), (206, 0));
+    }
+
+    #[test]
     fn lengths_that_cannot_be_are_refused() {
         let mut out = Vec::new();
         for raw in [&b"\xff"[..], b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f\x10a", b"\x02\0\0\0\x10a"] {
@@ -135,7 +233,11 @@ mod tests {
             let (mut packed, mut out) = (Vec::new(), Vec::new());
             prop_assert!(pack(&raw, &mut packed).unwrap());
             unpack(&packed, &mut out).unwrap();
-            prop_assert_eq!(out, raw);
+            prop_assert_eq!(&out, &raw);
+            for until in [0, raw.len() / 3, raw.len() * 7 / 8, raw.len()] {
+                unpack_front(&packed, until, &mut out).unwrap();
+                prop_assert_eq!(&out, &raw[..until]);
+            }
         }
 
         #[test]
@@ -143,7 +245,15 @@ mod tests {
             if small && raw.len() > 3 {
                 raw[1..4].fill(0);
             }
-            let _ = unpack(&raw, &mut Vec::new());
+            let (mut whole, mut front) = (Vec::new(), Vec::new());
+            let is_whole = unpack(&raw, &mut whole).is_ok();
+            for until in [1, 20, 100, whole.len()] {
+                let unpacked = unpack_front(&raw, until, &mut front);
+                prop_assert_eq!(front.len(), if unpacked.is_ok() { until } else { 0 });
+                if is_whole && until <= whole.len() {
+                    prop_assert_eq!(&front, &whole[..until]);
+                }
+            }
         }
     }
 }

@@ -201,6 +201,32 @@ impl<'a> Items<'a> {
         Ok(Some(Item { group, action }))
     }
 
+    /// The last of the items from here on that has entries of `group` from index `first` on: it replaces those before it.
+    /// Reads them all, without showing any: who wants one entry of a batch looks at each of its items.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn find_entries(&mut self, group: u64, first: u64) -> Result<Option<Entries<'a>>, DecodeError> {
+        let mut found = None;
+        while self.left > 0 {
+            let of = self.cursor.varint64("group")?;
+            let offset = self.cursor.offset();
+            match self.cursor.u8("item kind")? {
+                KIND_ENTRIES => {
+                    let entries = self.entries()?;
+                    if of == group && entries.first_index == first && entries.count > 0 {
+                        found = Some(entries);
+                    }
+                }
+                KIND_COMMAND => self.command().map(|_| ())?,
+                KIND_KEY => self.key().map(|_| ())?,
+                kind => return Err(DecodeError::corrupt("item kind", offset, format!("{kind} is not known"))),
+            }
+            self.left -= 1;
+        }
+        Ok(found)
+    }
+
     fn entries(&mut self) -> Result<Entries<'a>, DecodeError> {
         let offset = self.cursor.offset();
         let count = self.cursor.varint64("entry count")?;

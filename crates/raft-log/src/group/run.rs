@@ -67,8 +67,11 @@ impl Runs {
 
     /// Adds the entries from `run.first` on; what was there from there on is replaced.
     pub(crate) fn append(&mut self, run: Run) {
-        let kept = self.runs.partition_point(|old| old.first < run.first);
-        self.runs.truncate(kept);
+        // Nearly always it comes behind all that is there.
+        if self.runs.back().is_some_and(|last| last.first >= run.first) {
+            let kept = self.runs.partition_point(|old| old.first < run.first);
+            self.runs.truncate(kept);
+        }
         // Grows by a quarter: a deque that doubles would waste as much as it holds.
         if self.runs.len() == self.runs.capacity() {
             self.runs.reserve_exact((self.runs.len() / 4).max(2));

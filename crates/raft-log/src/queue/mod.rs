@@ -85,6 +85,11 @@ impl Queue {
         files.get(usize::try_from(at).ok()?).cloned()
     }
 
+    /// Whether a file is there.
+    pub(crate) fn has(&self, sequence: u64) -> bool {
+        self.files.read().front().is_some_and(|file| file.id.sequence <= sequence)
+    }
+
     /// All files, oldest first.
     pub(crate) fn files(&self) -> Vec<Arc<LogFile>> {
         self.files.read().iter().cloned().collect()

@@ -274,8 +274,9 @@ impl Store {
             return Ok(0);
         }
         self.sync_appended()?;
+        let gone = self.queue(kind).purge_before(needed);
         self.blocks.forget_before(FileId::new(kind, needed));
-        let count = self.queue(kind).purge_before(needed)?;
+        let count = gone?;
         if count > 0 {
             Counters::add(&self.counters.purged_files, count as u64);
             self.listeners.purged(FileId::new(kind, needed.saturating_sub(1)));

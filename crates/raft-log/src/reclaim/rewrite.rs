@@ -176,7 +176,7 @@ impl Store {
 
     /// Reads the entries of a run into `chunk`.
     fn read_run(&self, group: u64, run: Run, part: Span, file: Arc<LogFile>, chunk: &mut Chunk) -> Result<()> {
-        let block = self.blocks.read(file, run.place())?;
+        let block = self.block(file, run.place())?;
         let entries = block.find(group, run.first)?;
         if chunk.old.is_empty() {
             chunk.first = part.first;
