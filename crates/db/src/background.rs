@@ -28,6 +28,7 @@ use parking_lot::MutexGuard;
 use crate::compaction::{self, Levels, Range};
 use crate::family::Family;
 use crate::flush;
+use crate::ingest::Writing;
 use crate::options::{ReclaimMode, Separation};
 use crate::reclaim::{self, Goal, Punch, Relocation};
 use crate::store::{State, Store};
@@ -52,6 +53,13 @@ impl State {
         self.droppable_from.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
         self.wake_resting(family_id);
+    }
+
+    /// What a compaction was going to write is written, or will not be.
+    fn has_written(&mut self, written: Option<&Writing>) {
+        if let Some(at) = self.writing.iter().position(|writing| Some(writing) == written) {
+            self.writing.swap_remove(at);
+        }
     }
 
     /// Leaves the blob file alone that `error` is about, or all that `plan` was to empty.
@@ -88,7 +96,10 @@ impl Work {
     /// Says in `state` that its tables are being read.
     fn claim_tables(&self, state: &mut State) {
         match self {
-            Self::Compaction(plan) => plan.set_claimed(true),
+            Self::Compaction(plan) => {
+                plan.set_claimed(true);
+                state.writing.extend(plan.writing());
+            }
             Self::Relocation(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
@@ -234,6 +245,7 @@ impl Store {
             Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan) => {
                 state.compacting -= 1;
+                state.has_written(plan.writing().as_ref());
                 state.last_compacted = plan.family.id;
                 match result {
                     Err(error) if is_damage(error) => state.resting.push(Resting { plan, error: error.clone() }),
@@ -307,7 +319,7 @@ impl Store {
         // Writers: whoever leads now ends first, and those after find the store closed.
         self.commit.exclusive(|lead| lead.wal = None);
         state = self.state.lock();
-        while state.compacting > 0 || !state.flushing.is_empty() {
+        while state.compacting > 0 || !state.flushing.is_empty() || state.guests > 0 {
             self.changed.wait_for(&mut state, Duration::from_millis(50));
         }
     }

@@ -29,6 +29,7 @@ pub(crate) struct Counters {
     pub(crate) flush_blob_bytes: Counter,
     pub(crate) compaction_bytes: Counter,
     pub(crate) compaction_read_bytes: Counter,
+    pub(crate) ingested_bytes: Counter,
     pub(crate) manifest_bytes: Counter,
     pub(crate) flushes: Counter,
     pub(crate) compactions: Counter,

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::batch::WriteBatch;
 use crate::check::{Check, CheckProgress};
 use crate::family::{ColumnFamily, Family};
+use crate::ingest::{BulkLoad, IngestOptions, Ingested};
 use crate::iterate::DbIterator;
 use crate::open;
 use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
@@ -490,6 +491,49 @@ impl Db {
     /// What made a flush or compaction fail; nothing is lost.
     pub fn compact_range(&self, family: &ColumnFamily, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.store().compact_range(self.store().own(family)?, begin, end)
+    }
+
+    /// Takes tables that an [`SstFileWriter`](crate::SstFileWriter), Esker's or RocksDB's, wrote outside of the store into
+    /// `family`: all of them or none, as if their entries were written now, file after file. Durable when it returns; snapshots
+    /// and iterators that are there already do not see them.
+    ///
+    /// Each goes to the deepest level in which it hides nothing newer: at best it is never copied again. Values stay in the tables
+    /// until a compaction moves them into blob files.
+    ///
+    /// Cost: a copy of each file, or none with [`IngestOptions::move_files`]; one pass over it with [`IngestOptions::verify`]. Writers
+    /// wait for one sync of the log and one of the manifest, and for a flush if they have just written into the range.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: a file was not written to be taken in, has no entries, is another family's, or lies in the store's directory.
+    /// - `NotFound`, `Corruption`, `UnsupportedFormat`: a file is not there, is damaged, or holds what Esker does not have.
+    /// - `Exhausted`, `Io`: it could not be copied, or not be recorded.
+    /// - `Conflict`: the column family was dropped meanwhile.
+    /// - `ReadOnly`: the manifest could not be synced; whether the files are in or not, the next open knows.
+    ///
+    /// After all but the last, nothing was taken in and the files are where they were.
+    pub fn ingest(
+        &self,
+        family: &ColumnFamily,
+        files: &[impl AsRef<Path>],
+        options: &IngestOptions,
+    ) -> Result<Ingested> {
+        let files: Vec<_> = files.iter().map(|path| path.as_ref().to_owned()).collect();
+        self.store().ingest(self.store().own(family)?, &files, *options)
+    }
+
+    /// Begins a load of sorted pairs into `family`: they go straight into tables and, as the family's
+    /// [`separation`](FamilyOptions::separation) says, blob files, at the speed of the device, past log and memtable. All of it takes
+    /// effect at once, when [`BulkLoad::finish`] returns, and counts from then; a crash before leaves nothing of it.
+    ///
+    /// Best for ranges of keys in which the family has nothing: tables then go to the deepest level and are never rewritten. Those
+    /// that overlap with what is there go as high as they have to, and are compacted.
+    ///
+    /// With [`background_jobs`](Options::background_jobs) = 0 the calling thread does everything; else two threads help it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`; `Exhausted` or `Io` if a thread cannot be started.
+    pub fn bulk_load(&self, family: &ColumnFamily) -> Result<BulkLoad> {
+        BulkLoad::begin(self.store(), self.store().own(family)?)
     }
 
     /// Changes where values of `family` live from now on. Durable when it returns; those that were written before follow

@@ -5,6 +5,8 @@
 //!   version with its table enters.
 //! - V3: a reader loads the view first and the sequence number second, so that nothing it may see was compacted away
 //!   from the view it has.
+//! - V4: whoever reads more than one key looks whether the view is still the same after that: files that came in from
+//!   outside ([`ingest`](crate::ingest)) are in no memtable, and the sequence number may count them while the view lacks them.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,6 +15,7 @@ use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
 use parking_lot::Mutex;
 
+use crate::Result;
 use crate::blob::{BlobFile, WrittenBlobs};
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
@@ -87,6 +90,8 @@ pub(crate) struct Family {
     pub(crate) view: ArcSwap<View>,
     /// Whether and how values are separated from now on: `options` has what it was at open.
     separation: AtomicU8,
+    /// The highest sequence number of what came into the family as files, past the memtables; set before it is published.
+    taken_in_up_to: AtomicU64,
     /// Versions that came before the present one, as far as somebody may still hold them.
     older: Mutex<Vec<Weak<Version>>>,
     dropped: AtomicBool,
@@ -105,7 +110,29 @@ impl Family {
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = AtomicU8::new(options.separation.number());
         let older = Mutex::default();
-        Arc::new(Self { id, name, options, session, view, separation, older, dropped })
+        let taken_in_up_to = AtomicU64::new(0);
+        Arc::new(Self { id, name, options, session, view, separation, taken_in_up_to, older, dropped })
+    }
+
+    /// A view, and what `now` says of the same moment (V4).
+    pub(crate) fn view_at<T>(&self, now: impl Fn() -> Result<T>) -> Result<(Arc<View>, T)> {
+        loop {
+            let view = self.view.load_full();
+            let moment = now()?;
+            if Arc::ptr_eq(&view, &self.view.load()) {
+                return Ok((view, moment));
+            }
+        }
+    }
+
+    /// Says that files came in, whose entries count up to `sequence`. Called by the leader of the commit queue.
+    pub(crate) fn note_taken_in(&self, sequence: u64) {
+        self.taken_in_up_to.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Whether files came in that hold something newer than `sequence`.
+    pub(crate) fn has_taken_in_since(&self, sequence: u64) -> bool {
+        self.taken_in_up_to.load(Ordering::Acquire) > sequence
     }
 
     /// Says that another version comes after `version`. Called once the view with that one is replaced: whoever read the

@@ -167,7 +167,7 @@ fn new_identity(env: &Env) -> String {
 }
 
 /// 20 characters of 0-9A-Z, as RocksDB's session ids.
-fn new_session(env: &Env) -> String {
+pub(crate) fn new_session(env: &Env) -> String {
     let mut bits = [0u8; 20];
     env.entropy.fill(&mut bits);
     let digit = |byte: u8| char::from_digit(u32::from(byte) % 36, 36).unwrap_or('0').to_ascii_uppercase();

@@ -4,9 +4,11 @@
 //! - O2: every file is synced when it is finished; the directory is synced by install.
 //! - O3: until [`Outputs::finish`] hands the files over, dropping this removes them: a failed job leaves nothing behind.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use esker_env::AppendFile;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
@@ -16,6 +18,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 use crate::blob::{BlobFile, BlobWriter};
 use crate::compaction::Fate;
 use crate::family::{Family, Generation};
+use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
@@ -24,11 +27,24 @@ use crate::{Error, Result};
 
 /// Memory for a record is kept for the next one up to this size, and given back beyond.
 const RECORD_BYTES_KEPT: usize = 1 << 20;
+/// Written before the device is made to begin with it, where that is done beside the writing thread.
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// Of background work, which has the store for as long as it takes.
+pub(crate) type Outputs<'a> = OutputFiles<&'a Store, &'a Family>;
 
 /// See the module's head.
-pub(crate) struct Outputs<'a> {
-    store: &'a Store,
-    family: &'a Family,
+pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family>> {
+    store: S,
+    family: F,
+    /// Set for what comes in from outside: the keys of tables say nothing of when they count (ingest N2).
+    is_external: bool,
+    /// Syncs beside this thread, if there is one.
+    syncer: Option<Syncer>,
+    /// Bytes written since the open files were last synced.
+    unsynced_bytes: u64,
+    /// Tables of external files that are whole.
+    newcomers: Vec<Newcomer>,
     level: usize,
     table_options: TableOptions,
     identity: TableIdentity,
@@ -56,22 +72,16 @@ struct OpenTable {
     older_versions: u64,
 }
 
-impl<'a> Outputs<'a> {
-    pub(crate) fn new(store: &'a Store, family: &'a Family, level: usize, separates: bool) -> Self {
-        let options = &family.options;
+impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
+    pub(crate) fn new(store: S, family: F, level: usize, separates: bool) -> Self {
         let now = store.env.clock.unix_seconds();
         Self {
-            store,
-            family,
+            is_external: false,
+            syncer: None,
+            unsynced_bytes: 0,
+            newcomers: Vec::new(),
             level,
-            table_options: TableOptions {
-                block_bytes: usize::try_from(options.block_bytes).unwrap_or(usize::MAX),
-                restart_interval: options.restart_interval,
-                compression: options.compression,
-                bits_per_key: options.bloom_bits_per_key,
-                checksum: options.checksum,
-                ..TableOptions::default()
-            },
+            table_options: TableOptions::of(&family.options),
             identity: TableIdentity {
                 column_family_id: family.id,
                 column_family_name: family.name.clone(),
@@ -82,6 +92,8 @@ impl<'a> Outputs<'a> {
             },
             separates: separates && family.separation().moves_out(),
             separation: family.separation(),
+            store,
+            family,
             table: None,
             blob: None,
             last_user_key: Vec::new(),
@@ -93,6 +105,14 @@ impl<'a> Outputs<'a> {
             table_bytes: 0,
             blob_bytes: 0,
         }
+    }
+
+    /// The same for what comes in from outside, in order and each key once. With `syncer`, files are synced beside this thread.
+    pub(crate) fn external(store: S, family: F, syncer: Option<Syncer>) -> Self {
+        let mut outputs = Self::new(store, family, 1, true);
+        outputs.is_external = true;
+        outputs.syncer = syncer;
+        outputs
     }
 
     /// Bytes of the table being written, so far.
@@ -160,6 +180,7 @@ impl<'a> Outputs<'a> {
         let writer = match &mut self.blob {
             Some(writer) => writer,
             empty => {
+                let _guest = if self.is_external { Some(self.store.enter()?) } else { None };
                 let number = self.store.new_file_number();
                 let path = self.store.path_of(&FileName::Blob(number));
                 let (files, options) = (&*self.store.env.files, &self.family.options);
@@ -201,11 +222,15 @@ impl<'a> Outputs<'a> {
         let table = match &mut self.table {
             Some(table) => table,
             empty => {
+                let _guest = if self.is_external { Some(self.store.enter()?) } else { None };
                 let number = self.store.new_file_number();
                 let path = self.store.path_of(&FileName::Table(number));
                 let files = &*self.store.env.files;
-                let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
+                let mut writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
                 self.created.push(path);
+                if self.is_external {
+                    writer.set_external();
+                }
                 empty.insert(OpenTable {
                     writer,
                     number,
@@ -240,7 +265,8 @@ impl<'a> Outputs<'a> {
         if !open.blob_refs.is_empty() {
             open.writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(&open.blob_refs));
         }
-        let summary = open.writer.finish()?;
+        let (summary, written) = open.writer.finish_unsynced()?;
+        self.sync(written)?;
         let path = self.store.path_of(&FileName::Table(open.number));
         let files = &*self.store.env.files;
         let table = Table::open(files, &path, open.number, summary.file_bytes, self.store.cache.clone())?;
@@ -258,6 +284,10 @@ impl<'a> Outputs<'a> {
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;
+        if self.is_external {
+            self.newcomers.push(Newcomer { meta, table, path });
+            return Ok(());
+        }
         self.tables.push((self.level, TableFile::new(meta, table, path, self.store.trash.clone())));
         Ok(())
     }
@@ -265,7 +295,8 @@ impl<'a> Outputs<'a> {
     fn finish_blob(&mut self) -> Result<()> {
         let Some(writer) = self.blob.take() else { return Ok(()) };
         let file_bytes = writer.file_bytes();
-        let addition = writer.finish()?;
+        let (addition, written) = writer.finish_unsynced()?;
+        self.sync(written)?;
         let path = self.store.path_of(&FileName::Blob(addition.number));
         let file = BlobFile::open(&*self.store.env.files, &path, addition.number, self.family.id)?;
         self.blob_bytes += file_bytes;
@@ -273,14 +304,37 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
+    /// Syncs a file that is whole (O2): beside this thread, or here.
+    fn sync(&self, file: Arc<dyn AppendFile>) -> Result<()> {
+        match &self.syncer {
+            Some(syncer) => syncer.sync(file),
+            None => Ok(file.sync()?),
+        }
+    }
+
+    /// Has the device begin with what was written, so that little is left to wait for at the end. `bytes` were added since the
+    /// last call. Nothing without a thread to do it.
+    pub(crate) fn sync_ahead(&mut self, bytes: u64) -> Result<()> {
+        let Some(syncer) = &self.syncer else { return Ok(()) };
+        self.unsynced_bytes += bytes;
+        if self.unsynced_bytes < SYNC_BYTES {
+            return Ok(());
+        }
+        self.unsynced_bytes = 0;
+        let open = [self.blob.as_ref().map(BlobWriter::file), self.table.as_ref().map(|open| open.writer.file())];
+        open.into_iter().flatten().try_for_each(|file| syncer.sync(file))
+    }
+
     /// Finishes what is open and hands all files over.
     pub(crate) fn finish(mut self) -> Result<Finished> {
         self.finish_table()?;
         self.finish_blob()?;
+        self.syncer.take().map_or(Ok(()), Syncer::finish)?;
         self.created.clear();
         let edit =
             Edit { added: std::mem::take(&mut self.tables), blobs: std::mem::take(&mut self.blobs), ..Edit::default() };
-        Ok(Finished { edit, table_bytes: self.table_bytes, blob_bytes: self.blob_bytes })
+        let newcomers = std::mem::take(&mut self.newcomers);
+        Ok(Finished { edit, newcomers, table_bytes: self.table_bytes, blob_bytes: self.blob_bytes })
     }
 }
 
@@ -288,11 +342,13 @@ impl<'a> Outputs<'a> {
 pub(crate) struct Finished {
     /// Adds them.
     pub(crate) edit: Edit,
+    /// Tables of external files, which have no place in a version yet.
+    pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) table_bytes: u64,
     pub(crate) blob_bytes: u64,
 }
 
-impl Drop for Outputs<'_> {
+impl<S: Deref<Target = Store>, F: Deref<Target = Family>> Drop for OutputFiles<S, F> {
     fn drop(&mut self) {
         for path in std::mem::take(&mut self.created) {
             self.store.trash.add(path);

@@ -155,8 +155,6 @@ impl Store {
     /// What a read sees (R1).
     fn moment(&self, family: &Family, options: &ReadOptions) -> Result<(Arc<View>, SequenceNumber)> {
         self.check_open()?;
-        let view = family.view.load_full();
-        let sequence = self.sequence_for(options)?;
-        Ok((view, sequence))
+        family.view_at(|| self.sequence_for(options))
     }
 }

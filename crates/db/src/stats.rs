@@ -115,6 +115,8 @@ pub struct Written {
     pub compaction_bytes: u64,
     /// Tables and blob files by reclaim.
     pub reclaim_bytes: u64,
+    /// Tables and blob files that came in from outside or were loaded in bulk.
+    pub ingested_bytes: u64,
     /// Manifests.
     pub manifest_bytes: u64,
 }
@@ -123,12 +125,8 @@ impl Written {
     /// All but what users wrote.
     pub fn device_bytes(&self) -> u64 {
         let flush_bytes = self.flush_bytes + self.flush_blob_bytes;
-        self.wal_bytes
-            + self.write_blob_bytes
-            + flush_bytes
-            + self.compaction_bytes
-            + self.reclaim_bytes
-            + self.manifest_bytes
+        let work_bytes = self.compaction_bytes + self.reclaim_bytes + self.ingested_bytes;
+        self.wal_bytes + self.write_blob_bytes + flush_bytes + work_bytes + self.manifest_bytes
     }
 }
 
@@ -263,6 +261,7 @@ impl Store {
                 flush_blob_bytes: counters.flush_blob_bytes.get(),
                 compaction_bytes: counters.compaction_bytes.get(),
                 reclaim_bytes: counters.reclaim_bytes.get(),
+                ingested_bytes: counters.ingested_bytes.get(),
                 manifest_bytes: counters.manifest_bytes.get(),
             },
             writes: counters.user_writes.get(),

@@ -29,6 +29,7 @@ use crate::background::Resting;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
+use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
@@ -126,6 +127,10 @@ pub(crate) struct State {
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.
     pub(crate) compacting: usize,
+    /// What those that are no reclaim will write, and where.
+    pub(crate) writing: Vec<Writing>,
+    /// Who creates files in the directory and is waited for before the store closes.
+    pub(crate) guests: usize,
     /// Manual compactions that keep automatic ones out of a family.
     pub(crate) manual: Vec<u32>,
     /// Why the last flush failed; gone with the next that succeeds.

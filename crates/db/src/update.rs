@@ -6,7 +6,7 @@
 //! - U1: the change takes effect directly after the value that it was decided on: between that value and it there is no
 //!   entry of the key in the order of sequence numbers. A decision to change nothing takes effect where the value was read.
 //! - U2: what came since is looked for in memtables alone. They have all of it as long as the memtable that was
-//!   active at the read is still there; once it is flushed, the key is read anew.
+//!   active at the read is still there; once it is flushed, or files came in from outside, the key is read anew.
 //! - U3: who has lost [`ATTEMPTS_MAX`] races reads, too, as leader: then nobody can come in between.
 //!
 //! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
@@ -127,6 +127,9 @@ impl Store {
 
 /// Whether no entry of `key` is newer than `seen`, as far as memtables tell (U2). `active` took writes when `seen` was the last.
 fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<Generation>) -> bool {
+    if family.has_taken_in_since(seen) {
+        return false;
+    }
     let tag = u64::MAX.to_le_bytes();
     let lookup = [key, &tag].concat();
     let view = family.view.load();

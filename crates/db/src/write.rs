@@ -421,23 +421,30 @@ impl Store {
         self.check_writable()?;
         // What failed before may have been mended: this flush says how it is now.
         self.state.lock().flush_error = None;
-        let sealed = self.commit.exclusive(|lead| -> Result<Vec<_>> {
-            self.check_writable()?;
-            self.wait_for_buffers(families)?;
-            self.rotate(lead, families)?;
-            if self.options.background_jobs == 0 {
-                self.run_due_work()?;
-            }
-            let last = |id: &u32| self.family(*id).and_then(|f| f.view.load().sealed.first().cloned().map(|g| (f, g)));
-            Ok(families.iter().filter_map(last).collect())
-        })?;
+        let sealed = self.commit.exclusive(|lead| self.seal_for_flush(lead, families))?;
         for (family, generation) in sealed {
             self.wait_for_flush(&family, &generation)?;
         }
         Ok(())
     }
 
-    fn wait_for_flush(&self, family: &Family, generation: &Arc<Generation>) -> Result<()> {
+    /// Seals what `families` have in memory; returns what has to be flushed before that is in tables.
+    pub(crate) fn seal_for_flush(
+        &self,
+        lead: &mut Lead,
+        families: &[u32],
+    ) -> Result<Vec<(Arc<Family>, Arc<Generation>)>> {
+        self.check_writable()?;
+        self.wait_for_buffers(families)?;
+        self.rotate(lead, families)?;
+        if self.options.background_jobs == 0 {
+            self.run_due_work()?;
+        }
+        let last = |id: &u32| self.family(*id).and_then(|f| f.view.load().sealed.first().cloned().map(|g| (f, g)));
+        Ok(families.iter().filter_map(last).collect())
+    }
+
+    pub(crate) fn wait_for_flush(&self, family: &Family, generation: &Arc<Generation>) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             if family.is_dropped() || !family.view.load().sealed.iter().any(|sealed| Arc::ptr_eq(sealed, generation)) {

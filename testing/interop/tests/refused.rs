@@ -149,26 +149,6 @@ fn compression_dictionaries_are_refused() {
     });
 }
 
-/// The entries of an ingested table take their sequence number from a property of the table, or from the manifest, and
-/// not from their keys. Taken at their word, older values would win.
-#[test]
-fn ingested_tables_are_refused() {
-    for write_number in ["--write_global_seqno=true", "--write_global_seqno=false"] {
-        for benchmark in ["--benchmarks=fillseq,flush", "--benchmarks=fillseq"] {
-            refused("an ingested table", &["ingest"], |store| {
-                bench(store, &[benchmark]);
-                let table = store.with_extension("sst").display().to_string();
-                let pairs: String =
-                    (0..100).map(|number| format!("0x{number:016X}3030303030303030 ==> 0xEE\n")).collect();
-                ldb::with_input(store, &["--hex", "write_extern_sst", &table], &pairs).succeeded();
-                ldb::ldb(store, &["ingest_extern_sst", &table, write_number]);
-                let first = ldb::scan(store, "default").pop_first();
-                assert_eq!(first.map(|(_, value)| value), Some(vec![0xee]), "ldb ingested nothing");
-            });
-        }
-    }
-}
-
 #[test]
 fn a_directory_that_is_no_store_is_an_error_and_stays_as_it_was() {
     let directory = must("making a directory", tempfile::tempdir());

@@ -123,15 +123,28 @@ impl BlobWriter {
         self.file_bytes
     }
 
-    /// Seals and syncs the file; returns what the manifest shall say of it.
-    pub(crate) fn finish(mut self) -> Result<BlobFileAddition> {
+    /// The file: for whoever syncs it while it is written.
+    pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
+        self.file.clone()
+    }
+
+    /// As [`finish_unsynced`](Self::finish_unsynced), with the sync.
+    #[cfg(test)]
+    pub(crate) fn finish(self) -> Result<BlobFileAddition> {
+        let (addition, file) = self.finish_unsynced()?;
+        file.sync()?;
+        Ok(addition)
+    }
+
+    /// Seals the file; returns what the manifest shall say of it once it is synced.
+    pub(crate) fn finish_unsynced(mut self) -> Result<(BlobFileAddition, Arc<dyn AppendFile>)> {
         self.append(&BlobFooter { blob_count: self.blob_count }.encode())?;
-        self.file.sync()?;
-        Ok(BlobFileAddition {
+        let addition = BlobFileAddition {
             number: self.number,
             total_count: self.blob_count,
             total_bytes: self.blob_bytes,
             ..BlobFileAddition::default()
-        })
+        };
+        Ok((addition, self.file))
     }
 }

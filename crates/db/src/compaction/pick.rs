@@ -14,6 +14,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
 use super::Levels;
 use crate::family::Family;
+use crate::ingest::Writing;
 use crate::options::FamilyOptions;
 use crate::version::{TableFile, Version};
 
@@ -40,6 +41,13 @@ impl Plan {
     /// Keeps other plans away from its inputs, or no longer does.
     pub(crate) fn set_claimed(&self, claimed: bool) {
         self.inputs().for_each(|(_, table)| table.set_claimed(claimed));
+    }
+
+    /// The keys that it will write, and where.
+    pub(crate) fn writing(&self) -> Option<Writing> {
+        let smallest = self.inputs().map(|(_, table)| table.smallest()).min()?.to_vec();
+        let largest = self.inputs().map(|(_, table)| table.largest()).max()?.to_vec();
+        Some(Writing { family_id: self.family.id, level: self.output_level, smallest, largest })
     }
 
     /// Whether nothing lies below its outputs.

@@ -225,10 +225,10 @@ impl DbIterator {
         let store = self.store.upgrade().ok_or_else(closed)?;
         store.check_open()?;
         self.begin();
-        let view = self.family.view.load_full();
+        let (view, sequence) = self.family.view_at(|| Ok(store.visible()))?;
         let is_same = Arc::ptr_eq(&view, &self.view);
         let entries = (!is_same).then(|| entries_of(&view, self.fill_cache));
-        self.walker.renew(entries, store.visible());
+        self.walker.renew(entries, sequence);
         self.view = view;
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use parking_lot::Mutex;
 
 use super::files::{is_there, missing};
@@ -35,8 +35,8 @@ struct Job {
     files: Arc<dyn FileSystem>,
     dir: PathBuf,
     cache: Arc<BlockCache>,
-    /// Number and length of each.
-    tables: Vec<(FileNumber, u64)>,
+    /// Number, length and highest sequence number of each.
+    tables: Vec<(FileNumber, u64, SequenceNumber)>,
     next: AtomicUsize,
     failed: AtomicBool,
     done: Mutex<Vec<(usize, Opened)>>,
@@ -63,7 +63,7 @@ pub(super) fn open_all(
             );
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir));
         }
-        tables.push((*number, meta.file_bytes));
+        tables.push((*number, meta.file_bytes, meta.largest_sequence));
     }
     let wanted = if in_threads { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
     let job = Arc::new(Job {
@@ -92,7 +92,7 @@ pub(super) fn open_all(
     }
     let mut done = std::mem::take(&mut *job.done.lock());
     done.sort_by_key(|(index, _)| *index);
-    let number_of = |index: usize| job.tables.get(index).map(|(number, _)| *number).unwrap_or_default();
+    let number_of = |index: usize| job.tables.get(index).map(|(number, ..)| *number).unwrap_or_default();
     done.into_iter().map(|(index, opened)| opened.map(|opened| (number_of(index), opened))).collect()
 }
 
@@ -100,8 +100,8 @@ impl Job {
     fn work(&self) {
         while !self.failed.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(number, file_bytes)) = self.tables.get(index) else { return };
-            let opened = self.open(number, file_bytes);
+            let Some(&(number, file_bytes, newest)) = self.tables.get(index) else { return };
+            let opened = self.open(number, file_bytes, newest);
             if opened.is_err() {
                 self.failed.store(true, Ordering::Relaxed);
             }
@@ -109,11 +109,11 @@ impl Job {
         }
     }
 
-    fn open(&self, number: FileNumber, file_bytes: u64) -> Opened {
+    fn open(&self, number: FileNumber, file_bytes: u64, newest: SequenceNumber) -> Opened {
         let legacy = self.dir.join(FileName::LegacyTable(number).to_string());
         let path =
             if is_there(&*self.files, &legacy)? { legacy } else { self.dir.join(FileName::Table(number).to_string()) };
-        let table = Table::open(&*self.files, &path, number, file_bytes, self.cache.clone())
+        let table = Table::open_as(&*self.files, &path, number, file_bytes, Some(newest), self.cache.clone())
             .map_err(|error| missing(error, &path))?;
         Ok((table, path))
     }

@@ -3,9 +3,10 @@
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::filter;
 use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
-use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer};
+use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, PROPERTIES};
 
 use super::index::IndexWalk;
+use super::open::unpack_properties;
 use super::read::DOING;
 use super::{Table, TableCheck};
 use crate::Result;
@@ -24,6 +25,8 @@ struct Check<'a> {
     chunk: Vec<u8>,
     chunk_offset: u64,
     last_key: Vec<u8>,
+    /// Of a table that was taken in: the last key, as others see it.
+    seen_key: Vec<u8>,
     deletion_count: u64,
     data_blocks: u64,
     raw_key_bytes: u64,
@@ -46,6 +49,7 @@ impl Table {
             chunk: Vec::new(),
             chunk_offset: 0,
             last_key: Vec::new(),
+            seen_key: Vec::new(),
             deletion_count: 0,
             data_blocks: 0,
             raw_key_bytes: 0,
@@ -62,6 +66,12 @@ impl Check<'_> {
     /// A block from the file, checked and unpacked.
     fn read(&mut self, handle: BlockHandle) -> Result<Vec<u8>> {
         let table = self.table;
+        table.unpack(self.stored(handle)?, handle)
+    }
+
+    /// A block as it is stored, trailer included.
+    fn stored(&mut self, handle: BlockHandle) -> Result<&[u8]> {
+        let table = self.table;
         let count = table.stored_bytes(handle)?;
         let end = self.chunk_offset + self.chunk.len() as u64;
         if handle.offset < self.chunk_offset || handle.offset + count as u64 > end {
@@ -72,10 +82,9 @@ impl Check<'_> {
             table.file.read_exact_at(handle.offset, &mut self.chunk)?;
         }
         let start = usize::try_from(handle.offset - self.chunk_offset).unwrap_or(usize::MAX);
-        let stored = self.chunk.get(start..start.saturating_add(count)).unwrap_or_default();
         self.done.blocks += 1;
         self.done.bytes += count as u64;
-        table.unpack(stored, handle)
+        Ok(self.chunk.get(start..start.saturating_add(count)).unwrap_or_default())
     }
 
     /// What was read when the table was opened may have rotted since.
@@ -97,9 +106,16 @@ impl Check<'_> {
         if let Some(index) = footer.index {
             self.read(index)?;
         }
-        let others: Vec<BlockHandle> = table.meta.entries().map(|(_, handle)| handle).collect();
-        for handle in others {
-            self.read(handle)?;
+        let others: Vec<_> =
+            table.meta.entries().map(|(name, handle)| (name == PROPERTIES.as_bytes(), handle)).collect();
+        for (is_properties, handle) in others {
+            if is_properties && table.properties.external_sequence() > 0 {
+                let stored = self.stored(handle)?;
+                unpack_properties(table.checksum(), stored, handle.offset)
+                    .map_err(|error| table.damaged(handle.offset, "reading the properties", error))?;
+            } else {
+                self.read(handle)?;
+            }
         }
         Ok(())
     }
@@ -150,9 +166,18 @@ impl Check<'_> {
         self.raw_key_bytes += key.len() as u64;
         self.raw_value_bytes += value.len() as u64;
         self.done.entries += 1;
+        let repeats = self.done.entries > 1 && internal_key::user_key(&self.last_key) == parsed.user_key;
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        (self.visit)(key, value)
+        let Some(sequence) = table.taken_in else { return (self.visit)(key, value) };
+        table.check_taken_in(handle, &parsed)?;
+        if repeats {
+            let reason = format!("a table that was taken in has two entries of key {:?}", parsed.user_key);
+            return Err(table.corrupt(handle.offset, reason));
+        }
+        self.seen_key.clear();
+        internal_key::append(&mut self.seen_key, parsed.user_key, sequence, parsed.kind);
+        (self.visit)(&self.seen_key, value)
     }
 
     /// The separator of the block just read must not be before its last key, nor before the keys to come: order sees to that.

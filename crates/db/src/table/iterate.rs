@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
-use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
 use super::Table;
@@ -25,6 +25,7 @@ const AHEAD_BYTES_MAX: usize = 256 << 10;
 ///
 /// - I1: it stands on an entry only if it holds the block of that entry, and `cursor` walks that block.
 /// - I2: after an error it stands on no entry.
+/// - I3: on an entry of a table that was taken in (T4), `taken_in` is its key as others see it.
 ///
 /// Cost: one block and, in a long scan, up to `AHEAD_BYTES_MAX` of what comes next; the system is told of twice as much
 /// beyond, so that the device works while blocks are unpacked.
@@ -35,6 +36,7 @@ pub(crate) struct TableIterator {
     cursor: BlockCursor,
     block: Option<(BlockHandle, Arc<Block>)>,
     ahead: Ahead,
+    taken_in: Vec<u8>,
 }
 
 /// Bytes of the file that were read before anybody asked for them.
@@ -64,6 +66,7 @@ impl Table {
             cursor: BlockCursor::default(),
             block: None,
             ahead: Ahead::default(),
+            taken_in: Vec::new(),
         }
     }
 }
@@ -125,6 +128,37 @@ impl TableIterator {
         Err(self.table.damaged(offset, DOING, error))
     }
 
+    /// The last step of every move: see I3.
+    #[inline]
+    fn arrive(&mut self) -> Result<()> {
+        match self.table.taken_in {
+            None => Ok(()),
+            Some(sequence) => self.arrive_taken_in(sequence),
+        }
+    }
+
+    #[inline(never)]
+    fn arrive_taken_in(&mut self, sequence: SequenceNumber) -> Result<()> {
+        self.taken_in.clear();
+        let Some((handle, _)) = self.block.as_ref().filter(|_| self.cursor.valid()) else {
+            return Ok(());
+        };
+        let handle = *handle;
+        let kept = InternalKey::decode(self.cursor.key())
+            .map_err(|error| self.table.damaged(handle.offset, DOING, error))
+            .and_then(|entry| self.table.check_taken_in(handle, &entry).map(|()| entry));
+        match kept {
+            Ok(entry) => {
+                internal_key::append(&mut self.taken_in, entry.user_key, sequence, entry.kind);
+                Ok(())
+            }
+            Err(error) => {
+                self.block = None;
+                Err(error)
+            }
+        }
+    }
+
     /// While the block has no entry left, goes to the first of the next.
     #[inline]
     fn skip_forward(&mut self) -> Result<()> {
@@ -160,7 +194,8 @@ impl InternalIterator for TableIterator {
         self.walk.seek_to_first(&self.table)?;
         self.load()?;
         self.on_block(|cursor, block| cursor.seek_to_first(block))?;
-        self.skip_forward()
+        self.skip_forward()?;
+        self.arrive()
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
@@ -168,7 +203,8 @@ impl InternalIterator for TableIterator {
         self.walk.seek_to_last(&self.table)?;
         self.load()?;
         self.on_block(|cursor, block| cursor.seek_to_last(block))?;
-        self.skip_backward()
+        self.skip_backward()?;
+        self.arrive()
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
@@ -180,7 +216,13 @@ impl InternalIterator for TableIterator {
             _ => self.load()?,
         }
         self.on_block(|cursor, block| cursor.seek(block, target, internal_key::compare))?;
-        self.skip_forward()
+        self.skip_forward()?;
+        self.arrive()?;
+        // The order in the file is that of the keys without their time.
+        while self.table.taken_in.is_some() && self.valid() && internal_key::compare(self.key(), target).is_lt() {
+            self.next()?;
+        }
+        Ok(())
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
@@ -197,18 +239,24 @@ impl InternalIterator for TableIterator {
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.on_block(|cursor, block| cursor.next(block))?;
-        self.skip_forward()
+        self.skip_forward()?;
+        self.arrive()
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.on_block(|cursor, block| cursor.prev(block))?;
-        self.skip_backward()
+        self.skip_backward()?;
+        self.arrive()
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        if self.block.is_some() { self.cursor.key() } else { &[] }
+        match (&self.block, self.table.taken_in) {
+            (None, _) => &[],
+            (Some(_), None) => self.cursor.key(),
+            (Some(_), Some(_)) => &self.taken_in,
+        }
     }
 
     #[inline]

@@ -14,6 +14,8 @@
 //!   none to hold, and decoding is total all the same.
 //! - T2: an open table never changes, so readers need no lock; index and filter stay in memory as long as it is open.
 //! - T3: a table that is refused is not touched.
+//! - T4: a table that was written outside of the store has one entry a key, all of sequence number 0 in the file; they
+//!   count from the number that it was taken in with, which is what everybody outside this room gets to see.
 //!
 //! Cost: an open table holds one descriptor, its filter (`bits_per_key` bits a key) and its index (about 40 bytes a block).
 
@@ -41,6 +43,7 @@ use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProper
 
 use crate::Error;
 use crate::cache::{Block, BlockCache, Reserved};
+use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
 
 use fences::Fences;
@@ -62,6 +65,20 @@ pub(crate) struct TableOptions {
     pub(crate) checksum: ChecksumKind,
     /// 5 is read by every RocksDB since 6.6; 6 since 8.6.
     pub(crate) format_version: u32,
+}
+
+impl TableOptions {
+    /// As the options of a family have it.
+    pub(crate) fn of(options: &FamilyOptions) -> Self {
+        Self {
+            block_bytes: usize::try_from(options.block_bytes).unwrap_or(usize::MAX),
+            restart_interval: options.restart_interval,
+            compression: options.compression,
+            bits_per_key: options.bloom_bits_per_key,
+            checksum: options.checksum,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for TableOptions {
@@ -143,6 +160,8 @@ pub(crate) struct Table {
     footer: Footer,
     meta: MetaIndex,
     properties: TableProperties,
+    /// See T4; `None` for a table whose keys say themselves when they were written.
+    taken_in: Option<SequenceNumber>,
     index: Index,
     /// Empty if there is none that can be used.
     filter: Vec<u8>,
@@ -166,6 +185,11 @@ impl Table {
     /// What it says of itself.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
+    }
+
+    /// The sequence number that it was taken in with, if it was written outside of the store.
+    pub(crate) fn taken_in(&self) -> Option<SequenceNumber> {
+        self.taken_in
     }
 
     /// What it keeps in memory as long as it is open.

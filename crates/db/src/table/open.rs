@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::{Access, FileSystem, ReadFile};
+use esker_format::DecodeError;
 use esker_format::compression;
 use esker_format::limits;
 use esker_format::rocksdb::block::BlockLayout;
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
     IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
@@ -37,6 +38,19 @@ impl Table {
         file_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
+        Self::open_as(files, path, number, file_bytes, None, cache)
+    }
+
+    /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
+    /// if its keys do not say when they were written, that is when.
+    pub(crate) fn open_as(
+        files: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        file_bytes: u64,
+        newest: Option<SequenceNumber>,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<Self>> {
         let file = files.open(path)?;
         let found = file.len()?;
         if found != file_bytes {
@@ -57,11 +71,11 @@ impl Table {
         let Some(at) = meta.get(PROPERTIES) else {
             return Err(Error::corruption(path, footer.meta_index.offset, "a table without properties"));
         };
-        let properties = blocks
-            .decode(at, "reading the properties", TableProperties::decode)
-            .or_else(|error| blocks.external_properties(at).ok_or(error))?;
-        let index_type =
-            properties.index_type().map_err(|error| Error::decode(path, at.offset, "reading the properties", error))?;
+        let damaged = |error| Error::decode(path, at.offset, "reading the properties", error);
+        let properties = unpack_properties(blocks.checksum, &blocks.stored(at, "reading the properties")?, at.offset)
+            .map_err(damaged)?;
+        let index_type = properties.index_type().map_err(damaged)?;
+        let taken_in = taken_in(&properties, newest).map_err(damaged)?;
         if let Some(feature) = missing_feature(&properties, &meta) {
             let reason = format!("Esker does not read tables with {feature}");
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
@@ -92,7 +106,25 @@ impl Table {
         file.advise(Access::Random);
         let path = path.to_owned();
         let _reserved = cache.reserve(memory_bytes(&index, &filter));
-        Ok(Arc::new(Self { path, number, file, file_bytes, footer, meta, properties, index, filter, cache, _reserved }))
+        Ok(Arc::new(Self {
+            path,
+            number,
+            file,
+            file_bytes,
+            footer,
+            meta,
+            properties,
+            taken_in,
+            index,
+            filter,
+            cache,
+            _reserved,
+        }))
+    }
+
+    /// Its entries count from `sequence` on: for a table that was just taken in, before anybody else holds it.
+    pub(crate) fn take_in(&mut self, sequence: SequenceNumber) {
+        self.taken_in = Some(sequence);
     }
 }
 
@@ -110,9 +142,6 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
     }
     if properties.merge_operand_count > 0 {
         return Some("merge operands".to_owned());
-    }
-    if properties.external_version().is_some_and(|version| version >= 2) {
-        return Some("a global sequence number (an ingested file); compact the range with RocksDB".to_owned());
     }
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());
@@ -176,32 +205,64 @@ impl Blocks<'_> {
             .map_err(|error| Error::decode(self.path, handle.offset, doing, error))
     }
 
-    /// The properties of a file that RocksDB took in, whose checksum holds for a sequence number of zero. `None` if that
-    /// is not why it does not hold.
-    fn external_properties(&self, handle: BlockHandle) -> Option<TableProperties> {
-        let mut stored = self.stored(handle, "reading the properties").ok()?.into_owned();
-        let block_bytes = stored.len().checked_sub(TRAILER_BYTES)?;
-        let written_over = TableProperties::external_sequence_range(stored.get(..block_bytes)?)?;
-        stored.get_mut(written_over)?.fill(0);
-        TableProperties::decode(&unpack(self.checksum, &stored, handle.offset).ok()?).ok()
-    }
-
     fn decode<T>(
         &self,
         handle: BlockHandle,
         doing: &str,
-        decode: impl FnOnce(&[u8]) -> std::result::Result<T, esker_format::DecodeError>,
+        decode: impl FnOnce(&[u8]) -> std::result::Result<T, DecodeError>,
     ) -> Result<T> {
         decode(&self.read(handle, doing)?).map_err(|error| Error::decode(self.path, handle.offset, doing, error))
     }
 }
 
-/// Checks a block as stored at `offset`, trailer included, and unpacks it.
-pub(super) fn unpack(
+/// The sequence number of all entries, if they have none of their own (T4). RocksDB once wrote it into the file and now only
+/// into the manifest, so either may have it.
+fn taken_in(
+    properties: &TableProperties,
+    newest: Option<SequenceNumber>,
+) -> std::result::Result<Option<SequenceNumber>, DecodeError> {
+    if !properties.has_external_sequence()? {
+        return Ok(None);
+    }
+    let corrupt = |reason| Err(DecodeError::corrupt("external file", 0, reason));
+    match (properties.external_sequence(), newest) {
+        (written, _) if written > SequenceNumber::MAX.get() => {
+            corrupt(format!("sequence number {written} is more than there are"))
+        }
+        (0, newest) => Ok(Some(newest.unwrap_or_default())),
+        (written, Some(newest)) if written != newest.get() => {
+            corrupt(format!("it was taken in with sequence number {written}, the manifest says {newest}"))
+        }
+        (written, _) => Ok(Some(SequenceNumber::new(written))),
+    }
+}
+
+/// The properties from their block as stored at `offset`, trailer included. The checksum of a file that RocksDB took in
+/// holds for a sequence number of zero.
+pub(super) fn unpack_properties(
     checksum: BlockChecksum,
     stored: &[u8],
     offset: u64,
-) -> std::result::Result<Vec<u8>, esker_format::DecodeError> {
+) -> std::result::Result<TableProperties, DecodeError> {
+    let decoded = unpack(checksum, stored, offset).and_then(|block| TableProperties::decode(&block));
+    decoded.or_else(|error| unpack_written_over(checksum, stored, offset).ok_or(error))
+}
+
+/// `None` if a sequence number that was written over is not why the checksum does not hold.
+fn unpack_written_over(checksum: BlockChecksum, stored: &[u8], offset: u64) -> Option<TableProperties> {
+    let mut stored = stored.to_vec();
+    let block_bytes = stored.len().checked_sub(TRAILER_BYTES)?;
+    let range = TableProperties::external_sequence_range(stored.get(..block_bytes)?)?;
+    let place = stored.get_mut(range)?;
+    let sequence = u64::from_le_bytes(place.try_into().ok()?);
+    place.fill(0);
+    let mut properties = TableProperties::decode(&unpack(checksum, &stored, offset).ok()?).ok()?;
+    properties.set_external_sequence(sequence);
+    Some(properties)
+}
+
+/// Checks a block as stored at `offset`, trailer included, and unpacks it.
+pub(super) fn unpack(checksum: BlockChecksum, stored: &[u8], offset: u64) -> std::result::Result<Vec<u8>, DecodeError> {
     let (data, compression) = checksum.verify(stored, offset)?;
     let mut block = Vec::new();
     compression::decompress(compression, data, &mut block, limits::BLOCK_BYTES_MAX)?;

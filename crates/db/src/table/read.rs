@@ -8,7 +8,7 @@ use esker_env::ReadRequest;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::filter;
-use esker_format::rocksdb::internal_key::{self, InternalKey};
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
 use super::index::IndexWalk;
@@ -148,6 +148,9 @@ impl Table {
                 if entry.user_key != user_key {
                     return Ok(None);
                 }
+                if let Some(sequence) = self.taken_in {
+                    return self.hit_taken_in(sequence, lookup, entry, handle, block.clone(), cursor.value_range());
+                }
                 let value = self.pin(handle, block, cursor.value_range())?;
                 return Ok(Some(TableHit { sequence: entry.sequence, kind: entry.kind, value }));
             }
@@ -158,6 +161,34 @@ impl Table {
             walk.next(self)?;
         }
         Ok(None)
+    }
+
+    /// The entry of a table that was taken in, unless it is newer than `lookup`: there is no older one (T4).
+    #[inline(never)]
+    fn hit_taken_in(
+        &self,
+        sequence: SequenceNumber,
+        lookup: &[u8],
+        entry: InternalKey<'_>,
+        handle: BlockHandle,
+        block: Arc<Block>,
+        range: Range<usize>,
+    ) -> Result<Option<TableHit>> {
+        self.check_taken_in(handle, &entry)?;
+        if internal_key::pack(sequence, entry.kind) > internal_key::tag(lookup) {
+            return Ok(None);
+        }
+        let value = self.pin(handle, block, range)?;
+        Ok(Some(TableHit { sequence, kind: entry.kind, value }))
+    }
+
+    /// See T4.
+    pub(super) fn check_taken_in(&self, handle: BlockHandle, entry: &InternalKey<'_>) -> Result<()> {
+        if entry.sequence == SequenceNumber::default() {
+            return Ok(());
+        }
+        let reason = format!("a key of a table that was taken in has a sequence number of its own, {}", entry.sequence);
+        Err(self.corrupt(handle.offset, reason))
     }
 
     pub(super) fn pin(&self, handle: BlockHandle, block: Arc<Block>, range: Range<usize>) -> Result<PinnedSlice> {

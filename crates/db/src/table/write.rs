@@ -239,6 +239,12 @@ impl TableWriter {
         self.properties.other.insert(name.to_owned(), value);
     }
 
+    /// The table is written outside of a store: its entries, one a key and all of sequence number 0, count from when a store
+    /// takes it in.
+    pub(crate) fn set_external(&mut self) {
+        self.properties.set_external();
+    }
+
     /// Length of the file so far, counting the open block as if it did not compress.
     pub(crate) fn file_bytes(&self) -> u64 {
         if self.block.is_empty() { self.offset } else { self.offset + self.block.estimated_bytes() as u64 }
@@ -248,7 +254,22 @@ impl TableWriter {
     ///
     /// # Errors
     /// As [`AppendFile::append`] and [`AppendFile::sync`]. See W2.
-    pub(crate) fn finish(mut self) -> Result<TableSummary> {
+    pub(crate) fn finish(self) -> Result<TableSummary> {
+        let (summary, file) = self.finish_unsynced()?;
+        file.sync()?;
+        Ok(summary)
+    }
+
+    /// The file: for whoever syncs it while it is written.
+    pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
+        self.file.clone()
+    }
+
+    /// As [`finish`](Self::finish), but for the sync.
+    ///
+    /// # Errors
+    /// As [`AppendFile::append`]. See W2.
+    pub(crate) fn finish_unsynced(mut self) -> Result<(TableSummary, Arc<dyn AppendFile>)> {
         self.end_block()?;
         if let Some(handle) = self.ended.take() {
             // No key follows: the last key itself is the tightest separator.
@@ -265,16 +286,16 @@ impl TableWriter {
         let properties = self.properties.encode();
         meta.insert(PROPERTIES, self.write_block(&properties, Compression::None)?);
         self.write_end(meta, index)?;
-        self.file.sync()?;
         let (smallest_sequence, largest_sequence) = self.sequences.unwrap_or_default();
-        Ok(TableSummary {
+        let summary = TableSummary {
             file_bytes: self.offset,
             smallest: self.smallest,
             largest: self.last_key,
             smallest_sequence,
             largest_sequence,
             tail_bytes: self.offset - tail_start,
-        })
+        };
+        Ok((summary, self.file))
     }
 
     fn write_filter(&mut self, meta: &mut MetaIndex) -> Result<()> {

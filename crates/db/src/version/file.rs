@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
 
 use crate::blob::BlobFile;
@@ -102,7 +102,12 @@ impl Drop for Life {
 }
 
 impl TableFile {
-    pub(crate) fn new(meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
+    pub(crate) fn new(mut meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
+        if let Some(sequence) = table.taken_in() {
+            // RocksDB writes the bounds of a file that it takes in as the file has them: without a time.
+            meta.smallest = taken_in(&meta.smallest, sequence);
+            meta.largest = taken_in(&meta.largest, sequence);
+        }
         let life = Life::new(path, trash);
         let file = Self { meta, table, blob_refs: OnceLock::new(), life, claimed: AtomicBool::new(false) };
         // What cannot be read counts as unknown; a check tells of it.
@@ -188,6 +193,12 @@ impl TableFile {
     pub(crate) fn overlaps(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
         begin.is_none_or(|begin| self.largest() >= begin) && end.is_none_or(|end| self.smallest() <= end)
     }
+}
+
+/// An internal key of a table that was taken in with `sequence`.
+fn taken_in(key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
+    let kind = internal_key::tag(key) & u64::from(u8::MAX);
+    [internal_key::user_key(key), &(sequence.get() << 8 | kind).to_le_bytes()].concat()
 }
 
 impl BlobHandle {

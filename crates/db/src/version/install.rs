@@ -71,7 +71,9 @@ impl Store {
         mut edit: VersionEdit,
     ) -> std::result::Result<(), NotInstalled> {
         edit.next_file_number = Some(self.next_file_number());
-        edit.last_sequence = Some(self.visible());
+        // What comes in as files is in the manifest before anybody may see it.
+        let newest = edit.new_files.iter().map(|(_, table)| table.largest_sequence).max().unwrap_or_default();
+        edit.last_sequence = Some(self.visible().max(newest));
         let Some(manifest) = installer.manifest.as_mut() else {
             let error = Error::new(ErrorKind::ReadOnly, "the store is open for reading only");
             return Err(NotInstalled { error, files_are_orphans: true });
@@ -145,10 +147,14 @@ impl Store {
             let log_number = view.oldest_wal().unwrap_or_else(|| view.active.first_wal());
             snapshot_edits(family.id, &family.name, &view.version, log_number)
         };
+        let newest = |family: &Arc<Family>| {
+            family.view.load().version.tables().map(|(_, table)| table.meta.largest_sequence).max()
+        };
+        let newest = families.values().filter_map(newest).max().unwrap_or_default();
         let mut edits = vec![VersionEdit {
             db_id: Some(self.db_id.clone()),
             next_file_number: Some(self.next_file_number()),
-            last_sequence: Some(self.visible()),
+            last_sequence: Some(self.visible().max(newest)),
             max_column_family: Some(family_id_max),
             ..VersionEdit::default()
         }];

@@ -36,7 +36,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
+    pub(crate) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
         self.sync_values(lead)?;
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));

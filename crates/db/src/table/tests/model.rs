@@ -5,10 +5,10 @@ use crate::iterate::InternalIterator;
 use super::*;
 
 /// A small generator: tests repeat their seed's answers.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
@@ -45,7 +45,7 @@ fn current(iterator: &TableIterator) -> Option<Entry> {
     iterator.valid().then(|| (iterator.key().to_vec(), iterator.value().to_vec()))
 }
 
-fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
+pub(super) fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     let mut forwards = Vec::new();
     let mut iterator = table.iter(false);
     assert!(!iterator.valid());
@@ -111,7 +111,7 @@ fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     }
 }
 
-fn check_all(table: &Table, entries: &[Entry]) {
+pub(super) fn check_all(table: &Table, entries: &[Entry]) {
     let mut seen = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
         seen.push((key.to_vec(), value.to_vec()));

@@ -17,7 +17,7 @@ fn open_with_property(name: &str, value: &[u8]) -> Result<Arc<Table>> {
 #[test]
 fn features_that_are_missing_are_named() {
     for (name, value, feature) in [
-        ("rocksdb.external_sst_file.version", [2, 0, 0, 0].as_slice(), "global sequence number"),
+        ("rocksdb.external_sst_file.version", [3, 0, 0, 0].as_slice(), "version 3 of files that are taken in"),
         ("rocksdb.user.defined.timestamps.persisted", &[0], "timestamps"),
         ("rocksdb.udi.is.primary.index", &[1], "user-defined index"),
         ("rocksdb.separate.key.value.in.data.block", &[1], "keys and values apart"),
@@ -29,30 +29,6 @@ fn features_that_are_missing_are_named() {
     }
     assert!(open_with_property("rocksdb.external_sst_file.version", &[1, 0, 0, 0]).is_ok());
     assert!(open_with_property("rocksdb.no.such.property", &[9]).is_ok());
-}
-
-#[test]
-fn a_sequence_number_written_over_the_properties_is_no_damage() {
-    let disk = SimDisk::new();
-    let env = disk.env();
-    let mut writer =
-        TableWriter::create(&*env.files, Path::new(PATH), NUMBER, &TableOptions::default(), &identity()).unwrap();
-    writer.add(&entry("k", 0, ValueKind::Value, b"v").0, b"v").unwrap();
-    writer.set_user_property("rocksdb.external_sst_file.global_seqno", vec![0; 8]);
-    writer.set_user_property("rocksdb.external_sst_file.version", vec![2, 0, 0, 0]);
-    writer.finish().unwrap();
-    let mut raw = disk.file_bytes(Path::new(PATH)).unwrap();
-    let place = raw.windows(12).position(|bytes| bytes == b"global_seqno").unwrap() + 12;
-
-    raw[place] = 77;
-    disk.overwrite(Path::new(PATH), raw.clone());
-    let error = open(&env).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
-
-    raw[place + 8] ^= 1;
-    disk.overwrite(Path::new(PATH), raw);
-    let error = open(&env).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
 const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
 const EXTERNAL_SEQUENCE: &str = "rocksdb.external_sst_file.global_seqno";
+/// The version of external files whose entries all have the sequence number that they were taken in with.
+const EXTERNAL_VERSION_WITH_SEQUENCE: u32 = 2;
 const TIMESTAMPS_PERSISTED: &str = "rocksdb.user.defined.timestamps.persisted";
 
 macro_rules! properties {
@@ -185,6 +187,41 @@ impl TableProperties {
     /// say when its entries count. `None` for any other file.
     pub fn external_version(&self) -> Option<u32> {
         self.other.get(EXTERNAL_VERSION).map(|raw| raw.first_chunk().map_or(u32::MAX, |raw| u32::from_le_bytes(*raw)))
+    }
+
+    /// Whether the entries say nothing of when they were written: they all have sequence number 0, and count from the one
+    /// that the file was taken in with.
+    ///
+    /// # Errors
+    /// Unsupported for a version that is not known; corrupt if only one of version and sequence number is there.
+    pub fn has_external_sequence(&self) -> Result<bool, DecodeError> {
+        let corrupt = |reason: &'static str| Err(DecodeError::corrupt("external file", 0, reason));
+        match (self.external_version(), self.other.get(EXTERNAL_SEQUENCE).map(|raw| raw.len() == size_of::<u64>())) {
+            (None | Some(1), None) => Ok(false),
+            (None | Some(1), Some(_)) => corrupt("it has a sequence number, and its version has none"),
+            (Some(EXTERNAL_VERSION_WITH_SEQUENCE), None | Some(true)) => Ok(true),
+            (Some(EXTERNAL_VERSION_WITH_SEQUENCE), Some(false)) => corrupt("its sequence number is none"),
+            (Some(version), _) => {
+                let reason = format!("version {version} of files that are taken in is not known");
+                Err(DecodeError::unsupported("external file", 0, reason))
+            }
+        }
+    }
+
+    /// The sequence number that RocksDB wrote over that of an external file; 0 where it did not.
+    pub fn external_sequence(&self) -> u64 {
+        self.other.get(EXTERNAL_SEQUENCE).and_then(|raw| raw.first_chunk()).map_or(0, |raw| u64::from_le_bytes(*raw))
+    }
+
+    /// Sets the sequence number of an external file.
+    pub fn set_external_sequence(&mut self, sequence: u64) {
+        self.other.insert(EXTERNAL_SEQUENCE.to_owned(), sequence.to_le_bytes().to_vec());
+    }
+
+    /// Says that the file is written outside of a store, for any to take in.
+    pub fn set_external(&mut self) {
+        self.other.insert(EXTERNAL_VERSION.to_owned(), EXTERNAL_VERSION_WITH_SEQUENCE.to_le_bytes().to_vec());
+        self.set_external_sequence(0);
     }
 
     /// Where in the block RocksDB writes the sequence number of a file that it takes in: over zeroes, and after the

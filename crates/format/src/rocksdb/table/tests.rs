@@ -169,3 +169,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_external_file_says_so_with_a_version_and_a_sequence_number() {
+    let mut properties = TableProperties::default();
+    assert_eq!(properties.has_external_sequence(), Ok(false));
+    properties.set_external();
+    // As RocksDB 7.8 writes them.
+    assert_eq!(properties.other["rocksdb.external_sst_file.version"], [2, 0, 0, 0]);
+    assert_eq!(properties.other["rocksdb.external_sst_file.global_seqno"], [0; 8]);
+    let block = properties.encode();
+    let decoded = TableProperties::decode(&block).unwrap();
+    assert_eq!((decoded.has_external_sequence(), decoded.external_sequence()), (Ok(true), 0));
+    let range = TableProperties::external_sequence_range(&block).unwrap();
+    assert_eq!(block[range.clone()], [0; 8]);
+    let mut written_over = block;
+    written_over[range].copy_from_slice(&0x0102_0304_u64.to_le_bytes());
+    assert_eq!(TableProperties::decode(&written_over).unwrap().external_sequence(), 0x0102_0304);
+}
+
+#[test]
+fn an_external_file_that_is_neither_version_is_refused() {
+    let of = |version: Option<u32>, sequence: Option<&[u8]>| {
+        let mut properties = TableProperties::default();
+        if let Some(version) = version {
+            let raw = version.to_le_bytes().to_vec();
+            properties.other.insert("rocksdb.external_sst_file.version".into(), raw);
+        }
+        if let Some(raw) = sequence {
+            properties.other.insert("rocksdb.external_sst_file.global_seqno".into(), raw.to_vec());
+        }
+        properties.has_external_sequence().map_err(|error| error.kind)
+    };
+    assert_eq!(of(Some(1), None), Ok(false));
+    assert_eq!(of(Some(2), None), Ok(true));
+    assert_eq!(of(Some(3), Some(&[0; 8])), Err(DecodeErrorKind::Unsupported));
+    for corrupt in [of(None, Some(&[0; 8])), of(Some(1), Some(&[0; 8])), of(Some(2), Some(&[0; 7]))] {
+        assert_eq!(corrupt, Err(DecodeErrorKind::Corrupt));
+    }
+}

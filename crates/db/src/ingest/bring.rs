@@ -1,0 +1,144 @@
+//! A table that was written elsewhere comes into the directory: linked or copied, synced, opened and checked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob_refs;
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::version_edit::TableMeta;
+
+use super::sst_file::UNKNOWN_FAMILY;
+use super::{Brought, IngestOptions, Newcomer, refuse};
+use crate::cache::BlockCache;
+use crate::family::Family;
+use crate::iterate::InternalIterator;
+use crate::store::Store;
+use crate::table::Table;
+use crate::{Error, ErrorKind, Result};
+
+/// Read and written at once by a copy.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Store {
+    /// Whether `family` can take in the table at `path`, as far as its end tells.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is another family's, empty, or was not written to be taken in; as [`Table::open`].
+    pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<()> {
+        let file_bytes = self.env.files.metadata(path)?.len;
+        let cache = Arc::new(BlockCache::new(0));
+        let table = Table::open(&*self.env.files, path, FileNumber::new(0), file_bytes, cache)?;
+        let properties = table.properties();
+        if table.taken_in().is_none() {
+            return Err(refuse(path, "the table was not written to be taken in: an SstFileWriter does that"));
+        }
+        if properties.entry_count == 0 {
+            return Err(refuse(path, "the table has no entries"));
+        }
+        let written_for = properties.column_family_id;
+        if written_for != UNKNOWN_FAMILY && written_for != u64::from(family.id) {
+            let reason =
+                format!("the table is for column family {written_for}, not for {} ({:?})", family.id, family.name);
+            return Err(refuse(path, reason));
+        }
+        if properties.other.contains_key(blob_refs::PROPERTY) {
+            return Err(refuse(path, "the table points into blob files, which cannot be taken in"));
+        }
+        Ok(())
+    }
+
+    /// Gives the table at `from` a name in the directory.
+    pub(super) fn bring(&self, from: &Path, options: IngestOptions, brought: &mut Brought<'_>) -> Result<Newcomer> {
+        let number = self.new_file_number();
+        let path = self.path_of(&FileName::Table(number));
+        brought.paths.push(path.clone());
+        let is_linked = options.move_files && self.link_in(from, &path)?;
+        if !is_linked {
+            self.copy_in(from, &path)?;
+        }
+        let file_bytes = self.env.files.metadata(&path)?.len;
+        let table = Table::open(&*self.env.files, &path, number, file_bytes, self.cache.clone())?;
+        if options.verify {
+            self.verify(&table)?;
+        }
+        newcomer(table, number, path, self.env.clock.unix_seconds(), file_bytes)
+    }
+
+    /// `false` if it cannot be linked or, being somebody else's, not synced.
+    fn link_in(&self, from: &Path, path: &Path) -> Result<bool> {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, Unsupported};
+        let files = &*self.env.files;
+        match files.link(from, path) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | Unsupported) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        // Whoever wrote it need not have synced it.
+        let file_bytes = files.metadata(path)?.len;
+        match files.reopen(path, file_bytes) {
+            Ok(file) => file.sync().map(|()| true).map_err(Error::from),
+            Err(error) if error.kind() == PermissionDenied => files.remove(path).map(|()| false).map_err(Error::from),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn copy_in(&self, from: &Path, path: &Path) -> Result<()> {
+        let files = &*self.env.files;
+        let source = files.open(from)?;
+        let copy = files.create(path)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut offset = 0;
+        loop {
+            // Whoever closes the store does not wait for gigabytes to be copied.
+            self.check_open()?;
+            let count = source.read_at(offset, &mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            copy.append(&[buffer.get(..count).unwrap_or_default()])?;
+            offset += count as u64;
+        }
+        Ok(copy.sync()?)
+    }
+
+    /// Every byte of it.
+    fn verify(&self, table: &Table) -> Result<()> {
+        let checked = table.check(&mut |key, _| {
+            self.check_open()?;
+            let key = decode(table, key)?;
+            if matches!(key.kind, ValueKind::Value | ValueKind::Deletion) {
+                return Ok(());
+            }
+            let reason = format!("an entry of kind {:?} cannot be taken in", key.kind);
+            Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(table.path()))
+        });
+        checked.map(drop).map_err(|error| error.while_doing("checking a file that is taken in"))
+    }
+}
+
+fn decode<'a>(table: &Table, key: &'a [u8]) -> Result<InternalKey<'a>> {
+    InternalKey::decode(key).map_err(|error| Error::decode(table.path(), 0, "reading a key", error))
+}
+
+fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file_bytes: u64) -> Result<Newcomer> {
+    let mut keys = table.iter(false);
+    keys.seek_to_first()?;
+    let smallest = keys.key().to_vec();
+    keys.seek_to_last()?;
+    let largest = keys.key().to_vec();
+    drop(keys);
+    decode(&table, &smallest).and_then(|_| decode(&table, &largest))?;
+    let meta = TableMeta {
+        number,
+        file_bytes,
+        smallest,
+        largest,
+        tail_bytes: file_bytes.saturating_sub(table.properties().tail_start_offset.min(file_bytes)),
+        oldest_ancestor_time: now,
+        file_creation_time: now,
+        ..TableMeta::default()
+    };
+    Ok(Newcomer { meta, table, path })
+}

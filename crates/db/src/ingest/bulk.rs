@@ -1,0 +1,299 @@
+//! Sorted pairs go straight into tables and blob files: one pass, no log, no memtable, one edit at the end.
+//!
+//! `put → batch → (a thread) → tables and blob files → (another) sync`; in the calling thread where there are no others.
+//!
+//! - K1: keys ascend, each once; whoever breaks that gets an error, and what was put before stays as it is.
+//! - K2: after a failure nothing more is taken, and [`BulkLoad::finish`] fails: what is not whole is not installed.
+//!
+//! Cost: one copy of each pair, compression and checksum once; memory for [`BATCHES_MAX`] batches beside the open files'
+//! buffers. The device is kept busy from the start (see [`Syncer`]).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use esker_env::Thread;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
+use parking_lot::Mutex;
+
+use super::sst_file::check_next;
+use super::{Brought, Syncer};
+use crate::family::Family;
+use crate::output::{Finished, OutputFiles};
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// Keys and values that are handed over together, in bytes.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches between the caller and the thread that writes.
+const BATCHES_MAX: usize = 4;
+/// Memory for a batch is used again up to this size.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// A load of sorted pairs into a column family: see [`Db::bulk_load`](crate::Db::bulk_load).
+///
+/// Nothing of it can be seen before [`finish`](Self::finish); dropped without, it leaves nothing.
+pub struct BulkLoad {
+    store: Arc<Store>,
+    family: Arc<Family>,
+    batch: Batch,
+    last_key: Vec<u8>,
+    loaded: Loaded,
+    writer: Writer,
+}
+
+/// What a [`BulkLoad`] brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Keys, those that were deleted too.
+    pub entries: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+    /// Tables.
+    pub tables: usize,
+    /// Blob files.
+    pub blob_files: usize,
+    /// Bytes of both.
+    pub file_bytes: u64,
+    /// The sequence number from which on reads see all of it.
+    pub sequence: u64,
+}
+
+/// Entries, one after another.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Lengths of key and value, and how the key was changed.
+    entries: Vec<(u32, u32, ValueKind)>,
+}
+
+/// Who writes the files.
+enum Writer {
+    /// The caller.
+    Here(Box<Sink>),
+    /// A thread.
+    Beside(Beside),
+    /// Nobody any more (K2).
+    Failed(Error),
+}
+
+/// Writes batches into files.
+struct Sink {
+    outputs: OutputFiles<Arc<Store>, Arc<Family>>,
+    internal: Vec<u8>,
+}
+
+/// A thread with a [`Sink`].
+struct Beside {
+    queue: Option<SyncSender<Option<Batch>>>,
+    /// Batches that were written, for their memory.
+    spare: Receiver<Batch>,
+    thread: Box<dyn Thread>,
+    result: Arc<Mutex<Option<Result<Finished>>>>,
+}
+
+impl Batch {
+    fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) {
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        // Both were checked against limits below 2^32.
+        self.entries.push((key.len() as u32, value.len() as u32, kind));
+    }
+
+    fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            *self = Self::default();
+        }
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
+
+impl Sink {
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        let mut rest = batch.bytes.as_slice();
+        for &(key_bytes, value_bytes, kind) in &batch.entries {
+            let (user_key, behind) = rest.split_at_checked(key_bytes as usize).unwrap_or_default();
+            let (value, behind) = behind.split_at_checked(value_bytes as usize).unwrap_or_default();
+            rest = behind;
+            self.internal.clear();
+            internal_key::append(&mut self.internal, user_key, SequenceNumber::new(0), kind);
+            let key = InternalKey { user_key, sequence: SequenceNumber::new(0), kind };
+            self.outputs.add(&key, &self.internal, value)?;
+        }
+        self.outputs.sync_ahead(batch.bytes.len() as u64)
+    }
+}
+
+impl Beside {
+    fn start(store: &Arc<Store>, family: &Arc<Family>) -> Result<Self> {
+        let (queue, batches) = sync_channel(BATCHES_MAX);
+        let (emptied, spare) = channel();
+        let syncer = Syncer::start(&store.env)?;
+        let outputs = OutputFiles::external(store.clone(), family.clone(), Some(syncer));
+        let sink = Sink { outputs, internal: Vec::new() };
+        let result: Arc<Mutex<Option<Result<Finished>>>> = Arc::default();
+        let told = Arc::clone(&result);
+        let work = move || *told.lock() = write_all(sink, &batches, &emptied);
+        let thread = store.env.threads.spawn("esker-load", Box::new(work))?;
+        Ok(Self { queue: Some(queue), spare, thread, result })
+    }
+
+    /// Waits for the thread's end and says what came of it.
+    fn join(&mut self) -> Result<Finished> {
+        self.queue = None;
+        self.thread.join();
+        let ended = || Err(Error::new(ErrorKind::Io, "the thread that loads ended by a panic; report it"));
+        self.result.lock().take().unwrap_or_else(ended)
+    }
+
+    fn send(&mut self, batch: Option<Batch>) -> Result<()> {
+        match self.queue.as_ref().map(|queue| queue.send(batch)) {
+            Some(Ok(())) => Ok(()),
+            // The thread ends early only by a failure.
+            _ => Err(self.join().err().unwrap_or_else(|| Error::new(ErrorKind::Io, "the thread that loads has ended"))),
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.queue = None;
+        self.thread.join();
+    }
+}
+
+/// `None` if the load was given up.
+fn write_all(mut sink: Sink, batches: &Receiver<Option<Batch>>, spare: &Sender<Batch>) -> Option<Result<Finished>> {
+    for batch in batches {
+        let Some(mut batch) = batch else { return Some(sink.outputs.finish()) };
+        if let Err(error) = sink.write(&batch) {
+            return Some(Err(error));
+        }
+        batch.clear();
+        // Nobody may want it any more.
+        let _ = spare.send(batch);
+    }
+    None
+}
+
+impl BulkLoad {
+    pub(crate) fn begin(store: &Arc<Store>, family: &Arc<Family>) -> Result<Self> {
+        store.check_takes_writes()?;
+        let writer = if store.options.background_jobs == 0 {
+            let outputs = OutputFiles::external(store.clone(), family.clone(), None);
+            Writer::Here(Box::new(Sink { outputs, internal: Vec::new() }))
+        } else {
+            Writer::Beside(Beside::start(store, family)?)
+        };
+        let (store, family) = (store.clone(), family.clone());
+        let (batch, last_key, loaded) = (Batch::default(), Vec::new(), Loaded::default());
+        Ok(Self { store, family, batch, last_key, loaded, writer })
+    }
+
+    /// Adds `key` with `value`. Keys come in ascending order, each once.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: the key does not follow the one before, which is named, or key or value is too long. It is left out, and the
+    ///   load may go on.
+    /// - `Exhausted`, `Io`, `ReadOnly`, `Closed`: some pair before this one could not be written; the load has failed.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), value.as_ref(), ValueKind::Value)
+    }
+
+    /// Adds that `key` is gone.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), &[], ValueKind::Deletion)
+    }
+
+    /// What was put so far; tables and files are counted at the end.
+    pub fn loaded(&self) -> Loaded {
+        self.loaded
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
+        check_next((self.loaded.entries > 0).then_some(&*self.last_key), key, value)?;
+        if !self.batch.entries.is_empty() && self.batch.bytes.len() + key.len() + value.len() > BATCH_BYTES {
+            self.hand_over()?;
+        }
+        self.batch.add(key, value, kind);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.loaded.entries += 1;
+        self.loaded.bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Gives the batch to whoever writes.
+    fn hand_over(&mut self) -> Result<()> {
+        let written = self.store.check_takes_writes().and_then(|()| match &mut self.writer {
+            Writer::Here(sink) => {
+                let written = sink.write(&self.batch);
+                self.batch.clear();
+                written
+            }
+            Writer::Beside(beside) => {
+                let next = beside.spare.try_recv().unwrap_or_default();
+                beside.send(Some(std::mem::replace(&mut self.batch, next)))
+            }
+            Writer::Failed(error) => Err(error.clone()),
+        });
+        written.inspect_err(|error| self.writer = Writer::Failed(error.clone()))
+    }
+
+    /// Completes the files and has the family take them in, all at once: durable, and seen by every later read.
+    ///
+    /// Cost: waits for the device to have the last of it; writers wait for one sync of the manifest, and for a flush if they have just
+    /// written into the range.
+    ///
+    /// # Errors
+    /// - What made the load fail, then or now: nothing was loaded, and the files go.
+    /// - `Conflict`: the column family was dropped meanwhile.
+    /// - `ReadOnly`: the manifest could not be synced; whether all was loaded or nothing, the next open knows.
+    pub fn finish(mut self) -> Result<Loaded> {
+        if !self.batch.entries.is_empty() {
+            self.hand_over()?;
+        }
+        let finished = match std::mem::replace(&mut self.writer, Writer::Failed(given_up())) {
+            Writer::Here(sink) => sink.outputs.finish(),
+            Writer::Beside(mut beside) => beside.send(None).and_then(|()| beside.join()),
+            Writer::Failed(error) => Err(error),
+        };
+        let finished = finished.map_err(|error| error.while_doing("loading sorted pairs"))?;
+        self.install(finished)
+    }
+
+    fn install(self, finished: Finished) -> Result<Loaded> {
+        let (store, family) = (&*self.store, &self.family);
+        let Finished { edit, newcomers, table_bytes, blob_bytes } = finished;
+        let file_bytes = table_bytes + blob_bytes;
+        let blob_paths = edit.blobs.iter().map(|blob| store.path_of(&FileName::Blob(blob.number())));
+        let paths: Vec<PathBuf> = blob_paths.chain(newcomers.iter().map(|table| table.path.clone())).collect();
+        let mut brought = Brought { store, paths };
+        let (tables, blob_files) = (newcomers.len(), edit.blobs.len());
+        let _guest = store.enter()?;
+        let sequence = if newcomers.is_empty() {
+            store.visible().get()
+        } else {
+            store.take_in(family, newcomers, edit.blobs, || brought.paths.clear())?.sequence
+        };
+        store.counters.ingested_bytes.add(file_bytes);
+        store.counters.user_bytes.add(self.loaded.bytes);
+        Ok(Loaded { tables, blob_files, file_bytes, sequence, ..self.loaded })
+    }
+}
+
+fn given_up() -> Error {
+    Error::new(ErrorKind::Io, "the load was finished")
+}
+
+impl fmt::Debug for BulkLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkLoad").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! Which level a table goes to that comes from outside: the deepest that it fits into (N3). Pure, but for the look into tables
+//! whose range meets that of the newcomer, though perhaps none of their keys does.
+
+use std::collections::HashMap;
+
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
+
+use super::Newcomer;
+use crate::Result;
+use crate::compaction::Levels;
+use crate::family::View;
+use crate::iterate::InternalIterator;
+use crate::options::FamilyOptions;
+use crate::version::{TableFile, Version};
+
+/// Keys that a compaction in progress will write into a level; both ends inclusive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Writing {
+    pub(crate) family_id: u32,
+    pub(crate) level: usize,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+/// Whether tables hold keys of the ranges of newcomers, by the newcomer's place in its call and the table's number: looked up
+/// once, so that nothing has to be read while writers wait.
+pub(super) type Known = HashMap<(usize, FileNumber), bool>;
+
+/// The levels of `newcomers`, in their order: a later one is newer.
+pub(super) fn levels(
+    version: &Version,
+    options: &FamilyOptions,
+    writing: &[Writing],
+    newcomers: &[Newcomer],
+    known: &mut Known,
+) -> Result<Vec<usize>> {
+    let base = Levels::of(version, options).base;
+    let mut levels: Vec<usize> = Vec::with_capacity(newcomers.len());
+    for (index, newcomer) in newcomers.iter().enumerate() {
+        let mut chosen = 0;
+        // Levels between 0 and the base stay empty.
+        for level in std::iter::once(0).chain(base..options.level_count) {
+            let (begin, end) = (newcomer.smallest(), newcomer.largest());
+            let meets = |other_begin: &[u8], other_end: &[u8]| other_begin <= end && other_end >= begin;
+            let before = newcomers.iter().zip(&levels);
+            let mut older = before.filter(|(_, at)| **at == level).map(|(other, _)| other);
+            let overlapping = version.overlapping(level, Some(begin), Some(end));
+            let holds_keys = |table: &TableFile, known: &mut Known| match known.get(&(index, table.number())) {
+                Some(holds) => Ok(*holds),
+                None => holds_keys(table, begin, end).inspect(|holds| {
+                    known.insert((index, table.number()), *holds);
+                }),
+            };
+            if older.any(|older| meets(older.smallest(), older.largest())) {
+                break;
+            }
+            let mut is_covered = false;
+            for table in &overlapping {
+                is_covered |= holds_keys(table, known)?;
+            }
+            if is_covered {
+                break;
+            }
+            let is_written = |writing: &Writing| writing.level == level && meets(&writing.smallest, &writing.largest);
+            if overlapping.is_empty() && !writing.iter().any(is_written) {
+                chosen = level;
+            }
+        }
+        levels.push(chosen);
+    }
+    Ok(levels)
+}
+
+/// Whether the table has a key of the range; both ends inclusive. Cost: one or two blocks.
+fn holds_keys(table: &TableFile, begin: &[u8], end: &[u8]) -> Result<bool> {
+    if (begin..=end).contains(&table.smallest()) || (begin..=end).contains(&table.largest()) {
+        return Ok(true);
+    }
+    let mut keys = table.table.iter(false);
+    first_in_range(&mut keys, begin, end)
+}
+
+fn first_in_range(keys: &mut dyn InternalIterator, begin: &[u8], end: &[u8]) -> Result<bool> {
+    keys.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?;
+    Ok(keys.valid() && internal_key::user_key(keys.key()) <= end)
+}
+
+/// Whether a memtable has a key of the range of one of `newcomers`.
+pub(super) fn is_in_memory(view: &View, newcomers: &[Newcomer]) -> Result<bool> {
+    for generation in view.generations() {
+        let mut keys = generation.memtable.iter();
+        for newcomer in newcomers {
+            if first_in_range(&mut keys, newcomer.smallest(), newcomer.largest())? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use esker_env::sim::SimDisk;
+    use esker_format::rocksdb::version_edit::TableMeta;
+
+    use super::*;
+    use crate::cache::BlockCache;
+    use crate::ingest::SstFileWriter;
+    use crate::table::Table;
+
+    fn newcomer(disk: &SimDisk, number: u64, keys: [&str; 2]) -> Newcomer {
+        let path = PathBuf::from(format!("/{number}.sst"));
+        let mut writer = SstFileWriter::create_with_env(&path, &FamilyOptions::default(), disk.env()).unwrap();
+        keys.iter().for_each(|key| writer.put(key, "v").unwrap());
+        let file_bytes = writer.finish().unwrap().file_bytes;
+        let (number, cache) = (FileNumber::new(number), Arc::new(BlockCache::new(0)));
+        let table = Table::open(&*disk.env().files, &path, number, file_bytes, cache).unwrap();
+        let [smallest, largest] = keys.map(|key| internal_key::lookup(key.as_bytes(), SequenceNumber::new(0)));
+        Newcomer { meta: TableMeta { number, file_bytes, smallest, largest, ..TableMeta::default() }, table, path }
+    }
+
+    fn levels_of(writing: &[(usize, &str, &str)], keys: &[[&str; 2]]) -> Vec<usize> {
+        let disk = SimDisk::new();
+        let newcomers: Vec<Newcomer> = (1..).zip(keys).map(|(number, keys)| newcomer(&disk, number, *keys)).collect();
+        let writing = writing.iter().map(|&(level, smallest, largest)| Writing {
+            family_id: 0,
+            level,
+            smallest: smallest.into(),
+            largest: largest.into(),
+        });
+        let writing: Vec<Writing> = writing.collect();
+        levels(&Version::empty(), &FamilyOptions::default(), &writing, &newcomers, &mut Known::new()).unwrap()
+    }
+
+    #[test]
+    fn tables_of_a_call_that_meet_lie_above_each_other() {
+        assert_eq!(levels_of(&[], &[["a", "c"], ["d", "f"], ["g", "g0"]]), [6, 6, 6]);
+        assert_eq!(levels_of(&[], &[["a", "c"], ["c", "f"], ["g", "h"]]), [6, 0, 6]);
+        assert_eq!(levels_of(&[], &[["a", "z"], ["c", "d"], ["e", "f"]]), [6, 0, 0]);
+    }
+
+    #[test]
+    fn no_table_goes_where_a_compaction_writes() {
+        assert_eq!(levels_of(&[(6, "a", "c")], &[["c", "d"], ["e", "f"]]), [0, 6]);
+        assert_eq!(levels_of(&[(6, "a", "z")], &[["c", "d"]]), [0]);
+        assert_eq!(levels_of(&[(5, "a", "z")], &[["c", "d"]]), [6]);
+    }
+}

@@ -1,0 +1,199 @@
+//! A table that is written outside of any store, for one to take in.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+use esker_format::limits::{self, TooLarge};
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
+
+use crate::options::FamilyOptions;
+use crate::table::{TableIdentity, TableOptions, TableWriter};
+use crate::{Error, Result};
+
+/// What RocksDB writes for a table that any column family may take in.
+pub(super) const UNKNOWN_FAMILY: u64 = i32::MAX as u64;
+/// Every file has a session of its own, so this is its first file, as RocksDB has it.
+const NUMBER: FileNumber = FileNumber::new(1);
+
+/// Writes a table of sorted keys outside of a store, for [`Db::ingest`](crate::Db::ingest) or RocksDB's `IngestExternalFile`
+/// to take in.
+///
+/// Values stay with their keys, however large: what a store takes in has no blob files. [`Db::bulk_load`](crate::Db::bulk_load)
+/// writes both, straight into a store.
+///
+/// Dropped without [`finish`](Self::finish), it removes the file.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("store");
+/// use esker_db::{Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
+///
+/// let file = dir.path().join("hills.sst");
+/// let mut writer = SstFileWriter::create(&file, &FamilyOptions::default())?;
+/// writer.put("drumlin", "oval")?;
+/// writer.put("esker", "winding")?;
+/// writer.finish()?;
+///
+/// let db = Db::open(&path, Options { create_if_missing: true, ..Options::default() })?;
+/// db.ingest(&db.default_column_family(), &[file], &IngestOptions::default())?;
+/// assert_eq!(db.get("esker")?.as_deref(), Some(&b"winding"[..]));
+/// # Ok::<(), esker_db::Error>(())
+/// ```
+pub struct SstFileWriter {
+    writer: Option<TableWriter>,
+    env: Env,
+    info: SstFileInfo,
+    internal: Vec<u8>,
+}
+
+/// What an [`SstFileWriter`] wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SstFileInfo {
+    /// Where.
+    pub path: PathBuf,
+    /// The file's length.
+    pub file_bytes: u64,
+    /// Keys, those that are deleted too.
+    pub entries: u64,
+    /// Keys that are deleted.
+    pub deletions: u64,
+    /// The first key.
+    pub smallest_key: Vec<u8>,
+    /// The last key.
+    pub largest_key: Vec<u8>,
+}
+
+impl SstFileWriter {
+    /// Begins the file `path`, as a family with these options writes its tables: compression, filter, size of blocks, checksum.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if an option is out of its range; `Conflict` or `Io` if the file is there already or cannot be made.
+    pub fn create(path: impl AsRef<Path>, options: &FamilyOptions) -> Result<Self> {
+        Self::create_with_env(path, options, Env::os())
+    }
+
+    /// As [`create`](Self::create), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_with_env(path: impl AsRef<Path>, options: &FamilyOptions, env: Env) -> Result<Self> {
+        options.validate()?;
+        let now = env.clock.unix_seconds();
+        let identity = TableIdentity {
+            column_family_id: UNKNOWN_FAMILY as u32,
+            creation_time: now,
+            oldest_key_time: now,
+            db_id: "SST Writer".to_owned(),
+            session_id: crate::open::new_session(&env),
+            ..TableIdentity::default()
+        };
+        let path = path.as_ref();
+        let mut writer = TableWriter::create(&*env.files, path, NUMBER, &TableOptions::of(options), &identity)?;
+        writer.set_external();
+        let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };
+        Ok(Self { writer: Some(writer), env, info, internal: Vec::new() })
+    }
+
+    /// Adds `key` with `value`. Keys come in ascending order, each once.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the key does not follow the one before, or key or value is too long; the file is as before.
+    /// After `Exhausted` or `Io` it cannot be finished.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), value.as_ref(), ValueKind::Value)
+    }
+
+    /// Adds that `key` is gone: hides what a store that takes the file in has for it.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), &[], ValueKind::Deletion)
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
+        let last = (self.info.entries > 0).then_some(&*self.info.largest_key);
+        check_next(last, key, value).map_err(|error| error.with_path(&self.info.path))?;
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::invalid_argument("the file is finished").with_path(&self.info.path));
+        };
+        self.internal.clear();
+        internal_key::append(&mut self.internal, key, SequenceNumber::new(0), kind);
+        writer.add(&self.internal, value)?;
+        if self.info.entries == 0 {
+            self.info.smallest_key = key.to_vec();
+        }
+        self.info.largest_key.clear();
+        self.info.largest_key.extend_from_slice(key);
+        self.info.entries += 1;
+        self.info.deletions += u64::from(kind == ValueKind::Deletion);
+        Ok(())
+    }
+
+    /// Length of the file so far.
+    pub fn file_bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::file_bytes)
+    }
+
+    /// Completes the file and syncs it; its name is synced by whoever takes it in.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: it has no entries. `Exhausted`, `Io`: it could not be written. The file is removed then.
+    pub fn finish(mut self) -> Result<SstFileInfo> {
+        if self.info.entries == 0 {
+            return Err(
+                Error::invalid_argument("a table without entries cannot be taken in").with_path(&self.info.path)
+            );
+        }
+        if let Some(writer) = self.writer.take() {
+            let finished = writer.finish();
+            // Dropped without a writer, nothing is removed: whatever fails, this has to be done here.
+            let summary = finished.inspect_err(|_| drop(self.env.files.remove(&self.info.path)))?;
+            self.info.file_bytes = summary.file_bytes;
+        }
+        Ok(std::mem::take(&mut self.info))
+    }
+}
+
+impl Drop for SstFileWriter {
+    fn drop(&mut self) {
+        if self.writer.take().is_some() {
+            // Whoever gave up on the file has nobody to tell that it is still there.
+            let _ = self.env.files.remove(&self.info.path);
+        }
+    }
+}
+
+impl fmt::Debug for SstFileWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SstFileWriter").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// Whether `key` may come after `last`, and the store takes both it and `value`.
+pub(super) fn check_next(last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
+    if let Some(last) = last
+        && last >= key
+    {
+        let is = if last == key { "is there twice" } else { "does not come after" };
+        let reason = format!(
+            "keys must ascend: {} {is}{}",
+            shown(key),
+            if last == key { String::new() } else { format!(" {}", shown(last)) }
+        );
+        return Err(Error::invalid_argument(reason));
+    }
+    let limited = TooLarge::check("key", key.len(), limits::KEY_BYTES_MAX)
+        .and_then(|()| TooLarge::check("value", value.len(), limits::VALUE_BYTES_MAX));
+    limited.map_err(|error| Error::invalid_argument(error.to_string()))
+}
+
+/// Longest part of a key that goes into an error.
+const SHOWN_BYTES: usize = 64;
+
+fn shown(key: &[u8]) -> String {
+    let begin = key.get(..SHOWN_BYTES).unwrap_or(key);
+    let more = if begin.len() < key.len() { format!("... ({} bytes)", key.len()) } else { String::new() };
+    format!("\"{}\"{more}", begin.escape_ascii())
+}

@@ -1,0 +1,326 @@
+//! Files that come in, rule by rule.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker::env::sim::SimDisk;
+use esker::{Change, Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions, SstFileWriter};
+
+fn open(disk: &SimDisk, background_jobs: usize) -> Db {
+    let options = Options { create_if_missing: true, background_jobs, ..Options::default() };
+    Db::open_with_env("/store", options, disk.env()).unwrap()
+}
+
+fn begin(disk: &SimDisk, name: &str) -> (PathBuf, SstFileWriter) {
+    disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+    let path = PathBuf::from(format!("/outside/{name}.sst"));
+    let options = FamilyOptions { compression: Compression::None, ..FamilyOptions::default() };
+    let writer = SstFileWriter::create_with_env(&path, &options, disk.env()).unwrap();
+    (path, writer)
+}
+
+fn file(disk: &SimDisk, name: &str, pairs: &[(&str, &str)]) -> PathBuf {
+    let (path, mut writer) = begin(disk, name);
+    pairs.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+    writer.finish().unwrap();
+    path
+}
+
+fn ingest(db: &Db, files: &[PathBuf]) -> esker::Result<Vec<usize>> {
+    Ok(db.ingest(&db.default_column_family(), files, &IngestOptions::default())?.levels)
+}
+
+fn get(db: &Db, key: &str) -> Option<String> {
+    db.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+fn tables_on(disk: &SimDisk) -> usize {
+    let is_table = |path: &&PathBuf| path.starts_with("/store") && path.extension().is_some_and(|end| end == "sst");
+    disk.paths().iter().filter(is_table).count()
+}
+
+#[test]
+fn keys_that_do_not_ascend_are_refused_with_both_named() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let (path, mut writer) = begin(&disk, "a");
+    let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+    writer.put("b", "1").unwrap();
+    load.put("b", "1").unwrap();
+    for (key, words) in [("a\n", "keys must ascend: \"a\\n\" does not come after \"b\""), ("b", "\"b\" is there twice")]
+    {
+        for error in [writer.put(key, "2"), writer.delete(key), load.put(key, "2"), load.delete(key)] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+    // What was refused is left out, and no more.
+    writer.put("c", "3").unwrap();
+    load.put("c", "3").unwrap();
+    assert_eq!(load.finish().unwrap().entries, 2);
+    let info = writer.finish().unwrap();
+    assert_eq!((info.entries, info.smallest_key, info.largest_key), (2, b"b".to_vec(), b"c".to_vec()));
+    assert_eq!(info.file_bytes, disk.file_bytes(&path).unwrap().len() as u64);
+    assert_eq!((get(&db, "b"), get(&db, "c"), get(&db, "a\n")), (Some("1".into()), Some("3".into()), None));
+}
+
+#[test]
+fn a_file_that_is_given_up_is_removed() {
+    let disk = SimDisk::new();
+    let (path, mut writer) = begin(&disk, "a");
+    writer.put("a", "1").unwrap();
+    drop(writer);
+    assert!(disk.file_bytes(&path).is_none());
+    let (path, writer) = begin(&disk, "a");
+    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(disk.file_bytes(&path).is_none());
+}
+
+#[test]
+fn a_table_goes_as_deep_as_it_hides_nothing_newer() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    assert_eq!(ingest(&db, &[file(&disk, "1", &[("a", "1"), ("c", "1")])]).unwrap(), [6]);
+    assert_eq!(ingest(&db, &[file(&disk, "2", &[("d", "2"), ("f", "2")])]).unwrap(), [6]);
+    // Over the first: above it.
+    assert_eq!(ingest(&db, &[file(&disk, "3", &[("b", "3"), ("c", "3")])]).unwrap(), [0]);
+    // Into the range of the second, though none of its keys.
+    assert_eq!(ingest(&db, &[file(&disk, "4", &[("e", "4")])]).unwrap(), [0]);
+    // The range of a table of level 0 that has none of these keys is no obstacle.
+    db.put("g", "5").unwrap();
+    db.put("z", "5").unwrap();
+    db.flush().unwrap();
+    assert_eq!(ingest(&db, &[file(&disk, "5", &[("h", "6"), ("i", "6")])]).unwrap(), [6]);
+    // Nor is what is in memory, unless it has one.
+    db.put("k", "7").unwrap();
+    let flushes = db.stats().flushes;
+    assert_eq!(ingest(&db, &[file(&disk, "6", &[("l", "8"), ("m", "8")])]).unwrap(), [6]);
+    assert_eq!(db.stats().flushes, flushes);
+    assert_eq!(ingest(&db, &[file(&disk, "7", &[("j", "9"), ("k", "9")])]).unwrap(), [0]);
+    assert_eq!(db.stats().flushes, flushes + 1);
+    for (key, value) in [("a", "1"), ("b", "3"), ("c", "3"), ("d", "2"), ("e", "4"), ("h", "6"), ("k", "9"), ("z", "5")]
+    {
+        assert_eq!(get(&db, key).as_deref(), Some(value), "{key}");
+    }
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
+#[test]
+fn of_the_files_of_a_call_a_later_one_wins() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let files = [("1", ["a", "1"]), ("2", ["a", "2"]), ("3", ["a", "3"])]
+        .map(|(name, [key, value])| file(&disk, name, &[(key, value)]));
+    assert_eq!(ingest(&db, &files).unwrap(), [6, 0, 0]);
+    assert_eq!(get(&db, "a").as_deref(), Some("3"));
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("3"));
+}
+
+#[test]
+fn who_read_before_sees_nothing_of_it() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    db.put("a", "old").unwrap();
+    let snapshot = db.snapshot();
+    let mut before = db.iter().unwrap();
+    ingest(&db, &[file(&disk, "1", &[("a", "new"), ("b", "new")])]).unwrap();
+    let then = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
+    let family = db.default_column_family();
+    assert_eq!(db.get_cf(&family, "a", &then).unwrap().as_deref(), Some(&b"old"[..]));
+    assert!(!db.exists_cf(&family, "b", &then).unwrap());
+    before.seek_to_first().unwrap();
+    assert_eq!((before.key(), &*before.value().unwrap()), (&b"a"[..], &b"old"[..]));
+    before.next().unwrap();
+    assert!(!before.valid());
+    before.refresh().unwrap();
+    before.seek(b"b").unwrap();
+    assert_eq!(&*before.value().unwrap(), b"new");
+    // The snapshot outlives a compaction of everything.
+    db.compact_range(&family, None, None).unwrap();
+    assert_eq!(db.get_cf(&family, "a", &then).unwrap().as_deref(), Some(&b"old"[..]));
+    assert!(!db.exists_cf(&family, "b", &then).unwrap());
+}
+
+#[test]
+fn files_are_moved_or_stay_as_they_are() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let [stays, moves] = ["1", "2"].map(|name| file(&disk, name, &[(name, "v")]));
+    let raw = disk.file_bytes(&stays).unwrap();
+    ingest(&db, std::slice::from_ref(&stays)).unwrap();
+    assert_eq!(disk.file_bytes(&stays), Some(raw));
+    let options = IngestOptions { move_files: true, ..IngestOptions::default() };
+    let ingested = db.ingest(&db.default_column_family(), &[&moves], &options).unwrap();
+    assert!(ingested.not_removed.is_empty() && disk.file_bytes(&moves).is_none());
+    assert_eq!(ingested.sequence, db.stats().sequence);
+    assert_eq!((get(&db, "1"), get(&db, "2")), (Some("v".into()), Some("v".into())));
+}
+
+/// Nothing is taken in, not even the good file beside it, and nothing is left in the directory.
+#[track_caller]
+fn assert_refused(disk: &SimDisk, db: &Db, bad: &Path, kind: ErrorKind, words: &str) {
+    let good = file(disk, "good", &[("good", "1")]);
+    let before = tables_on(disk);
+    let error = ingest(db, &[good.clone(), bad.to_owned()]).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+    assert_eq!(get(db, "good"), None);
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!(tables_on(disk), before);
+    disk.env().files.remove(&good).unwrap();
+}
+
+#[test]
+fn what_cannot_be_taken_in_is_refused_and_leaves_nothing() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    db.put("x", "1").unwrap();
+    db.flush().unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let own = disk.paths().into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
+    assert_refused(&disk, &db, &own, ErrorKind::InvalidArgument, "in the directory of the store");
+    let copy = PathBuf::from("/outside/copy.sst");
+    let written = disk.env().files.create(&copy).unwrap();
+    written.append(&[&disk.file_bytes(&own).unwrap()]).unwrap();
+    assert_refused(&disk, &db, &copy, ErrorKind::InvalidArgument, "was not written to be taken in");
+    assert_refused(&disk, &db, "/outside/none.sst".as_ref(), ErrorKind::NotFound, "none.sst");
+
+    let damaged = file(&disk, "damaged", &[("d", &"v".repeat(5000)), ("e", &"v".repeat(5000))]);
+    let mut raw = disk.file_bytes(&damaged).unwrap();
+    raw[100] ^= 1;
+    disk.overwrite(&damaged, raw);
+    assert_refused(&disk, &db, &damaged, ErrorKind::Corruption, "checking a file that is taken in");
+}
+
+#[test]
+fn a_load_that_is_given_up_leaves_nothing() {
+    for background_jobs in [0, 2] {
+        let disk = SimDisk::new();
+        let db = open(&disk, background_jobs);
+        let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+        for number in 0..3000 {
+            load.put(format!("{number:06}"), vec![b'v'; number % 7 * 1000]).unwrap();
+        }
+        drop(load);
+        assert!(db.iter().unwrap().entries().next().is_none());
+        db.close().unwrap();
+        let ends = |end: &str| disk.paths().iter().any(|path| path.extension().is_some_and(|found| found == end));
+        assert!(!ends("sst") && !ends("blob"), "{:?}", disk.paths());
+    }
+}
+
+#[test]
+fn a_store_closes_without_waiting_for_an_open_load() {
+    for background_jobs in [0, 2] {
+        let disk = SimDisk::new();
+        let db = open(&disk, background_jobs);
+        let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+        load.put("a", "1").unwrap();
+        db.close().unwrap();
+        let error = load.finish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        assert!(open(&disk, 0).get("a").unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_load_into_a_family_that_is_dropped_is_a_conflict() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let family = db.create_column_family("gone", FamilyOptions::default()).unwrap();
+    let mut load = db.bulk_load(&family).unwrap();
+    load.put("a", "1").unwrap();
+    db.drop_column_family(&family).unwrap();
+    assert_eq!(load.finish().unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(tables_on(&disk), 0);
+}
+
+#[test]
+fn a_load_of_nothing_changes_nothing() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 2);
+    let loaded = db.bulk_load(&db.default_column_family()).unwrap().finish().unwrap();
+    assert_eq!((loaded.entries, loaded.tables, loaded.blob_files, loaded.sequence), (0, 0, 0, 0));
+    assert_eq!(ingest(&db, &[]).unwrap(), []);
+}
+
+/// A change is decided on what the key is when it takes effect, files that came in meanwhile included.
+#[test]
+fn a_change_that_was_decided_before_a_file_came_in_is_decided_again() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    db.put("k", "old").unwrap();
+    db.flush().unwrap();
+    let path = file(&disk, "1", &[("k", "new")]);
+    let mut seen = Vec::new();
+    let before = db.update(&db.default_column_family(), "k", &Default::default(), |value| {
+        seen.push(value.unwrap().to_vec());
+        if seen.len() == 1 {
+            ingest(&db, std::slice::from_ref(&path)).unwrap();
+        }
+        Change::Put([value.unwrap(), b" and more"].concat())
+    });
+    assert_eq!(before.unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(seen, [b"old".to_vec(), b"new".to_vec()]);
+    assert_eq!(get(&db, "k").as_deref(), Some("new and more"));
+}
+
+/// A file is seen as a whole, and by everybody who sees what was written after it.
+#[test]
+fn readers_see_files_whole_and_in_their_place() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 2);
+    let keys = ["a", "m", "z"];
+    let write = |round: usize| {
+        let value = format!("{round:06}");
+        let path = file(&disk, &round.to_string(), &keys.map(|key| (key, value.as_str())));
+        ingest(&db, &[path]).unwrap();
+        db.put("q", &value).unwrap();
+    };
+    write(0);
+    let is_done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (db, is_done) = (db.clone(), is_done.clone());
+            scope.spawn(move || {
+                let mut last = String::new();
+                let mut kept = db.iter().unwrap();
+                while !is_done.load(Ordering::Relaxed) {
+                    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+                    let [a, m, q, z] = match reader {
+                        0 => {
+                            let found = db.multi_get(["a", "m", "q", "z"]).unwrap();
+                            found.into_iter().map(|value| text(&value.unwrap().unwrap())).collect::<Vec<_>>()
+                        }
+                        1 => db.iter().unwrap().entries().map(|entry| text(&entry.unwrap().1)).collect(),
+                        _ => {
+                            kept.refresh().unwrap();
+                            kept.seek_to_first().unwrap();
+                            let mut found = Vec::new();
+                            while kept.valid() {
+                                found.push(text(&kept.value().unwrap()));
+                                kept.next().unwrap();
+                            }
+                            found
+                        }
+                    }
+                    .try_into()
+                    .unwrap();
+                    assert!(a == m && m == z, "a file in part: {a} {m} {z}");
+                    assert!(q <= a, "{q} was written after a file that is not seen: {a}");
+                    assert!(a >= last, "{a} after {last}");
+                    last = a;
+                }
+            });
+        }
+        for round in 1..30 {
+            write(round);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+    assert!(db.stats().background_error.is_none());
+}
