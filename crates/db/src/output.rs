@@ -37,13 +37,13 @@ pub(crate) type Outputs<'a> = OutputFiles<&'a Store, &'a Family>;
 pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family>> {
     store: S,
     family: F,
-    /// Set for what comes in from outside: the keys of tables say nothing of when they count (ingest N2).
-    is_external: bool,
+    /// Set for a sorted load: what is in its first table was written at this number, in the second at the next.
+    load_from: Option<SequenceNumber>,
     /// Syncs beside this thread, if there is one.
     syncer: Option<Syncer>,
     /// Bytes written since the open files were last synced.
     unsynced_bytes: u64,
-    /// Tables of external files that are whole.
+    /// Tables of a load that are whole.
     newcomers: Vec<Newcomer>,
     level: usize,
     table_options: TableOptions,
@@ -76,7 +76,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn new(store: S, family: F, level: usize, separates: bool) -> Self {
         let now = store.env.clock.unix_seconds();
         Self {
-            is_external: false,
+            load_from: None,
             syncer: None,
             unsynced_bytes: 0,
             newcomers: Vec::new(),
@@ -107,12 +107,21 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         }
     }
 
-    /// The same for what comes in from outside, in order and each key once. With `syncer`, files are synced beside this thread.
-    pub(crate) fn external(store: S, family: F, syncer: Option<Syncer>) -> Self {
-        let mut outputs = Self::new(store, family, 1, true);
-        outputs.is_external = true;
+    /// The same for a sorted load, each key once. With `syncer`, files are synced beside this thread.
+    pub(crate) fn loading(store: S, family: F, first: SequenceNumber, separates: bool, syncer: Option<Syncer>) -> Self {
+        let mut outputs = Self::new(store, family, 1, separates);
+        outputs.load_from = Some(first);
         outputs.syncer = syncer;
         outputs
+    }
+
+    /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
+    pub(crate) fn load_sequence(&mut self) -> Result<SequenceNumber> {
+        if self.open_table_bytes() >= self.family.options.target_file_bytes {
+            self.finish_table()?;
+        }
+        let first = self.load_from.unwrap_or_default();
+        Ok(SequenceNumber::new(first.get() + self.newcomers.len() as u64))
     }
 
     /// Bytes of the table being written, so far.
@@ -180,7 +189,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let writer = match &mut self.blob {
             Some(writer) => writer,
             empty => {
-                let _guest = if self.is_external { Some(self.store.enter()?) } else { None };
+                let _guest = if self.load_from.is_some() { Some(self.store.enter()?) } else { None };
                 let number = self.store.new_file_number();
                 let path = self.store.path_of(&FileName::Blob(number));
                 let (files, options) = (&*self.store.env.files, &self.family.options);
@@ -222,15 +231,12 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let table = match &mut self.table {
             Some(table) => table,
             empty => {
-                let _guest = if self.is_external { Some(self.store.enter()?) } else { None };
+                let _guest = if self.load_from.is_some() { Some(self.store.enter()?) } else { None };
                 let number = self.store.new_file_number();
                 let path = self.store.path_of(&FileName::Table(number));
                 let files = &*self.store.env.files;
-                let mut writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
+                let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
                 self.created.push(path);
-                if self.is_external {
-                    writer.set_external();
-                }
                 empty.insert(OpenTable {
                     writer,
                     number,
@@ -284,7 +290,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;
-        if self.is_external {
+        if self.load_from.is_some() {
             self.newcomers.push(Newcomer { meta, table, path });
             return Ok(());
         }
@@ -342,7 +348,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 pub(crate) struct Finished {
     /// Adds them.
     pub(crate) edit: Edit,
-    /// Tables of external files, which have no place in a version yet.
+    /// Tables of a load, which have no place in a version yet.
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) table_bytes: u64,
     pub(crate) blob_bytes: u64,

@@ -75,6 +75,8 @@ pub(crate) struct Store {
     /// Somebody met a memtable that is full.
     pub(crate) has_full: AtomicBool,
     next_file: AtomicU64,
+    /// The last sequence number that a sorted load took ahead.
+    pub(crate) load_sequence: AtomicU64,
     /// Bytes per second that writers may write; 0 is as fast as they can. Set whenever a view changes.
     pub(crate) delayed_rate: AtomicU64,
     /// Bytes of all logs but the one being written; follows `state.wals`.
@@ -201,6 +203,7 @@ impl Store {
             published: Published::new(parts.last_sequence.get()),
             has_full: AtomicBool::new(false),
             next_file: AtomicU64::new(parts.next_file),
+            load_sequence: AtomicU64::new(0),
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),

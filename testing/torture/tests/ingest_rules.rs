@@ -324,3 +324,43 @@ fn readers_see_files_whole_and_in_their_place() {
     assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
     assert!(db.stats().background_error.is_none());
 }
+
+/// Of two loads, the one that ends last is the newer, whichever began first; and so are writes, against both.
+#[test]
+fn loads_count_from_their_end() {
+    for background_jobs in [0, 2] {
+        let disk = SimDisk::new();
+        let db = open(&disk, background_jobs);
+        let family = db.default_column_family();
+        let fill = |value: &str| {
+            let mut load = db.bulk_load(&family).unwrap();
+            for number in 0..2000_usize {
+                let value = if number.is_multiple_of(5) { value.repeat(3000) } else { value.to_owned() };
+                load.put(format!("{number:06}"), value).unwrap();
+            }
+            load
+        };
+        let (first, second, third) = (fill("first"), fill("second"), fill("third"));
+        db.put("000001", "before").unwrap();
+        let second = second.finish().unwrap();
+        let snapshot = db.snapshot();
+        db.put("000002", "between").unwrap();
+        let first = first.finish().unwrap();
+        assert!(first.sequence > second.sequence && first.blob_files == 1);
+        let expect = |number: usize, value: &str| {
+            let value = if number.is_multiple_of(5) { value.repeat(3000) } else { value.to_owned() };
+            assert_eq!(get(&db, &format!("{number:06}")), Some(value), "{number}");
+        };
+        (0..2000).for_each(|number| expect(number, "first"));
+        let then = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
+        assert_eq!(db.get_cf(&family, "000002", &then).unwrap().as_deref(), Some(&b"second"[..]));
+        db.put("000003", "after").unwrap();
+        expect(3, "after");
+        third.finish().unwrap();
+        expect(3, "third");
+        db.compact_range(&family, None, None).unwrap();
+        (0..2000).for_each(|number| expect(number, "third"));
+        assert_eq!(db.get_cf(&family, "000001", &then).unwrap().as_deref(), Some(&b"second"[..]));
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+    }
+}

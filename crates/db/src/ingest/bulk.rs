@@ -4,11 +4,13 @@
 //!
 //! - K1: keys ascend, each once; whoever breaks that gets an error, and what was put before stays as it is.
 //! - K2: after a failure nothing more is taken, and [`BulkLoad::finish`] fails: what is not whole is not installed.
+//! - K3: a load that comes late (N2) writes its tables again, under new numbers; its blob files are as they were.
 //!
 //! Cost: one copy of each pair, compression and checksum once; memory for [`BATCHES_MAX`] batches beside the open files'
 //! buffers. The device is kept busy from the start (see [`Syncer`]).
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -18,9 +20,11 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
 use parking_lot::Mutex;
 
+use super::install::Outcome;
 use super::sst_file::check_next;
-use super::{Brought, Syncer};
+use super::{Brought, Newcomer, Syncer};
 use crate::family::Family;
+use crate::iterate::InternalIterator;
 use crate::output::{Finished, OutputFiles};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -38,6 +42,8 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 pub struct BulkLoad {
     store: Arc<Store>,
     family: Arc<Family>,
+    /// The sequence number of the first table.
+    first: SequenceNumber,
     batch: Batch,
     last_key: Vec<u8>,
     loaded: Loaded,
@@ -118,21 +124,32 @@ impl Sink {
             let (user_key, behind) = rest.split_at_checked(key_bytes as usize).unwrap_or_default();
             let (value, behind) = behind.split_at_checked(value_bytes as usize).unwrap_or_default();
             rest = behind;
-            self.internal.clear();
-            internal_key::append(&mut self.internal, user_key, SequenceNumber::new(0), kind);
-            let key = InternalKey { user_key, sequence: SequenceNumber::new(0), kind };
-            self.outputs.add(&key, &self.internal, value)?;
+            add(&mut self.outputs, &mut self.internal, user_key, kind, value)?;
         }
         self.outputs.sync_ahead(batch.bytes.len() as u64)
     }
 }
 
+/// Adds a key under the number of its table.
+fn add<S: Deref<Target = Store>, F: Deref<Target = Family>>(
+    outputs: &mut OutputFiles<S, F>,
+    internal: &mut Vec<u8>,
+    user_key: &[u8],
+    kind: ValueKind,
+    value: &[u8],
+) -> Result<()> {
+    let sequence = outputs.load_sequence()?;
+    internal.clear();
+    internal_key::append(internal, user_key, sequence, kind);
+    outputs.add(&InternalKey { user_key, sequence, kind }, internal, value)
+}
+
 impl Beside {
-    fn start(store: &Arc<Store>, family: &Arc<Family>) -> Result<Self> {
+    fn start(store: &Arc<Store>, family: &Arc<Family>, first: SequenceNumber) -> Result<Self> {
         let (queue, batches) = sync_channel(BATCHES_MAX);
         let (emptied, spare) = channel();
         let syncer = Syncer::start(&store.env)?;
-        let outputs = OutputFiles::external(store.clone(), family.clone(), Some(syncer));
+        let outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, Some(syncer));
         let sink = Sink { outputs, internal: Vec::new() };
         let result: Arc<Mutex<Option<Result<Finished>>>> = Arc::default();
         let told = Arc::clone(&result);
@@ -182,15 +199,16 @@ fn write_all(mut sink: Sink, batches: &Receiver<Option<Batch>>, spare: &Sender<B
 impl BulkLoad {
     pub(crate) fn begin(store: &Arc<Store>, family: &Arc<Family>) -> Result<Self> {
         store.check_takes_writes()?;
+        let first = store.take_load_sequence()?;
         let writer = if store.options.background_jobs == 0 {
-            let outputs = OutputFiles::external(store.clone(), family.clone(), None);
+            let outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, None);
             Writer::Here(Box::new(Sink { outputs, internal: Vec::new() }))
         } else {
-            Writer::Beside(Beside::start(store, family)?)
+            Writer::Beside(Beside::start(store, family, first)?)
         };
         let (store, family) = (store.clone(), family.clone());
         let (batch, last_key, loaded) = (Batch::default(), Vec::new(), Loaded::default());
-        Ok(Self { store, family, batch, last_key, loaded, writer })
+        Ok(Self { store, family, first, batch, last_key, loaded, writer })
     }
 
     /// Adds `key` with `value`. Keys come in ascending order, each once.
@@ -270,22 +288,57 @@ impl BulkLoad {
 
     fn install(self, finished: Finished) -> Result<Loaded> {
         let (store, family) = (&*self.store, &self.family);
-        let Finished { edit, newcomers, table_bytes, blob_bytes } = finished;
-        let file_bytes = table_bytes + blob_bytes;
+        let Finished { edit, mut newcomers, table_bytes, blob_bytes } = finished;
+        let (mut file_bytes, table_count) = (table_bytes + blob_bytes, newcomers.len());
         let blob_paths = edit.blobs.iter().map(|blob| store.path_of(&FileName::Blob(blob.number())));
-        let paths: Vec<PathBuf> = blob_paths.chain(newcomers.iter().map(|table| table.path.clone())).collect();
-        let mut brought = Brought { store, paths };
-        let (tables, blob_files) = (newcomers.len(), edit.blobs.len());
+        let mut blobs = Brought { store, paths: blob_paths.collect() };
+        let mut tables = Brought { store, paths: paths_of(&newcomers) };
+        let mut first = self.first;
         let _guest = store.enter()?;
-        let sequence = if newcomers.is_empty() {
-            store.visible().get()
-        } else {
-            store.take_in(family, newcomers, edit.blobs, || brought.paths.clear())?.sequence
+        let sequence = loop {
+            if newcomers.is_empty() {
+                break store.visible().get();
+            }
+            let is_named = || {
+                blobs.paths.clear();
+                tables.paths.clear();
+            };
+            match store.take_in(family, newcomers, &edit.blobs, Some(first), is_named)? {
+                Outcome::TakenIn(ingested) => break ingested.sequence,
+                Outcome::Late(late) => {
+                    first = store.take_load_sequence()?;
+                    let finished = renumber(store, family, first, &late)?;
+                    (newcomers, file_bytes) = (finished.newcomers, file_bytes + finished.table_bytes);
+                    tables = Brought { store, paths: paths_of(&newcomers) };
+                }
+            }
         };
         store.counters.ingested_bytes.add(file_bytes);
         store.counters.user_bytes.add(self.loaded.bytes);
-        Ok(Loaded { tables, blob_files, file_bytes, sequence, ..self.loaded })
+        Ok(Loaded { tables: table_count, blob_files: edit.blobs.len(), file_bytes, sequence, ..self.loaded })
     }
+}
+
+fn paths_of(newcomers: &[Newcomer]) -> Vec<PathBuf> {
+    newcomers.iter().map(|table| table.path.clone()).collect()
+}
+
+/// See K3.
+fn renumber(store: &Store, family: &Family, first: SequenceNumber, late: &[Newcomer]) -> Result<Finished> {
+    let mut outputs = OutputFiles::loading(store, family, first, false, None);
+    let mut internal = Vec::new();
+    for newcomer in late {
+        let mut entries = newcomer.table.iter(false);
+        entries.seek_to_first()?;
+        while entries.valid() {
+            store.check_open()?;
+            let key = InternalKey::decode(entries.key())
+                .map_err(|error| Error::decode(&newcomer.path, 0, "reading a table that was just loaded", error))?;
+            add(&mut outputs, &mut internal, key.user_key, key.kind, entries.value())?;
+            entries.next()?;
+        }
+    }
+    outputs.finish()
 }
 
 fn given_up() -> Error {

@@ -1,11 +1,12 @@
 //! Files that nobody names become part of a version: between two writes, and all at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 
 use super::place::{Known, Writing, is_in_memory, levels};
-use super::{Ingested, Newcomer};
+use super::{Ingested, LOAD_AHEAD, Newcomer};
 use crate::family::Family;
 use crate::store::Store;
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -15,7 +16,34 @@ use crate::{Error, ErrorKind, Result};
 /// How often memtables are flushed for a call before writers have to wait for it.
 const FLUSHES_MAX: usize = 2;
 
+/// What became of tables.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    TakenIn(Ingested),
+    /// Writers have used the sequence numbers in them (N2).
+    Late(Vec<Newcomer>),
+}
+
+/// What is to be taken in.
+struct Incoming<'a> {
+    newcomers: Vec<Newcomer>,
+    blobs: &'a [Arc<BlobHandle>],
+    /// The sequence number in the keys of the first table; those of the next follow. `None`: they have none.
+    first: Option<SequenceNumber>,
+}
+
 impl Store {
+    /// The sequence number for the first table of a load.
+    pub(super) fn take_load_sequence(&self) -> Result<SequenceNumber> {
+        let next = |last: u64| Some(last.max(self.visible().get()).saturating_add(LOAD_AHEAD));
+        let taken = self.load_sequence.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let first = taken.ok().and_then(next).unwrap_or(u64::MAX);
+        if first >= SequenceNumber::MAX.get() {
+            return Err(exhausted());
+        }
+        Ok(SequenceNumber::new(first))
+    }
+
     /// Takes `newcomers` in, in their order, and the blob files that they point to. `is_named` is called once a manifest may name the
     /// files, so that they are no longer the caller's to remove.
     ///
@@ -25,9 +53,10 @@ impl Store {
         &self,
         family: &Arc<Family>,
         newcomers: Vec<Newcomer>,
-        blobs: Vec<Arc<BlobHandle>>,
+        blobs: &[Arc<BlobHandle>],
+        first: Option<SequenceNumber>,
         is_named: impl FnOnce(),
-    ) -> Result<Ingested> {
+    ) -> Result<Outcome> {
         let _quiet = self.quiet(family.id);
         let mut known = Known::new();
         for _ in 0..FLUSHES_MAX {
@@ -41,38 +70,44 @@ impl Store {
         }
         // Most of what the leader would have to sync is on the disk by then (N5).
         self.sync_wal()?;
-        self.commit.exclusive(|lead| self.take_in_alone(lead, family, newcomers, blobs, known, is_named))
+        let incoming = Incoming { newcomers, blobs, first };
+        self.commit.exclusive(|lead| self.take_in_alone(lead, family, incoming, known, is_named))
     }
 
     fn take_in_alone(
         &self,
         lead: &mut Lead,
         family: &Arc<Family>,
-        mut newcomers: Vec<Newcomer>,
-        blobs: Vec<Arc<BlobHandle>>,
+        incoming: Incoming<'_>,
         mut known: Known,
         is_named: impl FnOnce(),
-    ) -> Result<Ingested> {
+    ) -> Result<Outcome> {
+        let Incoming { newcomers, blobs, first } = incoming;
         self.check_takes_writes()?;
+        let before = lead.last_sequence.get();
+        let begin = first.map_or(before.saturating_add(1), SequenceNumber::get);
+        if begin <= before {
+            return Ok(Outcome::Late(newcomers));
+        }
+        let last = begin.saturating_add(newcomers.len() as u64) - 1;
+        if last > SequenceNumber::MAX.get() {
+            return Err(exhausted());
+        }
         self.drain(lead)?;
         if is_in_memory(&family.view.load(), &newcomers)? {
             self.flush_alone(lead, family)?;
         }
         self.sync_log(lead)?;
-        let before = lead.last_sequence.get();
-        let last = before.saturating_add(newcomers.len() as u64);
-        if last > SequenceNumber::MAX.get() {
-            return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
-        }
         let writing: Vec<Writing> = {
             let state = self.state.lock();
             state.writing.iter().filter(|writing| writing.family_id == family.id).cloned().collect()
         };
         let version = family.view.load().version.clone();
         let levels = levels(&version, &family.options, &writing, &newcomers, &mut known)?;
-        let mut edit = Edit { blobs, ..Edit::default() };
-        for ((newcomer, sequence), &level) in newcomers.drain(..).zip(before + 1..).zip(&levels) {
-            edit.added.push((level, self.table_file(newcomer, SequenceNumber::new(sequence))?));
+        let mut edit = Edit { blobs: blobs.to_vec(), ..Edit::default() };
+        for ((newcomer, sequence), &level) in newcomers.into_iter().zip(begin..).zip(&levels) {
+            let sequence = first.is_none().then(|| SequenceNumber::new(sequence));
+            edit.added.push((level, self.table_file(newcomer, sequence)?));
         }
         let installed = self.install(family, edit, &[]);
         if let Err(failure) = installed {
@@ -86,11 +121,15 @@ impl Store {
         // Before it is published: see `Family::taken_in_up_to`.
         family.note_taken_in(last);
         self.published.publish(before, last).inspect_err(|error| self.fail(error))?;
-        Ok(Ingested { levels, sequence: last, not_removed: Vec::new() })
+        Ok(Outcome::TakenIn(Ingested { levels, sequence: last, not_removed: Vec::new() }))
     }
 
-    fn table_file(&self, newcomer: Newcomer, sequence: SequenceNumber) -> Result<Arc<TableFile>> {
+    /// A table of the next version; one without a sequence number gets `sequence`.
+    fn table_file(&self, newcomer: Newcomer, sequence: Option<SequenceNumber>) -> Result<Arc<TableFile>> {
         let Newcomer { mut meta, mut table, path } = newcomer;
+        let Some(sequence) = sequence else {
+            return Ok(TableFile::new(meta, table, path, self.trash.clone()));
+        };
         let Some(open) = Arc::get_mut(&mut table) else {
             let reason = "a table that is taken in is held by somebody already; report it";
             return Err(Error::new(ErrorKind::Busy, reason).with_path(&path));
@@ -106,4 +145,8 @@ impl Store {
         let sealed = self.seal_for_flush(lead, &[family.id])?;
         sealed.iter().try_for_each(|(family, generation)| self.wait_for_flush(family, generation))
     }
+}
+
+fn exhausted() -> Error {
+    Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up")
 }

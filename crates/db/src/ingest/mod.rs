@@ -9,9 +9,12 @@
 //! | [`place`]    | which level each table goes to (pure)                                                      |
 //! | [`install`]  | stops writers, gives out sequence numbers, one edit for all files                          |
 //!
-//! - N1: what comes in is newer than everything written before, and older than everything written after: each table gets
-//!   a sequence number of its own, given out as leader of the commit queue. Nothing of it is seen below that number.
-//! - N2: the keys of a table say nothing of that number (table T4), since it is not known when they are written.
+//! - N1: what comes in is newer than everything written before, and older than everything written after: each table has
+//!   a sequence number of its own, for all its keys. Nothing of it is seen below that number.
+//! - N2: that number is not known when the table is written. The keys of one that is written outside say nothing of it (table
+//!   T4); it is given out when the table is taken in, by the leader of the commit queue. RocksDB does not read pointers
+//!   into blob files at a number that is not in their keys, so a load takes numbers ahead, [`LOAD_AHEAD`] above the last; writers
+//!   go on from there when it ends. If they have got that far before, its tables are written again (blob files are not).
 //! - N3: a table goes to a level only if neither a memtable, nor a level above, nor that level has a key of its range, and no
 //!   compaction in progress writes into that range of that level. Else higher, at last to level 0 (data only moves down).
 //! - N4: all files of a call are in one edit: they are there together or not at all. Before the edit is durable they are
@@ -38,6 +41,8 @@ pub use bulk::{BulkLoad, Loaded};
 pub(crate) use place::Writing;
 pub use sst_file::{SstFileInfo, SstFileWriter};
 pub(crate) use syncer::Syncer;
+
+use install::Outcome;
 
 use crate::family::Family;
 use crate::store::Store;
@@ -75,10 +80,14 @@ pub struct Ingested {
     pub not_removed: Vec<(PathBuf, Error)>,
 }
 
+/// How far above the last sequence number a load begins: more than is written while most loads go on, and little enough that
+/// 2^28 of them fit into all numbers.
+const LOAD_AHEAD: u64 = 1 << 28;
+
 /// A table in the directory that no version names yet.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
-    /// Without sequence numbers; its bounds are as the file has them.
+    /// Of a table that was written outside without sequence numbers, and with bounds as the file has them.
     pub(crate) meta: TableMeta,
     /// Nobody else holds it.
     pub(crate) table: Arc<Table>,
@@ -183,7 +192,12 @@ impl Store {
             newcomers.push(self.bring(path, options, &mut brought)?);
         }
         let bytes: u64 = newcomers.iter().map(|newcomer| newcomer.meta.file_bytes).sum();
-        let mut ingested = self.take_in(family, newcomers, Vec::new(), || brought.paths.clear())?;
+        let mut ingested = match self.take_in(family, newcomers, &[], None, || brought.paths.clear())? {
+            Outcome::TakenIn(ingested) => ingested,
+            Outcome::Late(_) => {
+                return Err(Error::new(ErrorKind::Busy, "the numbers of the files are taken; report it"));
+            }
+        };
         self.counters.ingested_bytes.add(bytes);
         self.counters.user_bytes.add(bytes);
         drop(guest);
