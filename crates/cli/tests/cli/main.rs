@@ -10,6 +10,7 @@ mod entries;
 mod families;
 mod import_files;
 mod import_lines;
+mod import_sorted;
 mod raft;
 mod run;
 mod stats;

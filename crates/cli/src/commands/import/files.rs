@@ -45,7 +45,7 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
     let progress = Progress::begin("importing", tree.bytes);
     let mut problems = std::mem::take(&mut tree.problems);
     let mut stamps = vec![None; tree.len()];
-    let mut loader = command.loader(target);
+    let mut loader = command.loader(target)?;
     let mut key = command.prefix.as_bytes().to_vec();
     let (prefix_bytes, files) = (key.len(), &*tree);
     let loaded = std::thread::scope(|scope| {

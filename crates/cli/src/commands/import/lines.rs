@@ -40,14 +40,15 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     };
     let target = command.open()?;
     let begin = Instant::now();
-    let mut loader = command.loader(&target);
+    let mut loader = command.loader(&target)?;
     let prefix = command.prefix.as_bytes();
     let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
     if let Err(Stop::Store(error)) = stop {
         return Err(error.into());
     }
-    // What came before a bad line is imported all the same.
-    let loaded = loader.finish()?;
+    // What came before a bad line is imported all the same, unless all or nothing is.
+    let is_whole = stop.is_ok() || !loader.is_sorted();
+    let loaded = if is_whole { loader.finish()? } else { Loaded::default() };
     target.settle()?;
     let (time, cost) = (begin.elapsed(), target.cost());
     drop(progress);
@@ -116,7 +117,7 @@ fn load(
         key.extend_from_slice(key_of(line, field).map_err(|reason| Stop::Line(number, reason))?.as_bytes());
         let put = loader.put(&key, line).and_then(|()| loader.write_if_full());
         put.map_err(|error| match error.kind() {
-            ErrorKind::InvalidArgument => Stop::Line(number, error.to_string()),
+            ErrorKind::InvalidArgument => Stop::Line(number, error.reason().to_owned()),
             _ => Stop::Store(error),
         })?;
     }

@@ -1,17 +1,26 @@
-//! Writes entries in batches: small ones together, a large one alone.
+//! Writes entries: in batches, small ones together, a large one alone; or, where they are sorted, as one load.
 
-use esker::Error;
+use esker::{BulkLoad, Error};
 
 use super::target::{Batch, Target};
 
 /// Entries on their way into a store. Holds at most one batch, which is as long as asked for, or as its only value.
 #[derive(Debug)]
 pub(crate) struct Loader<'a> {
-    target: &'a Target,
-    sync: bool,
-    batch_bytes: u64,
-    batch: Batch,
+    way: Way<'a>,
     loaded: Loaded,
+}
+
+#[derive(Debug)]
+enum Way<'a> {
+    Batches {
+        target: &'a Target,
+        sync: bool,
+        batch_bytes: u64,
+        batch: Batch,
+    },
+    /// All at once, at the end.
+    Sorted(BulkLoad),
 }
 
 /// What is written.
@@ -24,16 +33,32 @@ pub(crate) struct Loaded {
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(target: &'a Target, sync: bool, batch_bytes: u64) -> Self {
-        Self { target, sync, batch_bytes, batch: target.batch(), loaded: Loaded::default() }
+        let way = Way::Batches { target, sync, batch_bytes, batch: target.batch() };
+        Self { way, loaded: Loaded::default() }
+    }
+
+    /// For entries that come in the order of their keys.
+    pub(crate) fn sorted(load: BulkLoad) -> Self {
+        Self { way: Way::Sorted(load), loaded: Loaded::default() }
+    }
+
+    /// Whether everything is written at the end, or nothing.
+    pub(crate) fn is_sorted(&self) -> bool {
+        matches!(self.way, Way::Sorted(_))
     }
 
     /// Takes an entry. It is written with its batch, by this call's successors.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let bytes = (key.len() + value.len()) as u64;
-        if self.batch.bytes() + bytes > self.batch_bytes {
-            self.write()?;
+        match &mut self.way {
+            Way::Sorted(load) => load.put(key, value)?,
+            Way::Batches { target, batch_bytes, batch, sync } => {
+                if batch.bytes() + bytes > *batch_bytes {
+                    write(target, batch, *sync)?;
+                }
+                batch.put(target, key, value)?;
+            }
         }
-        self.batch.put(self.target, key, value)?;
         self.loaded.entries += 1;
         self.loaded.bytes += bytes;
         Ok(())
@@ -41,20 +66,27 @@ impl<'a> Loader<'a> {
 
     /// Writes the batch if it is full. Apart from [`put`](Self::put) so that the caller can let go of a large value first.
     pub(crate) fn write_if_full(&mut self) -> Result<(), Error> {
-        if self.batch.bytes() >= self.batch_bytes { self.write() } else { Ok(()) }
+        match &mut self.way {
+            Way::Batches { target, sync, batch_bytes, batch } if batch.bytes() >= *batch_bytes => {
+                write(target, batch, *sync)
+            }
+            Way::Batches { .. } | Way::Sorted(_) => Ok(()),
+        }
     }
 
     /// Writes what is left.
-    pub(crate) fn finish(mut self) -> Result<Loaded, Error> {
-        self.write()?;
+    pub(crate) fn finish(self) -> Result<Loaded, Error> {
+        match self.way {
+            Way::Batches { target, sync, mut batch, .. } => write(target, &mut batch, sync)?,
+            Way::Sorted(load) => drop(load.finish()?),
+        }
         Ok(self.loaded)
     }
+}
 
-    fn write(&mut self) -> Result<(), Error> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        let batch = std::mem::replace(&mut self.batch, self.target.batch());
-        self.target.write(batch, self.sync)
+fn write(target: &Target, batch: &mut Batch, sync: bool) -> Result<(), Error> {
+    if batch.is_empty() {
+        return Ok(());
     }
+    target.write(std::mem::replace(batch, target.batch()), sync)
 }

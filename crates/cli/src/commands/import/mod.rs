@@ -32,6 +32,10 @@ use crate::stores::{FamilyChoices, open_read_only, refuse_other};
 /// With --jsonl, each line is an object; the key is one of its fields, the value is the line. Nothing behind a line that
 /// is not so is imported.
 ///
+/// With --sorted, keys must ascend, each once, as the paths of --files do. They go straight into tables and blob files, past
+/// log and memory, at the speed of the device, and take effect all at once: after an error, or an interruption, nothing
+/// of them is there.
+///
 /// What an interrupted import has written so far is a whole store.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["files", "jsonl"]))]
@@ -65,6 +69,10 @@ pub(crate) struct Import {
 
     #[command(flatten)]
     choices: FamilyChoices,
+
+    /// The keys ascend: write tables and blob files at once, and install all of them at the end or nothing
+    #[arg(long, conflicts_with_all = ["sync", "batch_bytes"])]
+    sorted: bool,
 
     /// Write small values together until they have so many bytes
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1MiB")]
@@ -119,6 +127,9 @@ impl Import {
         if self.family != "default" {
             return Err(Failure::new("--cf names a column family; a Cask has none"));
         }
+        if self.sorted {
+            return Err(Failure::new("--sorted: a Cask keeps its keys in no order, and takes them as they come"));
+        }
         let compression = self.choices.of_cask()?;
         let options = CaskOptions { create_if_missing: true, compression, ..CaskOptions::default() };
         Ok(Target::Cask(Cask::open(&self.store, options)?))
@@ -136,7 +147,10 @@ impl Import {
         }
     }
 
-    fn loader<'a>(&self, target: &'a Target) -> loader::Loader<'a> {
-        loader::Loader::new(target, self.sync, self.batch_bytes)
+    fn loader<'a>(&self, target: &'a Target) -> Result<loader::Loader<'a>, Failure> {
+        match target {
+            Target::Db { db, family } if self.sorted => Ok(loader::Loader::sorted(db.bulk_load(family)?)),
+            _ => Ok(loader::Loader::new(target, self.sync, self.batch_bytes)),
+        }
     }
 }
