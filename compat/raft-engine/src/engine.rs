@@ -1,16 +1,17 @@
 //! The original's engine.
 
+use std::cmp::Ordering;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use esker_env::Env;
 use esker_raft_log::{Listener, Options, Queue, RaftLog};
 use protobuf::Message;
 
-use crate::env::DefaultFileSystem;
+use crate::dump::LogItemReader;
+use crate::env::{DefaultFileSystem, FileSystem};
 use crate::log_batch::Codec;
-use crate::{Config, Error, LogBatch, MessageExt, Result, perf};
+use crate::{Config, Error, LogBatch, MessageExt, Result, bridge, perf};
 
 /// Number of a file, unique in its queue.
 pub type FileSeq = u64;
@@ -40,6 +41,27 @@ pub struct FileId {
     pub queue: LogQueue,
     /// Its number.
     pub seq: FileSeq,
+}
+
+/// By freshness: what was moved on is older than anything that was not.
+impl Ord for FileId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let age = |file: &Self| (std::cmp::Reverse(file.queue as u8), file.seq);
+        age(self).cmp(&age(other))
+    }
+}
+
+impl PartialOrd for FileId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl FileId {
+    /// A file of `queue`.
+    pub fn new(queue: LogQueue, seq: FileSeq) -> Self {
+        Self { queue, seq }
+    }
 }
 
 impl From<esker_raft_log::FileId> for FileId {
@@ -110,12 +132,13 @@ pub struct CopyDetails {
 
 /// One log for many Raft groups.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Engine<F = DefaultFileSystem> {
     log: RaftLog,
     dir: String,
+    files: PhantomData<fn() -> F>,
 }
 
-impl Engine {
+impl Engine<DefaultFileSystem> {
     /// Opens the log in `cfg.dir`.
     ///
     /// # Errors
@@ -128,19 +151,66 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub fn open_with_listeners(mut cfg: Config, listeners: Vec<Arc<dyn EventListener>>) -> Result<Self> {
-        cfg.sanitize()?;
-        let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
-        let log = RaftLog::open_with(&cfg.dir, cfg.options(), Env::os(), listeners)?;
-        Ok(Self { log, dir: cfg.dir })
+    pub fn open_with_listeners(cfg: Config, listeners: Vec<Arc<dyn EventListener>>) -> Result<Self> {
+        Self::open_with(cfg, Arc::new(DefaultFileSystem), listeners)
     }
 
-    /// The same as [`open`](Self::open).
+    /// Groups with a gap in their entries, with the last index before it.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn consistency_check(path: &Path) -> Result<Vec<(u64, u64)>> {
+        Self::consistency_check_with_file_system(path, Arc::new(DefaultFileSystem))
+    }
+
+    /// What is written in the files of a log, or in one of them, item by item.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is nothing to read.
+    pub fn dump(path: &Path) -> Result<LogItemReader<DefaultFileSystem>> {
+        Self::dump_with_file_system(path, Arc::new(DefaultFileSystem))
+    }
+}
+
+impl<F: FileSystem + 'static> Engine<F> {
+    /// The same on a file system of the caller's own.
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub fn open_with_file_system(cfg: Config, _file_system: Arc<DefaultFileSystem>) -> Result<Self> {
-        Self::open(cfg)
+    pub fn open_with_file_system(cfg: Config, file_system: Arc<F>) -> Result<Self> {
+        Self::open_with(cfg, file_system, Vec::new())
+    }
+
+    /// The same with listeners, too.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open_with(mut cfg: Config, file_system: Arc<F>, listeners: Vec<Arc<dyn EventListener>>) -> Result<Self> {
+        cfg.sanitize()?;
+        let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
+        let log = RaftLog::open_with(&cfg.dir, cfg.options(), bridge::env(Arc::clone(&file_system)), listeners)?;
+        let engine = Self { log, dir: cfg.dir, files: PhantomData };
+        engine.forget_metadata(&*file_system)?;
+        Ok(engine)
+    }
+
+    /// Takes away what the file system keeps about files that are gone, back to the first of which it keeps nothing.
+    fn forget_metadata(&self, files: &F) -> Result<()> {
+        let stats = self.log.stats();
+        for (queue, first) in [(Queue::Append, stats.append.first_file), (Queue::Rewrite, stats.rewrite.first_file)] {
+            for sequence in (1..first).rev() {
+                let name = esker_raft_log::FileId::new(queue, sequence).to_string();
+                let path = Path::new(&self.dir).join(name);
+                if !files.exists_metadata(&path) {
+                    break;
+                }
+                // One that recovery left alone is a file still.
+                if !path.exists() {
+                    files.delete_metadata(&path).map_err(Error::Io)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Esker's own face of the log.
@@ -153,9 +223,8 @@ impl Engine {
     /// # Errors
     /// Where the original panics too: a gap, an index below the first, a failed sync.
     pub fn write(&self, log_batch: &mut LogBatch, sync: bool) -> Result<usize> {
-        let began = Instant::now();
-        let written = self.log.write(&mut log_batch.0, sync);
-        perf::wrote(began.elapsed());
+        let (written, times) = self.log.write_timed(&mut log_batch.0, sync);
+        perf::wrote(&times);
         Ok(written?)
     }
 
@@ -318,34 +387,39 @@ impl Engine {
     ///
     /// # Errors
     /// What the original says: recycling is on, any corruption is tolerated; or that a file could not be made.
-    pub fn fork<T: AsRef<Path>>(
-        source: &Config,
-        _fs: Arc<DefaultFileSystem>,
-        target: T,
-    ) -> std::result::Result<CopyDetails, String> {
+    pub fn fork<T: AsRef<Path>>(source: &Config, fs: Arc<F>, target: T) -> std::result::Result<CopyDetails, String> {
         if source.enable_log_recycle {
             return Err("enable_log_recycle should be false".to_owned());
         }
         if source.recovery_mode == crate::RecoveryMode::TolerateAnyCorruption {
             return Err("recovery_mode shouldn't be TolerateAnyCorruption".to_owned());
         }
-        let engine = Self::open(source.clone()).map_err(|error| error.to_string())?;
+        let engine = Self::open_with_file_system(source.clone(), fs).map_err(|error| error.to_string())?;
         let made = engine.log.fork(target).map_err(|error| error.to_string())?;
         let names = |paths: Vec<std::path::PathBuf>| paths.iter().map(|path| path.display().to_string()).collect();
         Ok(CopyDetails { copied: names(made.copied), symlinked: names(made.linked) })
     }
 
-    /// Groups with a gap in their entries, with the last index before it.
+    /// [`consistency_check`](Engine::consistency_check) on a file system of the caller's own.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub fn consistency_check(path: &Path) -> Result<Vec<(u64, u64)>> {
-        let check = RaftLog::check(path, &Options::default(), &mut |_, _| {})?;
+    pub fn consistency_check_with_file_system(path: &Path, file_system: Arc<F>) -> Result<Vec<(u64, u64)>> {
+        let env = bridge::env(file_system);
+        let check = RaftLog::check_with_env(path, &Options::default(), &env, &mut |_, _| {})?;
         // Gaps come in the order of the files: a group's first counts.
         let mut first = std::collections::BTreeMap::new();
         for gap in &check.gaps {
             first.entry(gap.group).or_insert(gap.last_before);
         }
         Ok(first.into_iter().collect())
+    }
+
+    /// [`dump`](Engine::dump) on a file system of the caller's own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is nothing to read.
+    pub fn dump_with_file_system(path: &Path, file_system: Arc<F>) -> Result<LogItemReader<F>> {
+        LogItemReader::new(path, file_system)
     }
 }

@@ -3,26 +3,26 @@
 //! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories.
 //!
 //! What differs: what panics in the original (a gap, a compacted index, a failed sync) is an [`Error`]; `Engine::sync`
-//! syncs; an engine is opened on the real file system only; there are no `failpoints`, `swap` and `scripting` features.
+//! syncs; `Engine` has no second type parameter, and there are no `failpoints` and `swap` features. `unsafe_repair` is missing:
+//! `esker raft repair` mends logs without scripts.
 
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod config;
+mod dump;
 mod engine;
+pub mod env;
 mod error;
 mod log_batch;
 mod perf;
 mod readable_size;
 
-/// Where files live.
-pub mod env {
-    /// The machine's file system: the only one that [`crate::Engine`] opens.
-    #[derive(Debug, Clone, Copy, Default)]
-    pub struct DefaultFileSystem;
-}
-
 /// Parts that the original exports for those who watch it.
 pub mod internals {
+    pub use crate::dump::{
+        CompressionType, EntryIndex, EntryIndexes, KeyValue, LogItem, LogItemContent, LogItemReader, OpType,
+    };
     pub use crate::engine::{EventListener, FileBlockHandle, FileId, FileSeq, LogQueue};
 }
 

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Sums of this thread's writes. Esker's leader writes for all who wait, so only the whole is known: it is counted as
-/// writing.
+use esker_raft_log::WriteTimes;
+
+/// Sums of this thread's writes. What is written for several threads at once counts for each of them.
 #[derive(Debug, Clone, Default)]
 pub struct PerfContext {
     /// Encoding and compressing entries.
@@ -52,6 +53,16 @@ pub fn set_perf_context(context: PerfContext) {
     CONTEXT.set(context);
 }
 
-pub(crate) fn wrote(took: Duration) {
-    CONTEXT.with_borrow_mut(|context| context.log_write_duration += took);
+/// Adds a write of this thread's.
+pub(crate) fn wrote(times: &WriteTimes) {
+    CONTEXT.with_borrow_mut(|context| {
+        *context += &PerfContext {
+            log_populating_duration: times.encode,
+            write_wait_duration: times.wait,
+            log_write_duration: times.append,
+            log_rotate_duration: times.rotate,
+            log_sync_duration: times.sync,
+            apply_duration: times.apply,
+        };
+    });
 }

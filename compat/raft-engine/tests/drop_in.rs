@@ -5,7 +5,8 @@ use esker_raft_engine as raft_engine;
 use std::sync::Arc;
 
 use protobuf::well_known_types::{Any, UInt64Value};
-use raft_engine::env::DefaultFileSystem;
+use raft_engine::env::{DefaultFileSystem, ObfuscatedFileSystem};
+use raft_engine::internals::{LogItemContent, LogQueue, OpType};
 use raft_engine::{Command, Config, Engine, Error, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 
 #[derive(Clone)]
@@ -94,4 +95,114 @@ fn a_program_of_the_originals_runs_on_esker() {
     Engine::fork(&config, Arc::new(DefaultFileSystem), &target).unwrap();
     let fork = Engine::open(Config { dir: target.to_str().unwrap().to_owned(), ..config }).unwrap();
     assert_eq!((fork.last_index(1), fork.get(2, b"last_index")), (Some(200), None));
+}
+
+#[test]
+fn an_engine_runs_on_a_file_system_of_the_programs_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Arc::new(ObfuscatedFileSystem::default());
+    let config = Config {
+        dir: dir.path().join("log").to_str().unwrap().to_owned(),
+        target_file_size: ReadableSize::kb(2),
+        purge_threshold: ReadableSize::kb(4),
+        batch_compression_threshold: ReadableSize::kb(1),
+        ..Default::default()
+    };
+    let engine = Engine::open_with_file_system(config.clone(), files.clone()).unwrap();
+    let mut batch = LogBatch::default();
+    for index in 1..=30 {
+        batch.add_entries::<MessageExtTyped>(7, &[entry(index), entry(index + 1)]).unwrap();
+        batch.put(7, b"key".to_vec(), index.to_string().into_bytes()).unwrap();
+        engine.write(&mut batch, true).unwrap();
+        if index % 10 == 0 {
+            engine.compact_to(7, index - 3);
+            engine.purge_expired_files().unwrap();
+        }
+    }
+    let purged = engine.file_span(LogQueue::Append).0;
+    assert!(purged > 1 && files.file_count() >= 1);
+    drop(engine);
+
+    // Only who knows how finds it again.
+    let path = dir.path().join("log");
+    assert!(Engine::open(config.clone()).is_err());
+    let reopened = Engine::open_with_file_system(config.clone(), files.clone()).unwrap();
+    assert_eq!((reopened.first_index(7), reopened.last_index(7)), (Some(27), Some(31)));
+    let mut entries = Vec::new();
+    reopened.fetch_entries_to::<MessageExtTyped>(7, 27, 32, None, &mut entries).unwrap();
+    assert_eq!(entries, (27..32).map(entry).collect::<Vec<_>>());
+    drop(reopened);
+    assert_eq!(Engine::consistency_check_with_file_system(&path, files.clone()).unwrap(), []);
+
+    let fork = dir.path().join("fork");
+    let source = Config { enable_log_recycle: false, ..config.clone() };
+    let made = Engine::fork(&source, files.clone(), &fork).unwrap();
+    assert!(made.symlinked.is_empty() && !made.copied.is_empty(), "{made:?}");
+    let forked = Config { dir: fork.to_str().unwrap().to_owned(), ..source };
+    let forked = Engine::open_with_file_system(forked, files).unwrap();
+    assert_eq!(forked.get_entry::<MessageExtTyped>(7, 31).unwrap(), Some(entry(31)));
+}
+
+#[test]
+fn everything_that_was_written_can_be_dumped() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { dir: dir.path().to_str().unwrap().to_owned(), ..Default::default() };
+    let engine = Engine::open(config).unwrap();
+    let mut batch = LogBatch::default();
+    batch.add_entries::<MessageExtTyped>(1, &[entry(5), entry(6)]).unwrap();
+    batch.put(2, b"k".to_vec(), b"v".to_vec()).unwrap();
+    batch.delete(2, b"k".to_vec());
+    engine.write(&mut batch, false).unwrap();
+    batch.add_command(1, Command::Compact { index: 6 });
+    batch.add_command(2, Command::Clean);
+    engine.write(&mut batch, true).unwrap();
+    let items: Vec<_> = Engine::dump(dir.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(items.iter().map(|item| item.raft_group_id).collect::<Vec<_>>(), [1, 2, 2, 1, 2]);
+    let LogItemContent::EntryIndexes(entries) = &items[0].content else { panic!("{:?}", items[0]) };
+    assert_eq!(entries.0.iter().map(|entry| entry.index).collect::<Vec<_>>(), [5, 6]);
+    assert_eq!(entries.0[1].entry_offset, entries.0[0].entry_len);
+    let LogItemContent::Kv(put) = &items[1].content else { panic!("{:?}", items[1]) };
+    assert_eq!((put.op_type, &put.value), (OpType::Put, &Some(b"v".to_vec())));
+    assert_eq!(items[3].content, LogItemContent::Command(Command::Compact { index: 6 }));
+
+    // A file alone, and one that is none; damage is an error, and what follows is read.
+    let file = dir.path().join("0000000000000001.raftlog");
+    assert_eq!(Engine::dump(&file).unwrap().count(), 5);
+    assert!(matches!(Engine::dump(&dir.path().join("LOCK")), Err(Error::InvalidArgument(_))));
+    assert!(matches!(Engine::dump(&dir.path().join("none")), Err(Error::InvalidArgument(_))));
+    drop(engine);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let items: Vec<_> = Engine::dump(dir.path()).unwrap().collect();
+    assert!(items.len() == 4 && matches!(items[3], Err(Error::Corruption(_))), "{items:?}");
+}
+
+#[test]
+fn a_threads_writes_are_timed_part_by_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config {
+        dir: dir.path().to_str().unwrap().to_owned(),
+        target_file_size: ReadableSize::kb(2),
+        purge_threshold: ReadableSize::kb(4),
+        ..Default::default()
+    };
+    let engine = Engine::open(config).unwrap();
+    raft_engine::take_perf_context();
+    let mut batch = LogBatch::default();
+    for index in 1..=10 {
+        batch.add_entries::<MessageExtTyped>(1, &[entry(index)]).unwrap();
+        engine.write(&mut batch, true).unwrap();
+    }
+    let times = raft_engine::get_perf_context();
+    let parts = [
+        times.log_populating_duration,
+        times.write_wait_duration,
+        times.log_write_duration,
+        times.log_rotate_duration,
+        times.log_sync_duration,
+        times.apply_duration,
+    ];
+    assert!(parts.iter().all(|part| !part.is_zero()), "{times:?}");
 }

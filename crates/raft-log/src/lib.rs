@@ -37,3 +37,4 @@ pub use read::KeyValue;
 pub use reclaim::Moved;
 pub use refusal::Refusal;
 pub use stats::{QueueStats, Stats};
+pub use write::WriteTimes;

@@ -12,6 +12,9 @@
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use esker_env::Clock;
 
 use crate::batch::{Encoded, LogBatch, damaged};
 use crate::group::groups::GroupMap;
@@ -33,7 +36,53 @@ pub(crate) struct Member {
     /// `None` if only a sync is wanted.
     batch: Option<Encoded>,
     sync: bool,
+    /// Whether whoever waits for it wants to know what took how long.
+    timed: bool,
+    times: OnceLock<WriteTimes>,
     refused: OnceLock<Error>,
+}
+
+impl Member {
+    fn new(batch: Option<Encoded>, sync: bool, timed: bool) -> Self {
+        Self { batch, sync, timed, times: OnceLock::new(), refused: OnceLock::new() }
+    }
+}
+
+/// What a write took, part by part. But for encoding and waiting, that of the whole group that it was written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WriteTimes {
+    /// Encoding and compressing, on the caller's thread.
+    pub encode: Duration,
+    /// Until its group was written, and afterwards until the caller woke up.
+    pub wait: Duration,
+    /// Beginning another file.
+    pub rotate: Duration,
+    /// Writing to the file, with the check that went before.
+    pub append: Duration,
+    /// Syncing the file.
+    pub sync: Duration,
+    /// Changing the index.
+    pub apply: Duration,
+}
+
+/// Measures one part after the other; nothing if nobody wants to know.
+struct Laps<'a> {
+    clock: Option<&'a dyn Clock>,
+    last: Duration,
+}
+
+impl<'a> Laps<'a> {
+    fn begin(clock: &'a dyn Clock, timed: bool) -> Self {
+        let clock = timed.then_some(clock);
+        Self { clock, last: clock.map_or(Duration::ZERO, Clock::monotonic) }
+    }
+
+    /// The time since the last.
+    fn lap(&mut self) -> Duration {
+        let now = self.clock.map_or(Duration::ZERO, Clock::monotonic);
+        now.saturating_sub(std::mem::replace(&mut self.last, now))
+    }
 }
 
 /// What only the leader touches.
@@ -73,10 +122,12 @@ impl Store {
 
     /// Makes everything appended before survive power loss.
     pub(crate) fn sync_appended(&self) -> Result<()> {
-        self.submit(Arc::new(Member { batch: None, sync: true, refused: OnceLock::new() }))
+        self.submit(Arc::new(Member::new(None, true, false)))
     }
 
     fn write_group(&self, lead: &mut Lead, members: &[Request]) -> Result<()> {
+        let mut laps = Laps::begin(&*self.env.clock, members.iter().any(|member| member.timed));
+        let mut times = WriteTimes::default();
         let Lead { tail, planned } = lead;
         let tail = tail.as_mut().ok_or_else(closed)?;
         tail.check()?;
@@ -90,12 +141,24 @@ impl Store {
                 }
             }
         }
+        times.append = laps.lap();
+        if !batches.is_empty() && self.append.is_full(tail) {
+            self.append.rotate(tail, false)?;
+            times.rotate = laps.lap();
+        }
         let offset = if batches.is_empty() { 0 } else { self.append.append(tail, &batches)? };
+        times.append += laps.lap();
         if members.iter().any(|member| member.sync) {
             tail.sync()?;
             self.counters.synced();
+            times.sync = laps.lap();
         }
-        self.apply_all(tail, offset, &batches)
+        self.apply_all(tail, offset, &batches)?;
+        times.apply = laps.lap();
+        for member in members.iter().filter(|member| member.timed) {
+            let _ = member.times.set(times);
+        }
+        Ok(())
     }
 
     /// Refuses a batch whose entries do not follow those that the group will have (W2).
@@ -210,16 +273,35 @@ impl RaftLog {
     /// - `Exhausted`: no space left; nothing was written, the batch is as it was; reads and purging go on.
     /// - `ReadOnly`: an earlier sync failed; reopen to continue.
     pub fn write(&self, batch: &mut LogBatch, sync: bool) -> Result<usize> {
-        if batch.is_empty() {
-            if sync {
-                self.sync()?;
-            }
+        self.write_with(batch, sync, None)
+    }
+
+    /// The same, saying what took how long.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_timed(&self, batch: &mut LogBatch, sync: bool) -> (Result<usize>, WriteTimes) {
+        let mut times = WriteTimes::default();
+        let done = self.write_with(batch, sync, Some(&mut times));
+        (done, times)
+    }
+
+    fn write_with(&self, batch: &mut LogBatch, sync: bool, mut times: Option<&mut WriteTimes>) -> Result<usize> {
+        if batch.is_empty() && !sync {
             return Ok(0);
         }
-        let encoded = batch.encode(self.store.options.compress_from_bytes);
-        let bytes = encoded.len() as usize;
-        let member = Arc::new(Member { batch: Some(encoded), sync, refused: OnceLock::new() });
+        let timed = times.is_some();
+        let mut laps = Laps::begin(&*self.store.env.clock, timed);
+        let encoded = (!batch.is_empty()).then(|| batch.encode(self.store.options.compress_from_bytes));
+        let bytes = encoded.as_ref().map_or(0, |encoded| encoded.len() as usize);
+        let encode = laps.lap();
+        let member = Arc::new(Member::new(encoded, sync, timed));
         let done = self.store.submit(Arc::clone(&member));
+        if let Some(times) = &mut times {
+            **times = WriteTimes { encode, ..member.times.get().copied().unwrap_or_default() };
+            let written = times.rotate + times.append + times.sync + times.apply;
+            times.wait = laps.lap().saturating_sub(written);
+        }
         // The leader has let go of it.
         let member = Arc::into_inner(member);
         let refused = member.as_ref().and_then(|member| member.refused.get().cloned());

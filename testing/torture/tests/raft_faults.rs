@@ -407,6 +407,22 @@ fn rot_in_entries_is_noticed() {
     assert_eq!(log.entry(1, 2).unwrap(), Some(vec![2; 300]));
 }
 
+/// Goal: a last file that lost its header is not taken for one that a crash left: nothing is thrown away unless any damage
+/// is tolerated. (A log of another kind of file system, encrypted say, looks like this.)
+#[test]
+fn a_last_file_without_its_header_is_damage() {
+    let (disk, options, paths) = three_files(Version::V2);
+    let last = disk.file_bytes(&paths[2]).unwrap();
+    assert!(disk.flip_bit(&paths[2], 3));
+    assert_eq!(open(&disk, &options).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(disk.file_bytes(&paths[2]).unwrap().len(), last.len());
+    let check = RaftLog::check_with_env("/log", &options, &disk.env(), &mut |_, _| {}).unwrap();
+    assert!(!check.is_sound() && check.torn.is_empty());
+    // The beginning of a header is a crash's work.
+    disk.overwrite(&paths[2], last[..40].to_vec());
+    assert!(open(&disk, &options).unwrap().last_index(1) > Some(1));
+}
+
 /// Goal: the old bytes of a recycled file never pass for new ones: whole old batches right behind the new end are not read (B5).
 #[test]
 fn stale_bytes_of_a_recycled_file_are_not_read() {

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use esker_env::Env;
+use esker_format::raft::file_header;
 use esker_format::raft::file_name::Queue as Kind;
 use esker_format::raft::item::AtomicStatus;
 
@@ -27,7 +28,7 @@ const WAVE_FILES: usize = 4;
 pub(crate) struct Replayed {
     pub(crate) found: Found,
     /// `None` if it must be begun again.
-    pub(crate) header: Option<esker_format::raft::file_header::FileHeader>,
+    pub(crate) header: Option<file_header::FileHeader>,
     pub(crate) valid_len: u64,
     pub(crate) file_len: u64,
     pub(crate) batches: u64,
@@ -62,7 +63,10 @@ pub(crate) fn replay(
         for (found, scanned) in scanned {
             let is_last = Some(found.id) == last;
             let Scanned { header, segments: these, batches, valid_len, file_len, ending } = scanned?;
-            accept(mode, is_last, &found, valid_len, file_len, ending, cuts)?;
+            // A header is durable before anything follows it: no crash takes it from before something.
+            let has_lost_header = header.is_none() && file_len > file_header::LEN_BYTES_MAX as u64;
+            let may_be_torn = is_last && !(has_lost_header && matches!(ending, Ending::Torn(_)));
+            accept(mode, may_be_torn, &found, valid_len, file_len, ending, cuts)?;
             these.into_iter().for_each(|segment| order(segment, &mut pending, &mut segments));
             replayed.push(Replayed { found, header, valid_len, file_len, batches });
         }
