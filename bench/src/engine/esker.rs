@@ -21,6 +21,10 @@ pub(super) fn setup(settings: &Settings) -> String {
     format!("{}; blobs from {}, LZ4", setup_inline(settings), sizes::print(settings.min_blob_bytes as f64))
 }
 
+pub(super) fn setup_mapped(settings: &Settings) -> String {
+    format!("{}; tables and blob files mapped", setup(settings))
+}
+
 pub(super) fn setup_inline(settings: &Settings) -> String {
     format!(
         "block cache {}, {} memtables of {}, {} background jobs, LZ4, 10-bit filters, indexes and filters beside the cache",
@@ -35,7 +39,16 @@ pub(super) fn open(dir: &Path, settings: &Settings, separation: Separation) -> R
     Ok(Box::new(open_plain(dir, settings, separation)?))
 }
 
+pub(super) fn open_mapped(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    let options = Options { mmap_reads: true, ..options(settings, Separation::AtFlush) };
+    Ok(Box::new(open_with(dir, settings, options)?))
+}
+
 pub(super) fn open_plain(dir: &Path, settings: &Settings, separation: Separation) -> Result<Esker> {
+    open_with(dir, settings, options(settings, separation))
+}
+
+fn options(settings: &Settings, separation: Separation) -> Options {
     let family = FamilyOptions {
         write_buffer_bytes: settings.write_buffer_bytes(),
         write_buffer_count_max: Settings::WRITE_BUFFERS as usize,
@@ -43,13 +56,16 @@ pub(super) fn open_plain(dir: &Path, settings: &Settings, separation: Separation
         min_blob_size: settings.min_blob_bytes,
         ..FamilyOptions::default()
     };
-    let options = Options {
+    Options {
         create_if_missing: true,
         families: [("default".to_owned(), family)].into(),
         background_jobs: settings.background_jobs as usize,
         cache_bytes: settings.cache_bytes(),
         ..Options::default()
-    };
+    }
+}
+
+fn open_with(dir: &Path, settings: &Settings, options: Options) -> Result<Esker> {
     let db = Db::open(dir, options)?;
     let family = db.default_column_family();
     let writing = WriteOptions { sync: settings.sync, ..WriteOptions::default() };

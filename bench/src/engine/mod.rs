@@ -134,6 +134,13 @@ const ENGINES: &[Entry] = &[
         setup: esker::setup_inline,
     },
     Entry {
+        name: "esker-mmap",
+        about: "Esker, all values with their keys (Separation::Off)",
+        package: "esker",
+        open: Open::Here(|dir, settings, _| esker::open_mapped(dir, settings)),
+        setup: esker::setup_mapped,
+    },
+    Entry {
         name: "cask",
         about: "Esker's Cask: a hash index over append-only files; no key order",
         package: "esker",

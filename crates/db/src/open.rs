@@ -193,8 +193,8 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
     }
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
-    let opener = files::Opener { env: &env, dir, trash: &trash };
-    let mut tables = tables::open_all(&env, dir, &cache, &recovered, options.background_jobs > 0)?;
+    let opener = files::Opener { env: &env, dir, trash: &trash, mmap_reads: options.mmap_reads };
+    let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {

@@ -15,7 +15,7 @@ use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 
-use crate::blob::{BlobFile, BlobWriter};
+use crate::blob::{BlobFile, BlobWriter, Course};
 use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
@@ -60,6 +60,7 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     created: Vec<PathBuf>,
     index: Vec<u8>,
     record: Vec<u8>,
+    course: Course,
     table_bytes: u64,
     blob_bytes: u64,
 }
@@ -102,6 +103,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             created: Vec::new(),
             index: Vec::new(),
             record: Vec::new(),
+            course: Course::default(),
             table_bytes: 0,
             blob_bytes: 0,
         }
@@ -158,6 +160,10 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// Adds an entry whose value lies in `blob` and shall not stay there: it goes where the family's values go now.
     pub(crate) fn add_moved(&mut self, key: &InternalKey<'_>, index: &BlobIndex, blob: &BlobFile) -> Result<()> {
+        // Where that is nowhere, the read says so.
+        if let Ok(extent) = blob.extent(key.user_key, index) {
+            self.course.pass(blob, &extent);
+        }
         if !self.brings_back() && blob.compression() == self.family.options.blob_compression {
             let mut record = std::mem::take(&mut self.record);
             let stored = blob.read_stored(key.user_key, index, &mut record);
@@ -274,8 +280,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let (summary, written) = open.writer.finish_unsynced()?;
         self.sync(written)?;
         let path = self.store.path_of(&FileName::Table(open.number));
-        let files = &*self.store.env.files;
-        let table = Table::open(files, &path, open.number, summary.file_bytes, self.store.cache.clone())?;
+        let file = self.store.open_sealed(&path)?;
+        let table = Table::open(file, open.number, summary.file_bytes, self.store.cache.clone())?;
         let meta = TableMeta {
             number: open.number,
             file_bytes: summary.file_bytes,
@@ -304,7 +310,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let (addition, written) = writer.finish_unsynced()?;
         self.sync(written)?;
         let path = self.store.path_of(&FileName::Blob(addition.number));
-        let file = BlobFile::open(&*self.store.env.files, &path, addition.number, self.family.id)?;
+        let file = BlobFile::open(self.store.open_sealed(&path)?, addition.number, self.family.id)?;
         self.blob_bytes += file_bytes;
         self.blobs.push(BlobHandle::new(addition, file, path, self.store.trash.clone()));
         Ok(())

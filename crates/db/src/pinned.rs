@@ -6,10 +6,12 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use esker_env::ReadFile;
+
 use crate::cache::Block;
 use crate::memtable::PinnedEntry;
 
-/// A value, shared with the cached block, memtable or read buffer that holds it. Dereferences to `[u8]`.
+/// A value, shared with the cached block, memtable, read buffer or mapped file that holds it. Dereferences to `[u8]`.
 ///
 /// Cost: cloning counts a reference; no byte is copied. A slice keeps the whole of what it shares in memory (a block,
 /// usually 4 KiB; a memtable, up to `write_buffer_bytes`), so what is kept for long is better copied with
@@ -25,6 +27,8 @@ enum Source {
     Block(Arc<Block>, Range<usize>),
     /// The value of the entry.
     Entry(PinnedEntry),
+    /// The range of a file that is memory.
+    File(Arc<dyn ReadFile>, Range<u64>),
 }
 
 impl PinnedSlice {
@@ -40,6 +44,12 @@ impl PinnedSlice {
         Some(Self(Source::Block(block, range)))
     }
 
+    /// The bytes of `file` at `range`; `None` unless they are memory.
+    pub(crate) fn from_file(file: Arc<dyn ReadFile>, range: Range<u64>) -> Option<Self> {
+        file.memory(range.clone())?;
+        Some(Self(Source::File(file, range)))
+    }
+
     /// The value of `entry`.
     pub(crate) fn from_memtable(entry: PinnedEntry) -> Self {
         Self(Source::Entry(entry))
@@ -52,6 +62,7 @@ impl PinnedSlice {
         match self.0 {
             _ if start >= end => Self::default(),
             Source::Block(block, whole) => Self(Source::Block(block, whole.start + start..whole.start + end)),
+            Source::File(file, whole) => Self(Source::File(file, whole.start + start as u64..whole.start + end as u64)),
             source => Self::from_vec(source.bytes().get(start..end).unwrap_or_default().to_vec()),
         }
     }
@@ -75,6 +86,8 @@ impl Source {
             // The range was checked when the slice was made, so the default is never taken.
             Self::Block(block, range) => block.bytes().get(range.clone()).unwrap_or_default(),
             Self::Entry(entry) => entry.value(),
+            // The same, and a mapping never changes.
+            Self::File(file, range) => file.memory(range.clone()).unwrap_or_default(),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use esker_env::Env;
+use esker_env::{Env, ReadFile};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
@@ -179,7 +179,7 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
-        let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()));
+        let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()), parts.options.mmap_reads);
         let store = Self {
             default_family: parts.default_family,
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
@@ -241,6 +241,11 @@ impl Store {
     /// The number that the next file will have.
     pub(crate) fn next_file_number(&self) -> u64 {
         self.next_file.load(Ordering::Relaxed)
+    }
+
+    /// Opens a table or blob file that was written whole.
+    pub(crate) fn open_sealed(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Ok(esker_env::open_sealed(&*self.env.files, path, self.options.mmap_reads)?)
     }
 
     pub(crate) fn path_of(&self, name: &FileName) -> PathBuf {

@@ -76,6 +76,9 @@ pub struct ReadRequest<'a> {
 pub trait Mapping: Debug + Send + Sync {
     /// The bytes, as long as the file was when it was mapped.
     fn bytes(&self) -> &[u8];
+
+    /// How they are about to be read. A hint.
+    fn advise(&self, _: Access) {}
 }
 
 /// The part of an active file that is memory, for its readers. It stays valid when the file is sealed, when its handle
@@ -123,6 +126,12 @@ pub trait ReadFile: Debug + Send + Sync {
         for request in requests {
             request.result = self.read_exact_at(request.offset, request.buffer);
         }
+    }
+
+    /// The bytes of `range` where they lie in memory, if the file is read so ([`open_sealed`](crate::open_sealed)) and has them.
+    fn memory(&self, range: Range<u64>) -> Option<&[u8]> {
+        let _ = range;
+        None
     }
 
     /// The whole file as memory, or `None` where the system has no such thing.

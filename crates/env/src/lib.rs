@@ -16,6 +16,7 @@ pub mod clock;
 pub mod entropy;
 pub mod error;
 pub mod file;
+mod mapped;
 pub mod os;
 pub mod sim;
 pub mod threads;
@@ -29,6 +30,7 @@ pub use file::{
     Access, AppendFile, COMMIT_BYTES, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, ReadFile, ReadRequest,
     Space, Window,
 };
+pub use mapped::open_sealed;
 pub use threads::{Thread, Threads};
 
 /// One of each: what an engine needs of the world. Cloning shares all four.

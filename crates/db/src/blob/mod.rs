@@ -6,6 +6,7 @@
 mod active;
 mod batch;
 mod check;
+mod course;
 mod read;
 mod stored;
 mod write;
@@ -13,6 +14,7 @@ mod written;
 
 pub(crate) use active::{ActiveBlob, Held};
 pub(crate) use batch::{BlobBatch, Fetched};
+pub(crate) use course::Course;
 pub(crate) use read::BlobFile;
 pub(crate) use write::BlobWriter;
 pub(crate) use written::WrittenBlobs;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_env::{FileSystem, ReadFile, ReadRequest};
+use esker_env::{Access, ReadFile, ReadRequest};
 use esker_format::compression::{Compression, decompress};
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
@@ -59,17 +59,12 @@ pub(crate) struct Part {
 }
 
 impl BlobFile {
-    /// Opens the file `path` of a column family. Cost: two small reads.
+    /// Opens the blob file of a column family that `file` holds. Cost: two small reads.
     ///
     /// # Errors
     /// Corruption or `UnsupportedFormat` for a header or footer that is not what the writer of a sealed file left.
-    pub(crate) fn open(
-        files: &dyn FileSystem,
-        path: &Path,
-        number: FileNumber,
-        column_family_id: u32,
-    ) -> Result<Arc<Self>> {
-        let file = files.open(path)?;
+    pub(crate) fn open(file: Arc<dyn ReadFile>, number: FileNumber, column_family_id: u32) -> Result<Arc<Self>> {
+        let path = &*file.path().to_owned();
         let file_bytes = file.len()?;
         let Some(records_end) = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|&end| end >= HEADER_BYTES as u64)
         else {
@@ -92,6 +87,8 @@ impl BlobFile {
         file.read_exact_at(records_end, &mut raw)?;
         let footer =
             BlobFooter::decode(&raw).map_err(|error| Error::decode(path, records_end, "opening a blob file", error))?;
+        // One value is no sign that its neighbours are wanted: who knows that they are, says so.
+        file.advise(Access::Random);
         Ok(Arc::new(Self {
             file,
             path: path.to_owned(),
@@ -175,7 +172,22 @@ impl BlobFile {
     /// The value of `user_key` that lies at `index`. Cost: one read of record header, key and value, one pass of CRC-32C,
     /// and decompression if it is packed; else no copy.
     pub(crate) fn read(&self, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
+        if self.is_plain()
+            && let Some(value) = self.lend(user_key, index)?
+        {
+            return Ok(value);
+        }
         self.value_in(index, self.read_record(user_key, index, 0)?)
+    }
+
+    /// The value at `index` where it lies, if the file is memory.
+    fn lend(&self, user_key: &[u8], index: &BlobIndex) -> Result<Option<PinnedSlice>> {
+        let extent = self.extent(user_key, index)?;
+        let Some(record) = self.file.memory(extent.clone()) else {
+            return Ok(None);
+        };
+        self.checked(user_key, index, record)?;
+        Ok(PinnedSlice::from_file(self.file.clone(), index.offset..extent.end))
     }
 
     /// The value in what [`read_record`](Self::read_record) gave for the same `index`.
@@ -197,6 +209,11 @@ impl BlobFile {
         let Ok(count) = usize::try_from(extent.end - extent.start) else {
             return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
         };
+        if let Some(record) = self.file.memory(extent.clone()) {
+            let stored = self.checked(user_key, index, record)?;
+            let bytes = if self.is_plain() { record.to_vec() } else { self.unpack(index, stored)? };
+            return Ok(Arc::new(Block::tagged(bytes, tag)));
+        }
         if self.is_plain() || count > KEPT_BYTES_MAX {
             let mut record = vec![0; count];
             self.file.read_exact_at(extent.start, &mut record)?;

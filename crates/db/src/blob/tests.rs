@@ -25,7 +25,7 @@ fn written(disk: &SimDisk, kind: Compression, values: &[(Vec<u8>, Vec<u8>)]) -> 
 }
 
 fn open(disk: &SimDisk) -> Result<Arc<BlobFile>> {
-    BlobFile::open(&*disk.env().files, Path::new(PATH), FileNumber::new(7), 3)
+    BlobFile::open(disk.env().files.open(Path::new(PATH))?, FileNumber::new(7), 3)
 }
 
 fn values() -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -200,4 +200,22 @@ fn many_threads_read_one_file() {
             });
         }
     });
+}
+
+#[test]
+fn a_mapped_file_lends_its_values_and_outlives_its_handle() {
+    for kind in [Compression::None, Compression::Lz4] {
+        let (disk, values) = (SimDisk::new(), values());
+        let indexes = written(&disk, kind, &values);
+        let file = esker_env::open_sealed(&*disk.env().files, Path::new(PATH), true).unwrap();
+        let blobs = BlobFile::open(file, FileNumber::new(7), 3).unwrap();
+        let read: Vec<_> =
+            values.iter().zip(&indexes).map(|((key, _), index)| blobs.read(key, index).unwrap()).collect();
+        drop(blobs);
+        for ((_, value), read) in values.iter().zip(read) {
+            assert_eq!(read, value[..]);
+            assert_eq!(read.clone().within(3..40), value[3.min(value.len())..40.min(value.len())]);
+            assert_eq!(&read.into_vec(), value);
+        }
+    }
 }

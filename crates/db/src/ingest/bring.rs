@@ -29,7 +29,7 @@ impl Store {
     pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<()> {
         let file_bytes = self.env.files.metadata(path)?.len;
         let cache = Arc::new(BlockCache::new(0));
-        let table = Table::open(&*self.env.files, path, FileNumber::new(0), file_bytes, cache)?;
+        let table = Table::open(self.env.files.open(path)?, FileNumber::new(0), file_bytes, cache)?;
         let properties = table.properties();
         if table.taken_in().is_none() {
             return Err(refuse(path, "the table was not written to be taken in: an SstFileWriter does that"));
@@ -59,7 +59,7 @@ impl Store {
             self.copy_in(from, &path)?;
         }
         let file_bytes = self.env.files.metadata(&path)?.len;
-        let table = Table::open(&*self.env.files, &path, number, file_bytes, self.cache.clone())?;
+        let table = Table::open(self.open_sealed(&path)?, number, file_bytes, self.cache.clone())?;
         if options.verify {
             self.verify(&table)?;
         }

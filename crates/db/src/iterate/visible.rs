@@ -87,10 +87,10 @@ impl DbIterator {
             asked: Cell::new(false),
             forward: true,
             view,
+            look_ahead_bytes: if blobs.mapped { 0 } else { options.look_ahead_bytes },
             blobs,
             snapshot: options.snapshot.clone(),
             fill_cache: options.fill_cache,
-            look_ahead_bytes: options.look_ahead_bytes,
             store,
             family,
         }

@@ -37,7 +37,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use esker_format::rocksdb::internal_key::TAG_BYTES;
+use esker_format::rocksdb::internal_key::{TAG_BYTES, compare_user_keys};
 
 use super::arena::{Arena, PIECE_ALIGNMENT};
 
@@ -98,7 +98,7 @@ impl<'a> Place<'a> {
 
     #[inline]
     fn compare(self, other: Self) -> Order {
-        self.user_key.cmp(other.user_key).then_with(|| other.tag.cmp(&self.tag))
+        compare_user_keys(self.user_key, other.user_key).then_with(|| other.tag.cmp(&self.tag))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, FileKind, FileSystem};
+use esker_env::{Env, FileKind, FileSystem, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 
@@ -195,6 +195,7 @@ pub(super) struct Opener<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
     pub(super) trash: &'a Arc<Trash>,
+    pub(super) mmap_reads: bool,
 }
 
 impl Opener<'_> {
@@ -232,7 +233,9 @@ impl Opener<'_> {
                 continue;
             }
             let path = self.dir.join(FileName::Blob(*number).to_string());
-            let file = BlobFile::open(&*self.env.files, &path, *number, id).map_err(|error| missing(error, &path))?;
+            let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);
+            let file =
+                file.and_then(|file| BlobFile::open(file, *number, id)).map_err(|error| missing(error, &path))?;
             let metadata = self.env.files.metadata(&path)?;
             let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
             handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));

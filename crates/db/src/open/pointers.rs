@@ -188,7 +188,7 @@ impl Pointers {
             let file = store.env.files.reopen(&found.path, found.end)?;
             file.append(&[&BlobFooter { blob_count: total_count }.encode()])?;
             file.sync()?;
-            let file = BlobFile::open(&*store.env.files, &found.path, number, found.family)?;
+            let file = BlobFile::open(store.open_sealed(&found.path)?, number, found.family)?;
             let addition = BlobFileAddition { number, total_count, total_bytes, ..BlobFileAddition::default() };
             let edit = edits.entry(found.family).or_default();
             edit.blobs.push(BlobHandle::new(addition, file, found.path.clone(), store.trash.clone()));

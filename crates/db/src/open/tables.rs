@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use esker_env::{Env, FileSystem};
+use esker_env::{Env, FileSystem, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use parking_lot::Mutex;
 
 use super::files::{is_there, missing};
 use crate::cache::BlockCache;
-use crate::options::LEVEL_COUNT;
+use crate::options::{LEVEL_COUNT, Options};
 use crate::table::Table;
 use crate::version::Recovered;
 use crate::{Error, ErrorKind, Result};
@@ -33,6 +33,7 @@ type Opened = Result<(Arc<Table>, PathBuf)>;
 /// What the threads share.
 struct Job {
     files: Arc<dyn FileSystem>,
+    mmap_reads: bool,
     dir: PathBuf,
     cache: Arc<BlockCache>,
     /// Number, length and highest sequence number of each.
@@ -51,7 +52,7 @@ pub(super) fn open_all(
     dir: &Path,
     cache: &Arc<BlockCache>,
     recovered: &Recovered,
-    in_threads: bool,
+    options: &Options,
 ) -> Result<OpenTables> {
     let mut tables = Vec::new();
     for ((level, number), meta) in recovered.families.values().flat_map(|family| &family.tables) {
@@ -65,9 +66,10 @@ pub(super) fn open_all(
         }
         tables.push((*number, meta.file_bytes, meta.largest_sequence));
     }
-    let wanted = if in_threads { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
+    let wanted = if options.background_jobs > 0 { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
     let job = Arc::new(Job {
         files: env.files.clone(),
+        mmap_reads: options.mmap_reads,
         dir: dir.to_owned(),
         cache: cache.clone(),
         tables,
@@ -113,8 +115,9 @@ impl Job {
         let legacy = self.dir.join(FileName::LegacyTable(number).to_string());
         let path =
             if is_there(&*self.files, &legacy)? { legacy } else { self.dir.join(FileName::Table(number).to_string()) };
-        let table = Table::open_as(&*self.files, &path, number, file_bytes, Some(newest), self.cache.clone())
-            .map_err(|error| missing(error, &path))?;
+        let file = open_sealed(&*self.files, &path, self.mmap_reads).map_err(Error::from);
+        let table = file.and_then(|file| Table::open_as(file, number, file_bytes, Some(newest), self.cache.clone()));
+        let table = table.map_err(|error| missing(error, &path))?;
         Ok((table, path))
     }
 }

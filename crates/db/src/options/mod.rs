@@ -65,6 +65,14 @@ pub struct Options {
     /// Worth it where some large values are read far more often than others, or are costly to unpack.
     pub cache_blobs: bool,
 
+    /// Whether tables and blob files are read as mapped memory (RocksDB's `allow_mmap_reads`). Default `false`.
+    ///
+    /// Saves the system call and the copy of each read, and the look ahead of iterators, where the page cache holds the data.
+    /// Where it does not, a read waits for one page after the other, so leave it off for stores that are larger than memory.
+    /// When the device fails, or somebody truncates a file, the system ends the process with `SIGBUS`, where otherwise the
+    /// read returns an error. A process has 65,530 mappings by default (`vm.max_map_count`); files beyond are read.
+    pub mmap_reads: bool,
+
     /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
     /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
     /// Smaller means a faster open after a crash, larger fewer small tables of families that are seldom written.
@@ -113,6 +121,7 @@ impl Default for Options {
             cache_bytes: 64 * MIB,
             memory_limit: 0,
             cache_blobs: false,
+            mmap_reads: false,
             wal_bytes_max: 0,
             manifest_bytes_max: 64 * MIB,
             group_bytes_max: MIB,

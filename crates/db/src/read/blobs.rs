@@ -19,6 +19,8 @@ pub(crate) struct BlobReader {
     counts: Arc<BlobCounts>,
     /// Where values that were read stay, if they do.
     cache: Option<Arc<BlockCache>>,
+    /// Whether files are memory: then nothing is gained by reading many at once.
+    pub(crate) mapped: bool,
 }
 
 /// What blob reads cost so far.
@@ -55,8 +57,8 @@ fn tag(user_key: &[u8], index: &BlobIndex) -> u64 {
 }
 
 impl BlobReader {
-    pub(crate) fn new(cache: Option<Arc<BlockCache>>) -> Self {
-        Self { counts: Arc::default(), cache }
+    pub(crate) fn new(cache: Option<Arc<BlockCache>>, mapped: bool) -> Self {
+        Self { counts: Arc::default(), cache, mapped }
     }
 
     pub(crate) fn counts(&self) -> &BlobCounts {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
@@ -215,7 +215,7 @@ impl InternalIterator for TableIterator {
             (Some((held, block)), Some(handle)) if held == handle => self.block = Some((held, block)),
             _ => self.load()?,
         }
-        self.on_block(|cursor, block| cursor.seek(block, target, internal_key::compare))?;
+        self.on_block(|cursor, block| cursor.seek(block, target, KeyOrder::Internal))?;
         self.skip_forward()?;
         self.arrive()?;
         // The order in the file is that of the keys without their time.
@@ -303,8 +303,11 @@ impl Ahead {
     }
 
     /// The block as stored, trailer included; reads it and what follows if need be.
-    fn stored(&mut self, table: &Table, handle: BlockHandle) -> Result<&[u8]> {
+    fn stored<'a>(&'a mut self, table: &'a Table, handle: BlockHandle) -> Result<&'a [u8]> {
         let count = table.stored_bytes(handle)?;
+        if let Some(stored) = table.file.memory(handle.offset..handle.offset.saturating_add(count as u64)) {
+            return Ok(stored);
+        }
         if !self.contains(handle) {
             self.next_bytes = (self.next_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
             let is_alone = self.streak < STREAK_MIN;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Access, FileSystem, ReadFile};
+use esker_env::{Access, ReadFile};
 use esker_format::DecodeError;
 use esker_format::compression;
 use esker_format::limits;
@@ -24,34 +24,31 @@ use crate::{Error, ErrorKind, Result};
 const TAIL_BYTES: u64 = 8 << 10;
 
 impl Table {
-    /// Opens the table at `path`, which the manifest says is `file_bytes` long. Reads and checks footer, properties, index
+    /// Opens the table in `file`, which the manifest says is `file_bytes` long. Reads and checks footer, properties, index
     /// and filter; data blocks are checked as they are read.
     ///
     /// # Errors
-    /// - `NotFound`: there is no such file.
     /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
     /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
     pub(crate) fn open(
-        files: &dyn FileSystem,
-        path: &Path,
+        file: Arc<dyn ReadFile>,
         number: FileNumber,
         file_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        Self::open_as(files, path, number, file_bytes, None, cache)
+        Self::open_as(file, number, file_bytes, None, cache)
     }
 
     /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
     /// if its keys do not say when they were written, that is when.
     pub(crate) fn open_as(
-        files: &dyn FileSystem,
-        path: &Path,
+        file: Arc<dyn ReadFile>,
         number: FileNumber,
         file_bytes: u64,
         newest: Option<SequenceNumber>,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        let file = files.open(path)?;
+        let path = &*file.path().to_owned();
         let found = file.len()?;
         if found != file_bytes {
             let reason = format!("the file has {found} bytes, the manifest says {file_bytes}");

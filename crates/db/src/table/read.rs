@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_env::ReadRequest;
 use esker_format::compression::Compression;
-use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::filter;
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
@@ -142,7 +142,7 @@ impl Table {
             let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
             cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
-            cursor.seek(block.bytes(), lookup, internal_key::compare).map_err(damaged)?;
+            cursor.seek(block.bytes(), lookup, KeyOrder::Internal).map_err(damaged)?;
             if cursor.valid() {
                 let entry = InternalKey::decode(cursor.key()).map_err(damaged)?;
                 if entry.user_key != user_key {
@@ -217,6 +217,9 @@ impl Table {
     #[cold]
     fn read_block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let count = self.stored_bytes(handle)?;
+        if let Some(stored) = self.file.memory(handle.offset..handle.offset.saturating_add(count as u64)) {
+            return self.unpack(stored, handle);
+        }
         if count > KEPT_BYTES_MAX {
             let mut stored = vec![0; count];
             self.file.read_exact_at(handle.offset, &mut stored)?;

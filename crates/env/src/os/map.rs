@@ -13,9 +13,9 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::Mapping;
+use crate::{Access, Mapping};
 
 /// `len` bytes of a file, mapped read-only until dropped.
 #[derive(Debug)]
@@ -48,6 +48,18 @@ impl Mapping for OsMapping {
         // SAFETY: `start` is `len` mapped, readable bytes until drop (or dangling with `len` zero); by M1 nobody
         // changes the bytes that are read.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    fn advise(&self, access: Access) {
+        let advice = match access {
+            Access::Random => Advice::Random,
+            Access::Sequential => Advice::Sequential,
+        };
+        if self.len > 0 {
+            // A hint: reads work without it.
+            // SAFETY: the range is mapped until drop, and the advice changes no byte of it.
+            let _ = unsafe { madvise(self.start.as_ptr().cast::<c_void>(), self.len, advice) };
+        }
     }
 }
 

@@ -33,12 +33,14 @@
 mod build;
 mod cursor;
 mod index;
+mod seek;
 #[cfg(test)]
 mod tests;
 
 pub use build::{BlockBuilder, IndexBuilder};
 pub use cursor::BlockCursor;
 pub use index::{IndexCursor, IndexFormat};
+pub use seek::KeyOrder;
 
 use crate::error::DecodeError;
 

@@ -275,7 +275,19 @@ fn split(internal: &[u8]) -> (&[u8], u64) {
 pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (a_key, a_tag) = split(a);
     let (b_key, b_tag) = split(b);
-    a_key.cmp(b_key).then_with(|| b_tag.cmp(&a_tag))
+    compare_user_keys(a_key, b_key).then_with(|| b_tag.cmp(&a_tag))
+}
+
+/// The order of user keys: bytewise. Cost: no call where the first eight bytes tell.
+#[inline]
+pub fn compare_user_keys(a: &[u8], b: &[u8]) -> Ordering {
+    if let (Some(x), Some(y)) = (a.first_chunk(), b.first_chunk()) {
+        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+        if x != y {
+            return x.cmp(&y);
+        }
+    }
+    a.cmp(b)
 }
 
 /// A short user key `s` with `start <= s < limit`, or `start` if there is no shorter one (or `start >= limit`).

@@ -1,9 +1,9 @@
 //! The parts of a table.
 
 use esker_format::compression::Compression;
-use esker_format::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexCursor, IndexFormat};
+use esker_format::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexCursor, IndexFormat, KeyOrder};
 use esker_format::rocksdb::table::{BlockHandle, Footer, MetaIndex, TableProperties};
-use esker_format::rocksdb::{blob_refs, filter, internal_key};
+use esker_format::rocksdb::{blob_refs, filter};
 
 /// A cursor ends wherever it goes; what it read, built again, is read alike.
 pub(super) fn block(bytes: &[u8]) {
@@ -24,10 +24,10 @@ pub(super) fn block(bytes: &[u8]) {
         steps += 1;
         back = cursor.prev(block);
     }
-    for compare in [internal_key::compare, <[u8]>::cmp] {
-        let _ = cursor.seek(block, target, compare);
+    for order in [KeyOrder::Internal, KeyOrder::Bytes] {
+        let _ = cursor.seek(block, target, order);
         let _ = (cursor.prev(block), cursor.next(block));
-        let _ = cursor.seek_within(block, target, compare, 1..usize::from(target.first().copied().unwrap_or(0)));
+        let _ = cursor.seek_within(block, target, order, 1..usize::from(target.first().copied().unwrap_or(0)));
     }
     if walked.is_ok() && entries.is_sorted() {
         build_again(&entries, usize::from(target.first().copied().unwrap_or(0)) % 20 + 1);

@@ -81,7 +81,8 @@ fn every_length_but_the_right_one_is_refused() {
         assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption, "{len} bytes");
     }
     disk.overwrite(Path::new(PATH), whole.clone());
-    let wrong = Table::open(&*env.files, Path::new(PATH), NUMBER, 1, Arc::new(BlockCache::new(0))).unwrap_err();
+    let file = env.files.open(Path::new(PATH)).unwrap();
+    let wrong = Table::open(file, NUMBER, 1, Arc::new(BlockCache::new(0))).unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Corruption);
 }
 

@@ -71,11 +71,3 @@ fn versions_that_are_not_written_are_refused_before_the_file_is_created() {
         assert!(env.files.metadata(Path::new(PATH)).is_err());
     }
 }
-
-#[test]
-fn a_missing_file_is_not_found() {
-    let env = SimDisk::new().env();
-    let cache = Arc::new(BlockCache::new(0));
-    let error = Table::open(&*env.files, Path::new("/no.sst"), NUMBER, 100, cache).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound);
-}

@@ -1,6 +1,5 @@
 //! Reads blocks: the innermost loop of every read.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::cursor::Cursor;
@@ -32,13 +31,13 @@ pub(super) enum ValueEncoding {
 /// Cost of a step: three bytes of header, the key's new bytes copied. No allocation once the key's buffer has grown.
 #[derive(Debug, Clone, Default)]
 pub struct BlockCursor {
-    layout: BlockLayout,
+    pub(super) layout: BlockLayout,
     encoding: ValueEncoding,
-    valid: bool,
-    key: Vec<u8>,
+    pub(super) valid: bool,
+    pub(super) key: Vec<u8>,
     value: Range<usize>,
     entry: usize,
-    next: usize,
+    pub(super) next: usize,
     handle: BlockHandle,
 }
 
@@ -48,6 +47,21 @@ struct Header {
     unshared: usize,
     value_bytes: usize,
     end: usize,
+}
+
+/// An entry, taken apart.
+pub(super) struct Entry<'a> {
+    /// Bytes that its key shares with the key before.
+    pub(super) shared: usize,
+    /// What follows them.
+    pub(super) unshared: &'a [u8],
+    /// Where its value lies.
+    pub(super) value: Range<usize>,
+}
+
+#[cold]
+pub(super) fn shares_too_much(at: usize) -> DecodeError {
+    DecodeError::corrupt("shared", at as u64, "more than the key before has")
 }
 
 impl BlockCursor {
@@ -128,57 +142,6 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// To the first entry whose key is not `Less` than `target`. `compare` takes an entry's key and `target`.
-    ///
-    /// Cost: a binary search over the restarts, then at most one restart interval of steps.
-    ///
-    /// # Errors
-    /// As [`seek_to_first`](Self::seek_to_first).
-    #[inline]
-    pub fn seek(
-        &mut self,
-        block: &[u8],
-        target: &[u8],
-        compare: impl Fn(&[u8], &[u8]) -> Ordering,
-    ) -> Result<(), DecodeError> {
-        self.seek_within(block, target, compare, 0..self.layout.restart_count)
-    }
-
-    /// As [`seek`](Self::seek) for one who knows part of the answer: the restarts before `restarts` are before `target`,
-    /// those behind it are not. A wrong range gives a wrong entry, nothing worse.
-    ///
-    /// # Errors
-    /// As [`seek_to_first`](Self::seek_to_first).
-    #[inline]
-    pub fn seek_within(
-        &mut self,
-        block: &[u8],
-        target: &[u8],
-        compare: impl Fn(&[u8], &[u8]) -> Ordering,
-        restarts: Range<usize>,
-    ) -> Result<(), DecodeError> {
-        self.valid = false;
-        // Before `low`, or at it, lies a restart before `target` (or none does); from `high` on, none does.
-        let mut high = restarts.end.min(self.layout.restart_count);
-        let mut low = restarts.start.saturating_sub(1).min(high.saturating_sub(1));
-        while high.saturating_sub(low) > 1 {
-            let middle = low + (high - low) / 2;
-            if compare(self.restart_key(block, middle)?, target) == Ordering::Less {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let at = if high == 0 { 0 } else { self.layout.restart(block, low)? };
-        self.restart_at(at);
-        while self.step(block)? {
-            if compare(&self.key, target) != Ordering::Less {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// To the entry after, if there is one. Does nothing unless valid.
     ///
     /// # Errors
@@ -225,7 +188,7 @@ impl BlockCursor {
 
     /// The next step reads the entry at `at`, which shares nothing.
     #[inline]
-    fn restart_at(&mut self, at: usize) {
+    pub(super) fn restart_at(&mut self, at: usize) {
         self.valid = false;
         self.key.clear();
         self.next = at;
@@ -240,16 +203,33 @@ impl BlockCursor {
             return Ok(false);
         }
         let entries = block.get(..self.layout.entries_bytes).unwrap_or_default();
+        let entry = self.entry(entries, at)?;
+        if entry.shared > self.key.len() {
+            return Err(shares_too_much(at));
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.unshared);
+        self.stand_on(at, entry.value);
+        Ok(true)
+    }
+
+    /// The entry at `at`, whose key was put together.
+    #[inline(always)]
+    pub(super) fn stand_on(&mut self, at: usize, value: Range<usize>) {
+        self.entry = at;
+        self.next = value.end;
+        self.value = value;
+        self.valid = true;
+    }
+
+    /// Takes the entry at `at` apart; a handle for a value goes to `handle`.
+    #[inline(always)]
+    pub(super) fn entry<'a>(&mut self, entries: &'a [u8], at: usize) -> Result<Entry<'a>, DecodeError> {
         let header = self.header(entries, at)?;
         let value_at = header.end + header.unshared;
         let Some(unshared) = entries.get(header.end..value_at) else {
             return Err(DecodeError::corrupt("unshared", at as u64, "the key runs past the entries"));
         };
-        if header.shared > self.key.len() {
-            return Err(DecodeError::corrupt("shared", at as u64, "more than the key before has"));
-        }
-        self.key.truncate(header.shared);
-        self.key.extend_from_slice(unshared);
         let end = match self.encoding {
             ValueEncoding::Prefixed => value_at + header.value_bytes,
             ValueEncoding::Handle => self.read_handle(entries, value_at, header.shared > 0)?,
@@ -263,11 +243,7 @@ impl BlockCursor {
         if end > entries.len() {
             return Err(DecodeError::corrupt("value len", at as u64, "the value runs past the entries"));
         }
-        self.entry = at;
-        self.value = value_at..end;
-        self.next = end;
-        self.valid = true;
-        Ok(true)
+        Ok(Entry { shared: header.shared, unshared, value: value_at..end })
     }
 
     /// The lengths of the entry at `at`. Each fits 32 bits, so their sums cannot overflow.

@@ -8,6 +8,7 @@ use crate::rocksdb::table::BlockHandle;
 
 use super::BlockLayout;
 use super::cursor::{BlockCursor, ValueEncoding};
+use super::seek::KeyOrder;
 
 /// How a table's index is written; its properties say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,10 +104,9 @@ impl IndexCursor {
     #[inline]
     pub fn seek_within(&mut self, block: &[u8], target: &[u8], restarts: Range<usize>) -> Result<(), DecodeError> {
         if self.format.user_keys {
-            let target = internal_key::user_key(target);
-            self.cursor.seek_within(block, target, |separator, target| separator.cmp(target), restarts)
+            self.cursor.seek_within(block, internal_key::user_key(target), KeyOrder::Bytes, restarts)
         } else {
-            self.cursor.seek_within(block, target, internal_key::compare, restarts)
+            self.cursor.seek_within(block, target, KeyOrder::Internal, restarts)
         }
     }
 

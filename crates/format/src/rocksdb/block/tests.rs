@@ -71,7 +71,7 @@ fn an_empty_block_has_no_entries() {
     assert!(!cursor.valid());
     cursor.seek_to_last(&block).unwrap();
     assert!(!cursor.valid());
-    cursor.seek(&block, b"a", |a, b| a.cmp(b)).unwrap();
+    cursor.seek(&block, b"a", KeyOrder::Bytes).unwrap();
     assert!(!cursor.valid());
     assert!(BlockLayout::parse(&[0; 4]).is_ok());
 }
@@ -177,7 +177,8 @@ fn walk_everywhere(block: &[u8]) {
         Ok(())
     };
     let _ = backward();
-    let _ = cursor.seek(block, b"key", |a, b| a.cmp(b));
+    let _ = cursor.seek(block, b"key", KeyOrder::Bytes);
+    let _ = cursor.seek(block, b"key12345678", KeyOrder::Internal);
     for delta_encoded in [false, true] {
         let mut index =
             IndexCursor::new(layout, IndexFormat { delta_encoded, user_keys: true, first_keys: block.len() % 2 == 1 });
@@ -229,11 +230,43 @@ proptest! {
 
         let targets = targets.into_iter().map(String::into_bytes).chain(entries.keys().cloned());
         for target in targets {
-            cursor.seek(&block, &target, |a, b| a.cmp(b)).unwrap();
+            cursor.seek(&block, &target, KeyOrder::Bytes).unwrap();
             prop_assert_eq!(current(&cursor, &block), owned(entries.range(target.clone()..).next()));
             if cursor.valid() {
                 cursor.prev(&block).unwrap();
                 prop_assert_eq!(current(&cursor, &block), owned(entries.range(..target).next_back()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_seek_among_versions_finds_the_first_that_is_not_before(
+        versions in prop::collection::btree_map("[ab\\x00\\x01]{0,5}", prop::collection::btree_set(0u64..600, 1..4), 0..40),
+        restart_interval in 1usize..20,
+        targets in prop::collection::vec(("[ab\\x00\\x01]{0,5}", 0u64..600), 12),
+    ) {
+        let keys: Vec<Vec<u8>> = versions
+            .iter()
+            .flat_map(|(key, sequences)| sequences.iter().rev().map(move |sequence| (key.as_bytes(), *sequence)))
+            .map(|(key, sequence)| {
+                let mut internal = Vec::new();
+                internal_key::append(&mut internal, key, SequenceNumber::new(sequence), internal_key::ValueKind::Value);
+                internal
+            })
+            .collect();
+        let mut builder = BlockBuilder::new(restart_interval);
+        keys.iter().for_each(|key| builder.add(key, b"v"));
+        let block = builder.finish().to_vec();
+        let mut cursor = BlockCursor::new(BlockLayout::parse(&block).unwrap());
+        let lookups = targets.iter().map(|(key, sequence)| internal_key::lookup(key.as_bytes(), SequenceNumber::new(*sequence)));
+        for target in lookups.chain(keys.clone()) {
+            cursor.seek(&block, &target, KeyOrder::Internal).unwrap();
+            let mut at = keys.iter().position(|key| internal_key::compare(key, &target).is_ge());
+            prop_assert_eq!(cursor.valid().then(|| cursor.key()), at.map(|at| keys[at].as_slice()));
+            while let Some(before) = at {
+                cursor.next(&block).unwrap();
+                at = Some(before + 1).filter(|at| *at < keys.len());
+                prop_assert_eq!(cursor.valid().then(|| cursor.key()), at.map(|at| keys[at].as_slice()));
             }
         }
     }
