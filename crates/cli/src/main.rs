@@ -20,6 +20,7 @@ mod progress;
 mod ranges;
 mod sizes;
 mod stores;
+mod torture;
 
 use std::process::ExitCode;
 

@@ -19,7 +19,7 @@ mod plan;
 mod print;
 mod process;
 mod raft;
-mod random;
+pub(crate) mod random;
 mod report;
 mod run;
 mod samples;

@@ -20,6 +20,7 @@ mod raft;
 mod repair;
 mod scan;
 mod stats;
+mod torture;
 mod verify;
 
 use clap::Subcommand;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Repair(repair::Repair),
     Dump(dump::Dump),
     Raft(raft::Raft),
+    Torture(torture::Torture),
     Completions(completions::Completions),
 }
 
@@ -77,6 +79,7 @@ impl Command {
             Self::Repair(command) => command.run(out),
             Self::Dump(command) => command.run(out),
             Self::Raft(command) => command.run(out),
+            Self::Torture(command) => command.run(out),
             Self::Completions(command) => command.run(out),
         }
     }

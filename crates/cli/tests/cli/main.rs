@@ -15,4 +15,5 @@ mod raft;
 mod run;
 mod stats;
 mod stores;
+mod torture;
 mod usage;
