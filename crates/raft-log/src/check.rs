@@ -20,7 +20,7 @@ use esker_format::raft::item::{Action, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
 
 use crate::group::groups::GroupMap;
-use crate::group::{Groups, Span};
+use crate::group::{Groups, Place, Span};
 use crate::open::files::{Found, Listing, list};
 use crate::open::replay;
 use crate::open::scan::{Batch, Source, Step, Walk};
@@ -98,6 +98,22 @@ pub struct Gap {
     pub offset: u64,
 }
 
+/// Entries of a group that are alive and cannot be read: their batch is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The group.
+    pub group: u64,
+    /// Index of the first of them.
+    pub first_index: u64,
+    /// Index of the last.
+    pub last_index: u64,
+    /// The file and the place in it where their batch begins.
+    pub path: PathBuf,
+    /// See `path`.
+    pub offset: u64,
+}
+
 /// What a check read, and what it found wrong.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -116,6 +132,8 @@ pub struct Check {
     pub gaps: Vec<Gap>,
     /// Damage.
     pub errors: Vec<Error>,
+    /// Which entries that are alive it took, of those that an open would not cut off.
+    pub lost: Vec<Lost>,
 }
 
 impl Check {
@@ -143,7 +161,7 @@ impl RaftLog {
     /// As [`inspect`](Self::inspect).
     pub fn inspect_with_env(dir: impl AsRef<Path>, options: &Options, env: &Env) -> Result<Inspection> {
         let listing = listing(env, dir.as_ref(), options)?;
-        inspect(env, options, &listing)
+        inspect(env, options, &listing).map(|(inspection, _)| inspection)
     }
 
     /// Reads the whole log in `dir` and says what is wrong with it (C2 to C4). `progress` is told of bytes read, of all.
@@ -165,16 +183,19 @@ impl RaftLog {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Check> {
         let listing = listing(env, dir.as_ref(), options)?;
-        let mut check = Check { inspection: inspect(env, options, &listing)?, ..Check::default() };
+        let (inspection, groups) = inspect(env, options, &listing)?;
+        let mut check = Check { inspection, ..Check::default() };
+        let mut damaged = Vec::new();
         let total = check.inspection.files.iter().map(|file| file.valid_bytes).sum();
         for queue in [&listing.rewrite, &listing.append] {
             let mut spans = GroupMap::default();
             for found in queue {
                 let is_last = queue.last() == Some(found);
-                check_file(&*env.files, found, is_last, &mut spans, &mut check)?;
+                check_file(&*env.files, found, is_last, &mut spans, &mut check, &mut damaged)?;
                 progress(check.bytes, total);
             }
         }
+        check.lost = lost(&groups, &damaged);
         Ok(check)
     }
 }
@@ -188,8 +209,29 @@ fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
     Ok(listing)
 }
 
+/// What of `groups` lies in the batches at these places.
+fn lost(groups: &Groups, damaged: &[(Place, PathBuf)]) -> Vec<Lost> {
+    let mut lost = Vec::new();
+    groups.for_each(|id, group| {
+        for (run, part) in group.runs.within(group.span, group.span) {
+            let place = run.place();
+            if let Some((_, path)) = damaged.iter().find(|(at, _)| *at == place) {
+                lost.push(Lost {
+                    group: id,
+                    first_index: part.first,
+                    last_index: part.next.saturating_sub(1),
+                    path: path.clone(),
+                    offset: place.offset,
+                });
+            }
+        }
+    });
+    lost.sort_unstable_by_key(|lost| (lost.group, lost.first_index));
+    lost
+}
+
 /// C1.
-fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<Inspection> {
+fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspection, Arc<Groups>)> {
     let groups = Arc::new(Groups::new());
     let mut found = Inspection {
         stale: listing.stale.iter().map(|file| file.path.clone()).collect(),
@@ -222,7 +264,7 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<Inspection
         });
     });
     found.groups.sort_unstable_by_key(|group| group.group);
-    Ok(found)
+    Ok((found, groups))
 }
 
 /// C2, and where the file ends (C4).
@@ -232,6 +274,7 @@ fn check_file(
     is_last: bool,
     spans: &mut GroupMap<Span>,
     check: &mut Check,
+    damaged: &mut Vec<(Place, PathBuf)>,
 ) -> Result<()> {
     let source = Source::open(files, &found.path)?;
     let bytes = source.bytes();
@@ -255,6 +298,7 @@ fn check_file(
                 check.batches += 1;
                 if let Err(error) = check_entries(bytes, at, &batch, &mut unpacked) {
                     check.errors.push(Error::decode(&found.path, at as u64, "reading a batch's entries", error));
+                    damaged.push((Place { file: found.id, offset: at as u64 }, found.path.clone()));
                 }
                 check_items(found, at as u64, &batch, spans, check);
             }

@@ -24,7 +24,7 @@ mod store;
 mod write;
 
 pub use batch::{EntryCodec, KEY_VALUE_BYTES_MAX, LogBatch};
-pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection};
+pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection, Lost};
 pub use esker_format::raft::file_header::Version;
 pub use esker_format::raft::file_name::{FileId, Queue};
 pub use esker_log::{Error, ErrorKind, Result};

@@ -215,3 +215,46 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
         place.run(name, arguments).failed(&["does not work on a Raft log", "esker raft"]);
     }
 }
+
+#[test]
+fn repair_says_which_entries_are_lost_and_how_to_go_on_without_them() {
+    let place = loaded();
+    let file = place.store().join("0000000000000002.raftlog");
+    let is_lost = |batch: &serde_json::Value| batch["lost"].as_array().is_some_and(|lost| !lost.is_empty());
+    // In the entries of its first batch: opening reads only the items of old files.
+    flip_bit(&file, 100);
+    let check = raft(&place, "check", ["--json"]).no().json();
+    assert!(is_lost(&check), "{check}");
+    let lost = check["lost"][0].clone();
+    let (group, first) = (lost["group"].as_u64().unwrap(), lost["first_index"].as_u64().unwrap());
+    let (compact, truncate) = (format!("{group}:{}", first + 1), format!("{group}:{first}"));
+    let told = raft(&place, "repair", NONE).no();
+    for words in [format!("--truncate {truncate}"), format!("--compact {compact}"), "cannot be read".to_owned()] {
+        assert!(told.text().contains(&words), "{words:?} is not in {}", told.text());
+    }
+    assert!(is_lost(&raft(&place, "repair", ["--dry-run", "--json"]).no().json()));
+    // Both groups have an entry in it: one gives up what is before, the other what is behind.
+    let other = check["lost"][1].clone();
+    let (other_group, other_first) = (other["group"].as_u64().unwrap(), other["first_index"].as_u64().unwrap());
+    let rest = format!("{other_group}:{other_first}");
+    let done = raft(&place, "repair", ["--compact", &compact, "--truncate", &rest]).done();
+    assert!(done.text().contains("esker raft purge --all"), "{}", done.text());
+    raft(&place, "purge", ["--all"]).done();
+    raft(&place, "check", NONE).done();
+    let log = reopen(&place);
+    assert_eq!((log.first_index(group), log.last_index(group)), (Some(first + 1), Some(30)));
+    assert_eq!((log.first_index(other_group), log.last_index(other_group)), (Some(1), Some(other_first - 1)));
+}
+
+#[test]
+fn a_fork_holds_the_same_and_goes_its_own_way() {
+    let place = loaded();
+    let target = place.path("fork");
+    let made = raft(&place, "fork", [target.to_str().unwrap(), "--json"]).done().json();
+    assert!(made["linked"].as_array().unwrap().len() > 2 && made["copied"].as_array().unwrap().len() == 2, "{made}");
+    raft(&place, "fork", [target.to_str().unwrap()]).failed(&["empty directory"]);
+    raft(&place, "repair", ["--drop-group", "1"]).done();
+    raft(&place, "purge", ["--all"]).done();
+    let fork = RaftLog::open(&target, options()).unwrap();
+    assert_eq!((fork.last_index(1), fork.entries(1, 1, 31, None).unwrap().len()), (Some(30), 30));
+}

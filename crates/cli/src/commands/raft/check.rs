@@ -5,7 +5,7 @@ use esker::RaftLog;
 use esker::raft::{Check as Found, Gap, RecoveryMode};
 use serde_json::{Value, json};
 
-use super::{LogArgument, cut_object, path_text};
+use super::{LogArgument, cut_object, lost_object, lost_text, path_text};
 use crate::Answer;
 use crate::failure::{Failure, one_line};
 use crate::output::Output;
@@ -71,6 +71,9 @@ fn print_text(out: &mut Output, found: &Found) -> Result<(), Failure> {
             "group {group}: entries between {last_before} and {first_behind} are missing ({place})"
         ))?;
     }
+    for lost in &found.lost {
+        out.line(lost_text(lost))?;
+    }
     match (found.errors.len() + found.gaps.len()) as u64 {
         0 => out.line("no damage"),
         count => out.line(format_args!("{}; see `esker raft repair`", plural(count, "damage", "damages"))),
@@ -112,5 +115,6 @@ fn print_json(out: &mut Output, found: &Found) -> Result<(), Failure> {
         "damaged": !found.is_sound(),
         "errors": errors,
         "gaps": gaps,
+        "lost": found.lost.iter().map(lost_object).collect::<Vec<Value>>(),
     }))
 }

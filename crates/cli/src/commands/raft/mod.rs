@@ -2,6 +2,7 @@
 
 mod check;
 mod dump;
+mod fork;
 mod purge;
 mod repair;
 mod stats;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use esker::RaftLog;
-use esker::raft::{Cut, Inspection, Options, RecoveryMode};
+use esker::raft::{Cut, Inspection, Lost, Options, RecoveryMode};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -32,6 +33,7 @@ enum RaftCommand {
     Check(check::Check),
     Repair(repair::Repair),
     Purge(purge::Purge),
+    Fork(fork::Fork),
     Stats(stats::Stats),
 }
 
@@ -42,6 +44,7 @@ impl Raft {
             RaftCommand::Check(command) => command.run(out),
             RaftCommand::Repair(command) => command.run(out),
             RaftCommand::Purge(command) => command.run(out),
+            RaftCommand::Fork(command) => command.run(out),
             RaftCommand::Stats(command) => command.run(out),
         }
     }
@@ -86,6 +89,27 @@ impl LogArgument {
 
 fn cut_object(cut: &Cut) -> Value {
     json!({ "path": cut.path.to_string_lossy(), "offset": cut.offset, "bytes": cut.bytes, "reason": cut.reason })
+}
+
+fn lost_object(lost: &Lost) -> Value {
+    json!({
+        "group": lost.group,
+        "first_index": lost.first_index,
+        "last_index": lost.last_index,
+        "path": lost.path.to_string_lossy(),
+        "offset": lost.offset,
+    })
+}
+
+/// What is lost, and both ways to go on without it.
+fn lost_text(lost: &Lost) -> String {
+    let Lost { group, first_index, last_index, .. } = *lost;
+    let place = format!("{} at byte {}", path_text(&lost.path), lost.offset);
+    format!(
+        "group {group}: entries {first_index} to {last_index} cannot be read ({place}); `esker raft repair` drops them with all \
+         behind them by --truncate {group}:{first_index}, or with all before them by --compact {group}:{}",
+        last_index.saturating_add(1)
+    )
 }
 
 fn path_text(path: &Path) -> String {

@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 use clap::Args;
 use esker::RaftLog;
-use esker::raft::{Cut, LogBatch, RecoveryMode};
+use esker::raft::{Cut, LogBatch, Lost, RecoveryMode};
 use serde_json::{Value, json};
 
-use super::{LogArgument, cut_object, path_text};
+use super::{LogArgument, cut_object, lost_object, lost_text, path_text};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -23,7 +23,8 @@ const COPY_SUFFIX: &str = "damaged";
 /// Cut damaged files where the damage begins, and bring groups into a state that they can go on from
 ///
 /// Files are cut as they must be for the log to open again; a copy of each is kept beside it, with `.damaged` behind its name.
-/// Groups whose entries were in what is cut may have lost them: see `esker raft check`, and the other replicas. The log
+/// Groups whose entries were in what is cut may have lost them: see `esker raft check`, and the other replicas. Entries that
+/// are damaged where nothing is cut are named at the end, with the options that drop them: exit code 1 while there are any. The log
 /// must not be open.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
@@ -77,6 +78,10 @@ struct Done {
     /// Group, and how many entries.
     truncated: Vec<(u64, u64)>,
     compacted: Vec<(u64, u64)>,
+    /// What is left that cannot be read.
+    lost: Vec<Lost>,
+    /// Damage that took nothing that is alive.
+    dead_damages: u64,
 }
 
 impl Repair {
@@ -101,12 +106,16 @@ impl Repair {
         } else {
             self.mend(&mut done)?;
         }
+        let options = self.log.options(RecoveryMode::TolerateAny);
+        let left = RaftLog::check(&self.log.store, &options, &mut |_, _| {})?;
+        done.dead_damages = if left.lost.is_empty() && !self.dry_run { left.errors.len() as u64 } else { 0 };
+        done.lost = left.lost;
         if self.json {
             out.json(&done.object(self.dry_run))?
         } else {
             done.print(out, self.dry_run)?
         }
-        Ok(Answer::Yes)
+        Ok(if done.lost.is_empty() { Answer::Yes } else { Answer::No })
     }
 
     /// A wrong number should not pass for work done.
@@ -217,8 +226,19 @@ impl Done {
             let entries = plural(*count, "entry", "entries");
             out.line(format_args!("group {group}: {entries} {would}dropped from the front"))?;
         }
-        let is_nothing =
-            self.cuts.is_empty() && self.dropped.is_empty() && self.truncated.is_empty() && self.compacted.is_empty();
+        for lost in &self.lost {
+            out.line(lost_text(lost))?;
+        }
+        if self.dead_damages > 0 {
+            let damages = plural(self.dead_damages, "damage", "damages");
+            out.line(format_args!("{damages} left, in what nobody needs; `esker raft purge --all` gives it up"))?;
+        }
+        let is_nothing = self.cuts.is_empty()
+            && self.dropped.is_empty()
+            && self.truncated.is_empty()
+            && self.compacted.is_empty()
+            && self.lost.is_empty()
+            && self.dead_damages == 0;
         if is_nothing { out.line("nothing to repair") } else { Ok(()) }
     }
 
@@ -233,6 +253,7 @@ impl Done {
             "dropped": self.dropped,
             "truncated": counted(&self.truncated),
             "compacted": counted(&self.compacted),
+            "lost": self.lost.iter().map(lost_object).collect::<Vec<Value>>(),
         })
     }
 }
