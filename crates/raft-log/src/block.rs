@@ -190,9 +190,11 @@ impl Block {
     /// Memory of its own that it may take.
     fn memory_bytes(&self) -> usize {
         let copied = if let Bytes::Owned(bytes) = &self.bytes { bytes.len() } else { 0 };
-        let unpacked = if self.header.packing == Packing::None { 0 } else { self.entries_bytes };
+        // The front may stay beside the whole.
+        let parts = 1.0 + FRONT_PART;
+        let unpacked = if self.header.packing == Packing::None { 0.0 } else { self.entries_bytes as f64 * parts };
         // Sorted items take as much as the items themselves, about.
-        BLOCK_BYTES_MIN + unpacked + copied + self.raw_items().len()
+        BLOCK_BYTES_MIN + unpacked as usize + copied + self.raw_items().len()
     }
 }
 
@@ -258,5 +260,32 @@ impl crate::store::Store {
     /// The batch at `place`, which lies in `file`.
     pub(crate) fn block(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
         self.blocks.read(file, place, || self.queue(place.file.queue).has(place.file.sequence))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogBatch, Options, RaftLog};
+
+    /// K1, to the last byte that a block can take.
+    #[test]
+    fn blocks_never_take_more_than_they_weigh() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compress_from_bytes: 1, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, 1, (0..20u8).map(|byte| [byte; 500])).unwrap();
+        log.write(&mut batch, false).unwrap();
+        let file = log.store.append.file(1).unwrap();
+        let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
+        let block = log.store.block(file, place).unwrap();
+        // First what is near the front, then all of it.
+        for last in [3, 15, 18, 19u32] {
+            let entry = block.entry(last * 500..last * 500 + 500).unwrap();
+            assert_eq!(entry, [last as u8; 500]);
+        }
+        let taken = block.front.get().map_or(0, Vec::capacity) + block.whole.get().map_or(0, Vec::capacity);
+        assert!(taken > 10_000 && taken <= block.memory_bytes(), "{taken} of {}", block.memory_bytes());
     }
 }
