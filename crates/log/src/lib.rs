@@ -25,10 +25,15 @@ pub mod writer;
 
 pub use error::{Error, ErrorKind, Result};
 
-/// What [`commit`] sleeps and wakes by. `tests/commit_model.rs` compiles the same file over a model of it.
+/// What [`commit`] and [`publish`] sleep and wake by. `tests/commit_model.rs` and `tests/publish_model.rs` compile the same files over
+/// a model of it.
 mod sync {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic;
     pub(crate) use std::thread_local;
+
+    /// Looks of one who waits to be shown: about two microseconds, what it takes to insert a few entries.
+    pub(crate) const SPIN_COUNT: u32 = 100;
 
     /// About two microseconds: half of what a sleep and a wake-up take.
     const LOOKS: u32 = 100;

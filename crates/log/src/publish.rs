@@ -9,14 +9,9 @@
 //!
 //! Cost: alone, one load and one store. Who must wait looks for `SPIN_COUNT` rounds, then sleeps.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-
-use parking_lot::{Condvar, Mutex};
-
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{Condvar, Mutex, SPIN_COUNT};
 use crate::{Error, ErrorKind, Result};
-
-/// About two microseconds: what it takes to insert a few entries.
-const SPIN_COUNT: u32 = 100;
 
 /// The number up to which everything is in place.
 #[derive(Debug, Default)]
@@ -89,7 +84,7 @@ impl Published {
             if self.is_broken.load(Ordering::Acquire) {
                 break false;
             }
-            self.moved.wait(&mut line);
+            line = crate::sync::wait(&self.moved, line);
         };
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
         drop(line);
@@ -113,49 +108,5 @@ impl Published {
     pub fn break_off(&self) {
         self.is_broken.store(true, Ordering::Release);
         self.wake();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU64;
-
-    #[test]
-    fn ranges_that_are_finished_in_any_order_are_shown_in_order() {
-        let published = Published::new(10);
-        let highest = AtomicU64::new(10);
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (published, highest) = (&published, &highest);
-                scope.spawn(move || {
-                    for round in 0..2000 {
-                        let before = 10 + (round * 4 + thread) * 3;
-                        published.publish(before, before + 3).unwrap();
-                        let seen = highest.fetch_max(before + 3, Ordering::AcqRel);
-                        assert!(published.get() >= seen.max(before + 3), "the number never goes back");
-                    }
-                });
-            }
-        });
-        assert_eq!(published.get(), 10 + 4 * 2000 * 3);
-        published.wait_for(5).unwrap();
-    }
-
-    #[test]
-    fn nobody_waits_for_what_never_comes() {
-        let published = Published::new(0);
-        std::thread::scope(|scope| {
-            let waiting = [1, 7].map(|before| {
-                scope.spawn({
-                    let published = &published;
-                    move || published.publish(before, before + 1).unwrap_err().kind()
-                })
-            });
-            published.break_off();
-            assert!(waiting.into_iter().all(|waiting| waiting.join().unwrap() == ErrorKind::ReadOnly));
-        });
-        assert_eq!(published.get(), 0);
-        published.publish(0, 1).unwrap();
     }
 }
