@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::tail::{READY_BYTES_MAX, Tail};
+use super::tail::{READY_BYTES_MAX, READY_LENT_BYTES_MAX, Tail};
 use crate::{AppendFile, COMMIT_BYTES, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
@@ -192,7 +192,8 @@ impl OsAppendFile {
             tail.forget_ready();
         }
         // A2, A3, A4.
-        let fresh = from.saturating_sub(synced_to).min(READY_BYTES_MAX);
+        let most = if end.is_lent { READY_LENT_BYTES_MAX } else { READY_BYTES_MAX };
+        let fresh = from.saturating_sub(synced_to).min(most);
         let needed = if end.stale_to > 0 { bytes + COMMIT_BYTES } else { bytes };
         if fresh == 0 || !tail.make_ready(&self.file, needed as u64, fresh) || !tail.append(parts, bytes) {
             return false;
