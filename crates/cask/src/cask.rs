@@ -288,10 +288,12 @@ impl Cask {
         Ok(self.store().write_one(key.as_ref(), None, write::Condition::Always, &options)?.is_some())
     }
 
-    /// Applies a batch: all of it survives a crash, or nothing. A scan sees all of it or nothing; readers may see its
-    /// keys change one after the other. Returns the version of its last operation, or `None` if there was nothing to do.
+    /// Applies a batch: all of it survives a crash, or nothing. Scans and readers see all of it or nothing: who has read one of its
+    /// values finds no older one under another of its keys afterwards. Returns the version of its last operation, or `None` if
+    /// there was nothing to do.
     ///
-    /// Cost: one copy of the batch, one append.
+    /// Cost: one copy of the batch, one append. Readers of its keys, and of one in some thousands of others, wait while it takes
+    /// effect: about a tenth of a microsecond for each of its operations.
     ///
     /// # Errors
     /// As [`put_with`](Self::put_with); `InvalidArgument` also if `options` has a time to live, which operations say themselves.

@@ -7,12 +7,11 @@
 //!   its keys, whatever they were before.
 //! - W4: `sync` makes the file durable that has the record. A single delete that finds nothing to delete syncs everything instead:
 //!   what made the key go may not be durable yet.
+//! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who take one of these locks for each key,
+//!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
 //!
 //! Cost: one look-up (which reads the record that is replaced, from memory), one CRC, one copy into the mapped end of the file.
 //! No allocation and no system call, but for rotation and where there is no mapped end.
-//!
-//! Readers on other threads may see the keys of a batch change one after the other, within the time that takes; a scan
-//! sees all of it or nothing.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,7 +24,7 @@ use parking_lot::MutexGuard;
 
 use crate::batch::{CaskBatch, Operation, too_large};
 use crate::file::{ActiveFile, DataFile};
-use crate::keydir::{KeyHash, Slot};
+use crate::keydir::{Held, KeyHash, Slot};
 use crate::options::{CaskWriteOptions, validate_ttl};
 use crate::store::{Store, Stripe, StripeState};
 use crate::{Error, Result};
@@ -115,7 +114,7 @@ impl Store {
         let head = record.head(active.data.salt).map_err(|error| too_large(&error))?;
         let offset = self.append(&mut state, &active, &[head.as_bytes(), key, record.value])?;
         active.data.set_end(offset + record.bytes());
-        self.apply(stripe, &change, located, version, &active.data, offset);
+        self.apply(&mut self.keydir.one(), stripe, &change, located, version, &active.data, offset);
         drop(state);
         self.acknowledge(&active, options.sync)?;
         Ok(Some(version))
@@ -262,8 +261,10 @@ impl Store {
     }
 
     /// Slots and ledger follow a record that is in `file` now. Its stripe is locked.
+    #[expect(clippy::too_many_arguments, reason = "a struct of them would be taken apart at once")]
     fn apply(
         &self,
+        held: &mut Held<'_>,
         stripe: &Stripe,
         change: &Change<'_>,
         located: Located,
@@ -274,13 +275,18 @@ impl Store {
         let bytes = change.bytes();
         file.count(bytes, version, change.value.is_none(), change.expires_at);
         stripe.count_written(change.user_bytes, bytes);
-        let tag = change.hash.tag();
+        let (hash, tag) = (change.hash, change.hash.tag());
         let Located { newest, mut old, newest_version, .. } = located;
+        let forget = |held: &mut Held<'_>, slot: &Slot| {
+            if held.change(hash, |shard| shard.remove(tag, slot.place())).is_some() {
+                held.bury(slot, |slot| self.bury(slot));
+            }
+        };
         if change.value.is_none() {
             // A deletion ends the history of its key.
             old.extend(newest.map(|slot| (newest_version, slot)));
             for (_, slot) in &old {
-                self.forget(change.hash, slot);
+                forget(held, slot);
             }
             if newest.is_some() {
                 stripe.key_count.fetch_sub(1, Ordering::Relaxed);
@@ -292,21 +298,23 @@ impl Store {
         let keep = self.options.keep_versions;
         match newest {
             None => {
-                self.keydir.insert(change.hash, slot);
+                held.change(hash, |shard| shard.insert(slot));
                 stripe.key_count.fetch_add(1, Ordering::Relaxed);
             }
             Some(replaced) if keep == 1 => {
-                self.keydir.replace(change.hash, replaced.place(), slot);
-                self.bury(&replaced);
+                held.change(hash, |shard| shard.replace(replaced.place(), slot));
+                held.bury(&replaced, |slot| self.bury(slot));
             }
             Some(replaced) => {
-                self.keydir.insert(change.hash, slot);
-                self.keydir.replace(change.hash, replaced.place(), replaced.with_old(true));
+                held.change(hash, |shard| {
+                    shard.insert(slot);
+                    shard.replace(replaced.place(), replaced.with_old(true))
+                });
                 old.insert(0, (newest_version, replaced));
             }
         }
         for (_, slot) in old.iter().skip(keep - 1) {
-            self.forget(change.hash, slot);
+            forget(held, slot);
         }
     }
 
@@ -356,13 +364,15 @@ impl Store {
         let mut offset = appended?;
         active.data.set_end(offset + bytes);
         let mut version = first_version;
+        let mut held = self.keydir.hold(work.iter().map(|(change, _)| change.hash));
         for (change, located) in work {
             if let Some(stripe) = self.stripe(change.hash) {
-                self.apply(stripe, &change, located, version, &active.data, offset);
+                self.apply(&mut held, stripe, &change, located, version, &active.data, offset);
             }
             offset += change.bytes();
             version += 1;
         }
+        held.release().iter().for_each(|slot| self.bury(slot));
         drop(guards);
         self.acknowledge(&active, sync)?;
         Ok(Some(version - 1))

@@ -329,6 +329,38 @@ fn b10_the_ledger_never_drifts() {
     }
 }
 
+/// Goal: whoever has read one value of a batch finds no older one under another of its keys.
+#[test]
+fn readers_see_a_batch_at_once() {
+    let directory = std::env::temp_dir().join(format!("esker-cask-batch-{}", std::process::id()));
+    let cask = Cask::open(&directory, CaskOptions { file_bytes: 1 << 20, stripes: 4, ..options() }).unwrap();
+    let keys: Vec<String> = (0..64).map(|n| format!("key{n}")).collect();
+    let write = |round: u64| {
+        let mut batch = CaskBatch::new();
+        keys.iter().for_each(|key| batch.put(key, round.to_le_bytes()).unwrap());
+        cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+    };
+    let read = |key: &str| u64::from_le_bytes((*cask.get(key).unwrap().unwrap()).try_into().unwrap());
+    write(0);
+    let written = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=4000 {
+                write(round);
+                written.store(round, Ordering::Relaxed);
+            }
+        });
+        let mut random = Rng::with_seed(1);
+        while written.load(Ordering::Relaxed) < 4000 {
+            let (one, other) = (random.usize(..64), random.usize(..64));
+            let (first, second) = (read(&keys[one]), read(&keys[other]));
+            assert!(second >= first, "key{one} was of batch {first}, then key{other} of {second}");
+        }
+    });
+    cask.close().unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
 /// Readers, writers of one counter, a merge and scans at once: no increment is lost, every read is of some write.
 #[test]
 fn compare_and_set_loses_no_increment() {
