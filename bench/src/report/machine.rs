@@ -11,7 +11,7 @@ fn output(program: &str, args: &[&str]) -> Option<String> {
 }
 
 /// The arguments of this process, without those that name places on this machine.
-pub(super) fn command() -> String {
+pub fn command() -> String {
     let mut kept = Vec::new();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -26,19 +26,19 @@ pub(super) fn command() -> String {
 }
 
 /// `2026-01-31`.
-pub(super) fn today() -> String {
+pub fn today() -> String {
     output("date", &["-u", "+%Y-%m-%d"]).unwrap_or_default()
 }
 
 /// The commit that is checked out.
-pub(super) fn commit() -> String {
+pub fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".into());
     let is_changed = output("git", &["status", "--porcelain", "--untracked-files=no", "--", "../crates"]);
     if is_changed.is_some_and(|changes| !changes.is_empty()) { commit + "+" } else { commit }
 }
 
 /// Compiler and flags.
-pub(super) fn build() -> String {
+pub fn build() -> String {
     let native = if cfg!(target_feature = "avx2") { "with AVX2" } else { "for any x86-64 (not target-cpu=native)" };
     let optimised = if cfg!(debug_assertions) { "debug build: its figures mean nothing" } else { "release build" };
     let rustc = output("rustc", &["--version"]).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn build() -> String {
 }
 
 /// Processor, memory, kernel, file system.
-pub(super) fn describe(directory: &Path) -> Result<String> {
+pub fn describe(directory: &Path) -> Result<String> {
     let cpu = std::fs::read_to_string("/proc/cpuinfo")?;
     let model =
         cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("?", |(_, name)| name);

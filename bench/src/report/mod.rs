@@ -2,7 +2,7 @@
 //! as Markdown and as a page of plots; whatever is shown is computed from the lines.
 
 mod case;
-mod machine;
+pub mod machine;
 mod markdown;
 mod median;
 mod number;

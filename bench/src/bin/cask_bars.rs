@@ -1,0 +1,391 @@
+//! The bars that Cask has set itself, measured: one table, each with its figure and whether it is met.
+//!
+//! ```text
+//! cargo run --release --manifest-path bench/Cargo.toml --bin cask_bars -- --out bench/results/cask-bars.md
+//! ```
+//!
+//! - B1: every value that is got is compared, byte by byte, with what was written, and every scan counts entries and bytes (its
+//!   CRCs are checked on the way); what is wrong ends the run.
+//! - B2: what is a ratio is measured in one run, both sides in turns.
+//! - B3: a bar that is missed is no failure of the program: it says so and ends well.
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Parser;
+use esker::{Cask, CaskOptions};
+use esker_compare::Result;
+use esker_compare::cold;
+use esker_compare::data::{Data, mix};
+use esker_compare::report::machine;
+
+const VALUE_BYTES: usize = 100;
+const LARGE_VALUE_BYTES: usize = 100_000;
+const MB: f64 = 1e6;
+
+/// Measures every bar of Cask and prints them as a table.
+#[derive(Parser)]
+struct Args {
+    /// Keys of the large store.
+    #[arg(long, default_value_t = 20_000_000)]
+    keys: u64,
+    /// Keys of the small stores.
+    #[arg(long, default_value_t = 3_000_000)]
+    few_keys: u64,
+    /// Values of 100,000 bytes to write.
+    #[arg(long, default_value_t = 8_000)]
+    large_values: u64,
+    /// Where to work; made, and emptied afterwards.
+    #[arg(long, default_value = "cask-bars-data")]
+    directory: PathBuf,
+    /// Where the table goes as well.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Which side of a bar is good.
+#[derive(Clone, Copy)]
+enum Bar {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+struct Row {
+    what: String,
+    bar: Bar,
+    figure: f64,
+    unit: &'static str,
+}
+
+impl Row {
+    fn is_met(&self) -> bool {
+        match self.bar {
+            Bar::AtLeast(least) => self.figure >= least,
+            Bar::AtMost(most) => self.figure <= most,
+        }
+    }
+
+    fn line(&self) -> String {
+        let (sign, bar) = match self.bar {
+            Bar::AtLeast(least) => ('≥', least),
+            Bar::AtMost(most) => ('≤', most),
+        };
+        let Self { what, figure, unit, .. } = self;
+        format!(
+            "| {what} | {sign} {bar} {unit} | {figure:.2} {unit} | {} |",
+            if self.is_met() { "yes" } else { "**no**" }
+        )
+    }
+}
+
+struct Bars {
+    args: Args,
+    rows: Vec<Row>,
+}
+
+fn options() -> CaskOptions {
+    CaskOptions { create_if_missing: true, ..CaskOptions::default() }
+}
+
+/// Merges nothing that has one live record.
+fn without_merges() -> CaskOptions {
+    CaskOptions { merge_garbage_ratio: 1.0, ..options() }
+}
+
+fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Anonymous memory of this process, in bytes.
+fn memory_bytes() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon in /proc/self/status")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib << 10)
+}
+
+fn put(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<()> {
+    let mut value = Vec::new();
+    for index in indexes {
+        data.value(index, 0, &mut value);
+        cask.put(data.key(index), &value)?;
+    }
+    Ok(())
+}
+
+fn get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<()> {
+    for index in indexes {
+        let value = cask.get(data.key(index))?;
+        if !value.is_some_and(|value| data.matches(index, 0, &value)) {
+            return Err(format!("key {index} has another value than was written").into());
+        }
+    }
+    Ok(())
+}
+
+/// `count` indexes below `keys`, at random.
+fn random(keys: u64, count: u64, salt: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |n| mix(n ^ salt << 40) % keys)
+}
+
+/// The same work on every thread, each with its own share; operations a second, in millions.
+fn on_threads(threads: u64, count: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<f64> {
+    let elapsed = seconds(|| {
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (0..threads)
+                .map(|thread| {
+                    scope.spawn({
+                        let work = &work;
+                        move || work(thread)
+                    })
+                })
+                .collect();
+            started.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread has panicked")?)
+        })
+    })?;
+    Ok(count as f64 / MB / elapsed)
+}
+
+impl Bars {
+    fn row(&mut self, what: impl Into<String>, bar: Bar, figure: f64, unit: &'static str) {
+        let row = Row { what: what.into(), bar, figure, unit };
+        eprintln!("{}", row.line());
+        self.rows.push(row);
+    }
+
+    fn fresh(&self) -> Result<PathBuf> {
+        let dir = self.args.directory.join("store");
+        if dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// Put and get on one thread, and how both scale to four.
+    fn few_keys(&mut self) -> Result<()> {
+        let (data, keys) = (Data::new(1, VALUE_BYTES), self.args.few_keys);
+        let millions = keys as f64 / MB;
+        let (mut puts, mut gets) = ([0.0; 2], [0.0; 2]);
+        for (round, threads) in [1, 4, 1, 4].into_iter().enumerate() {
+            let dir = self.fresh()?;
+            let cask = Cask::open(&dir, options())?;
+            let each = keys / threads;
+            let put =
+                on_threads(threads, each * threads, |thread| put(&cask, &data, thread * each..(thread + 1) * each))?;
+            let salt = |thread| thread + 10 * round as u64;
+            let get = on_threads(threads, each * threads, |thread| {
+                get(&cask, &data, random(each * threads, each, salt(thread)))
+            })?;
+            let place = usize::from(threads > 1);
+            (puts[place], gets[place]) = (put.max(puts[place]), get.max(gets[place]));
+            cask.close()?;
+        }
+        self.row(format!("put, one thread, {millions} M keys"), Bar::AtLeast(1.5), puts[0], "M/s");
+        self.row(format!("get, one thread, {millions} M keys, page cache"), Bar::AtLeast(2.0), gets[0], "M/s");
+        self.row("put, 4 threads to one (2 cores)", Bar::AtLeast(1.0), puts[1] / puts[0], "×");
+        self.row("get, 4 threads to one (2 cores)", Bar::AtLeast(1.0), gets[1] / gets[0], "×");
+        Ok(())
+    }
+
+    /// Overwriting with merges and without.
+    fn merges(&mut self) -> Result<()> {
+        let (data, keys) = (Data::new(2, VALUE_BYTES), self.args.few_keys);
+        let mut rates = [0.0; 2];
+        for (place, options) in [without_merges(), options()].into_iter().enumerate() {
+            let cask = Cask::open(self.fresh()?, options)?;
+            put(&cask, &data, 0..keys)?;
+            rates[place] = on_threads(1, keys, |_| put(&cask, &data, random(keys, keys, 5)))?;
+            let merged = cask.stats().merged_bytes;
+            eprintln!("overwriting: {:.2} M/s, {:.0} MB merged meanwhile", rates[place], merged as f64 / MB);
+            cask.close()?;
+        }
+        self.row("what merges cost overwriting puts", Bar::AtMost(15.0), 100.0 * (1.0 - rates[1] / rates[0]), "%");
+        Ok(())
+    }
+
+    /// Memory, speed, scans and open of many keys.
+    fn many_keys(&mut self) -> Result<()> {
+        let (data, keys) = (Data::new(3, VALUE_BYTES), self.args.keys);
+        let millions = keys as f64 / MB;
+        let dir = self.fresh()?;
+        let before = memory_bytes()?;
+        let cask = Cask::open(&dir, options())?;
+        let rate = on_threads(1, keys, |_| put(&cask, &data, 0..keys))?;
+        self.row(format!("put, one thread, {millions} M keys"), Bar::AtLeast(1.5), rate, "M/s");
+        self.memory("filled", before)?;
+        cask.close()?;
+        let mut fastest = f64::INFINITY;
+        let mut cask = None;
+        for _ in 0..2 {
+            drop(cask.take());
+            fastest = fastest.min(seconds(|| {
+                cask = Some(Cask::open(&dir, options())?);
+                Ok(())
+            })?);
+        }
+        let Some(cask) = cask else { return Ok(()) };
+        if cask.len() != keys {
+            return Err(format!("{} keys are there, {keys} should be", cask.len()).into());
+        }
+        self.row(format!("open, {millions} M keys"), Bar::AtMost(2.0), fastest, "s");
+        self.memory("opened", before)?;
+        let count = keys / 4;
+        let rate = on_threads(1, count, |_| get(&cask, &data, random(keys, count, 7)))?;
+        self.row(format!("get, one thread, {millions} M keys, page cache"), Bar::AtLeast(2.0), rate, "M/s");
+        self.scans(&cask, &dir, keys)?;
+        Ok(cask.close()?)
+    }
+
+    fn memory(&mut self, when: &str, before: u64) -> Result<()> {
+        let keys = self.args.keys;
+        let used = memory_bytes()?.saturating_sub(before).saturating_sub(32 << 20);
+        let what = format!("memory beyond 32 MiB, {} M keys, {when}", keys as f64 / MB);
+        self.row(what, Bar::AtMost(24.0), used as f64 / keys as f64, "B/key");
+        Ok(())
+    }
+
+    /// Against reading the same files from front to back.
+    fn scans(&mut self, cask: &Cask, dir: &Path, keys: u64) -> Result<()> {
+        let (mut read, mut scanned) = (0.0f64, 0.0f64);
+        for _ in 0..3 {
+            read = read.max(read_files(dir)?);
+            scanned = scanned.max(scan(cask, dir, keys)?);
+        }
+        eprintln!("page cache: {read:.0} MB/s read, {scanned:.0} MB/s scanned");
+        self.row("scan, share of reading the files, page cache", Bar::AtLeast(80.0), 100.0 * scanned / read, "%");
+        Ok(())
+    }
+
+    /// The same from the device: nothing has the files open in between.
+    fn cold_scans(&mut self) -> Result<()> {
+        let dir = self.args.directory.join("store");
+        cold::drop_pages(&dir)?;
+        let read = read_files(&dir)?;
+        let cask = Cask::open(&dir, options())?;
+        cold::drop_pages(&dir)?;
+        let scanned = scan(&cask, &dir, self.args.keys)?;
+        eprintln!("device: {read:.0} MB/s read, {scanned:.0} MB/s scanned");
+        self.row("scan, share of reading the files, device", Bar::AtLeast(80.0), 100.0 * scanned / read, "%");
+        Ok(cask.close()?)
+    }
+
+    /// Large values against a plain writer of the same bytes; both end with a sync.
+    fn large_values(&mut self) -> Result<()> {
+        let (data, count) = (Data::new(4, LARGE_VALUE_BYTES), self.args.large_values);
+        let (mut plain, mut cask) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..2 {
+            let dir = self.fresh()?;
+            plain = plain.min(seconds(|| {
+                let (mut file, mut value) = (File::create(dir.join("plain"))?, Vec::new());
+                for index in 0..count {
+                    data.value(index, 0, &mut value);
+                    file.write_all(&value)?;
+                }
+                Ok(file.sync_data()?)
+            })?);
+            let dir = self.fresh()?;
+            cask = cask.min(seconds(|| {
+                let cask = Cask::open(&dir, options())?;
+                put(&cask, &data, 0..count)?;
+                Ok(cask.close()?)
+            })?);
+        }
+        let rate = |elapsed: f64| count as f64 * LARGE_VALUE_BYTES as f64 / MB / elapsed;
+        eprintln!("values of 100 KB: plain {:.0} MB/s, Cask {:.0} MB/s", rate(plain), rate(cask));
+        self.row("fill100K, share of a plain sequential writer", Bar::AtLeast(80.0), 100.0 * plain / cask, "%");
+        Ok(())
+    }
+
+    fn table(&self) -> Result<String> {
+        let Args { keys, few_keys, large_values, directory, .. } = &self.args;
+        let mut out = String::from("# Cask's bars\n\n");
+        out += &format!("{}, commit {}. {}.\n\n", machine::today(), machine::commit(), machine::describe(directory)?);
+        out += &format!("{}.\n\n", machine::build());
+        out += "Keys of 16 bytes, values of 100 bytes where nothing else is said. Made by \
+                `cargo run --release --bin cask_bars` in `bench/`: ";
+        out += &format!("{keys} and {few_keys} keys, {large_values} values of 100,000 bytes. ");
+        out += "Every value that was got was compared with what was written.\n\n";
+        out += "| bar | wanted | seen | met |\n|---|---:|---:|---|\n";
+        for row in &self.rows {
+            out += &row.line();
+            out.push('\n');
+        }
+        Ok(out)
+    }
+}
+
+fn data_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "data") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// MB/s of reading all data files, a megabyte at a time.
+fn read_files(dir: &Path) -> Result<f64> {
+    let (mut buffer, mut total) = (vec![0; 1 << 20], 0);
+    let elapsed = seconds(|| {
+        for path in data_files(dir)? {
+            let mut file = File::open(path)?;
+            loop {
+                let count = file.read(&mut buffer)?;
+                if count == 0 {
+                    break;
+                }
+                total += count;
+                black_box(&buffer);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(total as f64 / MB / elapsed)
+}
+
+/// MB/s of the data files, scanned; keys and values are looked at, and all are there.
+fn scan(cask: &Cask, dir: &Path, keys: u64) -> Result<f64> {
+    let mut total = 0;
+    for path in data_files(dir)? {
+        total += fs::metadata(path)?.len();
+    }
+    // What is preallocated behind the last records is no data.
+    let total = total.min(cask.stats().bytes);
+    let elapsed = seconds(|| {
+        let (mut entries, mut count, mut bytes) = (cask.scan()?, 0, 0);
+        while entries.advance()? {
+            count += 1;
+            bytes += entries.key().len() + entries.value()?.len();
+        }
+        if (count, bytes as u64) != (keys, keys * (16 + VALUE_BYTES as u64)) {
+            return Err(format!("a scan has shown {count} entries of {bytes} bytes").into());
+        }
+        Ok(())
+    })?;
+    Ok(total as f64 / MB / elapsed)
+}
+
+fn main() -> Result<()> {
+    let mut bars = Bars { args: Args::parse(), rows: Vec::new() };
+    bars.few_keys()?;
+    bars.merges()?;
+    bars.many_keys()?;
+    bars.cold_scans()?;
+    bars.large_values()?;
+    let table = bars.table()?;
+    print!("{table}");
+    if let Some(out) = &bars.args.out {
+        fs::write(out, &table)?;
+    }
+    Ok(fs::remove_dir_all(&bars.args.directory)?)
+}
