@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_env::{Env, FileSystem, Lock};
+use esker_env::{Access, Env, FileSystem, Lock};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
@@ -242,6 +242,7 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         let synced = if file.is_torn { data.end() } else { 0 };
         let active = if stripe.is_some() {
             crate::seal::preallocate(&*append, store.options.file_bytes)?;
+            append.advise(Access::Random);
             Arc::new(ActiveFile::new(Arc::new(data.with_window(append.window()?)), append, synced))
         } else {
             Arc::new(ActiveFile::new(data.clone(), append, synced))

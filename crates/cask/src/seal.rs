@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_env::{AppendFile, FileSystem};
+use esker_env::{Access, AppendFile, FileSystem};
 use esker_format::cask::data_file::DataFileHeader;
 use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::cask::{FileName, FileNumber, hint};
@@ -34,6 +34,7 @@ impl Store {
         let file = fs.create(&path)?;
         let made = self.begin_data_file(&*file, DataFileHeader { number, salt, clean_as_of }, room).and_then(|()| {
             let reader = fs.open(&path)?;
+            file.advise(Access::Random);
             let window = file.window()?;
             let data = DataFile::new(Identity { number, salt, clean_as_of }, path.clone(), reader, window);
             Ok(ActiveFile::new(Arc::new(data), file.clone(), FIRST_OFFSET))

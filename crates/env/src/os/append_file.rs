@@ -36,8 +36,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::tail::{READY_BYTES_MAX, READY_LENT_BYTES_MAX, Tail};
-use crate::{AppendFile, COMMIT_BYTES, Error, Result, Window};
+use super::tail::{READY_BYTES_MAX, READY_HUGE_BYTES_MAX, Tail};
+use crate::{Access, AppendFile, COMMIT_BYTES, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
 const IOVEC_MAX: usize = 1024;
@@ -74,6 +74,8 @@ struct End {
     reserved_to: u64,
     /// Somebody may be reading what was appended through a window.
     is_lent: bool,
+    /// Somebody said so.
+    is_read_at_random: bool,
     /// `synced_to` when last looked at.
     seen_sync: u64,
     /// Bytes of an earlier life may lie before this place; 0 if there was none.
@@ -192,7 +194,7 @@ impl OsAppendFile {
             tail.forget_ready();
         }
         // A2, A3, A4.
-        let most = if end.is_lent { READY_LENT_BYTES_MAX } else { READY_BYTES_MAX };
+        let most = if end.is_read_at_random { READY_HUGE_BYTES_MAX } else { READY_BYTES_MAX };
         let fresh = from.saturating_sub(synced_to).min(most);
         let needed = if end.stale_to > 0 { bytes + COMMIT_BYTES } else { bytes };
         if fresh == 0 || !tail.make_ready(&self.file, needed as u64, fresh) || !tail.append(parts, bytes) {
@@ -319,6 +321,10 @@ impl AppendFile for OsAppendFile {
         let window = tail.window();
         end.is_lent = true;
         Ok(Some(window))
+    }
+
+    fn advise(&self, access: Access) {
+        self.end.lock().is_read_at_random = access == Access::Random;
     }
 }
 

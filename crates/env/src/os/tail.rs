@@ -10,7 +10,7 @@
 //!   unaligned words (x86-64, aarch64). A process that is killed in between leaves zeroes there.
 //!
 //! Cost: a copy. Making pages ready costs a `pwrite` of zeroes and a `madvise(MADV_POPULATE_WRITE)` for each
-//! [`READY_BYTES_MAX`]: the large folios that a write makes cost a third of what page faults do. Where there are readers, one
+//! [`READY_BYTES_MAX`]: the large folios that a write makes cost a third of what page faults do. For readers at random, one
 //! write of a whole huge page, at its boundary, makes one folio of it (ext4 since Linux 6.16, XFS), and whoever maps the
 //! file needs one entry of a page table for it.
 
@@ -34,11 +34,11 @@ use crate::{COMMIT_BYTES, Window};
 /// How much is made ready at once, at most. Measured: 256 KiB cost a tenth less, but one append of 4 KiB in sixty then waits
 /// for 80 µs, which is what the slowest hundredth of them takes.
 pub(super) const READY_BYTES_MAX: u64 = 64 << 10;
-/// The same where somebody reads what is appended: a huge page. Measured with records of 136 bytes: gets at random places are a
+/// The same for what will be read at random: a huge page. Measured with records of 136 bytes: gets at random places are a
 /// fifth faster, appends a fifteenth slower, since a huge page of zeroes does not stay in the processor's cache until it is filled.
-pub(super) const READY_LENT_BYTES_MAX: u64 = HUGE_PAGE_BYTES as u64;
+pub(super) const READY_HUGE_BYTES_MAX: u64 = HUGE_PAGE_BYTES as u64;
 /// From this much on, whole huge pages are made ready.
-const WHOLE_FROM_BYTES: u64 = READY_LENT_BYTES_MAX / 2;
+const WHOLE_FROM_BYTES: u64 = READY_HUGE_BYTES_MAX / 2;
 /// Zeroes for new pages, as often as needed.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -136,7 +136,7 @@ impl Tail {
         if end <= self.ready_to {
             return true;
         }
-        let unit = if ahead < WHOLE_FROM_BYTES { self.page_bytes } else { READY_LENT_BYTES_MAX };
+        let unit = if ahead < WHOLE_FROM_BYTES { self.page_bytes } else { READY_HUGE_BYTES_MAX };
         let wanted = from.saturating_add(ahead.max(bytes)).next_multiple_of(unit);
         let to = wanted.min(self.end());
         // The page that was begun is there; those behind hold nothing yet, or what the file held before it was recycled.
@@ -219,7 +219,7 @@ fn write_zeroes(file: &File, range: Range<u64>) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
         let mut left = range.end - at;
-        let slices = [(); (READY_LENT_BYTES_MAX / ZEROES.len() as u64) as usize].map(|()| {
+        let slices = [(); (READY_HUGE_BYTES_MAX / ZEROES.len() as u64) as usize].map(|()| {
             let count = left.min(ZEROES.len() as u64);
             left -= count;
             IoSlice::new(ZEROES.get(..count as usize).unwrap_or_default())
