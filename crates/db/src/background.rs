@@ -25,6 +25,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::pacer::{Debt, WriteDelay};
 use parking_lot::MutexGuard;
 
+use crate::blob::BlobSync;
 use crate::compaction::{self, Levels, Range};
 use crate::family::Family;
 use crate::flush;
@@ -88,6 +89,7 @@ enum Work {
     Compaction(compaction::Plan),
     Relocation(Relocation),
     Punch(Punch),
+    Sync(BlobSync),
     Purge,
     Options,
 }
@@ -103,7 +105,7 @@ impl Work {
             Self::Relocation(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
-            Self::Flush(_) | Self::Purge | Self::Options => return,
+            Self::Flush(_) | Self::Sync(_) | Self::Purge | Self::Options => return,
         }
         state.compacting += 1;
     }
@@ -114,6 +116,9 @@ impl Store {
     fn pick_work(&self, state: &mut State) -> Option<Work> {
         if self.check_writable().is_err() {
             return None;
+        }
+        if let Some(sync) = state.blob_syncs.pop() {
+            return Some(Work::Sync(sync));
         }
         let families = self.families.load();
         if let Some(plan) = flush::pick(&families, state) {
@@ -214,6 +219,7 @@ impl Store {
             Work::Compaction(plan) => self.run_compaction(plan),
             Work::Relocation(plan) => self.run_relocation(plan),
             Work::Punch(plan) => self.run_punch(plan),
+            Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
             Work::Purge => self.trash.purge(),
             Work::Options => {
                 self.refresh_options_file(&mut self.installer.lock());
@@ -233,8 +239,8 @@ impl Store {
         match work {
             Work::Flush(_) => state.flush_error = error,
             Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
-            // It keeps its failure itself.
-            Work::Options => {}
+            // They keep their failures themselves.
+            Work::Sync(_) | Work::Options => {}
         }
         self.changed.notify_all();
     }
@@ -269,7 +275,7 @@ impl Store {
                 state.compacting -= 1;
                 state.to_compact.insert(plan.family.id);
             }
-            Work::Purge | Work::Options => {}
+            Work::Sync(_) | Work::Purge | Work::Options => {}
         }
         self.changed.notify_all();
     }

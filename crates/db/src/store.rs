@@ -26,6 +26,7 @@ use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::background::Resting;
+use crate::blob::BlobSync;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
@@ -106,6 +107,8 @@ pub(crate) struct Installer {
 pub(crate) struct State {
     /// Logs that are on the disk, and their bytes when they were sealed; the last one is being written.
     pub(crate) wals: BTreeMap<FileNumber, u64>,
+    /// Blob files that grow, and whose bytes should be on their way to the device.
+    pub(crate) blob_syncs: Vec<BlobSync>,
     /// Families with memtables that wait for their flush, and perhaps a few without.
     pub(crate) to_flush: BTreeSet<u32>,
     /// Families of which something changed since nothing was found to compact in them.

@@ -12,7 +12,7 @@ mod stored;
 mod write;
 mod written;
 
-pub(crate) use active::{ActiveBlob, Held};
+pub(crate) use active::{ActiveBlob, BlobSync, Held};
 pub(crate) use batch::{BlobBatch, Fetched};
 pub(crate) use course::Course;
 pub(crate) use read::BlobFile;

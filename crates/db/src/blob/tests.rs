@@ -1,13 +1,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::sim::{Fault, SimDisk};
+use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::compression::Compression;
-use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::blob::{BlobIndex, HEADER_BYTES};
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::{BlobFile, BlobWriter};
-use crate::Result;
+use super::{ActiveBlob, BlobFile, BlobWriter};
+use crate::{Error, ErrorKind, Result};
 
 const PATH: &str = "/000007.blob";
 const KINDS: [Compression; 4] = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd];
@@ -218,4 +218,42 @@ fn a_mapped_file_lends_its_values_and_outlives_its_handle() {
             assert_eq!(&read.into_vec(), value);
         }
     }
+}
+
+/// Goal: a sync counts for the bytes that it found, never for those that came in the place of what was taken back.
+#[test]
+fn a_sync_of_what_was_taken_back_counts_for_nothing() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let path = Path::new("/000007.blob");
+    let number = FileNumber::new(7);
+    let mut blob = ActiveBlob::create(&*env.files, path, number, 0, Compression::None).unwrap();
+    env.files.sync_dir(Path::new("/")).unwrap();
+    blob.append(&[b"kept"], 1, 4).unwrap();
+    let before = blob.held();
+    blob.append(&[b"taken back"], 1, 10).unwrap();
+    let under_way = blob.due_sync(1).unwrap();
+    assert!(blob.due_sync(1).is_none(), "nothing came since");
+    under_way.run().unwrap();
+    blob.take_back(before, &Error::invalid_argument("the log is full")).unwrap();
+    blob.append(&[b"others, 10"], 1, 10).unwrap();
+    blob.sync().unwrap();
+    let syncs = disk.op_count();
+    blob.sync().unwrap();
+    assert_eq!(disk.op_count(), syncs, "nothing is left to sync");
+    let survivor = disk.after_power_loss(Survivors::Nothing);
+    let bytes = survivor.file_bytes(path).unwrap();
+    assert!(bytes[HEADER_BYTES..].starts_with(b"keptothers, 10"), "{:?}", &bytes[HEADER_BYTES..60]);
+}
+
+#[test]
+fn a_sync_that_fails_leaves_unknown_what_is_durable() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let path = Path::new("/000007.blob");
+    let mut blob = ActiveBlob::create(&*env.files, path, FileNumber::new(7), 0, Compression::None).unwrap();
+    blob.append(&[b"value"], 1, 5).unwrap();
+    let sync = blob.due_sync(5).unwrap();
+    disk.fail_at(disk.op_count(), Fault::Eio);
+    assert_eq!(sync.run().unwrap_err().kind(), ErrorKind::ReadOnly);
 }

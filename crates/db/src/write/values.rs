@@ -24,7 +24,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 
 use super::{Active, Lead, Request};
 use crate::batch::WriteBatch;
-use crate::blob::{ActiveBlob, Held};
+use crate::blob::{ActiveBlob, BlobSync, Held};
 use crate::family::{Family, Generation};
 use crate::options::{Separation, WriteOptions};
 use crate::store::Store;
@@ -32,6 +32,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// Memory of packed values that a thread keeps for its next write.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// And descriptions of so many of them.
+const PIECES_KEPT_MAX: usize = 1024;
 /// Batches no larger than this are kept for the next group.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 /// A memtable may point to values of this part of what lives in the family's blob files, before it is flushed for their sake:
@@ -39,10 +41,8 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 const UNFLUSHED_PART: u64 = 8;
 /// But to no more than so many times `blob_file_bytes`: recovery has to look at the pointers to them.
 const UNFLUSHED_FILES_MAX: u64 = 64;
-/// The most that is preallocated for a blob file.
-const PREALLOCATED_BYTES_MAX: u64 = 256 << 20;
-/// A blob file is preallocated only where so many times its size is free.
-const FREE_SHARE: u64 = 8;
+/// After so many bytes, a background thread begins to bring them to the device: what is left for the end of a file is little, then.
+const SYNCED_BYTES: u64 = 32 << 20;
 
 /// The values of a batch that go to blob files.
 #[derive(Debug, Default)]
@@ -85,9 +85,21 @@ pub(super) struct Appended(Vec<(Arc<Generation>, Held, u64)>);
 thread_local! {
     /// Memory for packed values.
     static PACKED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory for the rest of them.
+    static SPARE: Cell<Values> = const { Cell::new(Values::new()) };
 }
 
 impl Values {
+    const fn new() -> Self {
+        Self { pieces: Vec::new(), fronts: Vec::new(), indexes: Vec::new() }
+    }
+
+    /// Without values, with memory of this thread's last.
+    fn spare() -> Self {
+        // A thread that is ending has none.
+        SPARE.try_with(Cell::take).unwrap_or_default()
+    }
+
     /// Adds the value of `key`, that of the record at `place` of the batch.
     fn add(&mut self, place: usize, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
         let compression = family.options.blob_compression;
@@ -136,13 +148,20 @@ impl Values {
     }
 
     /// Keeps memory for this thread's next write.
-    fn recycle(self) {
-        let packed = self.pieces.into_iter().find_map(|piece| match piece.stored {
+    fn recycle(mut self) {
+        let packed = self.pieces.drain(..).find_map(|piece| match piece.stored {
             Stored::Packed(packed) if packed.capacity() <= KEPT_BYTES_MAX => Some(packed),
             _ => None,
         });
         if let Some(packed) = packed {
             let _ = PACKED.try_with(|kept| kept.set(packed));
+        }
+        self.fronts.clear();
+        self.indexes.clear();
+        if self.fronts.capacity() + self.indexes.capacity() <= SPARE_BYTES_MAX
+            && self.pieces.capacity() <= PIECES_KEPT_MAX
+        {
+            let _ = SPARE.try_with(|kept| kept.set(self));
         }
     }
 }
@@ -197,7 +216,7 @@ impl Store {
             return Ok(Request::plain(batch, options));
         }
         let families = self.families.load();
-        let mut values = Values::default();
+        let mut values = Values::spare();
         for (place, record) in batch.raw().records().enumerate() {
             let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
             if record.kind == ValueKind::Value
@@ -242,7 +261,7 @@ impl Store {
         }
         // In place of the value there is nothing: a pointer comes there.
         batch.put_id(family.id, key, &[])?;
-        let mut values = Values::default();
+        let mut values = Values::spare();
         values.add(0, family, key, value)?;
         let user_bytes = batch.len_bytes() + value.len();
         Ok(Ok(Request { batch, options, values: Some(values), user_bytes }))
@@ -258,13 +277,12 @@ impl Store {
         if group.iter().all(|request| request.values.is_none()) {
             return Ok(appended);
         }
-        let pieces = group.iter().filter_map(|request| request.values.as_ref()).flat_map(|values| &values.pieces);
-        let mut ids: Vec<u32> = pieces.map(|piece| piece.family).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        for id in ids {
-            // What a family would get that was dropped since stays in the log, where nobody looks for it.
-            let Some(active) = lead.actives.iter().find(|active| active.family.id == id) else { continue };
+        // What a family would get that was dropped since stays in the log, where nobody looks for it.
+        for active in &lead.actives {
+            let goes_there = |values: &Values| values.pieces.iter().any(|piece| piece.family == active.family.id);
+            if !group.iter().any(|request| request.values.as_ref().is_some_and(goes_there)) {
+                continue;
+            }
             match self.append_values(active, group) {
                 Ok((before, bytes)) => appended.0.push((active.generation.clone(), before, bytes)),
                 Err(error) => return Err(self.take_back(appended, error)),
@@ -306,23 +324,31 @@ impl Store {
         blob.append(&parts, after.count - before.count, bytes).map_err(|error| self.fail_if_unknown(error))?;
         blobs.add_bytes(bytes);
         self.counters.write_blob_bytes.add(bytes);
+        if self.options.background_jobs > 0
+            && let Some(sync) = blob.due_sync(SYNCED_BYTES)
+        {
+            self.ask_for_sync(sync);
+        }
         if after.end >= blob_file_bytes && active.has_enough_blobs() {
             self.has_full.store(true, Ordering::Release);
         }
         Ok((before, bytes))
     }
 
+    fn ask_for_sync(&self, sync: BlobSync) {
+        let mut state = self.state.lock();
+        state.blob_syncs.retain(|waiting| !waiting.is_of_same(&sync));
+        state.blob_syncs.push(sync);
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Begins the next blob file of a memtable. Its name is durable before anything points to it.
     fn begin_blob(&self, active: &Active, place: &mut Option<ActiveBlob>) -> Result<()> {
         let (number, options) = (self.new_file_number(), &active.family.options);
         let path = self.path_of(&FileName::Blob(number));
-        let wanted = options.blob_file_bytes.min(PREALLOCATED_BYTES_MAX);
-        let preallocated = match self.env.files.space(&self.dir) {
-            Ok(space) if space.available / FREE_SHARE >= wanted => wanted,
-            _ => 0,
-        };
         let (files, id) = (&*self.env.files, active.family.id);
-        let begun = ActiveBlob::create(files, &path, number, id, options.blob_compression, preallocated);
+        let begun = ActiveBlob::create(files, &path, number, id, options.blob_compression);
         let named = begun.and_then(|blob| Ok(files.sync_dir(&self.dir).map(|()| blob)?));
         match named {
             Ok(blob) => {
