@@ -12,7 +12,7 @@ use crate::kind::Kind;
 /// A file system with more room than this is nobody's to fill.
 const BYTES_MAX: u64 = 2 << 30;
 /// Room that a child finds.
-const ROOM_BYTES: u64 = 3 << 20;
+const ROOM_BYTES: u64 = 1 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A directory on it.
