@@ -183,6 +183,16 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.add_entry(key.user_key, &internal, &value, None)
     }
 
+    /// Whether large values go to blob files.
+    pub(crate) fn separates(&self) -> bool {
+        self.separates
+    }
+
+    /// Adds an entry whose value goes to a blob file and is packed as the family's are.
+    pub(crate) fn add_packed(&mut self, key: &InternalKey<'_>, stored: &[u8]) -> Result<()> {
+        self.add_to_blob(key, |writer| writer.add_stored(key.user_key, stored))
+    }
+
     fn add_separated(&mut self, key: &InternalKey<'_>, value: &[u8]) -> Result<()> {
         self.add_to_blob(key, |writer| writer.add(key.user_key, value))
     }

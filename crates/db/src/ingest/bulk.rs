@@ -1,13 +1,14 @@
 //! Sorted pairs go straight into tables and blob files: one pass, no log, no memtable, one edit at the end.
 //!
-//! `put → batch → (a thread) → tables and blob files → (another) sync`; in the calling thread where there are no others.
+//! `put → batch → (threads) pack → (a thread) tables and blob files → (another) sync`; in the calling thread where there are
+//! no others. Blocks of tables are packed by the thread that writes.
 //!
 //! - K1: keys ascend, each once; whoever breaks that gets an error, and what was put before stays as it is.
 //! - K2: after a failure nothing more is taken, and [`BulkLoad::finish`] fails: what is not whole is not installed.
 //! - K3: a load that comes late (N2) writes its tables again, under new numbers; its blob files are as they were.
 //!
-//! Cost: one copy of each pair, compression and checksum once; memory for [`BATCHES_MAX`] batches beside the open files'
-//! buffers. The device is kept busy from the start (see [`Syncer`]).
+//! Cost: one copy of each pair, compression and checksum once; memory for twice [`BATCHES_MAX`] batches a packing thread, beside the
+//! open files' buffers. The device is kept busy from the start (see [`Syncer`]).
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,10 +17,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use esker_env::Thread;
+use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
 use parking_lot::Mutex;
 
+use super::batch::{Batch, Step, pack_all};
 use super::install::Outcome;
 use super::sst_file::check_next;
 use super::{Brought, Newcomer, Syncer};
@@ -30,11 +33,11 @@ use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
 /// Keys and values that are handed over together, in bytes.
-const BATCH_BYTES: usize = 1 << 20;
-/// Batches between the caller and the thread that writes.
-const BATCHES_MAX: usize = 4;
-/// Memory for a batch is used again up to this size.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+const BATCH_BYTES: u64 = 1 << 20;
+/// Batches between two threads.
+const BATCHES_MAX: usize = 2;
+/// Threads that pack; more of them wait for the one that writes.
+const PACKERS_MAX: usize = 4;
 
 /// A load of sorted pairs into a column family: see [`Db::bulk_load`](crate::Db::bulk_load).
 ///
@@ -67,14 +70,6 @@ pub struct Loaded {
     pub sequence: u64,
 }
 
-/// Entries, one after another.
-#[derive(Debug, Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// Lengths of key and value, and how the key was changed.
-    entries: Vec<(u32, u32, ValueKind)>,
-}
-
 /// Who writes the files.
 enum Writer {
     /// The caller.
@@ -91,42 +86,28 @@ struct Sink {
     internal: Vec<u8>,
 }
 
-/// A thread with a [`Sink`].
+/// Threads that pack, and one with a [`Sink`].
 struct Beside {
-    queue: Option<SyncSender<Option<Batch>>>,
+    /// To those that pack, in turn; or to the one that writes, where nothing is packed. Empty once nothing more comes.
+    queues: Vec<SyncSender<Step>>,
+    turn: usize,
     /// Batches that were written, for their memory.
     spare: Receiver<Batch>,
-    thread: Box<dyn Thread>,
+    threads: Vec<Box<dyn Thread>>,
     result: Arc<Mutex<Option<Result<Finished>>>>,
-}
-
-impl Batch {
-    fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) {
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        // Both were checked against limits below 2^32.
-        self.entries.push((key.len() as u32, value.len() as u32, kind));
-    }
-
-    fn clear(&mut self) {
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
-            *self = Self::default();
-        }
-        self.bytes.clear();
-        self.entries.clear();
-    }
 }
 
 impl Sink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
-        let mut rest = batch.bytes.as_slice();
-        for &(key_bytes, value_bytes, kind) in &batch.entries {
-            let (user_key, behind) = rest.split_at_checked(key_bytes as usize).unwrap_or_default();
-            let (value, behind) = behind.split_at_checked(value_bytes as usize).unwrap_or_default();
-            rest = behind;
-            add(&mut self.outputs, &mut self.internal, user_key, kind, value)?;
+        for (user_key, value, kind, is_packed) in batch.entries() {
+            if is_packed {
+                let sequence = self.outputs.load_sequence()?;
+                self.outputs.add_packed(&InternalKey { user_key, sequence, kind }, value)?;
+            } else {
+                add(&mut self.outputs, &mut self.internal, user_key, kind, value)?;
+            }
         }
-        self.outputs.sync_ahead(batch.bytes.len() as u64)
+        self.outputs.sync_ahead(batch.raw_bytes())
     }
 }
 
@@ -146,46 +127,82 @@ fn add<S: Deref<Target = Store>, F: Deref<Target = Family>>(
 
 impl Beside {
     fn start(store: &Arc<Store>, family: &Arc<Family>, first: SequenceNumber) -> Result<Self> {
-        let (queue, batches) = sync_channel(BATCHES_MAX);
         let (emptied, spare) = channel();
         let syncer = Syncer::start(&store.env)?;
         let outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, Some(syncer));
+        let packs = outputs.separates() && family.options.blob_compression != Compression::None;
         let sink = Sink { outputs, internal: Vec::new() };
-        let result: Arc<Mutex<Option<Result<Finished>>>> = Arc::default();
-        let told = Arc::clone(&result);
-        let work = move || *told.lock() = write_all(sink, &batches, &emptied);
-        let thread = store.env.threads.spawn("esker-load", Box::new(work))?;
-        Ok(Self { queue: Some(queue), spare, thread, result })
+        let mut beside = Self { queues: Vec::new(), turn: 0, spare, threads: Vec::new(), result: Arc::default() };
+        let mut packed = Vec::new();
+        for _ in 0..if packs { store.options.background_jobs.min(PACKERS_MAX) } else { 0 } {
+            let (queue, batches) = sync_channel::<Step>(BATCHES_MAX);
+            let (to, from) = sync_channel(BATCHES_MAX);
+            let family = family.clone();
+            let work = move || pack_all(&family.options, &batches, &to);
+            beside.threads.push(store.env.threads.spawn("esker-pack", Box::new(work))?);
+            beside.queues.push(queue);
+            packed.push(from);
+        }
+        let told = Arc::clone(&beside.result);
+        let work: Box<dyn FnOnce() + Send> = if packed.is_empty() {
+            let (queue, batches) = sync_channel::<Step>(BATCHES_MAX);
+            beside.queues.push(queue);
+            Box::new(move || *told.lock() = write_all(sink, || batches.recv().ok().map(Ok), &emptied))
+        } else {
+            let mut turns = (0..packed.len()).cycle();
+            let next = move || packed.get(turns.next()?)?.recv().ok();
+            Box::new(move || *told.lock() = write_all(sink, next, &emptied))
+        };
+        beside.threads.push(store.env.threads.spawn("esker-load", work)?);
+        Ok(beside)
     }
 
-    /// Waits for the thread's end and says what came of it.
+    fn end(&mut self) {
+        self.queues.clear();
+        for mut thread in self.threads.drain(..) {
+            // That it panicked shows in what is missing of its work.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits for the end of all threads and says what came of it.
     fn join(&mut self) -> Result<Finished> {
-        self.queue = None;
-        self.thread.join();
-        let ended = || Err(Error::new(ErrorKind::Io, "the thread that loads ended by a panic; report it"));
+        self.end();
+        let ended = || Err(Error::new(ErrorKind::Io, "a thread that loads ended by a panic; report it"));
         self.result.lock().take().unwrap_or_else(ended)
     }
 
-    fn send(&mut self, batch: Option<Batch>) -> Result<()> {
-        match self.queue.as_ref().map(|queue| queue.send(batch)) {
+    fn send(&mut self, step: Step) -> Result<()> {
+        let turn = self.turn;
+        self.turn = (turn + 1) % self.queues.len().max(1);
+        match self.queues.get(turn).map(|queue| queue.send(step)) {
             Some(Ok(())) => Ok(()),
-            // The thread ends early only by a failure.
-            _ => Err(self.join().err().unwrap_or_else(|| Error::new(ErrorKind::Io, "the thread that loads has ended"))),
+            // The threads end early only by a failure.
+            _ => {
+                Err(self.join().err().unwrap_or_else(|| Error::new(ErrorKind::Io, "the threads that load have ended")))
+            }
         }
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        self.queue = None;
-        self.thread.join();
+        self.end();
     }
 }
 
-/// `None` if the load was given up.
-fn write_all(mut sink: Sink, batches: &Receiver<Option<Batch>>, spare: &Sender<Batch>) -> Option<Result<Finished>> {
-    for batch in batches {
-        let Some(mut batch) = batch else { return Some(sink.outputs.finish()) };
+/// Writes what `next` has, in order. `None` if the load was given up.
+fn write_all(
+    mut sink: Sink,
+    mut next: impl FnMut() -> Option<Result<Step>>,
+    spare: &Sender<Batch>,
+) -> Option<Result<Finished>> {
+    loop {
+        let mut batch = match next()? {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Some(sink.outputs.finish()),
+            Err(error) => return Some(Err(error)),
+        };
         if let Err(error) = sink.write(&batch) {
             return Some(Err(error));
         }
@@ -193,7 +210,6 @@ fn write_all(mut sink: Sink, batches: &Receiver<Option<Batch>>, spare: &Sender<B
         // Nobody may want it any more.
         let _ = spare.send(batch);
     }
-    None
 }
 
 impl BulkLoad {
@@ -236,14 +252,15 @@ impl BulkLoad {
 
     fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
         check_next((self.loaded.entries > 0).then_some(&*self.last_key), key, value)?;
-        if !self.batch.entries.is_empty() && self.batch.bytes.len() + key.len() + value.len() > BATCH_BYTES {
+        let pair_bytes = (key.len() + value.len()) as u64;
+        if !self.batch.is_empty() && self.batch.raw_bytes() + pair_bytes > BATCH_BYTES {
             self.hand_over()?;
         }
         self.batch.add(key, value, kind);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.loaded.entries += 1;
-        self.loaded.bytes += (key.len() + value.len()) as u64;
+        self.loaded.bytes += pair_bytes;
         Ok(())
     }
 
@@ -274,7 +291,7 @@ impl BulkLoad {
     /// - `Conflict`: the column family was dropped meanwhile.
     /// - `ReadOnly`: the manifest could not be synced; whether all was loaded or nothing, the next open knows.
     pub fn finish(mut self) -> Result<Loaded> {
-        if !self.batch.entries.is_empty() {
+        if !self.batch.is_empty() {
             self.hand_over()?;
         }
         let finished = match std::mem::replace(&mut self.writer, Writer::Failed(given_up())) {

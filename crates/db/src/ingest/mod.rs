@@ -5,6 +5,7 @@
 //! | [`sst_file`] | writes a table outside of any store                                                        |
 //! | [`bring`]    | links or copies such a table into the directory, and checks it                             |
 //! | [`bulk`]     | writes tables and blob files of sorted pairs straight into the directory                   |
+//! | [`batch`]    | pairs on their way to it, packed on several threads                                        |
 //! | [`syncer`]   | syncs files beside whoever writes them                                                     |
 //! | [`place`]    | which level each table goes to (pure)                                                      |
 //! | [`install`]  | stops writers, gives out sequence numbers, one edit for all files                          |
@@ -24,6 +25,7 @@
 //!
 //! Cost: writers wait for one sync of the manifest, and for a flush if they have just written into the range.
 
+mod batch;
 mod bring;
 mod bulk;
 mod install;
