@@ -14,35 +14,25 @@ const LEGEND_HEIGHT: u32 = 30;
 const NAME_WIDTH: u32 = 92;
 
 /// Colours that differ for the colour-blind, too (Okabe and Ito 2008), and a few more for engines beyond eight.
-const COLOURS: [RGBColor; 10] = [
-    RGBColor(0, 114, 178),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(120, 200, 150),
-    RGBColor(204, 121, 167),
-    RGBColor(90, 90, 90),
-    RGBColor(150, 110, 60),
-    RGBColor(160, 160, 160),
+const COLOURS: [(&[&str], RGBColor); 12] = [
+    (&["esker", "esker-raft"], RGBColor(0, 114, 178)),
+    (&["esker-inline"], RGBColor(86, 180, 233)),
+    (&["esker-at-write"], RGBColor(0, 50, 110)),
+    (&["esker-mmap"], RGBColor(110, 90, 200)),
+    (&["rocksdb", "rocksdb-raft"], RGBColor(213, 94, 0)),
+    (&["rocksdb-blob", "raft-engine"], RGBColor(230, 159, 0)),
+    (&["fjall"], RGBColor(0, 158, 115)),
+    (&["fjall-blob"], RGBColor(120, 200, 150)),
+    (&["lmdb"], RGBColor(204, 121, 167)),
+    (&["redb"], RGBColor(90, 90, 90)),
+    (&["badger"], RGBColor(150, 110, 60)),
+    (&["cask"], RGBColor(160, 160, 160)),
 ];
 
 /// The same colour in all reports and builds, whichever engines they compare.
 fn colour(engine: &str) -> RGBColor {
-    const PLACES: [&[&str]; 10] = [
-        &["esker", "esker-raft"],
-        &["esker-inline"],
-        &["rocksdb", "rocksdb-raft"],
-        &["rocksdb-blob", "raft-engine"],
-        &["fjall"],
-        &["fjall-blob"],
-        &["lmdb"],
-        &["redb"],
-        &["badger"],
-        &["cask"],
-    ];
-    let place = PLACES.iter().position(|names| names.contains(&engine));
-    place.and_then(|place| COLOURS.get(place)).copied().unwrap_or(BLACK)
+    let found = COLOURS.iter().find(|(engines, _)| engines.contains(&engine));
+    found.map_or(BLACK, |(_, colour)| *colour)
 }
 
 /// One bar.
