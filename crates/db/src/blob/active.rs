@@ -6,10 +6,12 @@
 //! - A2: nobody is told of a place in the file before the log has the pointer to it; so what an append left that failed, or
 //!   whose group was not logged, is cut off again, and the file has no record that was never written.
 //! - A3: where a file cannot be cut, or a sync failed, the store becomes read-only: only a recovery can tell what is there.
-//! - A5: while it grows, whoever has time syncs what came ([`BlobSync`]), so that those who must wait for a sync, at the end of
-//!   a file or a log, do not wait for all of it.
 //! - A4: a file is ended, with a sync, before its successor is created: so only the last one that the logs point to can
 //!   have lost anything to a power loss.
+//! - A5: while it grows, whoever has time syncs what came ([`BlobSync`]), so that those who must wait for a sync, at the end of
+//!   a file or a log, do not wait for all of it.
+//! - A6: syncs of a file wait for each other, and after one that failed all fail: the system tells of lost bytes once, to whoever
+//!   happens to ask, and then says that all is well.
 //!
 //! Cost: one append for all values of a group, from where they are. Nothing is preallocated: a mapped window is faster for values
 //! of a few KiB as long as nobody syncs, but each sync takes its pages away (measured with 16 KiB values: 17 µs a put instead of
@@ -17,13 +19,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{AppendFile, FileSystem};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, HEADER_BYTES};
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
+use parking_lot::Mutex;
 
 use super::BlobFile;
 use crate::{Error, ErrorKind, Result};
@@ -34,8 +36,9 @@ pub(crate) struct ActiveBlob {
     file: Arc<dyn AppendFile>,
     reader: Arc<BlobFile>,
     held: Held,
-    /// Everything before this survives power loss. Another one after something was taken back.
-    synced_to: Arc<AtomicU64>,
+    synced: Arc<Mutex<Synced>>,
+    /// As in `synced`: who asks for a sync waits for none.
+    taken_back: u64,
     /// A sync was asked for when the file went to here.
     asked_at: u64,
     /// Whether the footer is there: it takes no more values.
@@ -47,7 +50,38 @@ pub(crate) struct ActiveBlob {
 pub(crate) struct BlobSync {
     file: Arc<dyn AppendFile>,
     to: u64,
-    synced_to: Arc<AtomicU64>,
+    /// Of `synced` when this was asked for.
+    taken_back: u64,
+    synced: Arc<Mutex<Synced>>,
+}
+
+/// What survives power loss. Locked for as long as a sync takes (A6).
+#[derive(Debug, Default)]
+struct Synced {
+    /// Everything before this does.
+    to: u64,
+    /// How often something was taken back: a sync of what was there before says nothing of what came in its place.
+    taken_back: u64,
+    failed: bool,
+}
+
+impl Synced {
+    /// Syncs `file`, which holds `to` bytes or more.
+    fn sync(&mut self, file: &dyn AppendFile, to: u64) -> Result<()> {
+        let unknown = |why: &str| {
+            let reason = format!("a sync of a blob file failed, so what is durable is unknown; reopen to go on: {why}");
+            Error::new(ErrorKind::ReadOnly, reason).with_path(file.path())
+        };
+        if self.failed {
+            return Err(unknown("it was another thread's"));
+        }
+        if let Err(error) = file.sync() {
+            self.failed = true;
+            return Err(unknown(&error.io().to_string()).with_source(error));
+        }
+        self.to = self.to.max(to);
+        Ok(())
+    }
 }
 
 impl BlobSync {
@@ -61,21 +95,13 @@ impl BlobSync {
     /// # Errors
     /// `ReadOnly`: what is durable is unknown.
     pub(crate) fn run(&self) -> Result<()> {
-        if self.synced_to.load(Ordering::Acquire) >= self.to {
+        let mut synced = self.synced.lock();
+        let is_done = synced.to >= self.to || synced.taken_back != self.taken_back;
+        if is_done && !synced.failed {
             return Ok(());
         }
-        sync(&*self.file)?;
-        self.synced_to.fetch_max(self.to, Ordering::AcqRel);
-        Ok(())
+        synced.sync(&*self.file, self.to)
     }
-}
-
-fn sync(file: &dyn AppendFile) -> Result<()> {
-    file.sync().map_err(|error| {
-        let reason =
-            format!("a sync of a blob file failed, so what is durable is unknown; reopen to go on: {}", error.io());
-        Error::new(ErrorKind::ReadOnly, reason).with_path(file.path()).with_source(error)
-    })
 }
 
 /// What a file holds.
@@ -103,7 +129,7 @@ impl ActiveBlob {
         file.append(&[&BlobFileHeader { column_family_id, compression }.encode()])?;
         let held = Held { end: HEADER_BYTES as u64, count: 0 };
         let reader = BlobFile::growing(files.open(path)?, path, number, compression, held.end);
-        Ok(Self { file, reader, held, synced_to: Arc::default(), asked_at: 0, has_footer: false })
+        Ok(Self { file, reader, held, synced: Arc::default(), taken_back: 0, asked_at: 0, has_footer: false })
     }
 
     /// For whoever reads what was appended.
@@ -147,9 +173,11 @@ impl ActiveBlob {
     pub(crate) fn take_back(&mut self, before: Held, error: &Error) -> Result<()> {
         self.held = before;
         self.reader.set_records(before.end, before.count);
-        // What a sync that is under way says of the old bytes holds for none that come in their place.
-        let synced_to = self.synced_to.load(Ordering::Acquire).min(before.end);
-        self.synced_to = Arc::new(AtomicU64::new(synced_to));
+        let mut synced = self.synced.lock();
+        synced.to = synced.to.min(before.end);
+        synced.taken_back += 1;
+        self.taken_back = synced.taken_back;
+        drop(synced);
         self.cut(error)
     }
 
@@ -173,7 +201,8 @@ impl ActiveBlob {
     }
 
     fn pending_sync(&self) -> BlobSync {
-        BlobSync { file: self.file.clone(), to: self.held.end, synced_to: self.synced_to.clone() }
+        let (file, synced, taken_back) = (self.file.clone(), self.synced.clone(), self.taken_back);
+        BlobSync { file, to: self.held.end, taken_back, synced }
     }
 
     /// A sync for somebody with time, if so many bytes came since the last.
@@ -195,8 +224,7 @@ impl ActiveBlob {
             self.append_or_cut(&[&BlobFooter { blob_count: self.held.count }.encode()])?;
             self.has_footer = true;
         }
-        sync(&*self.file)?;
-        self.synced_to.fetch_max(self.held.end, Ordering::AcqRel);
+        self.synced.lock().sync(&*self.file, self.held.end)?;
         Ok(BlobFileAddition {
             number: self.reader.number(),
             total_count: self.held.count,

@@ -256,4 +256,10 @@ fn a_sync_that_fails_leaves_unknown_what_is_durable() {
     let sync = blob.due_sync(5).unwrap();
     disk.fail_at(disk.op_count(), Fault::Eio);
     assert_eq!(sync.run().unwrap_err().kind(), ErrorKind::ReadOnly);
+    // The system says that all is well from now on. It is not: neither the leader nor the end of the file may believe it.
+    let later = disk.op_count();
+    assert_eq!(blob.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(sync.run().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(disk.op_count(), later, "a sync that failed is not repeated");
+    assert_eq!(blob.end().unwrap_err().kind(), ErrorKind::ReadOnly);
 }
