@@ -4,8 +4,8 @@
 //! just before it, and what is left is opened and compared with what had been promised. Background work runs in the
 //! calling thread, so the same failures come in the same order on every machine, without a sleep.
 
-use esker::env::sim::{SimDisk, Survivors};
-use esker::{Db, Options};
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{Db, FamilyOptions, Options, WriteOptions};
 use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -150,5 +150,49 @@ fn recovery_survives_death_at_every_operation() {
             n += 1;
         }
         assert!(n > 5, "a recovery has operations to die at");
+    }
+}
+
+/// Goal: a log's name is durable before a synced write goes into it. Usually the flush that follows would see to that; here it
+/// fails.
+#[test]
+fn a_synced_write_into_a_new_log_survives_though_the_flush_before_it_failed() {
+    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, write_buffer_count_max: 8, ..FamilyOptions::default() };
+    let options = Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    };
+    let key = |index: u32| index.to_be_bytes();
+    let fill = |disk: &SimDisk| {
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        disk.set_tracing(true);
+        // Until the first table is begun, in whose place the faulty run has no room.
+        let failed = (0..1000u32).find(|&index| {
+            let put = db.put(key(index), [7; 1000]);
+            put.is_err() || disk.trace().iter().any(|line| line.contains("create") && line.ends_with(".sst"))
+        });
+        (db, failed.unwrap())
+    };
+    let healthy = SimDisk::new();
+    fill(&healthy).0.close().unwrap();
+    let trace = healthy.trace();
+    let begun = trace.iter().find(|line| line.contains("create") && line.ends_with(".sst")).unwrap();
+    let begun = begun.split(' ').next().unwrap().parse().unwrap();
+
+    let disk = SimDisk::new();
+    disk.fail_at(begun, Fault::NoSpace);
+    let (db, failed) = fill(&disk);
+    assert!(disk.trace().iter().any(|line| line.contains(".log") && line.contains("create")), "a new log was begun");
+    db.put_cf(&db.default_column_family(), "last", "synced", &synced).unwrap();
+    assert!(!disk.trace().iter().any(|line| line.contains("create") && line.ends_with(".sst")), "no flush since");
+
+    let image = disk.after_power_loss(Survivors::Nothing);
+    let db = Db::open_with_env("/store", options, image.env()).unwrap();
+    assert_eq!(db.get("last").unwrap().as_deref(), Some(&b"synced"[..]));
+    for index in 0..failed {
+        assert_eq!(db.get(key(index)).unwrap().as_deref(), Some(&[7; 1000][..]), "the log before was synced");
     }
 }
