@@ -179,9 +179,12 @@ impl Pointers {
             let Some(blob) = &found.blob else { continue };
             let total_bytes = found.end.saturating_sub(HEADER_BYTES as u64);
             let unused_bytes = total_bytes.saturating_sub(found.live.bytes);
-            // Only where batches were skipped, that is in mode SkipCorrupt.
-            let unused_count = if unused_bytes == 0 { 0 } else { count_records(blob, found.end)? - found.live.count };
-            let total_count = found.live.count + unused_count;
+            // Only where batches were skipped, that is in mode SkipCorrupt. The count ends where a record's header is damaged.
+            let unused_count = match unused_bytes {
+                0 => 0,
+                _ => count_records(blob, found.end)?.saturating_sub(found.live.count).max(1),
+            };
+            let total_count = found.live.count.saturating_add(unused_count);
             if is_distrusted {
                 distrust::write_anew(&*store.env.files, &found.path)?;
             }
