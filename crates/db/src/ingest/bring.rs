@@ -8,6 +8,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob_refs;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
+use esker_log::distrust;
 
 use super::sst_file::UNKNOWN_FAMILY;
 use super::{Brought, IngestOptions, Newcomer, refuse};
@@ -66,10 +67,15 @@ impl Store {
         newcomer(table, number, path, self.env.clock.unix_seconds(), file_bytes)
     }
 
-    /// `false` if it cannot be linked or, being somebody else's, not synced.
+    /// `false` if it cannot be linked or, being somebody else's, not synced. Nor if a sync failed in its directory once: it may
+    /// read as what never got to the disk, and no later sync would say so. A copy is what was read.
     fn link_in(&self, from: &Path, path: &Path) -> Result<bool> {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, Unsupported};
         let files = &*self.env.files;
+        let from_dir = from.parent().unwrap_or(Path::new(""));
+        if distrust::is_warned(files, from_dir)? {
+            return Ok(false);
+        }
         match files.link(from, path) {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | Unsupported) => return Ok(false),
@@ -78,7 +84,14 @@ impl Store {
         // Whoever wrote it need not have synced it.
         let file_bytes = files.metadata(path)?.len;
         match files.reopen(path, file_bytes) {
-            Ok(file) => file.sync().map(|()| true).map_err(Error::from),
+            Ok(file) => match file.sync() {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    // Should that fail too, the error that is told is the worse one.
+                    let _ = distrust::warn(files, from_dir);
+                    Err(error.into())
+                }
+            },
             Err(error) if error.kind() == PermissionDenied => files.remove(path).map(|()| false).map_err(Error::from),
             Err(error) => Err(error.into()),
         }

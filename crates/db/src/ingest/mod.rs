@@ -57,7 +57,8 @@ pub struct IngestOptions {
     /// Give the files to the store instead of copying them: they get a name in its directory and lose the one they had.
     /// Default `false`. Where a file cannot be linked, since it is on another file system, it is copied.
     ///
-    /// A file that is moved must not be written to any more, under whatever name.
+    /// A file that is moved must not be written to any more, under whatever name. If its sync fails, a file `SYNC-FAILED` beside it
+    /// says so, and files of that directory are copied from then on; remove it together with them.
     pub move_files: bool,
 
     /// Read every byte before a file is taken in: checksums, order of keys, filters, counts. Default `true`.
