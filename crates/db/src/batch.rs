@@ -1,5 +1,7 @@
 //! A batch of writes that take effect together. Its bytes are RocksDB's `WriteBatch`, so that the log gets a copy of them.
 
+use std::sync::Arc;
+
 use esker_format::rocksdb::write_batch;
 
 use crate::family::ColumnFamily;
@@ -12,6 +14,8 @@ pub struct WriteBatch {
     raw: write_batch::WriteBatch,
     /// Whether something in it is of another column family than the default one.
     names_families: bool,
+    /// The session of the store whose handles named families: another store has other families under the same numbers.
+    session: Option<Arc<str>>,
 }
 
 impl WriteBatch {
@@ -31,8 +35,9 @@ impl WriteBatch {
     /// Sets `key` to `value` in `family`.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// As [`put`](Self::put), and `InvalidArgument` if the batch has operations of families of another store.
     pub fn put_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.bind(&family.0.session)?;
         self.names_families |= family.id() != 0;
         refuse(self.raw.put(family.id(), key.as_ref(), value.as_ref()))
     }
@@ -48,8 +53,9 @@ impl WriteBatch {
     /// Removes `key` from `family`; no error if it is not there.
     ///
     /// # Errors
-    /// `InvalidArgument`, as [`put`](Self::put).
+    /// As [`put_cf`](Self::put_cf).
     pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        self.bind(&family.0.session)?;
         self.names_families |= family.id() != 0;
         refuse(self.raw.delete(family.id(), key.as_ref()))
     }
@@ -73,15 +79,38 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.names_families = false;
+        self.session = None;
     }
 
     /// Adds the operations of `other` after its own.
     ///
     /// # Errors
-    /// `InvalidArgument`: together they are too many.
+    /// `InvalidArgument`: together they are too many, or they name families of two stores.
     pub fn append(&mut self, other: &Self) -> Result<()> {
+        if let Some(session) = &other.session {
+            self.bind(session)?;
+        }
         self.names_families |= other.names_families;
         refuse(self.raw.append(&other.raw))
+    }
+
+    /// From now on it is for the store of this session only.
+    #[inline]
+    fn bind(&mut self, session: &Arc<str>) -> Result<()> {
+        match &self.session {
+            Some(bound) if Arc::ptr_eq(bound, session) => Ok(()),
+            None => {
+                self.session = Some(session.clone());
+                Ok(())
+            }
+            Some(_) => Err(Error::invalid_argument("a batch cannot name column families of two stores")),
+        }
+    }
+
+    /// Whether the store of this session has the families that it names.
+    #[inline]
+    pub(crate) fn is_for(&self, session: &Arc<str>) -> bool {
+        self.session.as_ref().is_none_or(|bound| Arc::ptr_eq(bound, session))
     }
 
     /// Sets `key` to `value` in the family of that id.

@@ -138,6 +138,10 @@ impl Store {
     pub(crate) fn write_and_return(&self, batch: WriteBatch, options: WriteOptions) -> Result<Option<WriteBatch>> {
         check_options(options)?;
         self.check_writable()?;
+        if !batch.is_for(&self.session_id) {
+            let reason = "the batch names column families of another store, or of an earlier open of this one";
+            return Err(Error::invalid_argument(reason));
+        }
         if batch.names_families() {
             self.check_families(&batch)?;
         }

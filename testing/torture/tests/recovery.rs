@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker::env::sim::SimDisk;
-use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteOptions};
+use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteBatch, WriteOptions};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
 
@@ -245,6 +245,19 @@ fn a_family_of_another_store_is_refused() {
     refused(one.put_cf(&family, "key", "x", &WriteOptions::default()).unwrap_err());
     refused(one.compact_range(&family, None, None).unwrap_err());
     refused(one.iter_cf(&family, &ReadOptions::default()).unwrap_err());
+    let mut batch = WriteBatch::new();
+    batch.put("key", "x").unwrap();
+    batch.put_cf(&family, "key", "x").unwrap();
+    refused(batch.delete_cf(&one.default_column_family(), "key").unwrap_err());
+    refused(one.write(batch.clone(), &WriteOptions::default()).unwrap_err());
+    let mut own = WriteBatch::new();
+    own.put_cf(&one.default_column_family(), "key", "x").unwrap();
+    refused(own.append(&batch).unwrap_err());
+    assert_eq!((own.count(), batch.count()), (1, 2));
+    // Cleared, it is for anybody.
+    batch.clear();
+    batch.append(&own).unwrap();
+    refused(other.write(batch, &WriteOptions::default()).unwrap_err());
     assert_eq!(one.get("key").unwrap().unwrap(), b"one"[..]);
     assert_eq!(other.get("key").unwrap().unwrap(), b"other"[..]);
 }
