@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
@@ -59,7 +59,9 @@ impl FileSystem for OsFileSystem {
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        fs::create_dir_all(dir).map_err(|source| Error::new("creating", dir, source))
+        // `here/.` cannot be made before `here` is: without what names nothing.
+        let names: PathBuf = dir.components().collect();
+        fs::create_dir_all(names).map_err(|source| Error::new("creating", dir, source))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
