@@ -8,18 +8,17 @@
 //! - V4: whoever reads more than one key looks whether the view is still the same after that: files that came in from
 //!   outside ([`ingest`](crate::ingest)) are in no memtable, and the sequence number may count them while the view lacks them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
-use parking_lot::Mutex;
 
 use crate::Result;
 use crate::blob::{BlobFile, WrittenBlobs};
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
-use crate::version::Version;
+use crate::version::{Older, Version};
 
 /// A memtable and the oldest log that holds what is in it.
 #[derive(Debug)]
@@ -92,8 +91,7 @@ pub(crate) struct Family {
     separation: AtomicU8,
     /// The highest sequence number of what came into the family as files, past the memtables; set before it is published.
     taken_in_up_to: AtomicU64,
-    /// Versions that came before the present one, as far as somebody may still hold them.
-    older: Mutex<Vec<Weak<Version>>>,
+    older: Older<Version>,
     dropped: AtomicBool,
 }
 
@@ -109,7 +107,7 @@ impl Family {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = AtomicU8::new(options.separation.number());
-        let older = Mutex::default();
+        let older = Older::default();
         let taken_in_up_to = AtomicU64::new(0);
         Arc::new(Self { id, name, options, session, view, separation, taken_in_up_to, older, dropped })
     }
@@ -135,20 +133,14 @@ impl Family {
         self.taken_in_up_to.load(Ordering::Acquire) > sequence
     }
 
-    /// Says that another version comes after `version`. Called once the view with that one is replaced: whoever read the
-    /// old view without counting has been counted by then.
+    /// See [`Older::note`].
     pub(crate) fn note_older(&self, version: &Arc<Version>) {
-        let mut older = self.older.lock();
-        older.retain(|held| held.strong_count() > 0);
-        older.push(Arc::downgrade(version));
+        self.older.note(version);
     }
 
-    /// Whether somebody still reads a version from before `version`, which is the present one or was when it was taken.
+    /// See [`Older::is_held_before`].
     pub(crate) fn is_older_version_held(&self, version: &Arc<Version>) -> bool {
-        let mut older = self.older.lock();
-        older.retain(|held| held.strong_count() > 0);
-        // In the order in which they were replaced: all before it are older, those from it on are not.
-        older.first().is_some_and(|first| first.as_ptr() != Arc::as_ptr(version))
+        self.older.is_held_before(version)
     }
 
     pub(crate) fn separation(&self) -> Separation {

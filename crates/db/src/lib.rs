@@ -50,3 +50,9 @@ pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
 pub use update::Change;
+
+/// What rooms that are model-checked lock and count by: `tests/view_model.rs` compiles them over a model of it.
+mod sync {
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic;
+}

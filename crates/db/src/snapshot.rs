@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
-use parking_lot::Mutex;
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The sequence numbers that some snapshot holds.
 #[derive(Debug, Default)]

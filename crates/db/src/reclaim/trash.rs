@@ -5,11 +5,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_env::FileSystem;
-use parking_lot::Mutex;
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
 
 /// See the module's head. Dropping the last reader of a file adds to it, on whatever thread that happens; files are

@@ -19,6 +19,7 @@ use crate::iterate::InternalIterator;
 use crate::output::OLDER_VERSIONS_PROPERTY;
 use crate::reclaim::Trash;
 use crate::table::Table;
+use crate::version::Life;
 use crate::{Error, Result};
 
 /// An open table and what the manifest says of it.
@@ -71,33 +72,6 @@ impl Holes {
 
     pub(crate) fn set_looked_at(&self, garbage_bytes: u64) {
         self.looked_at.store(garbage_bytes, Ordering::Relaxed);
-    }
-}
-
-/// What takes a file off the disk once it is obsolete and its last holder goes.
-#[derive(Debug)]
-pub(crate) struct Life {
-    path: PathBuf,
-    obsolete: AtomicBool,
-    trash: Arc<Trash>,
-}
-
-impl Life {
-    pub(crate) fn new(path: PathBuf, trash: Arc<Trash>) -> Self {
-        Self { path, obsolete: AtomicBool::new(false), trash }
-    }
-
-    /// See F1.
-    pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.trash.add(std::mem::take(&mut self.path));
-        }
     }
 }
 

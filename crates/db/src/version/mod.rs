@@ -9,7 +9,9 @@
 mod edit;
 mod file;
 mod install;
+mod life;
 mod manifest;
+mod older;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +20,13 @@ use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_log::ledger::Ledger;
 
 pub(crate) use edit::{Edit, Garbage};
-pub(crate) use file::{BlobHandle, Life, TableFile};
+pub(crate) use file::{BlobHandle, TableFile};
+pub(crate) use life::Life;
 pub(crate) use manifest::{
     ManifestWriter, Recovered, RecoveredFamily, manifest_state, prepare_new, recover, set_current, snapshot_edits,
     write_new,
 };
+pub(crate) use older::Older;
 
 use crate::Result;
 use crate::options::LEVEL_COUNT;
