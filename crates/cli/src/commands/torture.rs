@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::plural;
-use crate::torture::{self, Report, Request, child};
+use crate::torture::{self, Choice, Report, Request, child};
 
 /// Kill processes that write, and see that nothing is lost
 ///
@@ -29,6 +29,10 @@ pub(crate) struct Torture {
     /// Which engine's stores [default: all three, in turn]
     #[arg(long, value_enum)]
     kind: Option<Kind>,
+
+    /// Of a Db, let all large values go to blob files as they are written, instead of now and then
+    #[arg(long)]
+    at_write: bool,
 
     /// Chooses operations, options and moments
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -55,7 +59,8 @@ impl Torture {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         if self.child {
             let kind = self.kind.unwrap_or(Kind::Db);
-            let (path, seed, choice) = (&self.store, self.seed, self.choice);
+            let (path, seed) = (&self.store, self.seed);
+            let choice = Choice { random: self.choice, at_write: self.at_write };
             child::run(&child::Start { kind, path, seed, choice, done: self.done })?;
             return Ok(Answer::Yes);
         }
@@ -66,6 +71,7 @@ impl Torture {
             kinds: self.kind.map_or_else(|| vec![Kind::Db, Kind::Cask, Kind::Raft], |kind| vec![kind]),
             time,
             seed: self.seed,
+            at_write: self.at_write,
             full_disk: self.full_disk,
         };
         let bar = Line::new();
@@ -79,7 +85,10 @@ impl Torture {
         out.line(format_args!("WRONG: {what}"))?;
         out.line(format_args!("the store is kept: {}", path.display()))?;
         let kind = self.kind.map(|kind| format!(" --kind {}", torture::name(kind))).unwrap_or_default();
-        let again = format_args!("esker torture DIR --minutes {} --seed {}{kind}", self.minutes, self.seed).to_string();
+        let at_write = if self.at_write { " --at-write" } else { "" };
+        let full_disk = request.full_disk.map(|dir| format!(" --full-disk {}", dir.display())).unwrap_or_default();
+        let (minutes, seed) = (self.minutes, self.seed);
+        let again = format!("esker torture DIR --minutes {minutes} --seed {seed}{kind}{at_write}{full_disk}");
         out.line(format_args!("again: {again}"))?;
         Ok(Answer::No)
     }

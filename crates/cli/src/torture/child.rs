@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use esker::{Error, ErrorKind};
 
+use super::Choice;
 use super::engine::Engine;
 use super::work::{State, apply, operation};
 use crate::failure::Failure;
@@ -36,7 +37,7 @@ pub(crate) struct Start<'a> {
     pub(crate) path: &'a Path,
     pub(crate) seed: u64,
     /// Chooses the options.
-    pub(crate) choice: u64,
+    pub(crate) choice: Choice,
     /// Of each thread, how many operations were done.
     pub(crate) done: Vec<u64>,
 }

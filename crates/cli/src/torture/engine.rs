@@ -8,6 +8,7 @@ use esker::{
     ReadOptions, Result, Separation, WriteBatch, WriteOptions,
 };
 
+use super::Choice;
 use super::work::{Operation, State, Step, entry_key, group_key};
 use crate::bench::random::Random;
 use crate::kind::Kind;
@@ -22,10 +23,10 @@ pub(crate) enum Engine {
 
 impl Engine {
     /// Opens or makes the store, with options that `choice` chooses, small enough that seconds meet every mechanism.
-    pub(crate) fn open(kind: Kind, path: &Path, choice: u64) -> Result<Self> {
-        let mut random = Random::new(choice, 1);
+    pub(crate) fn open(kind: Kind, path: &Path, choice: Choice) -> Result<Self> {
+        let mut random = Random::new(choice.random, 1);
         match kind {
-            Kind::Db => Db::open(path, db_options(&mut random)).map(Self::Db),
+            Kind::Db => Db::open(path, db_options(&mut random, choice.at_write)).map(Self::Db),
             Kind::Cask => Cask::open(path, cask_options(&mut random)).map(Self::Cask),
             Kind::Raft => RaftLog::open(path, raft_options(&mut random)).map(Self::Raft),
         }
@@ -138,11 +139,14 @@ fn pick<T: Copy>(random: &mut Random, choices: &[T], default: T) -> T {
     choices.get(random.below(choices.len() as u64) as usize).copied().unwrap_or(default)
 }
 
-fn db_options(random: &mut Random) -> Options {
+fn db_options(random: &mut Random, at_write: bool) -> Options {
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let family = FamilyOptions {
         write_buffer_bytes: pick(random, &[64 << 10, 256 << 10, 1 << 20], 1 << 20),
-        separation: pick(random, &[Separation::Off, Separation::AtFlush, Separation::AtWrite], Separation::AtFlush),
+        separation: match at_write {
+            true => Separation::AtWrite,
+            false => pick(random, &[Separation::Off, Separation::AtFlush, Separation::AtWrite], Separation::AtFlush),
+        },
         min_blob_size: pick(random, &[100, 1_000], 1_000),
         blob_file_bytes: 256 << 10,
         compression: pick(random, &compressions, Compression::None),

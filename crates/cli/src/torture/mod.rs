@@ -39,8 +39,19 @@ pub(crate) struct Request {
     pub(crate) time: Duration,
     /// Chooses operations, options and moments.
     pub(crate) seed: u64,
+    /// Whether every Db separates values as they are written.
+    pub(crate) at_write: bool,
     /// A directory on a small file system that may be filled.
     pub(crate) full_disk: Option<PathBuf>,
+}
+
+/// What a store is opened with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    /// Chooses what is not said.
+    pub(crate) random: u64,
+    /// See [`Request::at_write`].
+    pub(crate) at_write: bool,
 }
 
 /// What came of it.
@@ -67,11 +78,12 @@ pub(crate) fn run(request: &Request, tell: &mut dyn FnMut(&Report)) -> Result<Re
     let began = Instant::now();
     let mut random = Random::new(request.seed, 0);
     let mut report = Report::default();
+    let ledger = |kind: Kind, path: &Path| Ledger::new(kind, path, request.seed, request.at_write);
     let mut stores: Vec<Ledger> =
-        request.kinds.iter().map(|&kind| Ledger::new(kind, &request.path.join(name(kind)), request.seed)).collect();
+        request.kinds.iter().map(|&kind| ledger(kind, &request.path.join(name(kind)))).collect();
     let full_disk = request.full_disk.as_deref().map(FullDisk::new).transpose()?;
     let mut on_full: Vec<Ledger> = match &full_disk {
-        Some(disk) => request.kinds.iter().map(|&kind| Ledger::new(kind, &disk.store(kind), request.seed)).collect(),
+        Some(disk) => request.kinds.iter().map(|&kind| ledger(kind, &disk.store(kind))).collect(),
         None => Vec::new(),
     };
     make_dir(&request.path)?;

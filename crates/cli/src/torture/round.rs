@@ -10,7 +10,7 @@ use super::child::{DONE, MESSAGE_BYTES, NO_ROOM, OPENED};
 use super::engine::Engine;
 use super::full::FullDisk;
 use super::work::{State, apply, operation, thread_of};
-use super::{Report, THREADS, child_command, name};
+use super::{Choice, Report, THREADS, child_command, name};
 use crate::bench::random::Random;
 use crate::failure::Failure;
 use crate::kind::Kind;
@@ -21,14 +21,15 @@ pub(crate) struct Ledger {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     seed: u64,
+    at_write: bool,
     /// Of each thread, how many of its operations are in the store, and what they leave.
     threads: Vec<(u64, State)>,
 }
 
 impl Ledger {
     /// Of a store that is yet to be made.
-    pub(crate) fn new(kind: Kind, path: &Path, seed: u64) -> Self {
-        Self { kind, path: path.to_owned(), seed, threads: vec![(0, State::new()); THREADS] }
+    pub(crate) fn new(kind: Kind, path: &Path, seed: u64, at_write: bool) -> Self {
+        Self { kind, path: path.to_owned(), seed, at_write, threads: vec![(0, State::new()); THREADS] }
     }
 }
 
@@ -89,6 +90,9 @@ fn live(ledger: &Ledger, choice: u64, life: Duration) -> Result<(Said, ExitStatu
     let mut command = child_command()?;
     command.arg(&ledger.path).arg("--kind").arg(name(ledger.kind));
     command.arg("--seed").arg(ledger.seed.to_string()).arg("--choice").arg(choice.to_string());
+    if ledger.at_write {
+        command.arg("--at-write");
+    }
     for (done, _) in &ledger.threads {
         command.arg("--done").arg(done.to_string());
     }
@@ -165,7 +169,7 @@ fn note(said: &mut Said, [tag, thread, number @ ..]: Message) {
 /// Opens the store and compares it with what the ledger and the child say (T3).
 fn compare(ledger: &mut Ledger, said: &Said, choice: u64, report: &mut Report) -> Result<Outcome, Failure> {
     let wrong = |what: String| Ok(Outcome::Wrong(what));
-    let engine = match Engine::open(ledger.kind, &ledger.path, choice) {
+    let engine = match Engine::open(ledger.kind, &ledger.path, Choice { random: choice, at_write: ledger.at_write }) {
         Ok(engine) => engine,
         Err(error) => return wrong(format!("the store cannot be opened again: {error}")),
     };
