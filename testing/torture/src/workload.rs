@@ -17,6 +17,8 @@ pub enum Step {
     Compact,
     /// The log to the disk.
     Sync,
+    /// Space in blob files is given back, where a twentieth of it is garbage.
+    Reclaim,
 }
 
 /// Steps over the families of `families`, which exist already.
@@ -27,6 +29,7 @@ pub fn steps(random: &mut Rng, families: &[&str], count: usize) -> Vec<Step> {
             0..8 => Step::Flush,
             8..12 => Step::Compact,
             12..15 => Step::Sync,
+            15..17 => Step::Reclaim,
             roll => Step::Write(batch(random, families), roll < 45),
         });
     }
@@ -156,6 +159,11 @@ pub fn run(db: &Db, steps: &[Step], ledger: &mut Ledger) -> Result<()> {
                     db.compact_range(&family, None, None)?;
                 }
                 ledger.durable = ledger.acknowledged;
+            }
+            Step::Reclaim => {
+                for family in db.column_families() {
+                    db.reclaim(&family, 0.05)?;
+                }
             }
             Step::Sync => {
                 db.sync_wal()?;

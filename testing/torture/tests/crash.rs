@@ -5,9 +5,9 @@
 //! calling thread, so the same failures come in the same order on every machine, without a sleep.
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{Db, FamilyOptions, Options, WriteOptions};
+use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, Separation, Stats, WriteOptions};
 use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
-use esker_torture::model::{Model, contents};
+use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
 use fastrand::Rng;
@@ -29,7 +29,8 @@ impl Scene {
     }
 
     /// Creates a store, runs the first half, closes and reopens it, runs the second half, closes it. Ends at the first failure.
-    fn play(&self, disk: &SimDisk, ledger: &mut Ledger) -> esker::Result<()> {
+    /// Returns what the second half did.
+    fn play(&self, disk: &SimDisk, ledger: &mut Ledger) -> esker::Result<Stats> {
         let (first, second) = self.steps.split_at(self.steps.len() / 2);
         let db = Db::open_with_env("/store", self.options.clone(), disk.env())?;
         db.create_column_family("second", self.options.families["second"].clone())?;
@@ -38,9 +39,10 @@ impl Scene {
         ledger.durable = ledger.acknowledged;
         let db = Db::open_with_env("/store", self.options.clone(), disk.env())?;
         run(&db, second, ledger)?;
+        let stats = db.stats();
         db.close()?;
         ledger.durable = ledger.acknowledged;
-        Ok(())
+        Ok(stats)
     }
 
     fn healthy_op_count(&self) -> u64 {
@@ -116,6 +118,43 @@ fn long_lives_survive_death() {
     for seed in seeds(10) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 250), 13, &tally);
     }
+}
+
+/// Goal: reclaim is safe wherever it dies: passes that move values, holes, and files that go, in the background and by hand.
+/// Method: large values over few keys, so that most of what is written is garbage soon.
+#[test]
+fn reclaim_survives_death_at_every_operation() {
+    let test = "reclaim_survives_death_at_every_operation";
+    let tally = Tally::new(test);
+    let (mut relocations, mut punches) = (0, 0);
+    for seed in seeds(6) {
+        let mut random = Rng::with_seed(400 + seed);
+        let mut options = options::store(&mut random, &FAMILIES, 0);
+        (options.max_space_amp, options.reclaim_mode) = (1.05, ReclaimMode::Auto);
+        options.punch_holes = seed % 2 == 0;
+        for family in options.families.values_mut() {
+            family.separation = if seed % 3 == 0 { Separation::AtWrite } else { Separation::AtFlush };
+            (family.min_blob_size, family.blob_compression) = (100, Compression::None);
+        }
+        let step = |random: &mut Rng| match random.u8(..20) {
+            0..3 => Step::Flush,
+            3 => Step::Compact,
+            4 => Step::Reclaim,
+            _ => {
+                let put = |random: &mut Rng| {
+                    let family = FAMILIES[random.usize(..2)].to_owned();
+                    Op::Put(family, vec![b'k', random.u8(..4)], vec![random.u8(..); random.usize(5_000..24_000)])
+                };
+                Step::Write((0..random.usize(1..3)).map(|_| put(random)).collect(), random.bool())
+            }
+        };
+        let scene = Scene { options, steps: (0..45).map(|_| step(&mut random)).collect() };
+        let stats = scene.play(&SimDisk::new(), &mut Ledger::default()).unwrap();
+        relocations += stats.relocations;
+        punches += stats.punches;
+        die_everywhere(Replay { file: FILE, test, seed }, &scene, 3, &tally);
+    }
+    assert!(relocations > 5 && punches > 2, "the scene does what it is for: {relocations}, {punches}");
 }
 
 /// Goal: recovery is itself safe: it may die at each of its operations, again and again, and loses nothing.

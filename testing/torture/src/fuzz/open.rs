@@ -7,7 +7,7 @@ use esker::env::sim::SimDisk;
 use esker::raft::Version;
 use esker::{
     Cask, CaskBatch, CaskOptions, CaskWriteOptions, ChecksumKind, Compression, Db, FamilyOptions, LogBatch, Options,
-    RaftLog, ReadOptions, ReclaimMode, WriteBatch, WriteOptions,
+    RaftLog, ReadOptions, ReclaimMode, Separation, WriteBatch, WriteOptions,
 };
 
 use super::image::{Image, read};
@@ -19,7 +19,9 @@ const STORE: &str = "/store";
 pub(super) fn images(kind: &str) -> &'static [Image] {
     static IMAGES: [OnceLock<Vec<Image>>; 3] = [const { OnceLock::new() }; 3];
     match kind {
-        "open_db" => IMAGES[0].get_or_init(|| vec![db_image(false), db_image(true)]),
+        "open_db" => {
+            IMAGES[0].get_or_init(|| vec![db_image(Shape::Open), db_image(Shape::Closed), db_image(Shape::AtWrite)])
+        }
         "open_cask" => IMAGES[1].get_or_init(|| vec![cask_image(1), cask_image(3)]),
         "open_raft_log" => IMAGES[2].get_or_init(|| vec![raft_image(Version::V2), raft_image(Version::V1)]),
         _ => &[],
@@ -33,8 +35,21 @@ fn edited(kind: &str, bytes: &[u8]) -> Option<(SimDisk, u8)> {
     Some((image.edited(edits, wish.flags & 2 != 0), wish.flags))
 }
 
-fn db_options(closed: bool) -> Options {
+/// What the process that wrote a Db left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A log with writes.
+    Open,
+    /// A clean end, and packed blocks and values.
+    Closed,
+    /// A log that points into blob files that were not ended.
+    AtWrite,
+}
+
+fn db_options(shape: Shape) -> Options {
+    let closed = shape == Shape::Closed;
     let family = FamilyOptions {
+        separation: if shape == Shape::AtWrite { Separation::AtWrite } else { Separation::AtFlush },
         min_blob_size: 200,
         write_buffer_bytes: 64 << 10,
         block_bytes: 256,
@@ -54,8 +69,8 @@ fn db_options(closed: bool) -> Options {
 }
 
 /// Tables in two levels, blob files with garbage, two families; a log with writes, or a clean end.
-fn db_image(closed: bool) -> Image {
-    let (disk, options) = (SimDisk::new(), db_options(closed));
+fn db_image(shape: Shape) -> Image {
+    let (disk, options) = (SimDisk::new(), db_options(shape));
     let db = Db::open_with_env(STORE, options.clone(), disk.env()).expect("a fresh disk");
     let second = db.create_column_family("second", options.families["second"].clone()).expect("a new name");
     for round in 0..4u8 {
@@ -69,10 +84,14 @@ fn db_image(closed: bool) -> Image {
         match round {
             0 => db.compact_range(&db.default_column_family(), None, None).expect("a healthy disk"),
             1 | 2 => db.flush().expect("a healthy disk"),
+            // Values and pointers that no table has.
+            _ if shape == Shape::AtWrite => {
+                (20..26u8).for_each(|n| db.put([b'k', n], vec![n; 250]).expect("a healthy disk"));
+            }
             _ => {}
         }
     }
-    if closed {
+    if shape == Shape::Closed {
         db.close().expect("a healthy disk");
         return Image::new(&disk);
     }
@@ -82,7 +101,8 @@ fn db_image(closed: bool) -> Image {
 /// The ordered engine.
 pub(super) fn db(bytes: &[u8]) {
     let Some((disk, flags)) = edited("open_db", bytes) else { return };
-    let mut options = db_options(flags & 8 != 0);
+    let shapes = [Shape::Open, Shape::Closed, Shape::AtWrite];
+    let mut options = db_options(shapes[usize::from(flags >> 3) % shapes.len()]);
     options.wal_recovery = match flags & 5 {
         0 => esker::RecoveryMode::PointInTime,
         1 => esker::RecoveryMode::SkipCorrupt,
