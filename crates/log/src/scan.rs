@@ -11,7 +11,8 @@
 //! - T1: the file ends before `b`, or within a record of several fragments; or
 //! - T2: for some sector that `[a, b)` touches, all its bytes from `a` on, or from its start if that comes later, are
 //!   zeroes, up to its end or the file's; or
-//! - T3: the log is a recycled one: then the old content of a sector is a former log, which looks like anything; or
+//! - T3: the log is a recycled one, as its whole records or the type of this one say: then the old content of a sector is a
+//!   former log, which looks like anything; or
 //! - T4: its header is all zeroes: a process died while it copied a record into preallocated space, of which the first
 //!   bytes are stored last ([`esker_env::AppendFile`]).
 //!
@@ -239,7 +240,9 @@ impl Scanner {
                     return Err(self.fail(Error::decode(&self.path, self.block_offset, "reading the log", reason)));
                 }
                 Fragment::Damaged { end, reason } => {
-                    let is_torn = may_be_torn(&self.block, self.at, end)
+                    let type_byte = self.block.get(self.at + HEADER_BYTES - 1);
+                    let is_recycled = type_byte.is_some_and(|type_byte| matches!(type_byte, 5..=8));
+                    let is_torn = (is_recycled || may_be_torn(&self.block, self.at, end))
                         && !is_one_bit_from_whole(&self.block, self.at, self.log_number);
                     self.damaged(end, is_torn, &format!("{}: {}", reason.field, reason.reason))?;
                 }

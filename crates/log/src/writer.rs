@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_env::AppendFile;
-use esker_format::rocksdb::log::{BLOCK_BYTES, Framer, HEADER_BYTES};
+use esker_format::rocksdb::log::{BLOCK_BYTES, Framer, Front, RECYCLABLE_HEADER_BYTES};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -25,7 +25,7 @@ const BUFFER_BYTES_KEPT: usize = 4 << 20;
 /// Fragments of a record that is not copied: up to 64 KiB at the least.
 const FRAGMENTS_IN_PLACE: usize = 3;
 /// No more than this is left of a block before a header.
-const PADDING: [u8; HEADER_BYTES - 1] = [0; HEADER_BYTES - 1];
+const PADDING: [u8; RECYCLABLE_HEADER_BYTES - 1] = [0; RECYCLABLE_HEADER_BYTES - 1];
 
 /// The writing end of a log.
 pub struct LogWriter {
@@ -49,6 +49,14 @@ impl LogWriter {
     pub fn at_end(file: Arc<dyn AppendFile>) -> Self {
         let len = file.len();
         Self { file, framer: Framer::at(len), staged: Vec::new(), len, is_broken: AtomicBool::new(false) }
+    }
+
+    /// As [`new`](Self::new); each record carries `log`, the low half of the log's number, so that the file may once be written
+    /// over as another log, or was already.
+    pub fn recyclable(file: Arc<dyn AppendFile>, log: u32) -> Self {
+        let mut writer = Self::at_end(file);
+        writer.framer = writer.framer.recyclable(Some(log));
+        writer
     }
 
     /// Appends one record that holds all `parts`, one after the other, and whatever was staged before it, in one
@@ -81,33 +89,34 @@ impl LogWriter {
 
     /// Appends one record, from where it is if it has few fragments and nothing is staged.
     fn append_one(&mut self, record: &[u8]) -> Result<()> {
-        let few = record.len() <= (FRAGMENTS_IN_PLACE - 1) * (BLOCK_BYTES - HEADER_BYTES);
+        let few = record.len() <= (FRAGMENTS_IN_PLACE - 1) * (BLOCK_BYTES - RECYCLABLE_HEADER_BYTES);
         if !few || !self.staged.is_empty() {
             self.stage(&[record]);
             return self.flush();
         }
         self.check()?;
         let mut framer = self.framer;
-        let mut made = [(0, [0; HEADER_BYTES], 0); FRAGMENTS_IN_PLACE];
+        let mut made = [Front::default(); FRAGMENTS_IN_PLACE];
         let (mut left, mut begins, mut count) = (record, true, 0);
         for fragment in &mut made {
             if !begins && left.is_empty() {
                 break;
             }
             *fragment = framer.next_header(left, begins);
-            left = left.get(fragment.2..).unwrap_or_default();
+            left = left.get(fragment.held..).unwrap_or_default();
             begins = false;
             count += 1;
         }
         let mut parts: [&[u8]; 3 * FRAGMENTS_IN_PLACE + 1] = [&[]; 3 * FRAGMENTS_IN_PLACE + 1];
         let (mut at, mut bytes) = (0, 0);
-        for ((padding, header, held), places) in made.iter().take(count).zip(parts.chunks_exact_mut(3)) {
-            let payload = record.get(at..at + held).unwrap_or_default();
-            for (place, part) in places.iter_mut().zip([PADDING.get(..*padding).unwrap_or_default(), header, payload]) {
+        for (front, places) in made.iter().take(count).zip(parts.chunks_exact_mut(3)) {
+            let padding = PADDING.get(..front.padding).unwrap_or_default();
+            let payload = record.get(at..at + front.held).unwrap_or_default();
+            for (place, part) in places.iter_mut().zip([padding, front.header(), payload]) {
                 *place = part;
                 bytes += part.len() as u64;
             }
-            at += held;
+            at += front.held;
         }
         let end = padding_after(framer);
         if let Some(place) = parts.get_mut(3 * count) {
@@ -115,16 +124,14 @@ impl LogWriter {
             bytes += end.len() as u64;
         }
         let written = self.append_parts(parts.get(..=3 * count).unwrap_or_default(), bytes);
-        self.framer = Framer::at(self.len);
+        self.framer = self.framer.moved_to(self.len);
         written
     }
 
     /// Frames one record for the next [`flush`](Self::flush). Returns where it will begin in the file.
     pub fn stage(&mut self, parts: &[&[u8]]) -> u64 {
         // Too few bytes for a header are left empty at the end of a block.
-        let left = BLOCK_BYTES - self.framer.block_offset();
-        let padding = if left < HEADER_BYTES { left } else { 0 };
-        let offset = self.len + (self.staged.len() + padding) as u64;
+        let offset = self.len + (self.staged.len() + self.framer.padding()) as u64;
         self.framer.frame_parts(parts, &mut self.staged);
         offset
     }
@@ -143,7 +150,7 @@ impl LogWriter {
         self.staged = staged;
         self.staged.clear();
         self.staged.shrink_to(BUFFER_BYTES_KEPT);
-        self.framer = Framer::at(self.len);
+        self.framer = self.framer.moved_to(self.len);
         result
     }
 
@@ -227,7 +234,7 @@ impl LogWriter {
 
 /// What is left of the block where `framer` stands, if no header fits into it.
 fn padding_after(framer: Framer) -> &'static [u8] {
-    PADDING.get(..BLOCK_BYTES - framer.block_offset()).unwrap_or_default()
+    PADDING.get(..framer.padding()).unwrap_or_default()
 }
 
 impl fmt::Debug for LogWriter {

@@ -30,7 +30,7 @@ use crate::error::DecodeError;
 mod frame;
 mod join;
 
-pub use frame::Framer;
+pub use frame::{Framer, Front};
 pub use join::{Assembler, Reader};
 
 /// No fragment crosses a multiple of this.
@@ -39,6 +39,9 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 pub const HEADER_BYTES: usize = 7;
 /// Header of types 5–8.
 pub const RECYCLABLE_HEADER_BYTES: usize = 11;
+
+/// What sets a recyclable type apart from the plain one of the same kind.
+const RECYCLABLE_TYPES: u8 = 4;
 
 /// Bytes of the header that its CRC does not cover: the CRC and the length.
 const UNCOVERED_BYTES: usize = 6;

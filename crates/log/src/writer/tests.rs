@@ -2,7 +2,7 @@ use std::path::Path;
 
 use esker_env::FileSystem;
 use esker_env::sim::{Fault, SimDisk, Survivors};
-use esker_format::rocksdb::log::Reader;
+use esker_format::rocksdb::log::{HEADER_BYTES, Reader};
 
 use super::*;
 

@@ -94,13 +94,40 @@ fn headers_beside_the_payload_are_those_of_a_framed_record() {
             let mut framer = Framer::at(log.len() as u64);
             let (mut left, mut begins) = (&second[..], true);
             while begins || !left.is_empty() {
-                let (padding, header, held) = framer.next_header(left, begins);
-                log.resize(log.len() + padding, 0);
-                log.extend_from_slice(&header);
-                log.extend_from_slice(&left[..held]);
-                (left, begins) = (&left[held..], false);
+                let front = framer.next_header(left, begins);
+                log.resize(log.len() + front.padding, 0);
+                log.extend_from_slice(front.header());
+                log.extend_from_slice(&left[..front.held]);
+                (left, begins) = (&left[front.held..], false);
             }
             assert!(log == expected && framer == Framer::at(log.len() as u64), "{lead} {len}");
+        }
+    }
+}
+
+#[test]
+fn recyclable_records_are_those_of_rocksdb_and_are_read_back_at_every_place_of_a_block() {
+    let mut golden = Vec::new();
+    Framer::default().recyclable(Some(4)).frame(&RECYCLABLE_PUT[11..], &mut golden);
+    assert_eq!(golden, RECYCLABLE_PUT);
+    for lead in [0, 100, 32_730, 32_744, 32_746, 32_747, 32_750, 32_751, 32_757] {
+        for len in [0, 1, 7, 11, 32_750, 32_757, 32_758, 65_514, 65_515, 100_000] {
+            let records = [vec![1; lead], vec![2; len], b"end".to_vec()];
+            let mut framer = Framer::default().recyclable(Some(9));
+            let mut log = Vec::new();
+            for record in &records[..2] {
+                let expected = log.len() + framer.framed_bytes(record.len());
+                framer.frame(record, &mut log);
+                assert_eq!(log.len(), expected);
+                assert_eq!(framer, Framer::at(log.len() as u64).recyclable(Some(9)));
+            }
+            let mut beside = framer;
+            framer.frame(&records[2], &mut log);
+            let front = beside.next_header(&records[2], true);
+            let tail = [&vec![0; front.padding], front.header(), &records[2]].concat();
+            assert!(log.ends_with(&tail) && beside == framer);
+            assert_eq!(read(&log, Some(9)), (records.to_vec(), vec![]), "{lead} {len}");
+            assert_eq!(next_fragment(&log, 0, Some(8)), Fragment::StaleRecycled);
         }
     }
 }
