@@ -90,6 +90,7 @@ enum Work {
     Relocation(Relocation),
     Punch(Punch),
     Sync(BlobSync),
+    Log,
     Purge,
     Options,
 }
@@ -105,7 +106,7 @@ impl Work {
             Self::Relocation(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
-            Self::Flush(_) | Self::Sync(_) | Self::Purge | Self::Options => return,
+            Self::Flush(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => return,
         }
         state.compacting += 1;
     }
@@ -119,6 +120,10 @@ impl Store {
         }
         if let Some(sync) = state.blob_syncs.pop() {
             return Some(Work::Sync(sync));
+        }
+        if std::mem::take(&mut state.wants_log) {
+            state.guests += 1;
+            return Some(Work::Log);
         }
         let families = self.families.load();
         if let Some(plan) = flush::pick(&families, state) {
@@ -220,6 +225,7 @@ impl Store {
             Work::Relocation(plan) => self.run_relocation(plan),
             Work::Punch(plan) => self.run_punch(plan),
             Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
+            Work::Log => self.make_spare_log(),
             Work::Purge => self.trash.purge(),
             Work::Options => {
                 self.refresh_options_file(&mut self.installer.lock());
@@ -241,6 +247,8 @@ impl Store {
             Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
             // They keep their failures themselves.
             Work::Sync(_) | Work::Options => {}
+            // Whoever needs the log makes it then, and is told.
+            Work::Log => {}
         }
         self.changed.notify_all();
     }
@@ -275,6 +283,7 @@ impl Store {
                 state.compacting -= 1;
                 state.to_compact.insert(plan.family.id);
             }
+            Work::Log => state.guests -= 1,
             Work::Sync(_) | Work::Purge | Work::Options => {}
         }
         self.changed.notify_all();

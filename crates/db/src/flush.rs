@@ -74,6 +74,8 @@ impl Store {
         if plan.family.is_dropped() {
             return Ok(());
         }
+        // Before its tables are installed: a batch may be of several families, and the others' part of it is in the log alone.
+        self.sync_ended_logs()?;
         let edit = write_files(self, &plan.family, &plan.generations)
             .map_err(|error| error.while_doing("flushing a memtable"))?;
         self.install_or_discard(&plan.family, edit, &plan.generations)?;

@@ -255,7 +255,8 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     }
     let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
         let path = store.path_of(&FileName::Wal(lead.wal_number));
-        lead.wal = Some(store.create_log(&path)?);
+        lead.wal = Some(store.create_log(lead.wal_number, &path)?);
+        lead.order.expect_spare(store.spare_due_at());
         lead.last_sequence = store.visible();
         lead.reload(&store.families.load(), store.options.wal_bytes_max);
         Ok(lead.wal_number)

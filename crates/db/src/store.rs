@@ -37,6 +37,7 @@ use crate::read::BlobReader;
 use crate::reclaim::Trash;
 use crate::snapshot::SnapshotList;
 use crate::version::ManifestWriter;
+use crate::write::log::{EndedLog, SpareLog};
 use crate::write::{Lead, Request};
 use crate::{Error, ErrorKind, Result};
 
@@ -83,6 +84,10 @@ pub(crate) struct Store {
     /// Bytes of all logs but the one being written; follows `state.wals`.
     pub(crate) sealed_wal_bytes: AtomicU64,
     pub(crate) commit: CommitQueue<Request, Lead>,
+    /// Logs that take no more writes and may not be durable, oldest first.
+    pub(crate) ended_logs: Mutex<Vec<Arc<EndedLog>>>,
+    /// The newest log that took its last write and is durable; so are those before it.
+    pub(crate) durable_log: AtomicU64,
     pub(crate) installer: Mutex<Installer>,
     pub(crate) state: Mutex<State>,
     /// Signalled whenever `state` or a view has changed.
@@ -107,6 +112,12 @@ pub(crate) struct Installer {
 pub(crate) struct State {
     /// Logs that are on the disk, and their bytes when they were sealed; the last one is being written.
     pub(crate) wals: BTreeMap<FileNumber, u64>,
+    /// The next log, if it was made ahead of time.
+    pub(crate) spare_log: Option<SpareLog>,
+    /// Logs that nobody needs any more, to be written over.
+    pub(crate) retired_logs: Vec<PathBuf>,
+    /// Whether the next log should be made ahead of time.
+    pub(crate) wants_log: bool,
     /// Blob files that grow, and whose bytes should be on their way to the device.
     pub(crate) blob_syncs: Vec<BlobSync>,
     /// Families with memtables that wait for their flush, and perhaps a few without.
@@ -210,6 +221,8 @@ impl Store {
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),
+            ended_logs: Mutex::default(),
+            durable_log: AtomicU64::new(0),
             installer: Mutex::new(parts.installer),
             state: Mutex::new(State { wals: parts.wals, ..State::default() }),
             changed: Condvar::new(),

@@ -4,11 +4,11 @@
 //! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
 //! - W3: a write is published, and so visible, only when all of it is in the memtables.
-//! - W4: a log is synced before its successor takes a write, so that a power loss can only take the end of the last one.
+//! - W4: a power loss takes no write without all that came after it, whichever logs they are in ([`log`], L1 and L2).
 //! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was.
 //! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
 
-mod log;
+pub(crate) mod log;
 mod values;
 
 use std::collections::BTreeMap;
@@ -53,6 +53,7 @@ pub(crate) struct Lead {
     /// `None` in a store open for reading only.
     pub(crate) wal: Option<LogWriter>,
     pub(crate) wal_number: FileNumber,
+    pub(crate) order: log::Order,
     pub(crate) last_sequence: SequenceNumber,
     /// Families that take writes, by ascending id.
     pub(crate) actives: Vec<Active>,
@@ -79,6 +80,7 @@ impl Lead {
         Self {
             wal: None,
             wal_number,
+            order: log::Order::default(),
             last_sequence,
             actives: Vec::new(),
             wal_bytes_max: u64::MAX,

@@ -79,7 +79,10 @@ fn rocksdb_replays_what_esker_left_in_the_log() {
     for sync in [false, true] {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
-        let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+        // With recycled logs, the last of which has a former life behind its end until it is closed.
+        let recycled_logs_max = if sync { 2 } else { 0 };
+        let options = Options { recycled_logs_max, ..workload::options(Compression::Lz4, ChecksumKind::Xxh3) };
+        let (db, mut expected) = create(&store, &options);
         let mut numbers = Numbers::new(77);
         fill(&db, &mut expected, &mut numbers);
         // Few enough for the write buffer, with one value that runs over several blocks of the log.
@@ -116,9 +119,13 @@ fn rocksdb_replays_what_esker_left_in_the_log() {
 /// Method: the files are copied while the store is open and nobody writes, as a killed process leaves them.
 #[test]
 fn rocksdb_reads_all_that_was_written_before_the_process_died() {
+    [0, 2].into_iter().for_each(rocksdb_reads_what_a_death_left);
+}
+
+fn rocksdb_reads_what_a_death_left(recycled_logs_max: usize) {
     let directory = must("making a directory", tempfile::tempdir());
     let store = directory.path().join("store");
-    let mut options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    let mut options = Options { recycled_logs_max, ..workload::options(Compression::Lz4, ChecksumKind::Xxh3) };
     // Flush and compaction in the writer's own thread: when it returns nothing is under way.
     options.background_jobs = 0;
     let (db, mut expected) = create(&store, &options);

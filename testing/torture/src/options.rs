@@ -47,6 +47,7 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         background_jobs,
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
+        recycled_logs_max: [0, 0, 1, 3][random.usize(..4)],
         max_space_amp: [1.05, 1.3, 1.3, 3.0][random.usize(..4)],
         punch_holes: random.bool(),
         reclaim_mode: if random.u8(..4) == 0 { ReclaimMode::Manual } else { ReclaimMode::Auto },

@@ -1,8 +1,8 @@
 //! Which logs and files are kept, and what open makes of those that it finds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use esker::env::sim::SimDisk;
+use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteBatch, WriteOptions};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
@@ -190,6 +190,168 @@ fn a_log_cut_short_before_another_is_damage() {
     assert!(db.get("second").unwrap().is_some());
     assert!(db.get_cf(&second, [19], &Default::default()).unwrap().is_some());
     assert!(db.get_cf(&second, "last", &Default::default()).unwrap().is_none());
+}
+
+/// A store whose first log could not be made durable when the second one began, and then took what `more` says; and the two
+/// logs.
+fn two_logs(more: &[(&str, WriteOptions)]) -> (SimDisk, Vec<PathBuf>) {
+    let fill_here = |disk: &SimDisk| {
+        let db = open(disk).0;
+        disk.set_tracing(true);
+        let put = |index: u32| db.put(index.to_be_bytes(), [7; 150]);
+        // Until the first log is ended, which a disk with a fault refuses for now.
+        let ended = |disk: &SimDisk| disk.trace().iter().any(|line| line.contains("seal") && line.contains(".log"));
+        (0..2000).find(|&index| put(index).is_err() || ended(disk)).unwrap();
+        db
+    };
+    // In a thread of its own, whose memtables are like those of any other new thread: full after the same write.
+    let fill = |disk: &SimDisk| std::thread::scope(|scope| scope.spawn(|| fill_here(disk)).join().unwrap());
+    let healthy = SimDisk::new();
+    drop(fill(&healthy));
+    let trace = healthy.trace();
+    let sealing = trace.iter().find(|line| line.contains("seal") && line.contains(".log")).unwrap();
+    let disk = SimDisk::new();
+    disk.fail_at(sealing.split(' ').next().unwrap().parse().unwrap(), Fault::NoSpace);
+    let db = fill(&disk);
+    for (key, options) in more {
+        db.put_cf(&db.default_column_family(), key, "x", options).unwrap();
+    }
+    std::mem::forget(db);
+    assert!(disk.trace().iter().any(|line| line.contains("seal") && line.ends_with("NoSpace")), "the fault struck");
+    let logs = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "log")).collect::<Vec<_>>();
+    assert_eq!(logs.len(), 2);
+    (disk, logs)
+}
+
+/// Goal: a log takes writes before the one before it is durable; if a power loss takes the end of the first, none of the second
+/// is there, in every recovery mode that goes on at all; what was synced since is all there.
+#[test]
+fn a_power_loss_takes_no_write_without_all_that_came_after_it() {
+    let plain = WriteOptions::default();
+    let (disk, logs) = two_logs(&[("second", plain), ("third", plain)]);
+    let count = |db: &Db| db.iter().unwrap().entries().count();
+    let whole = open(&disk.after_process_death()).0;
+    assert!(whole.get("third").unwrap().is_some());
+    let all = count(&whole);
+    let disk = disk.after_process_death();
+    let bytes = disk.file_bytes(&logs[0]).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    // Cut within the last record, right before it, and lost as sectors of zeroes.
+    for cut in [end - 5, end - 2000, 512] {
+        for mode in [RecoveryMode::PointInTime, RecoveryMode::TolerateTornTail] {
+            let image = disk.after_process_death();
+            let mut left = bytes.clone();
+            left[cut..].fill(0);
+            image.overwrite(&logs[0], if cut == 512 { left } else { left[..cut].to_vec() });
+            let options = Options { wal_recovery: mode, ..options() };
+            let db = Db::open_with_env("/store", options.clone(), image.env()).unwrap();
+            assert!(count(&db) < all - 2 && db.get("second").unwrap().is_none() && db.get("third").unwrap().is_none());
+            assert_eq!(db.stats().recovery.torn_at.as_ref().map(|(path, _)| path), Some(&logs[0]));
+            let left = count(&db);
+            db.put("after", "x").unwrap();
+            db.close().unwrap();
+            assert_eq!(count(&Db::open_with_env("/store", options, image.env()).unwrap()), left + 1);
+        }
+        let image = disk.after_process_death();
+        image.overwrite(&logs[0], bytes[..cut].to_vec());
+        let options = Options { wal_recovery: RecoveryMode::AbsoluteConsistency, ..options() };
+        let error = Db::open_with_env("/store", options, image.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+    // Any sectors of both logs.
+    for seed in 0..200 {
+        let image = two_logs(&[("second", plain), ("third", plain)]).0.after_power_loss(Survivors::Sample { seed });
+        let db = open(&image).0;
+        let keys: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect();
+        let numbers = keys.iter().filter(|key| key.len() == 4).count();
+        assert!(
+            numbers == all - 2 || keys.len() == numbers,
+            "seed {seed}: the second log without the end of the first"
+        );
+        assert!(keys.iter().take(numbers).enumerate().all(|(index, key)| **key == (index as u32).to_be_bytes()));
+    }
+    let synced = WriteOptions { sync: true, ..plain };
+    let (disk, _) = two_logs(&[("second", plain), ("third", synced)]);
+    assert_eq!(count(&open(&disk.after_power_loss(Survivors::Nothing)).0), all);
+}
+
+/// Goal: what is missing of a log that a later one says was durable is damage, not a power loss.
+#[test]
+fn a_durable_log_cut_short_is_damage() {
+    let plain = WriteOptions::default();
+    let synced = WriteOptions { sync: true, ..plain };
+    let (disk, logs) = two_logs(&[("second", synced), ("third", plain)]);
+    let disk = disk.after_process_death();
+    let bytes = disk.file_bytes(&logs[0]).unwrap();
+    disk.overwrite(&logs[0], bytes[..bytes.len() - 3000].to_vec());
+    let before = disk.paths();
+    let error = Db::open_with_env("/store", options(), disk.env()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(logs[0].as_path())), "{error}");
+    assert_eq!(disk.paths(), before);
+    let skipping = Options { wal_recovery: RecoveryMode::SkipCorrupt, ..options() };
+    assert!(Db::open_with_env("/store", skipping, disk.env()).unwrap().get("third").unwrap().is_some());
+}
+
+/// Goal: what a log held in a former life is never replayed (B5), wherever the machine dies while logs are written over.
+/// Method: all writes are as long as each other, so that an old record stands right where a new one would, and each key is
+/// written again and again: an old record shows. `crash.rs` has recycled logs among its random options.
+#[test]
+fn what_a_recycled_log_held_before_is_never_replayed() {
+    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+    let options = Options { recycled_logs_max: 2, families: [("default".to_owned(), family)].into(), ..options() };
+    // Returns how many writes were acknowledged, and how many of them were synced.
+    let life = |disk: &SimDisk| {
+        let (mut written, mut durable) = (0u32, 0);
+        let Ok(db) = Db::open_with_env("/store", options.clone(), disk.env()) else { return (0, 0) };
+        for n in 1..3000u32 {
+            let write = if n % 97 == 0 { &synced } else { &WriteOptions::default() };
+            if db.put_cf(&db.default_column_family(), (n % 7).to_be_bytes(), n.to_be_bytes().repeat(25), write).is_err()
+            {
+                break;
+            }
+            (written, durable) = (n, if write.sync { n } else { durable });
+        }
+        std::mem::forget(db);
+        (written, durable)
+    };
+    let disk = SimDisk::new();
+    disk.set_tracing(true);
+    life(&disk);
+    let trace = disk.trace();
+    let recycled: Vec<u64> = trace
+        .iter()
+        .filter(|line| line.contains("rename") && line.ends_with(".log"))
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(recycled.len() >= 3, "{recycled:?}");
+    // Around each place where a log becomes another, and now and then between them.
+    let near = recycled.iter().flat_map(|&at| at..at + 12);
+    for n in near.chain((recycled[0]..disk.op_count()).step_by(41)) {
+        let disk = SimDisk::new();
+        disk.die_after(n);
+        let (written, durable) = life(&disk);
+        let images = (0..4).map(|seed| (durable, disk.after_power_loss(Survivors::Sample { seed: seed * 1000 + n })));
+        let images = images.chain([
+            (written, disk.after_process_death()),
+            (durable, disk.after_power_loss(Survivors::Nothing)),
+            (durable, disk.after_power_loss(Survivors::Everything)),
+        ]);
+        for (least, image) in images {
+            let db = Db::open_with_env("/store", options.clone(), image.env()).unwrap_or_else(|e| panic!("{n}: {e}"));
+            let newest = db.iter().unwrap().entries().map(|entry| {
+                let (key, value) = entry.unwrap();
+                let [k, v] = [&key[..], &value[..4]].map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
+                assert_eq!(v % 7, k);
+                v
+            });
+            let newest: std::collections::BTreeSet<_> = newest.collect();
+            let last = newest.last().copied().unwrap_or(0);
+            assert!(last >= least && last <= written + 1, "died at {n}: {least} to {written} written, {last} found");
+            let expected: std::collections::BTreeSet<_> = (1..=last).rev().take(7).collect();
+            assert_eq!(newest, expected, "died at {n}: the newest of each key");
+        }
+    }
 }
 
 /// Goal: a dropped family gives its tables, its blob files and its hold on the logs back; its readers keep what they read.

@@ -102,6 +102,18 @@ impl BlobSync {
         }
         synced.sync(&*self.file, self.to)
     }
+
+    /// Makes what the file held then durable, of which nothing was taken back since.
+    ///
+    /// # Errors
+    /// `ReadOnly`: what is durable is unknown.
+    pub(crate) fn run_whole(&self) -> Result<()> {
+        let mut synced = self.synced.lock();
+        if synced.to >= self.to && !synced.failed {
+            return Ok(());
+        }
+        synced.sync(&*self.file, self.to)
+    }
 }
 
 /// What a file holds.
@@ -200,7 +212,8 @@ impl ActiveBlob {
         self.pending_sync().run()
     }
 
-    fn pending_sync(&self) -> BlobSync {
+    /// A sync of what it holds.
+    pub(crate) fn pending_sync(&self) -> BlobSync {
         let (file, synced, taken_back) = (self.file.clone(), self.synced.clone(), self.taken_back);
         BlobSync { file, to: self.held.end, taken_back, synced }
     }

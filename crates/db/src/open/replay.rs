@@ -1,7 +1,10 @@
 //! The write-ahead logs at open: read twice, so that nothing is written before all of them are known to be good.
 //!
 //! - A torn end of the last log is where the store ends: the writes behind it were never acknowledged as durable.
-//! - A torn end of an earlier log is damage (W4: a log is synced before its successor takes a write), unless the next
+//! - A log that begins with a note of the one before it was begun before that one was durable. If that one lacks anything,
+//!   the store ends there, and this log and all later ones are left out, unless one says that it was durable since: then
+//!   it is damage.
+//! - So is a torn end of any other earlier log, unless the next
 //!   log goes on with the very next sequence number: RocksDB leaves that after a failed append.
 //! - A pointer to a value that a power loss took ends the log like a torn record ([`super::pointers`]).
 
@@ -11,6 +14,8 @@ use std::sync::Arc;
 
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
+use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
@@ -25,7 +30,7 @@ use crate::{Error, ErrorKind, Result};
 struct Log {
     number: FileNumber,
     path: PathBuf,
-    /// Nothing was written to a later one: the only place where a torn end is natural.
+    /// Nothing was written to a later one, or the next one says that this was not durable: only there is a torn end natural.
     is_last: bool,
 }
 
@@ -49,7 +54,7 @@ impl Logs {
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
         let wals = store.state.lock().wals.clone();
-        let last = last_written(store, &wals)?;
+        let last = last_durable(store, &wals)?;
         let log = |&number: &FileNumber| {
             let is_last = last.is_none_or(|last| number >= last);
             Log { number, path: store.path_of(&FileName::Wal(number)), is_last }
@@ -67,12 +72,30 @@ impl Logs {
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
-        for log in &logs {
+        // Where the log before ended.
+        let mut before: Option<(FileNumber, u64)> = None;
+        let mut rest = logs.iter();
+        while let Some(log) = rest.next() {
             let path = &log.path;
             let mut scanner = scanner(store, log)?;
             let mut lost: Option<u64> = None;
+            let mut missing = None;
             while let Some((offset, record)) = scanner.next()? {
                 let (sequence, count) = check_batch(path, offset, record)?;
+                if let Some(note) = LogNote::of_batch(record) {
+                    if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
+                        missing = before.filter(|before| lacks(*before, &note));
+                        if missing.is_some() {
+                            break;
+                        }
+                        if before.is_some_and(|(number, _)| number == note.log) {
+                            // Whole, whatever a process that died before it sealed the file left behind its end.
+                            torn = None;
+                            found.torn_at = None;
+                        }
+                    }
+                    continue;
+                }
                 if let Some((torn_path, torn_offset)) = torn.take()
                     && expected.is_some_and(|expected| expected != sequence)
                     && store.options.wal_recovery == RecoveryMode::PointInTime
@@ -106,6 +129,16 @@ impl Logs {
                 expected = Some(sequence + count);
                 found.batches += 1;
             }
+            if let Some((number, offset)) = missing {
+                let before = store.path_of(&FileName::Wal(number));
+                for log in std::iter::once(log).chain(rest.by_ref()) {
+                    may_be_left_out(store, log, (number, offset))?;
+                    ends.insert(log.number, 0);
+                    found.dropped_bytes += store.env.files.metadata(&log.path)?.len;
+                }
+                found.torn_at.get_or_insert((before, offset));
+                break;
+            }
             if let Some(offset) = lost {
                 ends.insert(log.number, offset);
                 torn = Some((path.clone(), offset));
@@ -114,11 +147,18 @@ impl Logs {
             }
             found.wal_files += 1;
             found.skipped_bytes += scanner.skipped_bytes();
-            if let LogEnd::Torn { offset, dropped_bytes, .. } = scanner.end() {
-                torn = Some((path.clone(), offset));
-                found.torn_at = torn.clone();
-                found.dropped_bytes += dropped_bytes;
+            let mut end = lost;
+            match scanner.end() {
+                LogEnd::Torn { offset, dropped_bytes, .. } => {
+                    torn = Some((path.clone(), offset));
+                    found.torn_at = torn.clone();
+                    found.dropped_bytes += dropped_bytes;
+                    end = end.or(Some(offset));
+                }
+                LogEnd::Clean { offset } => end = end.or(Some(offset)),
+                LogEnd::NotReached => {}
             }
+            before = end.map(|end| (log.number, end));
         }
         Ok(Self { logs, found, pointers, ends, skipped })
     }
@@ -168,24 +208,57 @@ impl Logs {
     }
 }
 
-/// The newest log that something was written to. A length says nothing: logs are preallocated.
-fn last_written(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Option<FileNumber>> {
+/// The first log that may have lost its end: the newest that something was written to, or the first before it of which each
+/// next one says that it was not durable. A length says nothing: logs are preallocated.
+fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Option<FileNumber>> {
+    let mut last = None;
     for (&number, _) in wals.iter().rev().filter(|(_, bytes)| **bytes > 0) {
-        let log = Log { number, path: store.path_of(&FileName::Wal(number)), is_last: true };
+        if last.is_some_and(|last| number < last) {
+            break;
+        }
+        let path = store.path_of(&FileName::Wal(number));
         let salt = number.get() as u32;
-        let mut scanner = Scanner::open(&*store.env.files, &log.path, RecoveryMode::PointInTime, true, salt)?;
-        let is_empty = match scanner.next() {
-            Ok(Some(_)) => false,
-            Ok(None) => matches!(scanner.end(), LogEnd::Clean { .. }),
+        let mut scanner = Scanner::open(&*store.env.files, &path, RecoveryMode::PointInTime, true, salt)?;
+        let first = scanner.next().map(|first| first.map(|(_, record)| LogNote::of_batch(record)));
+        let note = match first {
+            Ok(Some(note)) => note,
+            Ok(None) if matches!(scanner.end(), LogEnd::Clean { .. }) => continue,
+            Ok(None) => None,
             // What it has is damaged, which whoever reads it says better.
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => false,
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => None,
             Err(error) => return Err(error),
         };
-        if !is_empty {
-            return Ok(Some(number));
+        last = Some(note.map_or(number, |note| note.log.min(number)));
+    }
+    Ok(last)
+}
+
+/// Whether the log that ended at `before` is the one that `note` is about, and is not whole.
+fn lacks((number, end): (FileNumber, u64), note: &LogNote) -> bool {
+    // Padding of a block is no record, and shorter than any.
+    number == note.log && end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= note.end
+}
+
+/// Whether `log` may be left out because an earlier one ends at `before`, too early.
+fn may_be_left_out(store: &Store, log: &Log, (number, offset): (FileNumber, u64)) -> Result<()> {
+    let damaged = |what: &str| {
+        let reason = format!(
+            "the log ends here, {what} ({}); reopen with recovery mode SkipCorrupt to go on without what is missing, or restore \
+             from a backup",
+            log.path.display()
+        );
+        Err(Error::corruption(&store.path_of(&FileName::Wal(number)), offset, reason))
+    };
+    if store.options.wal_recovery == RecoveryMode::AbsoluteConsistency {
+        return damaged("but a later log has writes that came after what is missing");
+    }
+    let mut scanner = scanner(store, log)?;
+    while let Some((_, record)) = scanner.next()? {
+        if LogNote::of_batch(record).is_some_and(|note| note.is_durable && note.log >= number) {
+            return damaged("but was durable beyond, as a later log says");
         }
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Whether a log that lost a value to a power loss is taken for one that ends there.

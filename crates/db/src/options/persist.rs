@@ -201,6 +201,7 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     let database = file.database_mut();
     database.set("max_background_jobs", options.background_jobs.max(1));
     database.set("max_total_wal_size", options.wal_bytes_max);
+    database.set("recycle_log_file_num", options.recycled_logs_max);
     database.set("max_manifest_file_size", options.manifest_bytes_max);
     // Esker's logs lie beside the tables.
     database.set_string("wal_dir", "");

@@ -105,7 +105,7 @@ impl Store {
         {
             state.wals.remove(&number);
             self.sealed_wal_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.trash.add(self.path_of(&FileName::Wal(number)));
+            self.retire_log(state, number);
         }
     }
 

@@ -1,18 +1,35 @@
 //! The write-ahead log: a group goes into it, and the next one is begun when memtables are sealed.
 //!
+//! - L1: a log takes writes before the one before it is durable; its first record says so (`LogNote`), and recovery ends the
+//!   logs where the earlier one lacks something: a power loss takes no write without all that came after it.
+//! - L2: who syncs a write first makes all earlier logs durable, and so does a flush before it installs its tables: what they
+//!   hold of a batch must not outlive the rest of it. With a log, what its pointers lead to becomes durable.
+//! - L3: once an earlier log is durable, the next group says so in the log. From there on, what is missing of it is damage.
+//! - L4: the name of a log is durable before anything is written to it.
+//!
+//! - L5: a log is written over as another one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) only if it is durable,
+//!   no memtable needs it, it has no other name, and each of its records tells which log it belongs to (B5).
+//!
 //! A log is preallocated for what its memtables will hold, so that small writes are copied into mapped memory; it is sealed before
-//! its last sync. Where space is short nothing is preallocated.
+//! its last sync. Where space is short nothing is preallocated. Background threads make the next log when half of one is
+//! written, and sync the last one before they flush what it holds: nobody who writes waits for a device when memtables are sealed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_env::AppendFile;
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::log::log_number_tag;
+use esker_format::rocksdb::log_note::LogNote;
+use esker_format::rocksdb::write_batch;
 use esker_log::writer::LogWriter;
+use parking_lot::Mutex;
 
-use super::{Lead, Request};
-use crate::store::Store;
+use super::{Active, Lead, Request};
+use crate::blob::{ActiveBlob, BlobSync};
+use crate::store::{State, Store};
 use crate::{Error, ErrorKind, Result};
 
 /// The most that is preallocated for a log.
@@ -20,23 +37,94 @@ const PREALLOCATED_BYTES_MAX: u64 = 256 << 20;
 /// A log is preallocated only where so many times its size is free.
 const FREE_SHARE: u64 = 8;
 
+/// A log that was begun ahead of time: empty, its name durable.
+#[derive(Debug)]
+pub(crate) struct SpareLog {
+    number: FileNumber,
+    path: PathBuf,
+    writer: LogWriter,
+}
+
+/// A log that takes no more writes, and may not be durable yet.
+#[derive(Debug)]
+pub(crate) struct EndedLog {
+    number: FileNumber,
+    writer: LogWriter,
+    /// What it points to in blob files that still grow.
+    values: Vec<BlobSync>,
+    is_durable: Mutex<bool>,
+}
+
+impl EndedLog {
+    /// Makes it durable, unless somebody did.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: it cannot be sealed; later it may.
+    /// - `ReadOnly`: what is durable is unknown.
+    fn finish(&self) -> Result<()> {
+        let mut is_durable = self.is_durable.lock();
+        if *is_durable {
+            return Ok(());
+        }
+        self.values.iter().try_for_each(BlobSync::run_whole)?;
+        self.writer.seal()?;
+        self.writer.sync()?;
+        *is_durable = true;
+        Ok(())
+    }
+}
+
+/// What a leader knows of the logs.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// The log before this one, until it is known to be durable and the log says so.
+    unconfirmed: Option<LogNote>,
+    /// Bytes of the note that the log began with.
+    note_bytes: u64,
+    /// From so many bytes on, the next log should be ready.
+    spare_due_at: Option<u64>,
+}
+
+impl Order {
+    /// The next log should be ready once this one has so many bytes; `None`: whoever needs it makes it.
+    pub(crate) fn expect_spare(&mut self, due_at: Option<u64>) {
+        self.spare_due_at = due_at;
+    }
+}
+
 impl Store {
     pub(super) fn log_group(&self, lead: &mut Lead, group: &[Request]) -> Result<()> {
+        let next = group.first().map_or(lead.last_sequence, |request| request.batch.raw().sequence());
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));
         };
         let before = wal.len();
-        let logged = group.iter().filter(|request| !request.options.disable_wal);
+        // L3.
+        let confirmed =
+            lead.order.unconfirmed.filter(|note| self.durable_log.load(Ordering::Acquire) >= note.log.get());
+        if let Some(note) = confirmed {
+            wal.stage(&[note_batch(LogNote { is_durable: true, ..note }, next)?.bytes()]);
+        }
+        let logged = group.iter().filter(|request| !request.options.disable_wal && request.batch.count() > 0);
         let result = wal.append_all(logged.map(|request| request.batch.raw().bytes()));
         self.check_log(result)?;
+        if confirmed.is_some() {
+            lead.order.unconfirmed = None;
+        }
         self.counters.wal_bytes.add(wal.len() - before);
+        if lead.order.spare_due_at.is_some_and(|due_at| wal.len() >= due_at) {
+            lead.order.spare_due_at = None;
+            self.ask_for_log();
+        }
         if group.iter().any(|request| request.options.sync) {
             return self.sync_log(lead);
         }
         Ok(())
     }
 
+    /// Everything in the logs survives power loss when this returns (L2).
     pub(crate) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
+        self.sync_ended_logs()?;
         self.sync_values(lead)?;
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));
@@ -44,6 +132,24 @@ impl Store {
         self.counters.wal_syncs.add(1);
         let result = wal.sync();
         self.check_log(result)
+    }
+
+    /// Makes the logs durable that take no more writes.
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: one cannot be sealed; later it may.
+    /// - `ReadOnly`: what is durable is unknown.
+    pub(crate) fn sync_ended_logs(&self) -> Result<()> {
+        let ended = self.ended_logs.lock().clone();
+        for log in ended {
+            self.counters.wal_syncs.add(1);
+            let result = log.finish();
+            self.check_log(result)?;
+            self.ended_logs.lock().retain(|waiting| !Arc::ptr_eq(waiting, &log));
+            // In the order in which they ended, so all before it are durable as well.
+            self.durable_log.fetch_max(log.number.get(), Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     /// A log that cannot say what it holds makes the store read-only (W5).
@@ -56,29 +162,38 @@ impl Store {
         result
     }
 
-    /// The next log, once the last is durable (W4). One without a record is used on.
+    /// The next log. One without a write is used on.
     pub(super) fn begin_log(&self, lead: &mut Lead) -> Result<()> {
+        let next = lead.last_sequence.get().saturating_add(1);
         let Some(wal) = lead.wal.as_ref() else {
             return Err(read_only(self));
         };
         let wal_bytes = wal.len();
-        if wal_bytes == 0 {
+        if wal_bytes <= lead.order.note_bytes {
             return Ok(());
         }
-        let number = self.new_file_number();
-        let path = self.path_of(&FileName::Wal(number));
-        let next = self.create_log(&path)?;
-        let named = self.env.files.sync_dir(&self.dir).map_err(Error::from);
-        let durable = named.and_then(|()| self.end_log(lead));
-        if let Err(error) = durable {
-            // Nothing was written to it, nor will be: the next attempt begins another one.
+        let SpareLog { number, path, mut writer } = match self.take_spare_log(lead.wal_number) {
+            Some(spare) => spare,
+            None => self.make_log()?,
+        };
+        let note = LogNote { log: lead.wal_number, end: wal_bytes, is_durable: false };
+        let noted = note_batch(note, SequenceNumber::new(next)).and_then(|batch| writer.append(&[batch.bytes()]));
+        if let Err(error) = noted {
+            // Nothing else was written to it, nor will be: the next attempt begins another one.
             self.trash.add(path);
             return Err(error);
         }
+        let note_bytes = writer.len();
+        self.counters.wal_bytes.add(note_bytes);
+        let growing = |active: &Active| active.generation.blobs.active().as_ref().map(ActiveBlob::pending_sync);
+        let values = lead.actives.iter().filter_map(growing).collect();
+        let Some(ended) = lead.wal.replace(writer) else { return Err(read_only(self)) };
+        let ended = EndedLog { number: lead.wal_number, writer: ended, values, is_durable: Mutex::new(false) };
+        self.ended_logs.lock().push(Arc::new(ended));
         self.state.lock().wals.insert(lead.wal_number, wal_bytes);
         self.sealed_wal_bytes.fetch_add(wal_bytes, Ordering::Relaxed);
-        lead.wal = Some(next);
         lead.wal_number = number;
+        lead.order = Order { unconfirmed: Some(note), note_bytes, spare_due_at: self.spare_due_at() };
         Ok(())
     }
 
@@ -87,25 +202,122 @@ impl Store {
         if let Some(wal) = lead.wal.as_ref() {
             wal.seal()?;
         }
-        self.sync_log(lead)
+        self.sync_log(lead)?;
+        let mut state = self.state.lock();
+        let spare = state.spare_log.take().map(|spare| spare.path);
+        state.retired_logs.drain(..).chain(spare).for_each(|path| self.trash.add(path));
+        Ok(())
+    }
+
+    /// A log that nobody needs any more: it goes, or becomes another one. `state` is locked.
+    pub(crate) fn retire_log(&self, state: &mut State, number: FileNumber) {
+        let path = self.path_of(&FileName::Wal(number));
+        let is_durable = self.durable_log.load(Ordering::Acquire) >= number.get();
+        if is_durable && state.retired_logs.len() < self.options.recycled_logs_max {
+            state.retired_logs.push(path);
+        } else {
+            self.trash.add(path);
+        }
+    }
+
+    /// A log to write over, if there is one that has no other name.
+    fn take_retired_log(&self) -> Option<PathBuf> {
+        loop {
+            let path = self.state.lock().retired_logs.pop()?;
+            if self.env.files.metadata(&path).is_ok_and(|metadata| metadata.links == 1) {
+                return Some(path);
+            }
+            self.trash.add(path);
+        }
+    }
+
+    /// The log that was made ahead of time to follow `last`.
+    fn take_spare_log(&self, last: FileNumber) -> Option<SpareLog> {
+        let spare = self.state.lock().spare_log.take()?;
+        if spare.number > last {
+            return Some(spare);
+        }
+        // It was being made when another one was needed at once. Logs are replayed in the order of their numbers.
+        self.trash.add(spare.path);
+        None
+    }
+
+    /// A log for later.
+    fn make_log(&self) -> Result<SpareLog> {
+        let number = self.new_file_number();
+        let path = self.path_of(&FileName::Wal(number));
+        if let Some(old) = self.take_retired_log() {
+            let recycled = self.env.files.recycle(&old, &path).map_err(Error::from);
+            return match recycled.and_then(|file| self.log_writer(file, number)) {
+                Ok(writer) => Ok(SpareLog { number, path, writer }),
+                Err(error) => {
+                    // It has either name.
+                    self.trash.add(old);
+                    self.trash.add(path);
+                    Err(error)
+                }
+            };
+        }
+        let writer = self.create_log(number, &path)?;
+        match self.env.files.sync_dir(&self.dir) {
+            Ok(()) => Ok(SpareLog { number, path, writer }),
+            Err(error) => {
+                self.trash.add(path);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Asks for the next log; the background makes it.
+    fn ask_for_log(&self) {
+        let mut state = self.state.lock();
+        state.wants_log = state.spare_log.is_none();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// What a background thread does when it was asked for. Should it fail, whoever needs the log makes it, and is told.
+    pub(crate) fn make_spare_log(&self) -> Result<()> {
+        let spare = self.make_log()?;
+        let mut state = self.state.lock();
+        if self.check_takes_writes().is_err() || state.spare_log.is_some() {
+            self.trash.add(spare.path);
+        } else {
+            state.spare_log = Some(spare);
+        }
+        Ok(())
+    }
+
+    /// See [`Order::expect_spare`].
+    pub(crate) fn spare_due_at(&self) -> Option<u64> {
+        (self.options.background_jobs > 0).then(|| self.log_bytes() / 2)
     }
 
     /// An empty log at `path`.
-    pub(crate) fn create_log(&self, path: &Path) -> Result<LogWriter> {
+    pub(crate) fn create_log(&self, number: FileNumber, path: &Path) -> Result<LogWriter> {
         let file = self.env.files.create(path)?;
-        if let Err(error) = self.preallocate_log(&file) {
-            // Nothing was written to it.
-            self.trash.add(path.to_owned());
-            return Err(error);
-        }
-        Ok(LogWriter::new(file))
+        // Should that fail, nothing was written to it.
+        self.log_writer(file, number).inspect_err(|_| self.trash.add(path.to_owned()))
     }
 
-    fn preallocate_log(&self, file: &Arc<dyn AppendFile>) -> Result<()> {
+    fn log_writer(&self, file: Arc<dyn AppendFile>, number: FileNumber) -> Result<LogWriter> {
+        self.preallocate_log(&file)?;
+        if self.options.recycled_logs_max == 0 {
+            return Ok(LogWriter::new(file));
+        }
+        Ok(LogWriter::recyclable(file, log_number_tag(number.get())))
+    }
+
+    /// What a log will hold at most, as a rule.
+    fn log_bytes(&self) -> u64 {
         // What a full memtable has in the log is less than what it takes up in memory.
         let families = self.families.load();
         let largest = families.values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
-        let bytes = largest.min(PREALLOCATED_BYTES_MAX);
+        largest.min(PREALLOCATED_BYTES_MAX)
+    }
+
+    fn preallocate_log(&self, file: &Arc<dyn AppendFile>) -> Result<()> {
+        let bytes = self.log_bytes();
         if self.env.files.space(&self.dir)?.available / FREE_SHARE < bytes {
             return Ok(());
         }
@@ -115,6 +327,10 @@ impl Store {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn note_batch(note: LogNote, next: SequenceNumber) -> Result<write_batch::WriteBatch> {
+    note.to_batch(next).map_err(|error| Error::invalid_argument(error.to_string()))
 }
 
 fn read_only(store: &Store) -> Error {

@@ -6,7 +6,7 @@
 //! - V2: each memtable has blob files of its own, so that its flush can make them the version's. One takes values at a time; at
 //!   `blob_file_bytes` it is ended, and the next begun.
 //! - V3: values of a group that is not logged are taken back (A2 of [`crate::blob`]'s active file).
-//! - V4: when a log is ended, all values that it points to are durable (W4).
+//! - V4: when an ended log is made durable, all values that it points to were before (W4).
 //!
 //! What is written without the log is not separated here but at the flush: the log could not tell of it.
 //!

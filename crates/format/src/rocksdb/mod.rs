@@ -9,6 +9,7 @@ pub mod block;
 pub mod filter;
 pub mod internal_key;
 pub mod log;
+pub mod log_note;
 pub mod options_file;
 pub mod table;
 pub mod version_edit;
