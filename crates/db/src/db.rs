@@ -258,7 +258,7 @@ impl Db {
     /// new value: it may run several times, and only its last answer counts. No other write of any kind comes between the value
     /// it last saw and its answer. It must not write to the store itself.
     ///
-    /// Cost: a read and a write, the write in a turn of its own. A sync is not shared with others.
+    /// Cost: a read and a write, the write in a turn of its own. A sync is shared with all who write meanwhile.
     ///
     /// # Durability
     /// As [`write`](Self::write).

@@ -9,8 +9,12 @@
 //!   active at the read is still there; once it is flushed, or files came in from outside, the key is read anew.
 //! - U3: who has lost [`ATTEMPTS_MAX`] races reads, too, as leader: then nobody can come in between.
 //!
+//! - U4: with `sync`, a change is logged and shown in its turn, and synced afterwards, with all who write or change keys at the same
+//!   moment. Who reads it before it is durable may see what a power loss takes; who writes upon it becomes durable with
+//!   it or after it, never without it.
+//!
 //! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
-//! sync of its own: those who change keys at the same moment do not share it.
+//! second turn, for a sync that is shared.
 
 use std::sync::Arc;
 
@@ -43,7 +47,8 @@ pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> Change;
 
 /// What became of a decision.
 enum Attempt {
-    Done(Option<PinnedSlice>),
+    /// The value before, and whether it is another now.
+    Done(Option<PinnedSlice>, bool),
     /// Somebody else was faster.
     Lost,
 }
@@ -58,19 +63,37 @@ impl Store {
         decide: Decide<'_>,
     ) -> Result<Option<PinnedSlice>> {
         self.check_writable()?;
+        let in_turn = WriteOptions { sync: false, ..options };
+        let (before, is_changed) = self.change(family, key, in_turn, decide)?;
+        if options.sync && is_changed {
+            self.sync_with_others()?;
+        }
+        Ok(before)
+    }
+
+    /// The value that `decide` decided on, and whether it changed anything.
+    fn change(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        options: WriteOptions,
+        decide: Decide<'_>,
+    ) -> Result<(Option<PinnedSlice>, bool)> {
         for _ in 0..ATTEMPTS_MAX {
-            if let Attempt::Done(before) = self.try_update(family, key, options, decide)? {
-                return Ok(before);
+            if let Attempt::Done(before, is_changed) = self.try_update(family, key, options, decide)? {
+                return Ok((before, is_changed));
             }
         }
         self.commit.exclusive(|lead| {
             self.check_takes_writes()?;
             self.drain(lead)?;
             let before = self.get(&family.0, key, &ReadOptions::default())?;
-            if let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? {
+            let request = self.change_request(family, key, decide(before.as_deref()), options)?;
+            let is_changed = request.is_some();
+            if let Some(request) = request {
                 self.write_change(lead, family, request)?;
             }
-            Ok(before)
+            Ok((before, is_changed))
         })
     }
 
@@ -86,7 +109,7 @@ impl Store {
         let seen = self.visible().get();
         let before = self.get(&family.0, key, &ReadOptions::default())?;
         let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? else {
-            return Ok(Attempt::Done(before));
+            return Ok(Attempt::Done(before, false));
         };
         self.commit.exclusive(|lead| {
             self.check_takes_writes()?;
@@ -95,7 +118,7 @@ impl Store {
                 return Ok(Attempt::Lost);
             }
             self.write_change(lead, family, request)?;
-            Ok(Attempt::Done(before))
+            Ok(Attempt::Done(before, true))
         })
     }
 

@@ -36,6 +36,9 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 /// No group is held back longer than this at once.
 const DELAY_MAX: Duration = Duration::from_millis(50);
 
+/// A synced group of no more bytes is inserted by its leader: some 50 µs, less than what it takes to wake two threads twice.
+const SETTLED_BYTES_MAX: usize = 64 << 10;
+
 /// A member of a group.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -45,6 +48,8 @@ pub(crate) struct Request {
     values: Option<Values>,
     /// The batch as the user gave it.
     user_bytes: usize,
+    /// The leader has put it into the memtables and shown it.
+    is_shown: bool,
 }
 
 /// What only the leader touches.
@@ -183,11 +188,34 @@ impl Store {
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
         let weigh = |request: &Request| request.user_bytes;
         let write = |lead: &mut Lead, group: &mut Vec<Request>| self.write_group(lead, group);
-        let Some(logged) = self.commit.submit_and_return(request, weigh, group_bytes_max, write)? else {
+        let settle = |group: &mut [Request]| self.finish_synced(group);
+        let Some(logged) = self.commit.submit_and_return(request, weigh, group_bytes_max, write, settle)? else {
             return Ok(None);
         };
-        self.finish(&logged.batch)?;
+        if !logged.is_shown {
+            self.finish(&logged.batch)?;
+        }
         Ok(Some(logged))
+    }
+
+    /// After a sync all members sleep. If there is little to insert, one does it for all, and they wake once, to return:
+    /// woken to insert, they would wait for each other again, to be shown in order.
+    fn finish_synced(&self, group: &mut [Request]) -> Result<()> {
+        let bytes: usize = group.iter().map(|request| request.batch.len_bytes()).sum();
+        if bytes > SETTLED_BYTES_MAX || !group.iter().any(|request| request.options.sync) {
+            return Ok(());
+        }
+        for request in group {
+            self.finish(&request.batch)?;
+            request.is_shown = true;
+        }
+        Ok(())
+    }
+
+    /// As [`sync_wal`](Self::sync_wal), by one sync with all who write meanwhile.
+    pub(crate) fn sync_with_others(&self) -> Result<()> {
+        let options = WriteOptions { sync: true, ..WriteOptions::default() };
+        self.submit(self.request(WriteBatch::new(), options)?).map(drop)
     }
 
     /// What [`write_alone`](Self::write_alone) takes: all that can be done before one leads.
@@ -243,13 +271,17 @@ impl Store {
         lead.unlogged |= group.iter().any(|request| request.options.disable_wal);
         lead.last_sequence = SequenceNumber::new(last);
         self.counters.user_bytes.add(group_bytes);
-        self.counters.user_writes.add(group.len() as u64);
+        self.counters.user_writes.add(group.iter().filter(|request| request.batch.count() > 0).count() as u64);
         Ok(())
     }
 
     /// Puts a logged batch into the memtables and shows it when all before it are shown (W3). Every member of a group
     /// does so for itself, beside the others and beside the next group's log.
     fn finish(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.count() == 0 {
+            // It came to be synced with what was written before it, and has no number to be shown.
+            return Ok(());
+        }
         let first = batch.raw().sequence().get();
         let before = first.saturating_sub(1);
         let unfinished = Unfinished(&self.published);

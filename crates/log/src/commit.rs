@@ -169,7 +169,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         group_bytes_max: usize,
         run: impl FnOnce(&mut L, &mut Vec<R>) -> Result<()>,
     ) -> Result<()> {
-        self.submit_and_return(request, weigh, group_bytes_max, run).map(drop)
+        self.submit_and_return(request, weigh, group_bytes_max, run, |_| Ok(())).map(drop)
     }
 
     /// Joins the line with `request` and returns when it was written, by this thread or another.
@@ -179,19 +179,22 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     /// it weighs. The result of `run` is the result of every member. What it leaves in the group goes back to the members, in
     /// their order, with what it changed in them: so each can go on by itself, while the next group is written.
     ///
-    /// `run` must not join the same line again: it would wait for itself.
+    /// Before they get them back, and once the next may lead, `settle` does for all what is better done by one.
+    ///
+    /// `run` and `settle` must not join the same line again: they would wait for themselves.
     ///
     /// # Errors
-    /// What the leader's `run` returned; `ReadOnly` if a leader panicked, now or earlier: what was written is unknown.
+    /// What the leader's `run` or `settle` returned; `ReadOnly` if a leader panicked, now or earlier: what was written is unknown.
     ///
     /// # Panics
-    /// Only if `run` does: its panic goes on in this thread, after the others were told.
+    /// Only if `run` or `settle` does: its panic goes on in this thread, after the others were told.
     pub fn submit_and_return(
         &self,
         request: R,
         weigh: fn(&R) -> usize,
         group_bytes_max: usize,
         run: impl FnOnce(&mut L, &mut Vec<R>) -> Result<()>,
+        settle: impl FnOnce(&mut [R]) -> Result<()>,
     ) -> Result<Option<R>> {
         let weight = weigh(&request);
         let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max) {
@@ -199,17 +202,28 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
             Turn::Answered(answer) => return answer,
         };
         match catch_unwind(AssertUnwindSafe(|| run(&mut core.lead, &mut core.group))) {
-            Ok(result) => {
-                let mut group = core.group.drain(..);
-                let own = group.next();
-                for (member, request) in members.iter().zip(group) {
-                    *member.returned.lock() = Some(request);
-                }
+            Ok(result) if members.is_empty() => {
+                let mut own = core.group.pop();
                 self.leave(core);
+                result.and_then(|()| own.as_mut().map_or(Ok(()), |own| settle(std::slice::from_mut(own))))?;
+                Ok(own)
+            }
+            Ok(result) => {
+                let mut group = std::mem::take(&mut core.group);
+                self.leave(core);
+                let settled = catch_unwind(AssertUnwindSafe(|| result.and_then(|()| settle(&mut group))));
+                let result = settled.as_ref().map_or_else(|_| Err(broken()), Result::clone);
+                let mut group = group.drain(..);
+                let own = group.next();
                 for member in members {
+                    // `run` may have kept them.
+                    *member.returned.lock() = group.next();
                     member.seat.tell(Told::Answer(result.clone()));
                 }
-                result.map(|()| own)
+                match settled {
+                    Ok(result) => result.map(|()| own),
+                    Err(panic) => resume_unwind(panic),
+                }
             }
             Err(panic) => self.leave_broken(core, members, panic),
         }

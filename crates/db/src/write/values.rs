@@ -169,7 +169,7 @@ impl Values {
 impl Request {
     /// `batch`, without values that go elsewhere.
     fn plain(batch: WriteBatch, options: WriteOptions) -> Self {
-        Self { user_bytes: batch.len_bytes(), batch, options, values: None }
+        Self { user_bytes: batch.len_bytes(), batch, options, values: None, is_shown: false }
     }
 
     /// What of it goes to the files of `family`, piece by piece.
@@ -264,7 +264,7 @@ impl Store {
         let mut values = Values::spare();
         values.add(0, family, key, value)?;
         let user_bytes = batch.len_bytes() + value.len();
-        Ok(Ok(Request { batch, options, values: Some(values), user_bytes }))
+        Ok(Ok(Request { batch, options, values: Some(values), user_bytes, is_shown: false }))
     }
 
     /// Appends the values of the group to the active blob files of their families, and puts pointers into the batches.
