@@ -11,6 +11,9 @@
 //! - A4: of a recycled file at least [`COMMIT_BYTES`] behind the end are zeroes: a call writes them with what it appends, to
 //!   the end of a page, so that no page of old bytes is read from the device only to be written over.
 //!
+//! - A5: an append to preallocated blocks that is synced by itself takes zeroes along, far ahead, once in a while: the first
+//!   sync of a block that was only reserved has to write down that it is in use, which takes as long as the rest of it.
+//!
 //! Cost: one lock and a copy; no allocation up to [`PARTS_ON_STACK`] parts. Measured on ext4 (Linux 6.18), 64 MiB in a
 //! row, best of five, ns for one append:
 //!
@@ -48,7 +51,9 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 /// What a call to a recycled file fills up with zeroes (A4): a page nearly everywhere. Where pages are larger, some are read first.
 const FILL_BYTES: u64 = 4096;
 /// For A4: the rest of one such page, and another.
-static ZEROES: [u8; 2 * FILL_BYTES as usize] = [0; 2 * FILL_BYTES as usize];
+static ZEROES: [u8; (SYNCED_AHEAD_BYTES + FILL_BYTES) as usize] = [0; (SYNCED_AHEAD_BYTES + FILL_BYTES) as usize];
+/// See A5. Measured with 8 KiB an append on ext4: 173 µs a sync where blocks are new, 82 where they were written before.
+const SYNCED_AHEAD_BYTES: u64 = 128 << 10;
 /// The largest window: files are smaller, and an address space of 47 bits has room for thousands of these.
 const WINDOW_BYTES_MAX: u64 = 16 << 30;
 
@@ -85,8 +90,12 @@ struct End {
 }
 
 impl End {
-    /// How many zeroes must follow what will end at `to` (A4).
-    fn fill(&self, to: u64) -> usize {
+    /// How many zeroes follow what will end at `to` (A4, A5). `is_synced`: all that was appended so far.
+    fn fill(&self, to: u64, is_synced: bool) -> usize {
+        if self.stale_to == 0 && self.tail.is_some() && is_synced && to > self.zero_to {
+            let end = to.saturating_add(SYNCED_AHEAD_BYTES).next_multiple_of(FILL_BYTES).min(self.reserved_to);
+            return end.saturating_sub(to) as usize;
+        }
         let needed = to.saturating_add(COMMIT_BYTES as u64).min(self.stale_to);
         if needed <= to || needed <= self.zero_to {
             return 0;
@@ -255,7 +264,8 @@ impl AppendFile for OsAppendFile {
         if bytes <= COPIED_BYTES_MAX && self.append_by_copy(&mut end, from, parts, bytes) {
             return Ok(());
         }
-        let fill = ZEROES.get(..end.fill(from.saturating_add(bytes as u64))).unwrap_or_default();
+        let is_synced = from > 0 && self.synced_to.load(Ordering::Acquire) == from;
+        let fill = ZEROES.get(..end.fill(from.saturating_add(bytes as u64), is_synced)).unwrap_or_default();
         let parts = parts.iter().copied().chain((!fill.is_empty()).then_some(fill));
         let mut on_stack = [IoSlice::new(&[]); PARTS_ON_STACK];
         let mut rest = parts.clone();
