@@ -27,7 +27,10 @@
 //! After Herlihy and Shavit, "The Art of Multiprocessor Programming", chapter 14, without removal; the place of the links
 //! before the node is that of RocksDB's `InlineSkipList`.
 //!
-//! Cost: `log4(n)` levels of two comparisons on average, a cache miss for each; a key after all others, one comparison.
+//! - S6: fingers point to nodes of this list of a height above 1.
+//!
+//! Cost: of a short list, `log4(n)` levels of two comparisons on average, a cache miss for each; a key after all others, one comparison.
+//! Of a long one, a search in the cache ([`super::fingers`]) and some three to six nodes at the lowest two levels.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Order;
@@ -35,14 +38,24 @@ use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use esker_format::rocksdb::internal_key::{TAG_BYTES, compare_user_keys};
 
 use super::arena::{Arena, PIECE_ALIGNMENT};
+use super::fingers::Fingers;
 
 /// Levels at most: with every fourth node one higher, enough for 4^12, 16 million nodes.
 const HEIGHT_MAX: usize = 12;
+
+/// Fingers are made when there are so many nodes of a height above 1, and again whenever there are twice as many: a
+/// list of fewer is in the processor's cache as it is.
+const TALL_MIN: usize = 1 << 10;
+/// How often they are made: the last time for 2^19 nodes, which takes some ten milliseconds. From then on, steps get more.
+const FINGERS_MAX: usize = 8;
+/// Steps from a finger on, at each level, after which a search begins anew from the top: many keys with equal first bytes.
+const STEPS_MAX: usize = 24;
 
 type Link = AtomicPtr<Node>;
 
@@ -76,6 +89,13 @@ pub(super) struct SkipList {
     height: AtomicUsize,
     /// At each level a node that was the last there not long ago, or null: where a sequence of rising keys goes on.
     last: [Link; HEIGHT_MAX],
+    /// How many nodes are of a height above 1.
+    tall_count: AtomicUsize,
+    fingers: [OnceLock<Fingers<Detached>>; FINGERS_MAX],
+    /// How many of them there are.
+    fingers_count: AtomicUsize,
+    /// Memory that they take.
+    fingers_bytes: AtomicUsize,
     arena: Arena,
 }
 
@@ -118,6 +138,10 @@ impl Default for SkipList {
             },
             height: AtomicUsize::new(1),
             last: Default::default(),
+            tall_count: AtomicUsize::new(0),
+            fingers: Default::default(),
+            fingers_count: AtomicUsize::new(0),
+            fingers_bytes: AtomicUsize::new(0),
             arena: Arena::default(),
         }
     }
@@ -127,7 +151,7 @@ impl SkipList {
     /// Memory taken so far; see [`Arena::used_bytes`].
     #[inline]
     pub(super) fn used_bytes(&self) -> usize {
-        self.arena.used_bytes()
+        self.arena.used_bytes() + self.fingers_bytes.load(Ordering::Relaxed)
     }
 
     /// Adds an entry. A reader that begins after this returned meets it.
@@ -140,13 +164,66 @@ impl SkipList {
         self.height.fetch_max(height, Ordering::Relaxed);
         let place = Place { user_key, tag };
         let mut gaps = [Gap { before: self.head(), after: ptr::null_mut() }; HEIGHT_MAX];
-        if !self.find_gaps_at_end(place, height, &mut gaps) {
+        if !self.find_gaps_at_end(place, height, &mut gaps) && !self.find_low_gaps(place, height, &mut gaps) {
             self.find_gaps(place, height, &mut gaps);
         }
         for (level, gap) in gaps.iter_mut().enumerate().take(height) {
             // SAFETY: S3: `gap.before` was met at `level`, the head is of full height, and `node` of `height`.
             unsafe { self.link(node, place, level, gap) };
         }
+        if height > 1 {
+            self.note_tall();
+        }
+    }
+
+    /// Makes fingers when there are enough nodes for them: whoever adds the last of these does.
+    fn note_tall(&self) {
+        let count = self.tall_count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count < TALL_MIN || !count.is_power_of_two() {
+            return;
+        }
+        let index = (count / TALL_MIN).trailing_zeros() as usize;
+        if let Some(place) = self.fingers.get(index) {
+            let fingers = self.make_fingers(count);
+            self.fingers_bytes.fetch_add(fingers.bytes(), Ordering::Relaxed);
+            let _ = place.set(fingers);
+            self.fingers_count.fetch_max(index + 1, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn make_fingers(&self, count: usize) -> Fingers<Detached> {
+        let mut nodes = Vec::with_capacity(count);
+        let mut at = self.head();
+        // SAFETY: S3: the head is of full height, and the others were met at level 1.
+        while let Some(next) = NonNull::new(unsafe { link_at(at, 1) }.load(Ordering::Acquire)) {
+            let entry = self.entry(next);
+            nodes.push((Place::of(entry.key()).user_key, entry.detach()));
+            at = next;
+        }
+        Fingers::new(&nodes)
+    }
+
+    /// The gaps for `place` at levels 1 and 0, if it is not far behind a finger.
+    #[inline]
+    fn low_gaps(&self, place: Place<'_>, is_before: impl Fn(&[u8]) -> bool) -> Option<[Gap; 2]> {
+        let newest = self.fingers_count.load(Ordering::Acquire).checked_sub(1)?;
+        let before = self.fingers.get(newest)?.get()?.before(place.user_key)?.0;
+        // SAFETY: S6, so it has links at levels 1 and 0; so has whoever was met at level 1 (S3).
+        let above = unsafe { self.walk_some(before, 1, ptr::null_mut(), &is_before) }?;
+        // SAFETY: as above.
+        let lowest = unsafe { self.walk_some(above.before, 0, above.after, &is_before) }?;
+        Some([lowest, above])
+    }
+
+    /// The gaps for `place` at levels below `height`, if that is no more than 2 and a finger is near.
+    fn find_low_gaps(&self, place: Place<'_>, height: usize, gaps: &mut [Gap; HEIGHT_MAX]) -> bool {
+        if height > 2 {
+            return false;
+        }
+        let Some(found) = self.low_gaps(place, |key| Place::of(key).compare(place).is_lt()) else { return false };
+        gaps.iter_mut().zip(found).for_each(|(gap, found)| *gap = found);
+        true
     }
 
     /// A node with everything but its links, which are null.
@@ -272,6 +349,33 @@ impl SkipList {
         }
     }
 
+    /// As [`walk`](Self::walk), but no more than [`STEPS_MAX`] steps; `None` if the place is further on.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    unsafe fn walk_some(
+        &self,
+        mut before: NodePointer,
+        level: usize,
+        known_after: *mut Node,
+        is_before: impl Fn(&[u8]) -> bool,
+    ) -> Option<Gap> {
+        for _ in 0..STEPS_MAX {
+            // SAFETY: `before` is as the caller says, or was met at `level` below (S3).
+            let after = unsafe { link_at(before, level) }.load(Ordering::Acquire);
+            if level > 0 {
+                // SAFETY: as above.
+                prefetch(unsafe { link_at(before, level - 1) }.load(Ordering::Relaxed));
+            }
+            match NonNull::new(after) {
+                Some(next) if after != known_after && is_before(self.entry(next).key()) => before = next,
+                _ => return Some(Gap { before, after }),
+            }
+        }
+        None
+    }
+
     #[inline]
     fn head(&self) -> NodePointer {
         // Through the whole head, because its links lie before its node.
@@ -305,7 +409,11 @@ impl SkipList {
     #[inline]
     pub(super) fn first_at_or_after(&self, target: &[u8]) -> Option<Entry<'_>> {
         let target = Place::of(target);
-        let gap = self.descend(|key| Place::of(key).compare(target).is_lt(), |_, _| ());
+        let is_before = |key: &[u8]| Place::of(key).compare(target).is_lt();
+        let gap = match self.low_gaps(target, is_before) {
+            Some([lowest, _]) => lowest,
+            None => self.descend(is_before, |_, _| ()),
+        };
         NonNull::new(gap.after).map(|node| self.entry(node))
     }
 

@@ -145,3 +145,40 @@ fn every_level_is_in_order_after_threads_added_at_once() {
         above = Some(met);
     }
 }
+
+/// Goal: fingers lead to the same answers as a search from the top. Method: keys that begin alike, that do not, that have many
+/// versions, and too short ones, some of them added after the fingers were made; each is asked for, and what lies beside it.
+#[test]
+fn fingers_change_no_answer() {
+    let count = if cfg!(miri) { 300 } else { 40_000u64 };
+    let kinds: [fn(u64) -> Vec<u8>; 4] = [
+        |n| n.to_be_bytes().to_vec(),
+        |n| format!("{:016}", n >> 20).into_bytes(),
+        // A thousand keys with hundreds of versions.
+        |n| format!("the same beginning {:03}", n % 1000).into_bytes(),
+        |n| n.to_be_bytes()[..(n % 9) as usize].to_vec(),
+    ];
+    for kind in kinds {
+        let list = SkipList::default();
+        let mut expected = BTreeSet::new();
+        for index in 0..count {
+            let (key, tag) = (kind(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)), index << 8);
+            list.insert(&key, tag, b"");
+            // Order of internal keys: the newest of a key first.
+            expected.insert((key, u64::MAX - tag));
+        }
+        if !cfg!(miri) {
+            assert!(list.fingers_count.load(Ordering::Relaxed) > 2 && list.used_bytes() > list.arena.used_bytes());
+        }
+        assert_eq!(keys(&list), expected.iter().map(|(key, tag)| internal(key, u64::MAX - tag)).collect::<Vec<_>>());
+        let asked = expected.iter().step_by(7).flat_map(|(key, tag)| {
+            let beside = [key.clone(), [&key[..], b"\0"].concat(), key[..key.len() / 2].to_vec()];
+            beside.map(|key| (key, *tag)).into_iter().chain([(key.clone(), tag.saturating_add(1)), (key.clone(), 0)])
+        });
+        for (key, tag) in asked {
+            let found = list.first_at_or_after(&internal(&key, u64::MAX - tag)).map(|entry| entry.key().to_vec());
+            let wanted = expected.range((key, tag)..).next().map(|(key, tag)| internal(key, u64::MAX - tag));
+            assert_eq!(found, wanted);
+        }
+    }
+}
