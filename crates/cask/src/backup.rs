@@ -7,16 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_env::FileSystem;
+use esker_env::durable;
+use esker_format::cask::FileName;
 use esker_format::cask::manifest::Manifest;
-use esker_format::cask::{FileName, record};
 
 use crate::file::DataFile;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
-
-/// A file is copied in pieces of this size.
-const PIECE_BYTES: u64 = 1 << 20;
 
 impl Store {
     pub(crate) fn copy_to(&self, target: &Path, by_link: bool) -> Result<()> {
@@ -29,7 +26,7 @@ impl Store {
         let _merging = self.merging.lock();
         self.seal_everything()?;
         let sealed: Vec<Arc<DataFile>> = self.files.load().iter().filter(|file| file.is_sealed()).cloned().collect();
-        crate::open::make_dir(fs, target)?;
+        durable::create_dir(fs, target)?;
         for file in &sealed {
             for name in [FileName::Data(file.number), FileName::Hint(file.number)] {
                 let from = self.path_of(name);
@@ -38,8 +35,8 @@ impl Store {
                     continue;
                 }
                 let to = target.join(name.name());
-                if !by_link || fs.link(&from, &to).is_err() {
-                    copy(fs, &from, &to)?;
+                if !by_link || !durable::link(fs, &from, &to)? {
+                    durable::copy(fs, &from, &to, fs.metadata(&from)?.len, |_| Ok::<_, Error>(()))?;
                 }
             }
         }
@@ -52,26 +49,4 @@ impl Store {
         crate::manifest::write(fs, target, &Manifest { store_id, next_file, next_version, files })?;
         Ok(())
     }
-}
-
-/// A copy of its own, durable but for its name.
-fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
-    let source = fs.open(from)?;
-    let len = source.len()?;
-    if fs.metadata(to).is_ok() {
-        // What a link that failed half-way has left.
-        fs.remove(to)?;
-    }
-    let target = fs.create(to)?;
-    let mut offset = 0;
-    let mut piece = Vec::new();
-    while offset < len {
-        let bytes = (len - offset).min(PIECE_BYTES);
-        piece.resize(usize::try_from(bytes).unwrap_or(record::HEAD_BYTES), 0);
-        source.read_exact_at(offset, &mut piece)?;
-        target.append(&[&piece])?;
-        offset += bytes;
-    }
-    target.sync()?;
-    Ok(())
 }

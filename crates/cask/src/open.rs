@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_env::{Access, Env, FileSystem, Lock};
+use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
@@ -76,7 +76,7 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
         if !options.create_if_missing {
             return Err(no_store(dir));
         }
-        make_dir(&*env.files, dir)?;
+        durable::create_dir(&*env.files, dir)?;
     }
     let lock = lock(&env, dir)?;
     let found = manifest::read(&*env.files, dir)?;
@@ -122,18 +122,6 @@ pub(crate) fn lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
         let reason = "the store is open elsewhere; close it there, or open it for reading only";
         Error::new(ErrorKind::Busy, reason).with_path(dir).with_source(error)
     })
-}
-
-/// Makes `dir` and what is missing above it, and all their names durable.
-pub(crate) fn make_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
-    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.metadata(dir).is_err();
-    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
-    fs.create_dir_all(dir)?;
-    for made in missing {
-        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
-        fs.sync_dir(parent.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
 }
 
 /// A directory of another kind of store, or a Cask that lost its manifest, is not made a new store of.

@@ -163,7 +163,7 @@ impl Store {
             let family = families.get(&id).filter(|family| !family.is_dropped());
             let compact = || compaction::pick(family?, oldest).map(Work::Compaction);
             let reclaim = || self.pick_relocation(state, family?).map(Work::Relocation);
-            if let Some(plan) = self.pick_punch(family) {
+            if let Some(plan) = self.pick_punch(state, family) {
                 return Some(Work::Punch(plan));
             }
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
@@ -177,8 +177,8 @@ impl Store {
     }
 
     /// The cheapest way first: where the bound is exceeded, holes come before values are copied.
-    fn pick_punch(&self, family: Option<&Arc<Family>>) -> Option<Punch> {
-        let family = family.filter(|_| !self.cannot_punch.load(Ordering::Relaxed))?;
+    fn pick_punch(&self, state: &State, family: Option<&Arc<Family>>) -> Option<Punch> {
+        let family = family.filter(|_| state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed))?;
         let is_due = self.options.reclaim_mode == ReclaimMode::Auto
             && reclaim::exceeds(&family.view.load().version, self.options.max_space_amp);
         if is_due { reclaim::pick_punch(family) } else { None }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
 use crate::check::{Check, CheckProgress};
+use crate::copy::{Copied, CopyProgress};
 use crate::family::{ColumnFamily, Family};
 use crate::ingest::{BulkLoad, IngestOptions, Ingested};
 use crate::iterate::DbIterator;
@@ -613,6 +614,34 @@ impl Db {
     /// `rocksdb.block-cache-usage`, `rocksdb.block-cache-capacity`, `rocksdb.background-errors`.
     pub fn property(&self, family: &ColumnFamily, name: &str) -> Option<String> {
         self.store().property(self.store().own(family).ok()?, name)
+    }
+
+    /// Makes a store in `target`, an empty directory or none, with everything that is written now, in all column families
+    /// at once. It shares the tables and blob files by hard links, so it takes no time and no space worth mentioning, until either
+    /// store lets go of a file; where `target` is on another file system, they are copied. Durable when it returns.
+    ///
+    /// Cost: a flush of the memtables; writers wait for the flush of what came during that. Blob files with two names get no holes.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: `target` holds something. What a call that died has left there is no store, and is taken away.
+    /// - `Busy`: somebody else makes a copy there.
+    /// - `ReadOnly`, `Closed`; what made a flush fail; `Exhausted`, `Io`: `target` holds nothing, and is no store.
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<Copied> {
+        self.store().checkpoint(target.as_ref())
+    }
+
+    /// Makes a store in `target` that shares nothing with this one, as [`checkpoint`](Self::checkpoint) does it; or brings an earlier
+    /// backup there up to date: only what is new is copied, and the earlier one stays what it is until the new one is
+    /// durable. Each file is read back, and all checksums in it are checked. To restore it, open it, or a copy.
+    ///
+    /// Cost: reads all tables and blob files, and the copies of them. The store keeps what it would remove until it is done.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint), and
+    /// - `Conflict`: `target` is a backup of another store, or one that went on by itself.
+    /// - `Corruption`: a file of this store is damaged: repair it, or restore it from an earlier backup.
+    pub fn backup(&self, target: impl AsRef<Path>, progress: &mut dyn FnMut(CopyProgress)) -> Result<Copied> {
+        self.store().backup(target.as_ref(), progress)
     }
 
     /// Reads and checks every byte of every table and blob file, and that everything fits together: key order, filters,

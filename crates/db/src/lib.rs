@@ -10,6 +10,7 @@ mod blob;
 mod cache;
 mod check;
 mod compaction;
+mod copy;
 mod counters;
 mod db;
 mod families;
@@ -35,6 +36,7 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use check::{Check, CheckProgress};
+pub use copy::{Copied, CopyProgress};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;
 pub use esker_format::compression::Compression;

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod durable;
 pub mod entropy;
 pub mod error;
 pub mod file;

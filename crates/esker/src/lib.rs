@@ -1,10 +1,10 @@
 #![doc = include_str!("../../../README.md")]
 
 pub use esker_db::{
-    BlobFileUse, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Db, DbIterator, Entries,
-    FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats, OnDisk, Options, PinnedSlice,
-    ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter,
-    Stats, WriteBatch, WriteOptions, Written,
+    BlobFileUse, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Copied, CopyProgress, Db,
+    DbIterator, Entries, FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats, OnDisk,
+    Options, PinnedSlice, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot,
+    SstFileInfo, SstFileWriter, Stats, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
 

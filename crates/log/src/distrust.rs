@@ -14,7 +14,7 @@
 use std::io;
 use std::path::Path;
 
-use esker_env::FileSystem;
+use esker_env::{FileSystem, durable};
 
 use crate::Result;
 
@@ -22,8 +22,6 @@ use crate::Result;
 pub const NAME: &str = "SYNC-FAILED";
 /// Name of a copy that is not finished.
 const COPY: &str = "SYNC-FAILED.copy";
-/// Copies are made in pieces of this size.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// Warns the next process that opens `dir`: a sync of a file in it failed.
 ///
@@ -41,11 +39,7 @@ pub fn warn(files: &dyn FileSystem, dir: &Path) -> Result<()> {
 /// # Errors
 /// What the system said.
 pub fn is_warned(files: &dyn FileSystem, dir: &Path) -> Result<bool> {
-    match files.metadata(&dir.join(NAME)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(durable::is_there(files, &dir.join(NAME))?)
 }
 
 /// Writes the file at `path` anew, as it reads now, durably (X2). Nobody may have it open for appending.
@@ -59,17 +53,7 @@ pub fn write_anew(files: &dyn FileSystem, path: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let file = files.open(path)?;
-    let copy = files.create(&copy_path)?;
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let count = file.read_at(copy.len(), &mut piece)?;
-        if count == 0 {
-            break;
-        }
-        copy.append(&[piece.get(..count).unwrap_or_default()])?;
-    }
-    copy.sync()?;
+    durable::copy(files, path, &copy_path, files.metadata(path)?.len, |_| Ok::<_, esker_env::Error>(()))?;
     files.rename(&copy_path, path)?;
     Ok(files.sync_dir(dir)?)
 }

@@ -7,14 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::durable;
+
 use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
-use crate::store::Store;
 use crate::write::closed;
 use crate::{Error, Result};
-
-/// Bytes copied at a time.
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// What a fork is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +41,7 @@ impl RaftLog {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        crate::open::create_dir(&store.env, target)?;
+        durable::create_dir(&**files, target)?;
         let tail = reclaim.tail.as_mut().ok_or_else(closed)?;
         tail.sync()?;
         let mut parts: Vec<(Arc<LogFile>, u64)> = with_lengths(store.rewrite.files());
@@ -56,10 +54,10 @@ impl RaftLog {
         for (file, len) in parts {
             let to = target.join(file.id.to_string());
             let last = store.queue(file.id.queue).span().1;
-            if file.is_sealed() && file.id.sequence < last && files.link(&file.path, &to).is_ok() {
+            if file.is_sealed() && file.id.sequence < last && durable::link(&**files, &file.path, &to)? {
                 fork.linked.push(to);
             } else {
-                store.copy(&file, len, &to)?;
+                durable::copy(&**files, &file.path, &to, len, |_| Ok::<_, Error>(()))?;
                 fork.copied.push(to);
             }
         }
@@ -70,17 +68,4 @@ impl RaftLog {
 
 fn with_lengths(files: Vec<Arc<LogFile>>) -> Vec<(Arc<LogFile>, u64)> {
     files.into_iter().map(|file| (Arc::clone(&file), file.len())).collect()
-}
-
-impl Store {
-    /// The first `len` bytes of a file, as another.
-    fn copy(&self, file: &LogFile, len: u64, to: &Path) -> Result<()> {
-        let copy = self.env.files.create(to)?;
-        while copy.len() < len {
-            let from = copy.len();
-            let piece = file.read(from..len.min(from.saturating_add(PIECE_BYTES)))?;
-            copy.append(&[piece.as_slice()])?;
-        }
-        Ok(copy.sync()?)
-    }
 }

@@ -196,6 +196,42 @@ fn rocksdb_reads_a_store_that_was_never_flushed() {
     ldb::assert_holds(&store, &expected);
 }
 
+/// Goal: a checkpoint and a backup are whole stores to RocksDB's tools, made while the store takes writes, whatever is separated when.
+#[test]
+fn rocksdb_reads_checkpoints_and_backups() {
+    for separation in [Separation::AtFlush, Separation::AtWrite] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let mut options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+        options.families.values_mut().filter(|family| family.separation != Separation::Off).for_each(|family| {
+            family.separation = separation;
+        });
+        let (db, mut expected) = create(&store, &options);
+        let mut numbers = Numbers::new(21);
+        fill(&db, &mut expected, &mut numbers);
+        let (checkpoint, backup) = (directory.path().join("checkpoint"), directory.path().join("backup"));
+        must("backing up", db.backup(&backup, &mut |_| ()));
+        workload::write(&db, &mut expected, &mut numbers, 40);
+        must("making a checkpoint", db.checkpoint(&checkpoint));
+        must("backing up again", db.backup(&backup, &mut |_| ()));
+        let at_that_moment = expected.clone();
+        workload::write(&db, &mut expected, &mut numbers, 200);
+        workload::compact(&db);
+        for copy in [&checkpoint, &backup] {
+            assert_rocksdb_reads(copy, &at_that_moment);
+            // What RocksDB writes into a copy is the copy's.
+            ldb::put(copy, MIXED, b"by ldb", b"a value");
+            let mut with_that = at_that_moment.clone();
+            with_that.entry(MIXED.into()).or_default().insert(b"by ldb".into(), b"a value".into());
+            let opened = must("opening the copy", Db::open(copy, Options::default()));
+            assert_esker_holds(&opened, &with_that);
+            assert_esker_finds_no_damage(&opened);
+        }
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+    }
+}
+
 #[test]
 fn rocksdb_reads_an_empty_store() {
     let directory = must("making a directory", tempfile::tempdir());

@@ -3,33 +3,54 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use esker::{Copied, Error};
 
+use super::checkpoint::print;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::kind::Kind;
-use crate::stores::open_cask;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::stores::{open, open_cask};
 
-/// Make a copy of a Cask that shares nothing with it
+/// Make a copy of a Db or a Cask that shares nothing with it, or bring an earlier one of a Db up to date
 ///
-/// Nobody else may have the store open: a program that has makes its copies itself.
+/// A backup is a store: to restore it, open it, or copy it back. That of a Db is checked as it is made, and where TARGET holds an
+/// earlier one, only what is new is copied. Nobody else may have the store open: a program that has makes its copies itself. For a
+/// Raft log, see `esker raft fork`.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// The store's directory
     store: PathBuf,
 
-    /// Where the copy goes: an empty directory, or none yet
+    /// Where the copy goes: an empty directory, none yet, or an earlier backup of the same Db
     target: PathBuf,
+
+    /// Print an object: files, bytes, linked, kept, copied_bytes, sequence
+    #[arg(long)]
+    json: bool,
 }
 
 impl Backup {
-    pub(crate) fn run(self) -> Result<Answer, Failure> {
+    pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         match Kind::of(&self.store) {
-            Some(kind) if kind != Kind::Cask => return Err(kind.refuse(&self.store).into()),
-            _ => (),
+            Some(Kind::Db) => print(out, &self.back_up()?, self.json)?,
+            Some(Kind::Raft) => return Err(Kind::Raft.refuse(&self.store).into()),
+            Some(Kind::Cask) | None => {
+                let cask = open_cask(&self.store)?;
+                cask.backup(&self.target)?;
+                cask.close()?;
+            }
         }
-        let cask = open_cask(&self.store)?;
-        cask.backup(&self.target)?;
-        cask.close()?;
         Ok(Answer::Yes)
+    }
+
+    fn back_up(&self) -> Result<Copied, Error> {
+        let db = open(&self.store, false)?;
+        let bar = Progress::begin("backing up", 0);
+        let copied = db.backup(&self.target, &mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
+        drop(bar);
+        db.close()?;
+        Ok(copied)
     }
 }

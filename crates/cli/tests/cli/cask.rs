@@ -146,7 +146,6 @@ fn copies_are_stores_of_their_own() {
         assert_eq!(esker(["count", target.to_str().unwrap()]).done().text(), "3\n");
         assert_eq!(place.run("get", ["lake"]).done().out, b"water");
         place.run(command, [target.to_str().unwrap()]).failed(&["conflict"]);
-        Place::with(&[("k", "v")]).run(command, ["/x"]).failed(&["does not work on a Db"]);
     }
     place.run("verify", NONE).done();
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod cask;
+mod copies;
 mod damage;
 mod dump;
 mod entries;

@@ -131,6 +131,11 @@ impl BlobFile {
         self.records_end.load(Ordering::Acquire)
     }
 
+    /// How long it is, once it is ended.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.records_end() + FOOTER_BYTES as u64
+    }
+
     pub(crate) fn number(&self) -> FileNumber {
         self.number
     }

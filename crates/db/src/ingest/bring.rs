@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::durable;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob_refs;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
@@ -18,9 +19,6 @@ use crate::iterate::InternalIterator;
 use crate::store::Store;
 use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
-
-/// Read and written at once by a copy.
-const COPY_BYTES: usize = 1 << 20;
 
 impl Store {
     /// Whether `family` can take in the table at `path`, as far as its end tells.
@@ -70,16 +68,10 @@ impl Store {
     /// `false` if it cannot be linked or, being somebody else's, not synced. Nor if a sync failed in its directory once: it may
     /// read as what never got to the disk, and no later sync would say so. A copy is what was read.
     fn link_in(&self, from: &Path, path: &Path) -> Result<bool> {
-        use io::ErrorKind::{CrossesDevices, PermissionDenied, Unsupported};
         let files = &*self.env.files;
         let from_dir = from.parent().unwrap_or(Path::new(""));
-        if distrust::is_warned(files, from_dir)? {
+        if distrust::is_warned(files, from_dir)? || !durable::link(files, from, path)? {
             return Ok(false);
-        }
-        match files.link(from, path) {
-            Ok(()) => {}
-            Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | Unsupported) => return Ok(false),
-            Err(error) => return Err(error.into()),
         }
         // Whoever wrote it need not have synced it.
         let file_bytes = files.metadata(path)?.len;
@@ -92,28 +84,17 @@ impl Store {
                     Err(error.into())
                 }
             },
-            Err(error) if error.kind() == PermissionDenied => files.remove(path).map(|()| false).map_err(Error::from),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                files.remove(path).map(|()| false).map_err(Error::from)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     fn copy_in(&self, from: &Path, path: &Path) -> Result<()> {
         let files = &*self.env.files;
-        let source = files.open(from)?;
-        let copy = files.create(path)?;
-        let mut buffer = vec![0; COPY_BYTES];
-        let mut offset = 0;
-        loop {
-            // Whoever closes the store does not wait for gigabytes to be copied.
-            self.check_open()?;
-            let count = source.read_at(offset, &mut buffer)?;
-            if count == 0 {
-                break;
-            }
-            copy.append(&[buffer.get(..count).unwrap_or_default()])?;
-            offset += count as u64;
-        }
-        Ok(copy.sync()?)
+        // Whoever closes the store does not wait for gigabytes to be copied.
+        durable::copy(files, from, path, files.metadata(from)?.len, |_| self.check_open())
     }
 
     /// Every byte of it.

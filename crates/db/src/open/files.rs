@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{Env, FileKind, FileSystem, open_sealed};
+use esker_env::{Env, FileKind, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
+use crate::copy::target::UNFINISHED;
 use crate::options::{Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::Store;
@@ -25,19 +26,7 @@ pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
         Ok(metadata) if metadata.kind != FileKind::Directory => {
             Err(Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir))
         }
-        Ok(_) => exists(env, &dir.join(FileName::Current.to_string())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn exists(env: &Env, path: &Path) -> Result<bool> {
-    is_there(&*env.files, path)
-}
-
-pub(super) fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool> {
-    match files.metadata(path) {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(durable::is_there(&*env.files, &dir.join(FileName::Current.to_string()))?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -51,8 +40,13 @@ pub(super) fn no_store(dir: &Path) -> Error {
 
 /// Refuses to make a store where none was asked for, or among other files.
 pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()> {
-    if let Some(stranger) = strangers(env, dir)?.first() {
+    let strangers = strangers(env, dir)?;
+    if let Some(stranger) = strangers.iter().find(|name| *name == UNFINISHED).or(strangers.first()) {
         return Err(match FileName::parse(stranger) {
+            None if stranger == UNFINISHED => {
+                let reason = "a checkpoint or backup was not finished here; make it again, or remove the directory";
+                Error::new(ErrorKind::Corruption, reason).with_path(dir)
+            }
             Some(FileName::Table(_) | FileName::Blob(_) | FileName::Wal(_)) => {
                 let reason =
                     format!("holds {stranger:?} but no CURRENT to say what is live; restore CURRENT from a backup");
@@ -66,24 +60,6 @@ pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()>
         });
     }
     if options.create_if_missing { Ok(()) } else { Err(no_store(dir)) }
-}
-
-/// Makes `dir` and what of its parents is missing, and their names durable.
-pub(super) fn create_durable_dir(env: &Env, dir: &Path) -> Result<()> {
-    let mut missing = Vec::new();
-    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
-        if exists(env, ancestor)? {
-            break;
-        }
-        missing.push(ancestor);
-    }
-    env.files.create_dir_all(dir)?;
-    for made in missing {
-        if let Some(parent) = made.parent() {
-            env.files.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
-        }
-    }
-    Ok(())
 }
 
 /// Names that a creation, even a failed one, does not leave.

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use esker_env::{Env, FileSystem, open_sealed};
+use esker_env::{Env, FileSystem, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use parking_lot::Mutex;
 
-use super::files::{is_there, missing};
+use super::files::missing;
 use crate::cache::BlockCache;
 use crate::options::{LEVEL_COUNT, Options};
 use crate::table::Table;
@@ -113,8 +113,11 @@ impl Job {
 
     fn open(&self, number: FileNumber, file_bytes: u64, newest: SequenceNumber) -> Opened {
         let legacy = self.dir.join(FileName::LegacyTable(number).to_string());
-        let path =
-            if is_there(&*self.files, &legacy)? { legacy } else { self.dir.join(FileName::Table(number).to_string()) };
+        let path = if durable::is_there(&*self.files, &legacy)? {
+            legacy
+        } else {
+            self.dir.join(FileName::Table(number).to_string())
+        };
         let file = open_sealed(&*self.files, &path, self.mmap_reads).map_err(Error::from);
         let table = file.and_then(|file| Table::open_as(file, number, file_bytes, Some(newest), self.cache.clone()));
         let table = table.map_err(|error| missing(error, &path))?;

@@ -6,6 +6,7 @@
 //! - H2: no hole is made while a version older than that one is held: its readers may read what died since.
 //! - H3: pointers lie in tables only: a memtable holds none, as open turns what the logs had into tables.
 //! - H4: a file with a second name is shared with somebody who may point elsewhere into it: it stays whole.
+//!   While a copy of the store is being made, no pass begins; what one that goes on takes away is dead in the copy, too (H1).
 //! - H5: only whole pages between living records become holes: bytes of live records never change (F2).
 //!
 //! Cost: the keys of the tables that point into the files, once; one system call for each hole. Worth it where values are

@@ -141,16 +141,23 @@ impl Store {
 
     /// The whole store, as the edits of a new manifest.
     pub(crate) fn state_edits(&self, family_id_max: u32) -> Vec<VersionEdit> {
-        let families = self.families.load();
         let whole = |family: &Arc<Family>| {
             let view = family.view.load();
             let log_number = view.oldest_wal().unwrap_or_else(|| view.active.first_wal());
-            snapshot_edits(family.id, &family.name, &view.version, log_number)
+            (family.clone(), view.version.clone(), log_number)
         };
-        let newest = |family: &Arc<Family>| {
-            family.view.load().version.tables().map(|(_, table)| table.meta.largest_sequence).max()
-        };
-        let newest = families.values().filter_map(newest).max().unwrap_or_default();
+        let parts: Vec<_> = self.families.load().values().map(whole).collect();
+        self.edits_of(&parts, family_id_max)
+    }
+
+    /// Families, each with a version and the first log that it needs, as the edits of a new manifest.
+    pub(crate) fn edits_of(
+        &self,
+        parts: &[(Arc<Family>, Arc<Version>, FileNumber)],
+        family_id_max: u32,
+    ) -> Vec<VersionEdit> {
+        let tables = parts.iter().flat_map(|(_, version, _)| version.tables());
+        let newest = tables.map(|(_, table)| table.meta.largest_sequence).max().unwrap_or_default();
         let mut edits = vec![VersionEdit {
             db_id: Some(self.db_id.clone()),
             next_file_number: Some(self.next_file_number()),
@@ -158,7 +165,10 @@ impl Store {
             max_column_family: Some(family_id_max),
             ..VersionEdit::default()
         }];
-        edits.extend(families.values().flat_map(whole));
+        let whole = |(family, version, log_number): &(Arc<Family>, Arc<Version>, FileNumber)| {
+            snapshot_edits(family.id, &family.name, version, *log_number)
+        };
+        edits.extend(parts.iter().flat_map(whole));
         edits
     }
 }

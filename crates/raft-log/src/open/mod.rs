@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{Env, Lock};
+use esker_env::{Env, Lock, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
@@ -137,36 +137,13 @@ fn write_distrusted_anew(env: &Env, dirs: &[PathBuf], listing: &Listing) -> Resu
 fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Vec<Box<dyn Lock>>> {
     let mut locks = Vec::with_capacity(dirs.len());
     for dir in dirs {
-        create_dir(env, dir)?;
+        durable::create_dir(&*env.files, dir)?;
         let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
             Error::from(error).while_doing("another process, or another handle of this one, has the log open")
         })?;
         locks.push(taken);
     }
     Ok(locks)
-}
-
-/// Creates `dir` and those above it so that power loss does not take them away again. A directory without files may be
-/// what a crash left of an earlier attempt.
-pub(crate) fn create_dir(env: &Env, dir: &Path) -> Result<()> {
-    let mut fresh = Vec::new();
-    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
-        let made = match env.files.list(ancestor) {
-            Ok(names) => names.is_empty(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(error) => return Err(error.into()),
-        };
-        if !made {
-            break;
-        }
-        fresh.push(ancestor);
-    }
-    env.files.create_dir_all(dir)?;
-    for made in fresh {
-        let parent = made.parent().unwrap_or(Path::new("."));
-        env.files.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
-    }
-    Ok(())
 }
 
 fn replay_queue(

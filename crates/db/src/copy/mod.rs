@@ -1,0 +1,164 @@
+//! Copies of a store at work: a checkpoint shares its files, a backup has its own.
+//!
+//! - C1: a copy is one moment: everything in it was written before everything that is not, in all column families.
+//! - C2: it consists of tables and blob files, which change no more, and of what names them. It has no logs, so RocksDB reads
+//!   it whatever [`Separation`](crate::Separation) is in force.
+//! - C3: CURRENT comes last, when all else is durable: until then the target is no store, or still the backup that it was.
+//! - C4: what a version has is on the disk as long as somebody holds the version ([`crate::version`]), and [`Moment`] does.
+//! - C5: a copy that failed takes away what it made. One that died leaves a file that says so ([`Target`]).
+
+mod moment;
+mod same;
+pub(crate) mod target;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use esker_env::durable;
+use esker_format::file_name::FileName;
+
+use self::moment::{Member, Moment};
+use self::target::Target;
+use crate::store::Store;
+use crate::version::{prepare_new, set_current};
+use crate::{Error, ErrorKind, Result};
+
+/// How far a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// Bytes copied, and read again to be checked.
+    pub bytes_done: u64,
+    /// Bytes to copy and to read again.
+    pub bytes_total: u64,
+}
+
+/// What a copy of a store is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Copied {
+    /// Tables and blob files in it.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that it shares with the store.
+    pub linked: u64,
+    /// Files that were in an earlier backup.
+    pub kept: u64,
+    /// Bytes that were written for it.
+    pub copied_bytes: u64,
+    /// The last sequence number in it: everything up to it is there.
+    pub sequence: u64,
+    /// Files of an earlier backup that could not be removed, and why; the next backup tries again.
+    pub not_removed: Vec<(PathBuf, Error)>,
+}
+
+/// What is told of a copy while it goes on.
+struct Teller<'a> {
+    progress: &'a mut dyn FnMut(CopyProgress),
+    at: CopyProgress,
+}
+
+impl Teller<'_> {
+    fn advance(&mut self, bytes: u64) {
+        self.at.bytes_done += bytes;
+        (self.progress)(self.at);
+    }
+}
+
+impl Store {
+    /// See [`Db::checkpoint`](crate::Db::checkpoint).
+    pub(crate) fn checkpoint(&self, to: &Path) -> Result<Copied> {
+        self.check_takes_writes()?;
+        let mut target = Target::empty(self, to)?;
+        let moment = self.this_moment()?;
+        let mut copied = Copied::default();
+        for member in moment.members() {
+            let path = target.begin(member.name());
+            if durable::link(&*self.env.files, member.path(), &path)? {
+                copied.linked += 1;
+            } else {
+                self.copy_file(member.path(), &path, member.bytes(), &mut |_| ())?;
+                copied.copied_bytes += member.bytes();
+            }
+        }
+        self.complete(&moment, &mut target)?;
+        Ok(moment.describe(copied))
+    }
+
+    /// See [`Db::backup`](crate::Db::backup).
+    pub(crate) fn backup(&self, to: &Path, progress: &mut dyn FnMut(CopyProgress)) -> Result<Copied> {
+        self.check_takes_writes()?;
+        let mut target = Target::for_backup(self, to)?;
+        let moment = self.this_moment()?;
+        // Each byte is copied, and read again.
+        let bytes_total = 2 * moment.members().map(|member| member.bytes()).sum::<u64>();
+        let mut teller = Teller { progress, at: CopyProgress { bytes_done: 0, bytes_total } };
+        teller.advance(0);
+        let mut copied = Copied::default();
+        for member in moment.members() {
+            if target.has(member.name()) && self.is_kept(&member, &target, &mut teller)? {
+                copied.kept += 1;
+                continue;
+            }
+            let path = target.begin(member.name());
+            self.copy_file(member.path(), &path, member.bytes(), &mut |bytes| teller.advance(bytes))?;
+            self.check_member(&member, &path)?;
+            target.settle(member.name());
+            teller.advance(member.bytes());
+            copied.copied_bytes += member.bytes();
+        }
+        self.complete(&moment, &mut target)?;
+        let names: BTreeSet<_> = moment.members().map(|member| member.name().to_owned()).collect();
+        copied.not_removed = target.remove_others(&names)?;
+        Ok(moment.describe(copied))
+    }
+
+    /// Whether the target's file of this name is as good as this one. If it is not because it is damaged, it is removed.
+    fn is_kept(&self, member: &Member<'_>, target: &Target<'_>, teller: &mut Teller<'_>) -> Result<bool> {
+        let path = target.path_of(member.name());
+        let before = teller.at.bytes_done;
+        if same::is_same(self, member, &path, &mut |bytes| teller.advance(2 * bytes))? {
+            return Ok(true);
+        }
+        teller.at.bytes_done = before;
+        // Which of the two is to blame?
+        self.check_member(member, member.path())?;
+        if self.check_member(member, &path).is_ok() {
+            let reason = "the backup has another file of this name: it, or the store, went on by itself since they were \
+                one; choose another directory";
+            return Err(Error::new(ErrorKind::Conflict, reason).with_path(&path));
+        }
+        self.env.files.remove(&path)?;
+        Ok(false)
+    }
+
+    /// A copy of `bytes` at `from`, which ends with the store.
+    fn copy_file(&self, from: &Path, to: &Path, bytes: u64, each: &mut dyn FnMut(u64)) -> Result<()> {
+        durable::copy(&*self.env.files, from, to, bytes, |piece| {
+            each(piece.len() as u64);
+            self.check_open()
+        })
+        .map_err(|error: Error| error.while_doing("copying a file of the store"))
+    }
+
+    /// All checksums of what is at `path`, which is `member` or a copy of it.
+    fn check_member(&self, member: &Member<'_>, path: &Path) -> Result<()> {
+        let checked = member.check(self.env.files.open(path)?, &mut || self.check_open());
+        checked.map_err(|error| error.while_doing("checking a file of a backup"))
+    }
+
+    /// Everything that makes a store of the files (C3).
+    fn complete(&self, moment: &Moment<'_>, target: &mut Target<'_>) -> Result<()> {
+        let files = &*self.env.files;
+        if !target.has(&FileName::Identity.to_string()) {
+            target.write(&FileName::Identity, self.db_id.as_bytes())?;
+        }
+        target.write_options(self.new_file_number(), moment.options().as_bytes())?;
+        let number = self.new_file_number();
+        target.begin(&FileName::Manifest(number).to_string());
+        prepare_new(files, target.dir(), number, &moment.edits())?;
+        target.begin(&FileName::Temporary(number).to_string());
+        target.will_be_current();
+        set_current(files, target.dir(), number)?;
+        target.keep(number)
+    }
+}

@@ -1,0 +1,263 @@
+//! The directory that a copy is made in.
+//!
+//! - D1: while a copy is made where there was none, the file [`UNFINISHED`] says so, durably, before there is any other: what
+//!   a death leaves can be told from a store that lost its CURRENT, and the next copy takes it away.
+//! - D2: an earlier backup is not touched before the new one is durable: files get names that it does not use.
+//! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use esker_env::{FileSystem, Lock, durable};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use crate::store::Store;
+use crate::version::recover;
+use crate::{Error, ErrorKind, Result};
+
+/// See D1.
+pub(crate) const UNFINISHED: &str = "UNFINISHED-COPY";
+
+/// See the module's head. What was made is removed when it is dropped, unless it was [kept](Target::keep).
+pub(super) struct Target<'a> {
+    files: &'a dyn FileSystem,
+    dir: PathBuf,
+    lock: Option<Box<dyn Lock>>,
+    /// Whether there was nothing before.
+    was_missing: bool,
+    had_lock: bool,
+    /// Files of the backup that is there.
+    earlier: BTreeSet<String>,
+    /// In the order in which they were begun.
+    begun: Vec<PathBuf>,
+    state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Unfinished,
+    /// CURRENT may have been replaced.
+    Unknown,
+    /// The new copy is there, with this manifest.
+    Finished(FileNumber),
+}
+
+impl<'a> Target<'a> {
+    /// One for a checkpoint.
+    pub(super) fn empty(store: &'a Store, dir: &Path) -> Result<Self> {
+        let mut target = Self::take(store, dir)?;
+        let names = target.names()?;
+        if let Some(name) = names.iter().find(|name| !is_lock(name)).filter(|_| !is_unfinished(&names)) {
+            let reason = format!("holds {name:?}; give an empty or a new directory");
+            return Err(target.refuse(ErrorKind::InvalidArgument, reason));
+        }
+        target.clear(&names)?;
+        target.mark()?;
+        Ok(target)
+    }
+
+    /// One for a backup: empty, or with an earlier one.
+    pub(super) fn for_backup(store: &'a Store, dir: &Path) -> Result<Self> {
+        if !durable::is_there(&*store.env.files, &dir.join(FileName::Current.to_string()))? {
+            return Self::empty(store, dir);
+        }
+        let mut target = Self::take(store, dir)?;
+        let names = target.names()?;
+        if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
+            let reason = "there is a store that was written to, not only a backup; choose another directory".to_owned();
+            return Err(target.refuse(ErrorKind::Conflict, reason));
+        }
+        let earlier = recover(target.files, dir).map_err(|error| error.while_doing("reading the earlier backup"))?;
+        if earlier.db_id != store.db_id {
+            let reason = format!("there is a backup of another store, {}; choose another directory", earlier.db_id);
+            return Err(target.refuse(ErrorKind::Conflict, reason));
+        }
+        let families = earlier.families.values();
+        let tables = families.clone().flat_map(|family| family.tables.keys().map(|(_, number)| *number));
+        let tables: BTreeSet<FileNumber> = tables.collect();
+        let blobs: BTreeSet<FileNumber> = families.flat_map(|family| family.blobs.keys().copied()).collect();
+        let is_named = |name: &FileName| match name {
+            FileName::Table(number) | FileName::LegacyTable(number) => tables.contains(number),
+            FileName::Blob(number) => blobs.contains(number),
+            FileName::Identity => true,
+            _ => false,
+        };
+        let is_earlier = |name: &&String| FileName::parse(name).is_some_and(|name| is_named(&name));
+        target.earlier = names.iter().filter(is_earlier).cloned().collect();
+        // Left by an attempt that died. Manifests and options stay until there are new ones.
+        for name in names.iter().filter(|name| !target.earlier.contains(*name)) {
+            if matches!(FileName::parse(name), Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
+            {
+                target.files.remove(&target.path_of(name))?;
+            }
+        }
+        Ok(target)
+    }
+
+    /// Makes the directory, and the right to it.
+    fn take(store: &'a Store, dir: &Path) -> Result<Self> {
+        let files = &*store.env.files;
+        let was_missing = !durable::is_there(files, dir)?;
+        let had_lock = durable::is_there(files, &dir.join(FileName::Lock.to_string()))?;
+        durable::create_dir(files, dir)?;
+        let (earlier, begun) = (BTreeSet::new(), Vec::new());
+        let dir = dir.to_owned();
+        let mut target =
+            Self { files, dir, lock: None, was_missing, had_lock, earlier, begun, state: State::Unfinished };
+        let lock = files.lock(&target.path_of(&FileName::Lock.to_string())).map_err(|error| {
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                return error.into();
+            }
+            let reason = "the directory is in use; close what is open there, or choose another";
+            Error::new(ErrorKind::Busy, reason).with_path(&target.dir).with_source(error)
+        })?;
+        target.lock = Some(lock);
+        Ok(target)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.files.list(&self.dir)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
+        Error::new(kind, reason).with_path(&self.dir)
+    }
+
+    /// Removes what an attempt left that died, all but the mark.
+    fn clear(&self, names: &[String]) -> Result<()> {
+        for name in names.iter().filter(|name| !is_lock(name) && *name != UNFINISHED) {
+            self.files.remove(&self.path_of(name))?;
+        }
+        Ok(())
+    }
+
+    /// See D1.
+    fn mark(&mut self) -> Result<()> {
+        let path = self.begin(UNFINISHED);
+        if !durable::is_there(self.files, &path)? {
+            self.files.create(&path)?;
+        }
+        Ok(self.files.sync_dir(&self.dir)?)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Whether the earlier backup has a file of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.earlier.contains(name)
+    }
+
+    /// A file of that name is about to be made: here.
+    pub(super) fn begin(&mut self, name: &str) -> PathBuf {
+        let path = self.path_of(name);
+        self.begun.push(path.clone());
+        path
+    }
+
+    /// What was begun last is whole: if it takes the place of a damaged file of the earlier backup, it stays.
+    pub(super) fn settle(&mut self, name: &str) {
+        if self.has(name) {
+            self.begun.pop();
+        }
+    }
+
+    /// Writes a small file, durable but for its name.
+    pub(super) fn write(&mut self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        let path = self.begin(&name.to_string());
+        let file = self.files.create(&path)?;
+        file.append(&[bytes])?;
+        Ok(file.sync()?)
+    }
+
+    /// The same for an OPTIONS file, which whoever opens an earlier backup meanwhile reads: whole, or not there.
+    pub(super) fn write_options(&mut self, number: FileNumber, text: &[u8]) -> Result<()> {
+        let temporary = self.begin(&FileName::OptionsTemporary(number).to_string());
+        let path = self.begin(&FileName::Options(number).to_string());
+        Ok(self.files.write_atomically(&path, &temporary, text)?)
+    }
+
+    /// CURRENT is about to be replaced.
+    pub(super) fn will_be_current(&mut self) {
+        self.state = State::Unknown;
+    }
+
+    /// The copy is there and durable.
+    pub(super) fn keep(&mut self, manifest: FileNumber) -> Result<()> {
+        self.state = State::Finished(manifest);
+        let mark = self.path_of(UNFINISHED);
+        // Should it stay, it says nothing where there is a CURRENT.
+        if durable::is_there(self.files, &mark)? { Ok(self.files.remove(&mark)?) } else { Ok(()) }
+    }
+
+    /// Removes what only the earlier backup had; `names` are tables and blob files of the new one.
+    pub(super) fn remove_others(&self, names: &BTreeSet<String>) -> Result<Vec<(PathBuf, Error)>> {
+        let State::Finished(manifest) = self.state else { return Ok(Vec::new()) };
+        let mut failed = Vec::new();
+        for name in self.names()? {
+            let is_superfluous = match FileName::parse(&name) {
+                Some(FileName::Manifest(number)) => number != manifest,
+                Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => !names.contains(&name),
+                Some(FileName::Options(_)) => !self.begun.contains(&self.path_of(&name)),
+                Some(FileName::Temporary(_) | FileName::OptionsTemporary(_)) => true,
+                _ => false,
+            };
+            if is_superfluous && let Err(error) = self.files.remove(&self.path_of(&name)) {
+                failed.push((self.path_of(&name), error.into()));
+            }
+        }
+        Ok(failed)
+    }
+
+    /// See D3. What cannot be removed is told apart by its mark.
+    fn abandon(&mut self) -> esker_env::Result<()> {
+        if self.state == State::Unknown {
+            if !self.earlier.is_empty() {
+                return Ok(());
+            }
+            let current = self.path_of(&FileName::Current.to_string());
+            if durable::is_there(self.files, &current)? {
+                self.files.remove(&current)?;
+                self.files.sync_dir(&self.dir)?;
+            }
+        }
+        // The mark was the first.
+        for path in self.begun.drain(..).rev() {
+            if durable::is_there(self.files, &path)? {
+                self.files.remove(&path)?;
+            }
+        }
+        if self.lock.take().is_some() && !self.had_lock {
+            self.files.remove(&self.path_of(&FileName::Lock.to_string()))?;
+        }
+        if self.was_missing {
+            self.files.remove_dir(&self.dir)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Finished(_)) {
+            // Why it is given up was told; what stays is no store.
+            let _ = self.abandon();
+        }
+    }
+}
+
+fn is_lock(name: &str) -> bool {
+    FileName::parse(name) == Some(FileName::Lock)
+}
+
+/// See D1.
+fn is_unfinished(names: &[String]) -> bool {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    has(UNFINISHED) && !has(&FileName::Current.to_string())
+}

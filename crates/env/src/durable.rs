@@ -1,0 +1,173 @@
+//! Directories and copies of files that survive power loss: what every engine needs that makes a store, or another of one.
+//!
+//! - D1: a copy is synced when it is said to be there; its name is when its directory is synced.
+//! - D2: a link shares its bytes with the file: only what never changes again may be linked.
+//! - D3: a copy or a link that failed may have left a file, which is the caller's to remove.
+
+use std::io;
+use std::path::Path;
+
+use crate::{Error, FileSystem, Result};
+
+/// Read and written at once by a copy.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Whether `path` stands for anything.
+///
+/// # Errors
+/// What the system said, unless that is that there is nothing.
+pub fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool> {
+    match files.metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The directory that `path` lies in, as a path that can be synced; `None` for the root.
+pub fn parent(path: &Path) -> Option<&Path> {
+    let parent = path.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+/// Makes `dir` and what is missing above it, and all their names durable. A directory with nothing but the next one in it
+/// may be what an attempt left that died, so its name counts as new, too.
+///
+/// # Errors
+/// As the file system's; some of the directories may be there.
+pub fn create_dir(files: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let mut fresh = Vec::new();
+    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        match files.list(ancestor) {
+            Ok(names) if names.len() > 1 => break,
+            // Who may not look into it has not made it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fresh.push(ancestor),
+        }
+    }
+    files.create_dir_all(dir)?;
+    fresh.into_iter().filter_map(parent).try_for_each(|parent| files.sync_dir(parent))
+}
+
+/// Makes `to` of the first `len` bytes of `from`, durable but for its name (D1). `each` is told of every piece; what it
+/// returns ends the copy.
+///
+/// # Errors
+/// `AlreadyExists` if the name is taken, `UnexpectedEof` if there is less, and what else the system said; what `each` said.
+pub fn copy<E: From<Error>>(
+    files: &dyn FileSystem,
+    from: &Path,
+    to: &Path,
+    len: u64,
+    mut each: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let source = files.open(from)?;
+    let copy = files.create(to)?;
+    let mut piece = vec![0; usize::try_from(len).unwrap_or(PIECE_BYTES).min(PIECE_BYTES)];
+    while copy.len() < len {
+        let wanted = usize::try_from(len - copy.len()).unwrap_or(PIECE_BYTES).min(piece.len());
+        let (part, _) = piece.split_at_mut(wanted);
+        source.read_exact_at(copy.len(), part)?;
+        copy.append(&[part])?;
+        each(part)?;
+    }
+    Ok(copy.sync()?)
+}
+
+/// Gives the file `from`, which never changes again, the second name `to` (D2). `false` where the system has no such thing for
+/// the two places: between file systems, or where it is not allowed, or too often done.
+///
+/// # Errors
+/// What else the system said.
+pub fn link(files: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+    match files.link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{SimDisk, Survivors};
+    use crate::{ReadFile, os};
+    use std::sync::Arc;
+
+    fn file_of(files: &dyn FileSystem, path: &str, bytes: &[u8]) {
+        let file = files.create(path.as_ref()).unwrap();
+        file.append(&[bytes]).unwrap();
+        file.sync().unwrap();
+    }
+
+    /// Wherever an attempt died, the next one leaves directories that the power does not take.
+    #[test]
+    fn a_directory_survives_power_loss_also_where_an_earlier_attempt_died() {
+        for died_at in 0..6 {
+            let disk = SimDisk::new();
+            FileSystem::create_dir_all(&disk, "/data".as_ref()).unwrap();
+            for name in ["/data/one", "/data/two"] {
+                file_of(&disk, name, b"x");
+            }
+            for dir in ["/", "/data"] {
+                FileSystem::sync_dir(&disk, dir.as_ref()).unwrap();
+            }
+            disk.die_after(disk.op_count() + died_at);
+            let _ = create_dir(&disk, "/data/a/b/store".as_ref());
+            let disk = disk.after_process_death();
+            create_dir(&disk, "/data/a/b/store".as_ref()).unwrap();
+            let disk = disk.after_power_loss(Survivors::Nothing);
+            assert!(is_there(&disk, "/data/a/b/store".as_ref()).unwrap(), "died at {died_at}");
+        }
+    }
+
+    #[test]
+    fn a_copy_has_as_much_as_was_asked_for_and_survives_power_loss() {
+        let disk = SimDisk::new();
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        file_of(&disk, "/from", &bytes);
+        let mut seen = 0;
+        let each = |piece: &[u8]| {
+            seen += piece.len();
+            Ok::<_, Error>(())
+        };
+        copy(&disk, "/from".as_ref(), "/to".as_ref(), 2_500_000, each).unwrap();
+        FileSystem::sync_dir(&disk, "/".as_ref()).unwrap();
+        let disk = disk.after_power_loss(Survivors::Nothing);
+        assert!(FileSystem::read(&disk, "/to".as_ref()).unwrap() == bytes[..2_500_000]);
+        assert_eq!(seen, 2_500_000);
+        let more = copy(&disk, "/to".as_ref(), "/more".as_ref(), 2_500_001, |_| Ok::<_, Error>(()));
+        assert_eq!(more.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_cannot_be_linked_is_told_apart_from_what_failed() {
+        let files = os::env().files;
+        let dir = std::env::temp_dir().join(format!("esker-durable-{}", std::process::id()));
+        create_dir(&*files, &dir).unwrap();
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        file_of(&*files, from.to_str().unwrap(), b"bytes");
+        assert!(link(&*files, &from, &to).unwrap());
+        assert_eq!(files.metadata(&to).unwrap().links, 2);
+        assert_eq!(link(&*files, &from, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(link(&*files, &dir.join("none"), &dir.join("x")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // Where there is another file system at hand.
+        if files.space("/dev/shm".as_ref()).is_ok() {
+            let elsewhere = Path::new("/dev/shm").join(format!("esker-durable-{}", std::process::id()));
+            let linked = link(&*files, &from, &elsewhere).unwrap();
+            if linked {
+                files.remove(&elsewhere).unwrap();
+            }
+        }
+        let file: Arc<dyn ReadFile> = files.open(&to).unwrap();
+        assert_eq!(file.len().unwrap(), 5);
+        for path in [from, to] {
+            files.remove(&path).unwrap();
+        }
+        files.remove_dir(&dir).unwrap();
+    }
+}

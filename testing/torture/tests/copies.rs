@@ -1,0 +1,542 @@
+//! Checkpoints and backups: one moment of the store, beside whoever writes; a store of its own once it is there; and nothing
+//! that opens before, wherever the machine dies and whatever call fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker::env::FileKind;
+use esker::env::sim::{Fault, SimDisk};
+use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations};
+use esker_torture::model::{Model, contents};
+use esker_torture::workload::{Ledger, Step, run, steps};
+use esker_torture::{options, seeds};
+use fastrand::Rng;
+
+const FILE: &str = "copies";
+const FAMILIES: [&str; 2] = ["default", "second"];
+const COPY: &str = "/copies/copy";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Checkpoint,
+    Backup,
+}
+
+const KINDS: [Kind; 2] = [Kind::Checkpoint, Kind::Backup];
+
+impl Kind {
+    fn make(self, db: &Db) -> Result<Copied> {
+        match self {
+            Self::Checkpoint => db.checkpoint(COPY),
+            Self::Backup => db.backup(COPY, &mut |_| ()),
+        }
+    }
+}
+
+fn scene(seed: u64, count: usize) -> (Options, Vec<Step>) {
+    let mut random = Rng::with_seed(seed);
+    let options = options::store(&mut random, &FAMILIES, 0);
+    let steps = steps(&mut random, &FAMILIES, count);
+    (options, steps)
+}
+
+fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
+    let db = Db::open_with_env("/store", options.clone(), disk.env())?;
+    if db.column_family("second").is_none() {
+        db.create_column_family("second", options.families["second"].clone())?;
+    }
+    Ok(db)
+}
+
+/// A store with what `steps` wrote.
+fn filled(disk: &SimDisk, options: &Options, steps: &[Step]) -> Db {
+    let db = open(disk, options).unwrap();
+    run(&db, steps, &mut Ledger::default()).unwrap();
+    db
+}
+
+/// What the copy holds; `None` if it is no store.
+fn copy_of(disk: &SimDisk, what: &str) -> Option<Model> {
+    let options = Options { background_jobs: 0, ..Options::default() };
+    if disk.env().files.metadata(&Path::new(COPY).join("CURRENT")).is_err() {
+        assert!(Db::open_with_env(COPY, options, disk.env()).is_err(), "{what}: it opens");
+        return None;
+    }
+    let db = Db::open_read_only_with_env(COPY, options, disk.env()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    Some(contents(&db).unwrap())
+}
+
+fn names(disk: &SimDisk, dir: &str) -> Vec<String> {
+    let entries = disk.env().files.list(dir.as_ref()).unwrap_or_default();
+    entries.into_iter().filter(|entry| entry.kind == FileKind::File).map(|entry| entry.name).collect()
+}
+
+fn clean(db: &Db, what: &str) {
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+}
+
+/// Goal: a copy is what the store is at that moment; from then on neither knows of the other, whatever either overwrites,
+/// compacts, punches holes into or removes.
+#[test]
+fn a_copy_and_its_store_go_separate_ways() {
+    for seed in seeds(20) {
+        for kind in KINDS {
+            let what = format!("seed {seed}, {kind:?}");
+            let (options, steps) = scene(seed, 150);
+            let options = Options { punch_holes: true, ..options };
+            let (first, second) = steps.split_at(75);
+            let disk = SimDisk::new();
+            let db = filled(&disk, &options, first);
+            let before = contents(&db).unwrap();
+            let copied = kind.make(&db).unwrap();
+            assert_eq!(copied.linked > 0, kind == Kind::Checkpoint && copied.files > 0, "{what}");
+            run(&db, second, &mut Ledger::default()).unwrap();
+            db.column_families().iter().for_each(|family| db.compact_range(family, None, None).unwrap());
+            assert!(copy_of(&disk, &what).unwrap() == before, "{what}: the store changed the copy");
+            // Now the other way round.
+            let after = contents(&db).unwrap();
+            let copy = Db::open_with_env(COPY, options.clone(), disk.env()).unwrap();
+            run(&copy, second, &mut Ledger::default()).unwrap();
+            copy.column_families().iter().for_each(|family| copy.compact_range(family, None, None).unwrap());
+            assert!(contents(&copy).unwrap() == after, "{what}: the copy is no store like the first");
+            assert!(contents(&db).unwrap() == after, "{what}: the copy changed the store");
+            clean(&db, &what);
+            clean(&copy, &what);
+            copy.close().unwrap();
+            db.close().unwrap();
+            let db = open(&disk, &options).unwrap();
+            assert!(contents(&db).unwrap() == after, "{what}: reopened");
+        }
+    }
+}
+
+/// Goal: beside writers of all kinds a copy shows the same counter in all families, each writer's batches in their order, and
+/// everything that was acknowledged before it was asked for.
+#[test]
+fn copies_beside_writers_are_one_moment() {
+    const WRITERS: u64 = 3;
+    for separation in [Separation::AtFlush, Separation::AtWrite] {
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            separation,
+            min_blob_size: 256,
+            blob_file_bytes: 64 << 10,
+            level0_compaction_trigger: 2,
+            target_file_bytes: 16 << 10,
+            ..FamilyOptions::default()
+        };
+        let families = FAMILIES.map(|name| (name.to_owned(), family.clone())).into();
+        let options = Options { create_if_missing: true, background_jobs: 2, families, ..Options::default() };
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        let is_over = AtomicBool::new(false);
+        let write = |db: &Db, writer: u64, round: u64| {
+            let second = db.column_family("second").unwrap();
+            let mut batch = WriteBatch::new();
+            batch.put(format!("counter{writer}"), round.to_be_bytes()).unwrap();
+            batch.put_cf(&second, format!("counter{writer}"), round.to_be_bytes()).unwrap();
+            batch.put(format!("value{writer}/{round:06}"), vec![round as u8; (round * 97 % 900) as usize]).unwrap();
+            // Without the log, too: a flush must take it.
+            let disable_wal = writer == 2;
+            db.write(batch, &esker::WriteOptions { disable_wal, ..Default::default() }).unwrap();
+        };
+        let count = |db: &Db, family: &str, writer: u64| {
+            let family = db.column_family(family).unwrap();
+            let found = db.get_cf(&family, format!("counter{writer}"), &Default::default()).unwrap();
+            found.map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (db, is_over) = (&db, &is_over);
+                scope.spawn(move || {
+                    (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(|round| write(db, writer, round));
+                });
+            }
+            for number in 0..12 {
+                let target = format!("/copies/{number}");
+                let before: Vec<u64> = (0..WRITERS).map(|writer| count(&db, "default", writer)).collect();
+                match number % 2 {
+                    0 => db.checkpoint(&target).unwrap(),
+                    _ => db.backup(&target, &mut |_| ()).unwrap(),
+                };
+                let read_only = Options { background_jobs: 0, ..Options::default() };
+                let copy = Db::open_read_only_with_env(&target, read_only, disk.env()).unwrap();
+                clean(&copy, &target);
+                for (writer, least) in (0..WRITERS).zip(before) {
+                    let rounds = count(&copy, "default", writer);
+                    assert_eq!(rounds, count(&copy, "second", writer), "{target}: a batch came apart");
+                    assert!(rounds >= least, "{target}: {least} were acknowledged before, {rounds} are there");
+                    let mut iterator = copy.iter().unwrap();
+                    iterator.seek(format!("value{writer}/")).unwrap();
+                    for round in 1..=rounds {
+                        assert_eq!(iterator.key(), format!("value{writer}/{round:06}").as_bytes(), "{target}");
+                        assert_eq!(iterator.value().unwrap().len() as u64, round * 97 % 900, "{target}");
+                        iterator.next().unwrap();
+                    }
+                    let next = format!("value{writer}/");
+                    assert!(!iterator.valid() || !iterator.key().starts_with(next.as_bytes()), "{target}: more");
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Goal: wherever a copy dies, the store has lost nothing, the copy is whole or no store, and the same call made again makes it.
+#[test]
+fn a_copy_is_whole_or_no_store_wherever_it_dies() {
+    let test = "a_copy_is_whole_or_no_store_wherever_it_dies";
+    let tally = Tally::new(test);
+    for seed in seeds(4) {
+        for kind in KINDS {
+            let replay = Replay { file: FILE, test, seed };
+            let (options, steps) = scene(300 + seed, 60);
+            let healthy = SimDisk::new();
+            let db = filled(&healthy, &options, &steps);
+            let expected = contents(&db).unwrap();
+            let first = healthy.op_count();
+            kind.make(&db).unwrap();
+            let ops = healthy.op_count();
+            drop(db);
+            for n in first..ops {
+                let disk = SimDisk::new();
+                let db = filled(&disk, &options, &steps);
+                kill(&disk, n);
+                assert!(kind.make(&db).is_err(), "{replay}: {kind:?} on a dead disk");
+                drop(db);
+                for image in images(&disk, n) {
+                    let what = format!("{replay}: {kind:?} died at {n} in {first}..{ops}, {}", image.name);
+                    tally.image();
+                    if let Some(found) = copy_of(&image.disk, &what) {
+                        assert!(found == expected, "{what}: a copy of something else");
+                    }
+                    again(&image, kind, &options, &expected, &what);
+                }
+            }
+        }
+    }
+}
+
+fn again(image: &esker_torture::crash::Image, kind: Kind, options: &Options, expected: &Model, what: &str) {
+    let disk = &image.disk;
+    let db = open(disk, options).unwrap_or_else(|error| panic!("{what}: the store: {error}"));
+    let now = contents(&db).unwrap();
+    if image.promise == esker_torture::crash::Promise::Acknowledged {
+        assert!(now == *expected, "{what}: the store lost something");
+    }
+    clean(&db, what);
+    match kind.make(&db) {
+        Ok(_) => assert!(copy_of(disk, what).unwrap() == now, "{what}: made again"),
+        // It had come to its end but for the answer.
+        Err(error) => {
+            let is_there = copy_of(disk, what).is_some();
+            let is_told = error.kind() == ErrorKind::InvalidArgument && kind == Kind::Checkpoint;
+            // A death before the mark was durable leaves a directory that nobody can tell from a damaged store's.
+            assert!(
+                is_told && (is_there || !names(disk, COPY).contains(&"UNFINISHED-COPY".to_owned())),
+                "{what}: {error}"
+            );
+            assert!(is_there, "{what}: {error}");
+        }
+    }
+}
+
+/// Goal: whatever call fails, the store goes on; what is left of the copy is no store, and nothing of it is in the way of the
+/// next; if the copy says that it is there, it is.
+#[test]
+fn a_copy_that_fails_leaves_nothing() {
+    let test = "a_copy_that_fails_leaves_nothing";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        for kind in KINDS {
+            let replay = Replay { file: FILE, test, seed };
+            let (options, steps) = scene(500 + seed, 60);
+            let healthy = SimDisk::new();
+            let db = filled(&healthy, &options, &steps);
+            let expected = contents(&db).unwrap();
+            let first = healthy.op_count();
+            kind.make(&db).unwrap();
+            let ops = healthy.op_count();
+            drop(db);
+            for (n, fault) in (first..ops).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+                let what = format!("{replay}: {kind:?}, operation {n} in {first}..{ops} fails with {fault:?}");
+                tally.fault();
+                let disk = SimDisk::new();
+                let db = filled(&disk, &options, &steps);
+                disk.fail_at(n, fault);
+                match kind.make(&db) {
+                    Ok(_) => assert!(copy_of(&disk, &what).unwrap() == expected, "{what}: it said that it is there"),
+                    Err(_) => {
+                        assert!(copy_of(&disk, &what).is_none_or(|found| found == expected), "{what}: half a copy");
+                        if let Err(error) = kind.make(&db) {
+                            // The failure made the store read-only, or was that of taking the mark away.
+                            let is_there = copy_of(&disk, &what).is_some();
+                            assert!(error.kind() == ErrorKind::ReadOnly || is_there, "{what}, made again: {error}");
+                        } else {
+                            assert!(copy_of(&disk, &what).unwrap() == expected, "{what}, made again");
+                        }
+                    }
+                }
+                assert!(contents(&db).unwrap() == expected, "{what}: the store");
+                drop(db);
+                let db = open(&disk, &options).unwrap();
+                assert!(contents(&db).unwrap() == expected, "{what}: the store, reopened");
+                clean(&db, &what);
+            }
+        }
+    }
+}
+
+/// Goal: no file is left where a copy could not be made because the device is full.
+#[test]
+fn a_full_device_keeps_no_half_of_a_copy() {
+    let (options, steps) = scene(7, 80);
+    let disk = SimDisk::new();
+    let db = filled(&disk, &options, &steps);
+    db.flush().unwrap();
+    let expected = contents(&db).unwrap();
+    let used = disk.env().files.space("/".as_ref()).map(|space| space.total - space.available).unwrap();
+    disk.set_capacity(Some(used + (16 << 10)));
+    let error = db.backup(COPY, &mut |_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    assert!(disk.env().files.metadata(COPY.as_ref()).is_err(), "left: {:?}", names(&disk, COPY));
+    disk.set_capacity(None);
+    db.backup(COPY, &mut |_| ()).unwrap();
+    assert!(copy_of(&disk, "with room").unwrap() == expected);
+}
+
+/// Goal: a second backup copies what is new and no more, and removes what is old; wherever it dies or fails, there is the
+/// earlier backup, whole, or the new one; and the next one gets through.
+#[test]
+fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
+    let test = "a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment";
+    let tally = Tally::new(test);
+    let mut kept = 0;
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(700 + seed, 90);
+        let (first, second) = steps.split_at(60);
+        let both = |disk: &SimDisk| {
+            let db = filled(disk, &options, first);
+            db.backup(COPY, &mut |_| ()).unwrap();
+            let earlier = contents(&db).unwrap();
+            run(&db, second, &mut Ledger::default()).unwrap();
+            (db, earlier)
+        };
+        let healthy = SimDisk::new();
+        let (db, earlier) = both(&healthy);
+        let later = contents(&db).unwrap();
+        let from = healthy.op_count();
+        let copied = db.backup(COPY, &mut |_| ()).unwrap();
+        let ops = healthy.op_count();
+        assert!(copied.not_removed.is_empty());
+        assert!(copied.kept <= copied.files && (copied.kept == 0 || copied.copied_bytes < copied.bytes));
+        kept += copied.kept;
+        let found = names(&healthy, COPY);
+        let (files, others): (Vec<_>, Vec<_>) =
+            found.iter().partition(|name| name.ends_with(".sst") || name.ends_with(".blob"));
+        assert_eq!(files.len() as u64, copied.files, "{replay}: {found:?}");
+        assert_eq!(others.len(), 5, "{replay}: CURRENT, IDENTITY, LOCK, a manifest and options: {found:?}");
+        assert!(copy_of(&healthy, "brought up to date").unwrap() == later, "{replay}");
+        // Once more: there is nothing to copy.
+        let copied = db.backup(COPY, &mut |_| ()).unwrap();
+        assert_eq!((copied.kept, copied.copied_bytes), (copied.files, 0), "{replay}");
+        drop(db);
+        for n in from..ops {
+            let disk = SimDisk::new();
+            let (db, _) = both(&disk);
+            kill(&disk, n);
+            let _ = db.backup(COPY, &mut |_| ());
+            drop(db);
+            for image in images(&disk, n) {
+                let what = format!("{replay}: died at {n} in {from}..{ops}, {}", image.name);
+                tally.image();
+                let found = copy_of(&image.disk, &what).unwrap_or_else(|| panic!("{what}: no backup is left"));
+                assert!(found == earlier || found == later, "{what}: it is neither backup");
+                let db = open(&image.disk, &options).unwrap();
+                db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, made again: {error}"));
+                assert!(copy_of(&image.disk, &what).unwrap() == contents(&db).unwrap(), "{what}, made again");
+            }
+            for fault in FAULTS {
+                let what = format!("{replay}: operation {n} in {from}..{ops} fails with {fault:?}");
+                tally.fault();
+                let disk = SimDisk::new();
+                let (db, _) = both(&disk);
+                disk.fail_at(n, fault);
+                let done = db.backup(COPY, &mut |_| ());
+                let found = copy_of(&disk, &what).unwrap_or_else(|| panic!("{what}: no backup is left"));
+                assert!(found == later || (done.is_err() && found == earlier), "{what}: it is neither backup");
+                if done.is_err() && db.put("writable", "yes").is_ok() {
+                    db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, made again: {error}"));
+                    assert!(copy_of(&disk, &what).unwrap() == contents(&db).unwrap(), "{what}, made again");
+                }
+            }
+        }
+    }
+    assert!(kept > 0, "no backup kept a file, so nothing was shown");
+}
+
+fn flip(disk: &SimDisk, path: &Path, at: u64) {
+    let files = disk.env().files;
+    let mut bytes = files.read(path).unwrap();
+    let at = usize::try_from(at).unwrap().min(bytes.len() - 1);
+    bytes[at] ^= 4;
+    files.remove(path).unwrap();
+    let file = files.create(path).unwrap();
+    file.append(&[&bytes]).unwrap();
+    file.sync().unwrap();
+}
+
+fn tables_in(disk: &SimDisk, dir: &str) -> Vec<PathBuf> {
+    let is_table = |name: &String| name.ends_with(".sst");
+    names(disk, dir).iter().filter(|name| is_table(name)).map(|name| Path::new(dir).join(name)).collect()
+}
+
+/// Goal: a backup never takes damage for data: that of the store is told and no backup is made of it; that of an earlier backup is
+/// mended.
+#[test]
+fn a_backup_takes_no_damage_over() {
+    let (options, steps) = scene(11, 60);
+    let disk = SimDisk::new();
+    let db = filled(&disk, &options, &steps);
+    db.backup(COPY, &mut |_| ()).unwrap();
+    let expected = contents(&db).unwrap();
+    let damaged = tables_in(&disk, COPY).pop().unwrap();
+    flip(&disk, &damaged, 40);
+    let copied = db.backup(COPY, &mut |_| ()).unwrap();
+    assert_eq!(copied.kept + 1, copied.files, "the damaged file, and it alone, is copied again");
+    assert!(copy_of(&disk, "mended").unwrap() == expected);
+    db.close().unwrap();
+    let damaged = tables_in(&disk, "/store").pop().unwrap();
+    flip(&disk, &damaged, 40);
+    let db = open(&disk, &options).unwrap();
+    for target in [COPY, "/copies/other"] {
+        let error = db.backup(target, &mut |_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+    assert!(copy_of(&disk, "after a damaged store").unwrap() == expected, "the earlier backup");
+    assert!(disk.env().files.metadata("/copies/other".as_ref()).is_err());
+}
+
+/// Goal: what is not this store's backup is not written into: another store's, one that was written to, and whatever else.
+#[test]
+fn a_copy_goes_only_where_it_belongs() {
+    let (options, steps) = scene(12, 40);
+    let disk = SimDisk::new();
+    let files = disk.env().files;
+    let db = filled(&disk, &options, &steps);
+    let other = Db::open_with_env("/other", options.clone(), disk.env()).unwrap();
+    other.put("key", "value").unwrap();
+    other.backup(COPY, &mut |_| ()).unwrap();
+    let refused = |result: Result<Copied>, kind| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    };
+    refused(db.backup(COPY, &mut |_| ()), ErrorKind::Conflict);
+    refused(db.checkpoint(COPY), ErrorKind::InvalidArgument);
+    refused(db.backup("/other", &mut |_| ()), ErrorKind::Busy);
+    refused(db.backup("/store", &mut |_| ()), ErrorKind::Busy);
+    refused(db.checkpoint("/store"), ErrorKind::Busy);
+    // Opened for writing, it is a store of its own.
+    Db::open_with_env(COPY, options.clone(), disk.env()).unwrap().close().unwrap();
+    refused(other.backup(COPY, &mut |_| ()), ErrorKind::Conflict);
+    files.create_dir_all("/full".as_ref()).unwrap();
+    files.create("/full/letter.txt".as_ref()).unwrap();
+    refused(db.checkpoint("/full"), ErrorKind::InvalidArgument);
+    refused(db.backup("/full", &mut |_| ()), ErrorKind::InvalidArgument);
+    assert_eq!(names(&disk, "/full"), ["letter.txt"]);
+    // An earlier life of the store that went on elsewhere has other files of the same names.
+    db.flush().unwrap();
+    db.checkpoint("/twin").unwrap();
+    let twin = Db::open_with_env("/twin", options, disk.env()).unwrap();
+    for (store, value) in [(&db, b"one"), (&twin, b"two")] {
+        for round in 0..40 {
+            store.put(format!("{round}"), value).unwrap();
+            store.flush().unwrap();
+        }
+    }
+    db.backup("/copies/mine", &mut |_| ()).unwrap();
+    let mine = names(&disk, "/copies/mine");
+    match twin.backup("/copies/mine", &mut |_| ()) {
+        // No name of the one is one of the other's.
+        Ok(copied) => assert_eq!(copied.kept, 0),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            assert_eq!(names(&disk, "/copies/mine"), mine);
+        }
+    }
+    let files_of = |copied: Copied| copied.files;
+    assert!(files_of(db.checkpoint("/copies/last").unwrap()) > 0);
+}
+
+/// Goal: no file goes and no hole is made while a copy is under way, whatever happens to the store meanwhile; the bytes that it
+/// says it does are those that it does.
+#[test]
+fn files_are_held_and_whole_while_they_are_copied() {
+    let mut compared = 0;
+    for seed in seeds(6) {
+        let mut random = Rng::with_seed(900 + seed);
+        let mut options = options::store(&mut random, &FAMILIES, 0);
+        options.punch_holes = true;
+        options.reclaim_mode = esker::ReclaimMode::Auto;
+        options.max_space_amp = 1.05;
+        for family in options.families.values_mut() {
+            family.separation = Separation::AtFlush;
+            family.min_blob_size = 100;
+            family.blob_compression = esker::Compression::None;
+        }
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        for key in 0..40 {
+            db.put(format!("key{key}"), vec![key; 10_000]).unwrap();
+        }
+        db.flush().unwrap();
+        let expected = contents(&db).unwrap();
+        disk.set_tracing(true);
+        let from = disk.op_count();
+        let (mut calls, mut last) = (0, 0);
+        let copied = db.backup(COPY, &mut |progress| {
+            assert!(progress.bytes_done <= progress.bytes_total && progress.bytes_done >= last);
+            last = progress.bytes_done;
+            calls += 1;
+            if calls == 2 {
+                (0..40).filter(|key| key % 3 > 0).for_each(|key| db.put(format!("key{key}"), "gone").unwrap());
+                db.compact_range(&db.default_column_family(), None, None).unwrap();
+            }
+        });
+        let copied = copied.unwrap();
+        assert_eq!(last, 2 * copied.bytes, "seed {seed}");
+        assert!(calls > 2, "seed {seed}: {calls} calls");
+        assert_eq!(operations(&disk, from, "punch_hole"), [], "seed {seed}");
+        assert!(copy_of(&disk, "beside a compaction").unwrap() == expected, "seed {seed}");
+        (0..40).filter(|key| key % 6 == 0).for_each(|key| db.put(format!("key{key}"), "gone").unwrap());
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        compared += operations(&disk, from, "punch_hole").len();
+        clean(&db, "after a backup");
+    }
+    assert!(compared > 0, "no store made a hole afterwards, so nothing was shown");
+}
+
+/// Goal: a checkpoint that meets another file system copies; here the link is refused as there.
+#[test]
+fn a_failed_link_of_a_healthy_device_is_no_copy() {
+    let (options, steps) = scene(13, 40);
+    let disk = SimDisk::new();
+    disk.set_tracing(true);
+    let db = filled(&disk, &options, &steps);
+    db.flush().unwrap();
+    db.checkpoint("/copies/warm-up").unwrap();
+    let from = disk.op_count();
+    db.checkpoint("/copies/first").unwrap();
+    assert!(!operations(&disk, from, "link").is_empty());
+    // EIO is the device's: it is told, not passed over.
+    let distance = operations(&disk, from, "link")[0] - from;
+    disk.fail_at(disk.op_count() + distance, Fault::Eio);
+    db.checkpoint(COPY).unwrap_err();
+    assert!(disk.env().files.metadata(COPY.as_ref()).is_err(), "left: {:?}", names(&disk, COPY));
+    db.checkpoint(COPY).unwrap();
+}
