@@ -2,17 +2,18 @@
 //!
 //! Cost: one sequential read of every table and blob file, and one read of each separated value; no cache is filled.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 
 use crate::family::{Family, View};
 use crate::store::Store;
-use crate::version::{Garbage, TableFile, Version};
+use crate::version::{Garbage, TableFile, Version, current_manifest};
 use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
@@ -41,6 +42,9 @@ pub struct Check {
     pub bytes: u64,
     /// Damage, with path and offset. Empty: the store is sound.
     pub errors: Vec<Error>,
+    /// Files of the directory that nothing names: work under way when the check looked, or what a crash has left. The
+    /// next open for writing removes those.
+    pub orphans: Vec<PathBuf>,
 }
 
 /// The check of one column family.
@@ -110,7 +114,33 @@ impl Store {
             one.blobs()?;
             one.ledger();
         }
+        check.orphans = self.orphans()?;
         Ok(check)
+    }
+
+    /// Files that are a store's by their name, and nothing in this one.
+    fn orphans(&self) -> Result<Vec<PathBuf>> {
+        let entries = self.env.files.list(&self.dir)?;
+        let manifest = current_manifest(&*self.env.files, &self.dir)?;
+        let names: Vec<FileName> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
+        // What came since the listing is not in it; what is in it has got its name in the version by now, or has none.
+        let views: Vec<_> = self.families.load().values().map(|family| family.view.load_full()).collect();
+        let wals = self.state.lock().wals.clone();
+        let mut options: Vec<_> = names.iter().filter(|name| matches!(name, FileName::Options(_))).collect();
+        options.sort_unstable();
+        let old_options: Vec<_> = options.iter().rev().skip(2).collect();
+        let tables: BTreeSet<FileNumber> =
+            views.iter().flat_map(|view| view.version.tables().map(|(_, table)| table.number())).collect();
+        let is_orphan = |name: &&FileName| match **name {
+            FileName::Table(number) | FileName::LegacyTable(number) => !tables.contains(&number),
+            FileName::Blob(number) => !views.iter().any(|view| view.blob(number).is_some()),
+            FileName::Wal(number) => !wals.contains_key(&number),
+            FileName::Manifest(number) => number != manifest,
+            FileName::Options(_) => old_options.contains(&name),
+            FileName::Temporary(_) | FileName::OptionsTemporary(_) => true,
+            _ => false,
+        };
+        Ok(names.iter().filter(is_orphan).map(|name| self.path_of(name)).collect())
     }
 }
 

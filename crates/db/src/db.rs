@@ -18,6 +18,7 @@ use crate::open;
 use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::reclaim::{ReclaimPlan, Reclaimed};
+use crate::repair::{self, DbRepair};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::Store;
@@ -115,6 +116,30 @@ impl Db {
 
     fn store(&self) -> &Arc<Store> {
         &self.open.store
+    }
+
+    /// Mends the store in `path`, which nobody has open: with what can be read of its manifest, tables, blob files and logs, and of
+    /// `options` what a family needs that its OPTIONS file does not say. A store without damage is the same afterwards.
+    ///
+    /// Nothing is thrown away: what cannot be used is moved to the folder `lost` in `path`. What was lost is in the answer. A repair
+    /// that dies can be run again; until it has come to its end, the store does not open.
+    ///
+    /// Cost: reads every file; writes those again that are damaged, or whose place nothing tells.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no file of a store. `Busy`: somebody has it open.
+    /// - `UnsupportedFormat`: it needs something that Esker lacks.
+    /// - `Exhausted`, `Io`: a file cannot be read or written; nothing was changed, or the repair is to be run again.
+    pub fn repair(path: impl AsRef<Path>, options: Options) -> Result<DbRepair> {
+        Self::repair_with_env(path, options, Env::os())
+    }
+
+    /// As [`repair`](Self::repair), on another machine.
+    ///
+    /// # Errors
+    /// As [`repair`](Self::repair).
+    pub fn repair_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<DbRepair> {
+        repair::repair(path.as_ref(), options, env)
     }
 
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values

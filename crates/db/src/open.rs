@@ -9,6 +9,7 @@
 //! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
 mod files;
+pub(crate) mod mend;
 mod pointers;
 mod replay;
 mod tables;

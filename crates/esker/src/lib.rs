@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../README.md")]
 
+pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
     BlobFileUse, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Copied, CopyProgress, Db,
     DbIterator, Entries, FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats, OnDisk,

@@ -232,6 +232,34 @@ fn rocksdb_reads_checkpoints_and_backups() {
     }
 }
 
+/// Goal: what a repair makes of tables, blob files and logs alone is a store to RocksDB's tools.
+#[test]
+fn rocksdb_reads_what_a_repair_made() {
+    for is_lost in [false, true] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+        let mut numbers = Numbers::new(31);
+        fill(&db, &mut expected, &mut numbers);
+        workload::write(&db, &mut expected, &mut numbers, 20);
+        must("closing", db.close());
+        if is_lost {
+            let is_manifest = |name: &String| name.starts_with("MANIFEST") || name == "CURRENT";
+            for name in directory::names(&store).iter().filter(|name| is_manifest(name)) {
+                must("removing", std::fs::remove_file(store.join(name)));
+            }
+        }
+        let done = must("repairing", Db::repair(&store, Options::default()));
+        assert_eq!((done.had_manifest, done.lost_values + done.lost_blocks), (!is_lost, 0), "{done:?}");
+        assert_rocksdb_reads(&store, &expected);
+        ldb::put(&store, MIXED, b"by ldb", b"a value");
+        expected.entry(MIXED.into()).or_default().insert(b"by ldb".into(), b"a value".into());
+        let db = must("opening", Db::open(&store, Options::default()));
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+    }
+}
+
 #[test]
 fn rocksdb_reads_an_empty_store() {
     let directory = must("making a directory", tempfile::tempdir());

@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod check;
 mod checkpoint;
 mod compact;
 mod completions;
@@ -21,7 +22,6 @@ mod repair;
 mod scan;
 mod stats;
 mod torture;
-mod verify;
 
 use clap::Subcommand;
 
@@ -43,7 +43,8 @@ pub(crate) enum Command {
     CreateFamily(create_family::CreateFamily),
     DropFamily(drop_family::DropFamily),
     Stats(stats::Stats),
-    Verify(verify::Verify),
+    #[command(visible_alias = "verify")]
+    Check(check::Check),
     Compact(compact::Compact),
     Gc(gc::Gc),
     Bench(Box<bench::Bench>),
@@ -70,7 +71,7 @@ impl Command {
             Self::CreateFamily(command) => command.run(),
             Self::DropFamily(command) => command.run(),
             Self::Stats(command) => command.run(out),
-            Self::Verify(command) => command.run(out),
+            Self::Check(command) => command.run(out),
             Self::Compact(command) => command.run(out),
             Self::Gc(command) => command.run(out),
             Self::Bench(command) => command.run(out),

@@ -1,27 +1,31 @@
 //! `esker repair STORE`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker::Cask;
-use serde_json::json;
+use esker::{AsideReason, Cask, Db, DbRepair, Options};
+use serde_json::{Value, json};
 
+use super::check::error_object;
 use crate::Answer;
+use crate::encoding::{escaped, hex};
 use crate::failure::{Failure, one_line};
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 
-/// Rebuild a Cask's manifest and hints from its data files alone
+/// Mend a Db or a Cask with what can be read of its files
 ///
-/// Data files with damage are copied without it and put aside as `.damaged`: nothing is thrown away. If the manifest itself is
-/// lost, a key that was deleted may reappear. For a Raft log, see `esker raft repair`.
+/// Of a Db, a new manifest is made from the old one, or without it from tables, blob files and logs; what is whole in damaged files is
+/// written again, and everything that is not used any more goes to the folder `lost` in the store. Of a Cask, manifest and hints are
+/// rebuilt from its data files; those with damage are copied without it and put aside as `.damaged`. Nothing is thrown away. If the
+/// manifest itself is lost, a key that was deleted may reappear. For a Raft log, see `esker raft repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// The store's directory
     store: PathBuf,
 
-    /// Print an object: files, records, put_aside, damaged_bytes
+    /// Print an object
     #[arg(long)]
     json: bool,
 }
@@ -29,9 +33,24 @@ pub(crate) struct Repair {
 impl Repair {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         match Kind::of(&self.store) {
-            Some(Kind::Cask) | None => (),
-            Some(kind) => return Err(kind.refuse(&self.store).into()),
+            Some(Kind::Raft) => Err(Kind::Raft.refuse(&self.store).into()),
+            Some(Kind::Db) => self.mend(out),
+            None if has_files_of_a_db(&self.store) => self.mend(out),
+            Some(Kind::Cask) | None => self.mend_cask(out),
         }
+    }
+
+    fn mend(&self, out: &mut Output) -> Result<Answer, Failure> {
+        let done = Db::repair(&self.store, Options::default())?;
+        if self.json {
+            print_json(out, &done)?
+        } else {
+            print_text(out, &done)?
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn mend_cask(&self, out: &mut Output) -> Result<Answer, Failure> {
         let done = Cask::repair(&self.store)?;
         if self.json {
             out.json(&json!({
@@ -52,4 +71,87 @@ impl Repair {
         }
         Ok(Answer::Yes)
     }
+}
+
+/// Whether the directory is a Db that lost its CURRENT.
+fn has_files_of_a_db(store: &Path) -> bool {
+    use esker_format::file_name::FileName;
+    let Ok(entries) = std::fs::read_dir(store) else { return false };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.into_iter().any(|name| {
+        let parsed = name.to_str().and_then(FileName::parse);
+        matches!(parsed, Some(FileName::Table(_) | FileName::Blob(_) | FileName::Manifest(_) | FileName::Wal(_)))
+    })
+}
+
+fn reason(reason: AsideReason) -> &'static str {
+    match reason {
+        AsideReason::Damaged => "damaged",
+        AsideReason::Replaced => "replaced",
+        _ => "unused",
+    }
+}
+
+fn print_text(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
+    for error in &done.damage {
+        out.line(one_line(&error.to_string()))?;
+    }
+    if !done.had_manifest {
+        out.line("no manifest could be read: what was deleted may be back")?;
+    }
+    let (tables, blobs) = (plural(done.tables, "table", "tables"), plural(done.blob_files, "blob file", "blob files"));
+    let families = plural(done.families.len() as u64, "column family", "column families");
+    out.line(format_args!("{families}, {tables}, {blobs}"))?;
+    if done.log_batches > 0 {
+        out.line(format_args!("{} of the logs are in tables now", plural(done.log_batches, "batch", "batches")))?;
+    }
+    if done.rewritten_entries > 0 {
+        out.line(format_args!("{} written again", plural(done.rewritten_entries, "entry", "entries")))?;
+    }
+    for file in done.put_aside.iter().filter(|file| file.reason != AsideReason::Replaced) {
+        let path = one_line(&file.path.display().to_string());
+        out.line(format_args!("put aside ({}): {path}", reason(file.reason)))?;
+    }
+    print_lost(out, done)
+}
+
+fn print_lost(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
+    if done.lost_log_bytes > 0 {
+        out.line(format_args!("lost: {} of the logs", Bytes(done.lost_log_bytes)))?;
+    }
+    if done.lost_blocks > 0 {
+        out.line(format_args!("lost: {} of tables", plural(done.lost_blocks, "block", "blocks")))?;
+    }
+    for lost in &done.lost_keys {
+        let (key, family) = (escaped(&lost.key), &lost.family);
+        out.line(format_args!("lost: the value of {key} in {family}, which was in blob file {}", lost.blob_file))?;
+    }
+    let more = done.lost_values.saturating_sub(done.lost_keys.len() as u64);
+    if more > 0 {
+        out.line(format_args!("lost: {more} more values"))?;
+    }
+    let lost_nothing = done.lost_log_bytes + done.lost_blocks + done.lost_values == 0
+        && done.put_aside.iter().all(|file| file.reason != AsideReason::Damaged);
+    if lost_nothing { out.line("nothing is lost") } else { Ok(()) }
+}
+
+fn print_json(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
+    let put_aside =
+        |file: &esker::PutAside| json!({"path": file.path.to_string_lossy(), "reason": reason(file.reason)});
+    let lost =
+        |lost: &esker::LostKey| json!({"family": lost.family, "key": hex(&lost.key), "blob_file": lost.blob_file});
+    out.json(&json!({
+        "had_manifest": done.had_manifest,
+        "families": done.families,
+        "tables": done.tables,
+        "blob_files": done.blob_files,
+        "rewritten_entries": done.rewritten_entries,
+        "log_batches": done.log_batches,
+        "lost_log_bytes": done.lost_log_bytes,
+        "lost_blocks": done.lost_blocks,
+        "lost_values": done.lost_values,
+        "lost_keys": done.lost_keys.iter().map(lost).collect::<Vec<Value>>(),
+        "damage": done.damage.iter().map(error_object).collect::<Vec<Value>>(),
+        "put_aside": done.put_aside.iter().map(put_aside).collect::<Vec<Value>>(),
+    }))
 }

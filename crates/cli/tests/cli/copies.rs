@@ -1,6 +1,6 @@
-//! `checkpoint` and `backup` of a Db.
+//! `checkpoint`, `backup`, `repair` of a Db.
 
-use crate::run::{NONE, Place, esker};
+use crate::run::{NONE, Place, esker, flip_bit};
 
 fn loaded() -> Place {
     let place = Place::new();
@@ -23,13 +23,13 @@ fn copies_are_stores_of_their_own() {
         assert!(made["files"].as_u64() > Some(1) && made["sequence"].as_u64() >= Some(41), "{made}");
         assert_eq!(made["linked"].as_u64() > Some(0), command == "checkpoint", "{made}");
         assert_eq!(esker(["get", target, "in the log"]).done().out, b"only");
-        assert!(esker(["verify", target]).done().text().contains("no damage"));
+        assert!(esker(["check", target]).done().text().contains("no damage"));
         esker(["put", target, "in the log", "of the copy"]).done();
         assert_eq!(place.run("get", ["in the log"]).done().out, b"only");
         // It is no backup only any more.
         place.run(command, [target]).failed(&[if command == "backup" { "written to" } else { "empty" }]);
     }
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 }
 
 #[test]
@@ -43,4 +43,48 @@ fn a_backup_is_brought_up_to_date() {
     let made = place.run("backup", [target, "--json"]).done().json();
     assert!(made["kept"].as_u64() > Some(0) && made["copied_bytes"].as_u64() < Some(10_000), "{made}");
     assert_eq!(esker(["get", target, "new"]).done().out, b"value");
+}
+
+#[test]
+fn a_store_without_a_manifest_is_mended() {
+    let place = loaded();
+    place.run("put", ["in the log", "only"]).done();
+    let lost = place.files("").into_iter().filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name == "CURRENT" || name.starts_with("MANIFEST")
+    });
+    lost.for_each(|path| std::fs::remove_file(path).unwrap());
+    place.run("get", ["in the log"]).failed(&[]);
+    let text = place.run("repair", NONE).done();
+    assert!(text.text().contains("no manifest") && text.text().contains("nothing is lost"), "{}", text.text());
+    assert_eq!(place.run("count", NONE).done().text(), "41\n");
+    assert_eq!(place.run("get", ["in the log"]).done().out, b"only");
+    assert!(place.run("check", NONE).done().text().contains("no damage"));
+}
+
+#[test]
+fn what_is_lost_is_named_and_the_rest_is_kept() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    flip_bit(&blob, 90);
+    assert!(place.run("check", NONE).no().text().contains("esker repair"));
+    let done = place.run("repair", ["--json"]).done().json();
+    assert_eq!(done["lost_values"], 1, "{done}");
+    assert_eq!(done["had_manifest"], true);
+    let aside = done["put_aside"].as_array().unwrap();
+    let damaged: Vec<_> = aside.iter().filter(|file| file["reason"] == "damaged").collect();
+    assert_eq!(damaged.len(), 1, "{done}");
+    assert!(std::path::Path::new(damaged[0]["path"].as_str().unwrap()).exists());
+    assert_eq!(place.run("count", NONE).done().text(), "39\n");
+    assert!(place.run("check", NONE).done().text().contains("no damage"));
+}
+
+#[test]
+fn what_nothing_names_is_told_and_no_damage() {
+    let place = loaded();
+    std::fs::copy(place.files(".sst").remove(0), place.store().join("999999.sst")).unwrap();
+    let text = place.run("check", NONE).done();
+    assert!(text.text().contains("nothing names") && text.text().contains("999999.sst"), "{}", text.text());
+    let orphans = place.run("check", ["--json"]).done().json()["orphans"].clone();
+    assert_eq!(orphans.as_array().unwrap().len(), 1, "{orphans}");
 }

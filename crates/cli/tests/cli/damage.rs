@@ -15,10 +15,10 @@ fn loaded() -> Place {
 #[test]
 fn a_sound_store_is_read_to_its_last_byte() {
     let place = loaded();
-    let found = place.run("verify", ["--json"]).done().json();
+    let found = place.run("check", ["--json"]).done().json();
     assert_eq!((&found["entries"], &found["blobs"], &found["damaged"]), (&40.into(), &20.into(), &false.into()));
     assert!(found["errors"].as_array().unwrap().is_empty());
-    assert!(place.run("verify", NONE).done().text().contains("no damage"));
+    assert!(place.run("check", NONE).done().text().contains("no damage"));
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn a_flipped_bit_in_a_table_is_told_with_its_file_and_offset() {
     let place = loaded();
     let table = place.files(".sst").remove(0);
     flip_bit(&table, 20);
-    let text = place.run("verify", NONE).no();
+    let text = place.run("check", NONE).no();
     let line = text.text().lines().find(|line| line.starts_with("corruption: ")).unwrap();
     assert!(line.contains(table.to_str().unwrap()) && line.contains(" at byte "), "{line}");
-    let found = place.run("verify", ["--json"]).no().json();
+    let found = place.run("check", ["--json"]).no().json();
     assert_eq!((&found["damaged"], &found["errors"][0]["path"]), (&true.into(), &table.to_str().unwrap().into()));
     assert!(found["errors"][0]["offset"].is_u64());
     // Whoever reads it hears the same, in one line.
@@ -41,7 +41,7 @@ fn a_flipped_bit_in_a_blob_file_is_told_with_its_file_and_offset() {
     let place = loaded();
     let blob = place.files(".blob").remove(0);
     flip_bit(&blob, 90);
-    let found = place.run("verify", ["--json"]).no().json();
+    let found = place.run("check", ["--json"]).no().json();
     assert_eq!(found["errors"][0]["path"], blob.to_str().unwrap());
 }
 
@@ -50,7 +50,7 @@ fn a_store_too_damaged_to_open_is_damaged() {
     let place = loaded();
     let manifest = place.files("").into_iter().find(|path| path.to_str().unwrap().contains("MANIFEST")).unwrap();
     flip_bit(&manifest, 12);
-    let text = place.run("verify", NONE).no();
+    let text = place.run("check", NONE).no();
     assert!(text.text().contains(manifest.to_str().unwrap()), "{}", text.text());
     place.run("count", NONE).failed(&["corruption", manifest.to_str().unwrap()]);
 }
@@ -60,18 +60,18 @@ fn a_missing_table_is_damage() {
     let place = loaded();
     let table = place.files(".sst").remove(0);
     std::fs::remove_file(&table).unwrap();
-    assert!(place.run("verify", NONE).no().text().contains(table.to_str().unwrap()));
+    assert!(place.run("check", NONE).no().text().contains(table.to_str().unwrap()));
 }
 
 #[test]
 fn what_is_only_in_the_log_is_read_and_a_torn_end_is_told() {
     let place = Place::new();
     place.run("put", ["--create", "key", "value"]).done();
-    assert!(place.run("verify", NONE).done().text().contains("read 1 batch in 1 log"));
+    assert!(place.run("check", NONE).done().text().contains("read 1 batch in 1 log"));
     let log = place.files(".log").remove(0);
     let bytes = std::fs::read(&log).unwrap();
     std::fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
-    let verified = place.run("verify", NONE).done();
+    let verified = place.run("check", NONE).done();
     let text = verified.text();
     assert!(text.contains("ends torn at byte 0") && text.contains("no damage"), "{text}");
 }

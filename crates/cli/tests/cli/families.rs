@@ -56,6 +56,6 @@ fn gc_takes_back_what_overwritten_values_left_and_a_dry_run_says_so_before() {
     assert_eq!(freed, before["freed_bytes"].as_u64().unwrap());
     assert_eq!(plan()[0]["freed_bytes"], 0);
     assert!(place.run("gc", NONE).done().text().contains("default: "));
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
     place.run("gc", ["--min-garbage", "2"]).failed(&["must be in 0..=1"]);
 }

@@ -38,7 +38,7 @@ fn every_regular_file_becomes_an_entry_and_is_read_back() {
     assert_eq!(place.run("scan", ["--keys"]).done().text(), "dir/empty\ndir/small\nlarge\nnot\\xfftext\\x0a\n");
     assert_eq!(place.run("get", ["large"]).done().out, large);
     assert_eq!(place.run("get", ["dir/small"]).done().out, b"\x00\xff");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 }
 
 #[test]

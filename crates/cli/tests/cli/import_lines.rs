@@ -76,7 +76,7 @@ fn what_an_interrupted_import_has_written_is_a_whole_store() {
     child.kill().unwrap();
     child.wait().unwrap();
     feeder.join().unwrap();
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
     let entries = place.run("scan", ["--raw", "--from", "1"]).done();
     assert!(entries.text().lines().count() >= 999);
     for line in entries.text().lines() {

@@ -24,14 +24,14 @@ fn sorted_lines_go_straight_into_tables_and_blob_files() {
     let line = lines.lines().nth(1500).unwrap();
     assert_eq!(place.run("get", ["p/001500"]).done().text(), line);
     assert_eq!(place.run("count", NONE).done().text(), "3000\n");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 
     // A second load hides what is there.
     let arguments = place.arguments("import", ["--jsonl", "-", "--key", "id", "--sorted", "--prefix", "p/"]);
     esker_with_input(arguments, b"{\"id\":\"001500\"}\n{\"id\":\"z\"}\n").done();
     assert_eq!(place.run("get", ["p/001500"]).done().text(), "{\"id\":\"001500\"}");
     assert_eq!(place.run("count", NONE).done().text(), "3001\n");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_tree_is_sorted_and_read_back() {
     let summary = place.run("import", ["--files", tree.to_str().unwrap(), "--sorted", "--json"]).done().json();
     assert_eq!((&summary["keys"], &summary["read_back"]["equal"]), (&5.into(), &5.into()));
     assert_eq!(place.run("scan", ["--keys"]).done().text(), "dir.txt\ndir/empty\ndir/small\nlarge\nz\n");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn an_interrupted_sorted_import_leaves_nothing() {
     place.run("put", ["l", "w"]).done();
     assert_eq!(place.run("count", NONE).done().text(), "2\n");
     assert_eq!(place.files(".blob").len(), 0, "what was written so far went when the store was opened");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
 }

@@ -206,7 +206,7 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
         &["scan"],
         &["count"],
         &["stats"],
-        &["verify"],
+        &["check"],
         &["compact"],
         &["gc"],
         &["import", "--files", "/"],

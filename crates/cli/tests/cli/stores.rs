@@ -4,7 +4,7 @@ use esker::{Db, Options};
 
 use crate::run::{NONE, Place, esker};
 
-const READERS: [&[&str]; 6] = [&["get", "k"], &["scan"], &["count"], &["families"], &["stats"], &["verify"]];
+const READERS: [&[&str]; 6] = [&["get", "k"], &["scan"], &["count"], &["families"], &["stats"], &["check"]];
 const WRITERS: [&[&str]; 5] =
     [&["put", "k", "v"], &["delete", "k"], &["compact"], &["create-family", "f"], &["drop-family", "f"]];
 
@@ -28,7 +28,7 @@ fn what_is_no_store_is_an_error_and_left_alone() {
     }
     assert_eq!(place.files(""), [place.path("store/letter.txt")]);
     let file = place.write("file", b"");
-    for command in ["scan", "compact", "verify"] {
+    for command in ["scan", "compact", "check"] {
         esker([std::ffi::OsStr::new(command), file.as_os_str()]).failed(&[file.to_str().unwrap()]);
     }
 }
@@ -44,7 +44,7 @@ fn who_has_a_store_open_keeps_writers_out_and_lets_readers_in() {
     }
     place.run("import", ["--files", place.path("").to_str().unwrap()]).failed(&["busy"]);
     assert_eq!(place.run("scan", NONE).done().text(), "k\tv\nk2\tv2\n");
-    place.run("verify", NONE).done();
+    place.run("check", NONE).done();
     db.close().unwrap();
     place.run("put", ["k", "w"]).done();
 }

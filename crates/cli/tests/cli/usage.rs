@@ -14,7 +14,7 @@ const COMMANDS: [&str; 19] = [
     "create-family",
     "drop-family",
     "stats",
-    "verify",
+    "check",
     "compact",
     "bench",
     "checkpoint",

@@ -16,6 +16,7 @@ use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::BlobFileAddition;
 
 use crate::cache::Block;
 use crate::pinned::PinnedSlice;
@@ -134,6 +135,16 @@ impl BlobFile {
     /// How long it is, once it is ended.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.records_end() + FOOTER_BYTES as u64
+    }
+
+    /// What a manifest says of it, once it is ended, if nobody else does.
+    pub(crate) fn addition(&self) -> BlobFileAddition {
+        BlobFileAddition {
+            number: self.number,
+            total_count: self.blob_count(),
+            total_bytes: self.records_end().saturating_sub(HEADER_BYTES as u64),
+            ..BlobFileAddition::default()
+        }
     }
 
     pub(crate) fn number(&self) -> FileNumber {

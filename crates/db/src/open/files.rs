@@ -13,6 +13,7 @@ use crate::blob::BlobFile;
 use crate::copy::target::UNFINISHED;
 use crate::options::{Options, OptionsInFile};
 use crate::reclaim::Trash;
+use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
 use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
@@ -20,11 +21,15 @@ use crate::{Error, ErrorKind, Result};
 /// Whether `dir` holds a store: whether it has a CURRENT.
 ///
 /// # Errors
-/// `InvalidArgument` if `dir` is no directory.
+/// `InvalidArgument` if `dir` is no directory; `Corruption` if it is half repaired.
 pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
     match env.files.metadata(dir) {
         Ok(metadata) if metadata.kind != FileKind::Directory => {
             Err(Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir))
+        }
+        Ok(_) if durable::is_there(&*env.files, &dir.join(UNFINISHED_REPAIR))? => {
+            let reason = "a repair of this store was not finished; run it again";
+            Err(Error::new(ErrorKind::Corruption, reason).with_path(dir))
         }
         Ok(_) => Ok(durable::is_there(&*env.files, &dir.join(FileName::Current.to_string()))?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
@@ -49,7 +54,7 @@ pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()>
             }
             Some(FileName::Table(_) | FileName::Blob(_) | FileName::Wal(_)) => {
                 let reason =
-                    format!("holds {stranger:?} but no CURRENT to say what is live; restore CURRENT from a backup");
+                    format!("holds {stranger:?} but no CURRENT to say what is live; repair it, or restore a backup");
                 Error::new(ErrorKind::Corruption, reason).with_path(dir)
             }
             _ if !options.create_if_missing => no_store(dir),

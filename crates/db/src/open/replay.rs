@@ -277,7 +277,7 @@ fn scanner(store: &Store, log: &Log) -> Result<Scanner> {
 }
 
 /// Accepts a batch; returns its first sequence number and how many it takes.
-fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, u64)> {
+pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, u64)> {
     let doing = "reading a batch of the log";
     let header = write_batch::header(raw).map_err(|error| Error::decode(path, offset, doing, error))?;
     let mut count = 0;

@@ -46,11 +46,26 @@ pub(crate) struct Recovered {
 /// # Errors
 /// `NotFound` if there is no CURRENT; corruption with path and offset; `UnsupportedFormat` for what a later writer added.
 pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
+    recover_from(files, dir, current_manifest(files, dir)?)
+}
+
+/// The manifest that CURRENT names.
+///
+/// # Errors
+/// `NotFound` if there is no CURRENT; corruption if it names none.
+pub(crate) fn current_manifest(files: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
     let current_path = dir.join(FileName::Current.to_string());
     let current = files.read(&current_path)?;
-    let number = manifest_number(&current).ok_or_else(|| {
+    manifest_number(&current).ok_or_else(|| {
         Error::corruption(&current_path, 0, "CURRENT does not name a manifest; restore it, or the store, from a backup")
-    })?;
+    })
+}
+
+/// Reads a manifest.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut recovered = Recovered::default();
     recovered.families.insert(0, RecoveredFamily { name: "default".into(), ..RecoveredFamily::default() });

@@ -23,8 +23,8 @@ pub(crate) use edit::{Edit, Garbage};
 pub(crate) use file::{BlobHandle, TableFile};
 pub(crate) use life::Life;
 pub(crate) use manifest::{
-    ManifestWriter, Recovered, RecoveredFamily, manifest_state, prepare_new, recover, set_current, snapshot_edits,
-    write_new,
+    ManifestWriter, Recovered, RecoveredFamily, current_manifest, manifest_state, prepare_new, recover, recover_from,
+    set_current, snapshot_edits, write_new,
 };
 pub(crate) use older::Older;
 

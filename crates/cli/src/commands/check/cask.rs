@@ -33,7 +33,7 @@ pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, F
 
 fn check(path: &Path) -> Result<(CaskCheck, CaskRecovery), Error> {
     let cask = open_cask_read_only(path)?;
-    let bar = Progress::begin("verifying", 0);
+    let bar = Progress::begin("checking", 0);
     let check = cask.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
     Ok((check, cask.recovery().clone()))
 }

@@ -1,0 +1,160 @@
+//! What a repair needs of an open: a store without tables, and the logs through the same replay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, FileSystem};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::write_batch::{self, Record};
+use esker_log::scan::{RecoveryMode, Scanner};
+
+use super::replay::{Logs, check_batch};
+use super::{Recovery, family_options, files, new_identity, new_session};
+use crate::cache::BlockCache;
+use crate::counters::Counters;
+use crate::family::Family;
+use crate::options::{Options, OptionsInFile};
+use crate::reclaim::Trash;
+use crate::store::{Installer, Parts, Store};
+use crate::version::{Edit, Recovered, Version};
+use crate::write::{Lead, apply};
+use crate::{Error, ErrorKind, Result};
+
+/// A store of the families of `recovered`, without its tables; with the blob files of `blobs`. New files are numbered from
+/// `next_file` on. Writes nothing.
+///
+/// Options that cannot be read are the defaults; why they cannot goes to `damage`.
+pub(crate) fn store_to_mend(
+    dir: &Path,
+    options: Options,
+    env: Env,
+    recovered: &Recovered,
+    mut blobs: BTreeMap<u32, Edit>,
+    next_file: u64,
+    damage: &mut Vec<Error>,
+) -> Result<Store> {
+    let listing = files::Listing::of(&env, dir)?;
+    let in_file = match listing.options(&env, dir) {
+        Err(error) if error.kind() == ErrorKind::Corruption => {
+            damage.push(error);
+            OptionsInFile::default()
+        }
+        read => read?,
+    };
+    let first_log = super::first_log(recovered);
+    listing.refuse_logs_elsewhere(dir, &in_file, first_log)?;
+    let session_id: Arc<str> = new_session(&env).into();
+    let wal_number = FileNumber::new(next_file);
+    let mut families = BTreeMap::new();
+    for (&id, family) in &recovered.families {
+        let chosen = family_options(&options, &in_file, &family.name)?;
+        let version = Version::empty().apply(&blobs.remove(&id).unwrap_or_default())?;
+        families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
+    }
+    let Some(default_family) = families.get(&0).cloned() else {
+        return Err(Error::new(ErrorKind::Corruption, "the default column family is not there").with_path(dir));
+    };
+    let identity = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
+    let db_id = if identity.is_empty() { new_identity(&env) } else { identity };
+    let trash = Trash::new(env.files.clone());
+    let wals = listing.logs_from(first_log).collect();
+    Ok(Store::new(Parts {
+        session_id,
+        env,
+        dir: dir.to_owned(),
+        options: Options { wal_recovery: RecoveryMode::PointInTime, ..options },
+        foreign_options: in_file.foreign,
+        db_id,
+        cache: Arc::new(BlockCache::new(0)),
+        counters: Counters::default(),
+        trash,
+        log_numbers: recovered.families.iter().map(|(&id, family)| (id, family.log_number)).collect(),
+        last_sequence: recovered.last_sequence,
+        next_file: next_file + 1,
+        lead: Lead::new(wal_number, recovered.last_sequence),
+        installer: Installer { manifest: None, family_id_max: recovered.family_id_max, options_files: Vec::new() },
+        default_family,
+        families,
+        wals,
+        has_stray_blobs: true,
+        read_only: false,
+    }))
+}
+
+/// Replays the logs as an open would; if it would refuse them, goes on behind the damage. `full` is called with a family whose memtable is full.
+pub(crate) fn replay_all(
+    store: &mut Store,
+    damage: &mut Vec<Error>,
+    full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
+) -> Result<(Recovery, SequenceNumber)> {
+    let logs = match Logs::check(store) {
+        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+            damage.push(error);
+            store.options.wal_recovery = RecoveryMode::SkipCorrupt;
+            Logs::check(store)?
+        }
+        read => read?,
+    };
+    let mut full = full;
+    let last = logs.replay(store, |family| full(store, family))?;
+    Ok((logs.found, last))
+}
+
+/// Replays all logs, whatever families need of them: every batch that is whole, and of it every record that is `wanted`, given
+/// with its sequence number. `full` is called with a family whose memtable is full.
+pub(crate) fn replay_wanted(
+    store: &Store,
+    mut wanted: impl FnMut(u64, &Record<'_>) -> Result<bool>,
+    mut full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
+) -> Result<(Recovery, SequenceNumber)> {
+    let (mut found, mut last) = (Recovery::default(), SequenceNumber::new(0));
+    let (files, families, wals) = (&*store.env.files, store.families.load_full(), store.state.lock().wals.clone());
+    for number in wals.keys() {
+        let path = store.path_of(&FileName::Wal(*number));
+        let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
+        while let Some((offset, batch)) = scanner.next()? {
+            let first = match check_batch(&path, offset, batch) {
+                Ok((first, _)) => first,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    found.skipped_bytes += batch.len() as u64;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            found.batches += 1;
+            let counted = write_batch::records(batch).map_while(std::result::Result::ok).filter(Record::is_counted);
+            for (sequence, record) in (first..).zip(counted) {
+                last = last.max(SequenceNumber::new(sequence));
+                let Some(family) = families.get(&record.cf) else { continue };
+                if !wanted(sequence, &record)? {
+                    continue;
+                }
+                let view = family.view.load_full();
+                apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
+                if view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes {
+                    full(store, family)?;
+                }
+            }
+        }
+        found.wal_files += 1;
+        found.skipped_bytes += scanner.skipped_bytes();
+    }
+    Ok((found, last))
+}
+
+/// The column families that the logs of a directory write to, as far as they can be read.
+pub(crate) fn families_in_logs(files: &dyn FileSystem, dir: &Path, names: &[FileName]) -> Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        let FileName::Wal(number) = name else { continue };
+        let path = dir.join(name.to_string());
+        let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
+        while let Some((_, batch)) = scanner.next()? {
+            let records = write_batch::records(batch).map_while(std::result::Result::ok);
+            found.extend(records.filter(|record| record.is_counted()).map(|record| record.cf));
+        }
+    }
+    Ok(found)
+}

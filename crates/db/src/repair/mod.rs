@@ -1,0 +1,110 @@
+//! Repair: a manifest from tables, blob files and logs, for a store that has lost its own, or some of its files.
+//!
+//! - P1: nothing is thrown away. What the repaired store does not use goes to the folder [`LOST`] in its directory.
+//! - P2: nothing is touched before all is read: new files, the mark [`UNFINISHED`], the manifest, CURRENT, and only then is
+//!   anything moved. A repair that dies is run again; between the mark and the end, nobody opens the store.
+//! - P3: where a manifest can be read whole, it says which files count, and where. Damaged tables are written again without
+//!   what is lost, in their level.
+//! - P4: without, every table counts that no manifest says is gone. Where tables have keys in common and their sequence numbers
+//!   do not tell which is newer, they are merged ([`place`]). A key that was deleted may come back with a table that
+//!   was to be removed.
+//! - P5: a key whose newest value is lost is gone, not what it was before: a deletion takes the place of the entry. What was
+//!   in a lost block is not known by name, and older values of its keys may show.
+//! - P6: of the logs every batch that is whole counts, also behind damage.
+//!
+//! Cost: one read of every file, and of each separated value; the files that are written again.
+
+mod aside;
+mod blobs;
+mod place;
+mod rewrite;
+mod survey;
+mod tables;
+mod workshop;
+
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+
+use self::aside::Begun;
+use self::workshop::Workshop;
+use crate::options::Options;
+use crate::{Error, Result};
+
+pub(crate) use self::aside::UNFINISHED;
+
+/// Keys that are named in a report; more are counted.
+const LOST_KEYS_MAX: usize = 1000;
+
+/// What a repair did.
+#[derive(Debug, Clone, Default)]
+pub struct DbRepair {
+    /// Whether the manifest could be read: else everything was found out from the files alone.
+    pub had_manifest: bool,
+    /// Column families of the store as it is now.
+    pub families: Vec<String>,
+    /// Its tables.
+    pub tables: u64,
+    /// Its blob files.
+    pub blob_files: u64,
+    /// Entries in tables that were damaged, or had to be merged, and were written again.
+    pub rewritten_entries: u64,
+    /// Batches of the logs that were made tables.
+    pub log_batches: u64,
+    /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too.
+    pub lost_log_bytes: u64,
+    /// Blocks of tables that are lost, each with some keys that nobody can name.
+    pub lost_blocks: u64,
+    /// Entries whose value is lost.
+    pub lost_values: u64,
+    /// The first of them.
+    pub lost_keys: Vec<LostKey>,
+    /// What was found wrong.
+    pub damage: Vec<Error>,
+    /// Files that were moved to the folder `lost`: where they are now, and why.
+    pub put_aside: Vec<PutAside>,
+}
+
+/// A key whose newest value is lost: it is deleted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostKey {
+    /// Its column family.
+    pub family: String,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The blob file that it pointed to.
+    pub blob_file: u64,
+}
+
+/// A file that the repaired store does not use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutAside {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: AsideReason,
+}
+
+/// Why a file is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsideReason {
+    /// It is damaged; what is whole in it was kept.
+    Damaged,
+    /// All that it holds is in other files now.
+    Replaced,
+    /// The manifest did not name it, or nothing points to it.
+    Unused,
+}
+
+/// See [`Db::repair`](crate::Db::repair).
+pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair> {
+    options.validate()?;
+    let (lock, begun) = aside::begin(&env, dir)?;
+    let done = match begun {
+        Begun::Current => aside::finish_earlier(&env, dir),
+        Begun::Manifest(begun) => Workshop::open(dir, options, env, begun)?.run(),
+    };
+    drop(lock);
+    done
+}

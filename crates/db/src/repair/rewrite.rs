@@ -1,0 +1,177 @@
+//! Entries of several runs as one, with every value in its place: what is kept is written to new tables.
+//!
+//! - R1: of entries with one key and sequence number one stays: that of the younger file, unless its value is lost.
+//! - R2: a pointer into a sound blob file stays. A value in another is moved. A value that is lost becomes a deletion (P5).
+//! - R3: of two entries of a key that point to one place, the newer stays: the other is what a compaction made it of.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+
+use super::blobs::Blobs;
+use super::{DbRepair, LostKey};
+use crate::blob::BlobFile;
+use crate::family::Family;
+use crate::iterate::InternalIterator;
+use crate::output::Outputs;
+use crate::store::Store;
+use crate::version::{Garbage, TableFile};
+use crate::{Error, ErrorKind, Result};
+
+/// A sorted run, and how young the file is that it came from.
+pub(super) type Run = (FileNumber, Box<dyn InternalIterator>);
+
+/// New tables.
+#[derive(Debug, Default)]
+pub(super) struct Rewritten {
+    pub(super) tables: Vec<(usize, Arc<TableFile>)>,
+    /// By blob file, what they point to.
+    pub(super) refs: BTreeMap<FileNumber, Garbage>,
+}
+
+/// Where a run stands.
+struct Head {
+    key: Vec<u8>,
+    age: FileNumber,
+    run: usize,
+}
+
+impl Head {
+    fn place(&self) -> (&[u8], u64) {
+        (internal_key::user_key(&self.key), internal_key::tag(&self.key) >> 8)
+    }
+}
+
+impl Ord for Head {
+    /// The greatest comes first: the smallest key, the newest of its entries, the youngest file.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ((key, sequence), (other_key, other_sequence)) = (self.place(), other.place());
+        let keys = other_key.cmp(key).then(sequence.cmp(&other_sequence));
+        keys.then(self.age.cmp(&other.age)).then(other.run.cmp(&self.run))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head {}
+
+/// What becomes of an entry.
+enum Fate {
+    Stays,
+    Moves(Arc<BlobFile>, BlobIndex),
+    Lost(FileNumber),
+}
+
+/// Writes the entries of `runs` to tables of `level`. With `separates`, large values go to blob files, as by a flush.
+pub(super) fn rewrite(
+    store: &Store,
+    family: &Arc<Family>,
+    blobs: &mut Blobs,
+    runs: Vec<Run>,
+    level: usize,
+    separates: bool,
+    report: &mut DbRepair,
+) -> Result<Rewritten> {
+    let mut outputs = Outputs::new(store, family, level, separates);
+    let mut refs: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
+    let (mut ages, mut runs): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    let mut heads = BinaryHeap::new();
+    for (run, (iterator, age)) in runs.iter_mut().zip(ages.drain(..)).enumerate() {
+        iterator.seek_to_first()?;
+        if iterator.valid() {
+            heads.push(Head { key: iterator.key().to_vec(), age, run });
+        }
+    }
+    // Of the entry that was written last.
+    let mut settled: Option<(Vec<u8>, u64)> = None;
+    let mut pointed: Option<(Vec<u8>, BlobIndex)> = None;
+    while let Some(mut head) = heads.pop() {
+        let Some(iterator) = runs.get_mut(head.run) else { continue };
+        let is_settled = settled.as_ref().is_some_and(|(key, sequence)| (key.as_slice(), *sequence) == head.place());
+        if !is_settled {
+            let key = InternalKey::decode(&head.key).map_err(unreadable)?;
+            let is_last = heads.peek().is_none_or(|next| next.place() != head.place());
+            let value = iterator.value();
+            let fate = fate(blobs, family.id, &key, value)?;
+            let repeats = |index: &BlobIndex| pointed.as_ref().is_some_and(|(k, i)| k == key.user_key && i == index);
+            let mut is_written = true;
+            match fate {
+                Fate::Stays if key.kind == ValueKind::BlobIndex => {
+                    let index = BlobIndex::decode(value).map_err(unreadable)?;
+                    if !repeats(&index) {
+                        outputs.add(&key, &head.key, value)?;
+                        let bytes = accounted_bytes(&index, key.user_key.len());
+                        refs.entry(index.file).or_default().add(1, bytes);
+                    }
+                    pointed = Some((key.user_key.to_vec(), index));
+                }
+                Fate::Stays => outputs.add(&key, &head.key, value)?,
+                Fate::Moves(file, index) => {
+                    if !repeats(&index) {
+                        outputs.add_moved(&key, &index, &file)?;
+                    }
+                    pointed = Some((key.user_key.to_vec(), index));
+                }
+                // A file that is older may have it.
+                Fate::Lost(_) if !is_last => is_written = false,
+                Fate::Lost(blob_file) => {
+                    let mut deletion = Vec::with_capacity(head.key.len());
+                    let gone = InternalKey { kind: ValueKind::Deletion, ..key };
+                    internal_key::append(&mut deletion, gone.user_key, gone.sequence, gone.kind);
+                    outputs.add(&gone, &deletion, &[])?;
+                    let (family, key) = (family.name.clone(), key.user_key.to_vec());
+                    report.lose(LostKey { family, key, blob_file: blob_file.get() });
+                }
+            }
+            if is_written {
+                report.rewritten_entries += 1;
+                let (key, sequence) = head.place();
+                settled = Some((key.to_vec(), sequence));
+            }
+        }
+        iterator.next()?;
+        if iterator.valid() {
+            head.key.clear();
+            head.key.extend_from_slice(iterator.key());
+            heads.push(head);
+        }
+    }
+    let edit = outputs.finish()?.edit;
+    for blob in &edit.blobs {
+        let addition = blob.addition.clone();
+        refs.entry(addition.number).or_default().add(addition.total_count, addition.total_bytes);
+        blobs.add(blob.file.clone(), addition, family.id, &*store.env.files)?;
+    }
+    Ok(Rewritten { tables: edit.added, refs })
+}
+
+fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Result<Fate> {
+    if key.kind != ValueKind::BlobIndex {
+        return Ok(Fate::Stays);
+    }
+    let index = BlobIndex::decode(value).map_err(unreadable)?;
+    if blobs.is_whole(family, key.user_key, &index)? {
+        return Ok(Fate::Stays);
+    }
+    Ok(match blobs.reader(key.user_key, &index)? {
+        Some(file) => Fate::Moves(file, index),
+        None => Fate::Lost(index.file),
+    })
+}
+
+fn unreadable(error: esker_format::DecodeError) -> Error {
+    Error::new(ErrorKind::Corruption, "reading an entry that is to be kept").with_source(error)
+}

@@ -1,0 +1,159 @@
+//! What lies in the directory, and what manifests say of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use esker_env::{FileSystem, durable};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_log::scan::{RecoveryMode, Scanner};
+
+use crate::version::{Recovered, current_manifest, recover_from};
+use crate::{Error, ErrorKind, Result};
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) names: Vec<FileName>,
+    pub(super) highest_number: u64,
+    /// What the manifest says, if there is one that can be trusted.
+    pub(super) manifest: Option<Recovered>,
+    /// What can be read of all others.
+    pub(super) hints: Hints,
+    pub(super) damage: Vec<Error>,
+}
+
+/// Facts that hold whatever else the manifest said.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    pub(super) db_id: String,
+    /// Names by id; those that were dropped are left out.
+    pub(super) families: BTreeMap<u32, String>,
+    pub(super) family_id_max: u32,
+    /// Tables that an edit takes away.
+    pub(super) gone: BTreeSet<FileNumber>,
+    pub(super) last_sequence: SequenceNumber,
+    pub(super) next_file_number: u64,
+}
+
+/// Whether `error` says that a file is damaged or missing: everything else ends a repair.
+pub(super) fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound)
+}
+
+impl Survey {
+    /// `begun` is the manifest of a repair that died, which may not be whole.
+    pub(super) fn of(files: &dyn FileSystem, dir: &Path, begun: Option<FileNumber>) -> Result<Self> {
+        let listed = files.list(dir)?;
+        let mut names: Vec<FileName> = listed.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
+        let highest_number = names.iter().filter_map(FileName::number).map(FileNumber::get).max().unwrap_or(0);
+        names.retain(|name| begun.is_none_or(|begun| *name != FileName::Manifest(begun)));
+        let mut survey = Self { names, highest_number, ..Self::default() };
+        survey.manifest = survey.choose(files, dir)?;
+        if survey.manifest.is_none() {
+            for number in survey.manifests() {
+                survey.hints.read(files, dir, number)?;
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Newest first.
+    fn manifests(&self) -> Vec<FileNumber> {
+        let number = |name: &FileName| match name {
+            FileName::Manifest(number) => Some(*number),
+            _ => None,
+        };
+        let mut numbers: Vec<FileNumber> = self.names.iter().filter_map(number).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers
+    }
+
+    /// The manifest that CURRENT names; if that does not do, the one that names most tables, of those whose files are all there: one
+    /// that was begun and not finished names fewer than its predecessor.
+    fn choose(&mut self, files: &dyn FileSystem, dir: &Path) -> Result<Option<Recovered>> {
+        match current_manifest(files, dir).and_then(|number| recover_from(files, dir, number)) {
+            Ok(recovered) => return Ok(Some(recovered)),
+            Err(error) if is_damage(&error) => self.damage.push(error),
+            Err(error) => return Err(error),
+        }
+        let mut best: Option<(usize, Recovered)> = None;
+        for number in self.manifests() {
+            let recovered = match recover_from(files, dir, number) {
+                Ok(recovered) => recovered,
+                Err(error) if is_damage(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let tables = || recovered.families.values().flat_map(|family| family.tables.keys());
+            let is_there = |(_, table): &(u32, FileNumber)| {
+                [FileName::Table(*table), FileName::LegacyTable(*table)].iter().any(|name| self.names.contains(name))
+            };
+            let count = tables().count();
+            if count > 0 && tables().all(is_there) && best.as_ref().is_none_or(|(most, _)| *most < count) {
+                best = Some((count, recovered));
+            }
+        }
+        Ok(best.map(|(_, recovered)| recovered))
+    }
+
+    /// Whether the manifest has a blob file of that number; if there is none, it may have had.
+    pub(super) fn names_blob(&self, number: FileNumber) -> bool {
+        let names = |manifest: &Recovered| manifest.families.values().any(|family| family.blobs.contains_key(&number));
+        self.manifest.as_ref().is_none_or(names)
+    }
+
+    /// The family that the manifest says a blob file is of.
+    pub(super) fn family_of_blob(&self, number: FileNumber) -> Option<u32> {
+        let families = &self.manifest.as_ref()?.families;
+        families.iter().find(|(_, family)| family.blobs.contains_key(&number)).map(|(&id, _)| id)
+    }
+
+    pub(super) fn has(&self, name: &FileName) -> bool {
+        self.names.contains(name)
+    }
+}
+
+impl Hints {
+    /// Takes what every edit of a manifest that decodes says, whatever is missing between them.
+    fn read(&mut self, files: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
+        let path = dir.join(FileName::Manifest(number).to_string());
+        if !durable::is_there(files, &path)? {
+            return Ok(());
+        }
+        let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
+        let mut dropped = BTreeSet::new();
+        loop {
+            match scanner.next() {
+                Ok(Some((_, record))) => {
+                    if let Ok(edit) = VersionEdit::decode(record) {
+                        self.take(edit, &mut dropped);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) if error.kind() == ErrorKind::UnsupportedFormat => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.families.retain(|id, _| !dropped.contains(id));
+        Ok(())
+    }
+
+    fn take(&mut self, edit: VersionEdit, dropped: &mut BTreeSet<u32>) {
+        if let Some(id) = edit.db_id.filter(|id| !id.is_empty()) {
+            self.db_id = id;
+        }
+        if let Some(name) = edit.column_family_add {
+            self.families.entry(edit.column_family).or_insert(name);
+        }
+        if edit.column_family_drop {
+            dropped.insert(edit.column_family);
+        }
+        self.family_id_max = self.family_id_max.max(edit.max_column_family.unwrap_or(0)).max(edit.column_family);
+        self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
+        self.next_file_number = self.next_file_number.max(edit.next_file_number.unwrap_or(0));
+        let is_moved = |number: &FileNumber| edit.new_files.iter().any(|(_, added)| added.number == *number);
+        let gone = edit.deleted_files.iter().map(|(_, number)| *number);
+        self.gone.extend(gone.filter(|number| !is_moved(number)));
+    }
+}

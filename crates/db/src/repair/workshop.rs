@@ -1,0 +1,475 @@
+//! The order of a repair: read all, write what has to be written, put files in their places, make that the store.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::{Env, FileSystem, durable};
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
+use esker_format::rocksdb::write_batch::Record;
+
+use super::blobs::Blobs;
+use super::place::{Extent, Place, places};
+use super::rewrite::{Rewritten, Run, rewrite};
+use super::survey::Survey;
+use super::tables::{Contents, Source, family_of};
+use super::{AsideReason, DbRepair, LostKey, aside};
+use crate::cache::BlockCache;
+use crate::family::{Family, Generation, View};
+use crate::open::mend;
+use crate::options::Options;
+use crate::store::Store;
+use crate::table::Table;
+use crate::version::{
+    BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version, prepare_new, set_current,
+};
+use crate::{Error, ErrorKind, Result};
+
+/// See the module's head.
+pub(super) struct Workshop {
+    dir: PathBuf,
+    options: Options,
+    env: Env,
+    survey: Survey,
+    report: DbRepair,
+    /// What is known of files that will not be used.
+    why: BTreeMap<FileName, AsideReason>,
+}
+
+/// What tables are read with.
+pub(super) struct Bench<'a> {
+    pub(super) files: &'a dyn FileSystem,
+    pub(super) dir: &'a Path,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) blobs: &'a Blobs,
+}
+
+/// A family on its way to its version.
+#[derive(Default)]
+struct Parts {
+    tables: Vec<(usize, Arc<TableFile>)>,
+    refs: BTreeMap<FileNumber, Garbage>,
+}
+
+impl Parts {
+    fn point_to(&mut self, refs: &BTreeMap<FileNumber, Garbage>) {
+        for (number, sum) in refs {
+            self.refs.entry(*number).or_default().add(sum.count, sum.bytes);
+        }
+    }
+
+    fn take(&mut self, rewritten: Rewritten) {
+        self.point_to(&rewritten.refs);
+        self.tables.extend(rewritten.tables);
+    }
+}
+
+impl Workshop {
+    pub(super) fn open(dir: &Path, options: Options, env: Env, begun: Option<FileNumber>) -> Result<Self> {
+        let mut survey = Survey::of(&*env.files, dir, begun)?;
+        let damage = std::mem::take(&mut survey.damage);
+        let report = DbRepair { had_manifest: survey.manifest.is_some(), damage, ..DbRepair::default() };
+        Ok(Self { dir: dir.to_owned(), options, env, survey, report, why: BTreeMap::new() })
+    }
+
+    pub(super) fn run(mut self) -> Result<DbRepair> {
+        let files = self.env.files.clone();
+        let mut blobs = Blobs::read(&*files, &self.dir, &self.survey, &mut self.report.damage)?;
+        for (number, _) in blobs.iter().filter(|(_, blob)| blob.sound.is_none()) {
+            // One that no manifest knows yet has no end, and that is as it should be.
+            let reason = if self.survey.names_blob(number) { AsideReason::Damaged } else { AsideReason::Replaced };
+            self.why.insert(FileName::Blob(number), reason);
+        }
+        let mut sources = self.tables(&blobs)?;
+        let recovered = self.recovered(&blobs, sources.keys().copied().collect())?;
+        let mut store = self.store(&recovered, &blobs)?;
+        let first_new = store.next_file_number() - 1;
+        let built = self.build(&mut store, &mut blobs, &mut sources);
+        if let Err(error) = built.and_then(|parts| self.install(&store, &parts)) {
+            // What cannot be removed, the next repair puts aside.
+            let _ = self.remove_new(first_new);
+            return Err(error);
+        }
+        let (recovered, put_aside) = aside::finish(&*files, &self.dir, &self.why)?;
+        self.report.put_aside = put_aside;
+        self.report.describe(&recovered);
+        Ok(self.report)
+    }
+
+    /// Removes what this repair wrote, unless a manifest may name it.
+    fn remove_new(&self, first_new: u64) -> Result<()> {
+        let files = &*self.env.files;
+        if durable::is_there(files, &self.dir.join(aside::UNFINISHED))? {
+            return Ok(());
+        }
+        for entry in files.list(&self.dir)? {
+            let number = FileName::parse(&entry.name).and_then(|name| name.number());
+            if number.is_some_and(|number| number.get() >= first_new) {
+                files.remove(&self.dir.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All tables that count, by family.
+    fn tables(&mut self, blobs: &Blobs) -> Result<BTreeMap<u32, Vec<Source>>> {
+        let (files, cache) = (self.env.files.clone(), Arc::new(BlockCache::new(0)));
+        let bench = Bench { files: &*files, dir: &self.dir, cache, blobs };
+        let mut wanted = Vec::new();
+        match &self.survey.manifest {
+            Some(manifest) => {
+                for (&family, of) in &manifest.families {
+                    for ((level, number), meta) in &of.tables {
+                        let names = [FileName::LegacyTable(*number), FileName::Table(*number)];
+                        match names.into_iter().find(|name| self.survey.has(name)) {
+                            Some(name) => wanted.push((name, *number, Some((family, *level as usize, meta)))),
+                            None => {
+                                let path = self.dir.join(FileName::Table(*number).to_string());
+                                let reason = "the manifest names this file, but it is not there";
+                                self.report.damage.push(Error::corruption(&path, 0, reason));
+                            }
+                        }
+                    }
+                    for (number, _) in of.blobs.iter().filter(|(number, _)| blobs.get(**number).is_none()) {
+                        let is_dead = of.ledger.get(*number).is_some_and(|usage| usage.is_dead());
+                        if !is_dead {
+                            let path = self.dir.join(FileName::Blob(*number).to_string());
+                            let reason = "the manifest names this file, but it is not there";
+                            self.report.damage.push(Error::corruption(&path, 0, reason));
+                        }
+                    }
+                }
+            }
+            None => wanted.extend(self.survey.names.iter().filter_map(|name| match name {
+                FileName::Table(number) | FileName::LegacyTable(number) if !self.survey.hints.gone.contains(number) => {
+                    Some((*name, *number, None))
+                }
+                _ => None,
+            })),
+        }
+        let mut sources: BTreeMap<u32, Vec<Source>> = BTreeMap::new();
+        for (name, number, said) in wanted {
+            let (damage, lost_blocks) = (&mut self.report.damage, &mut self.report.lost_blocks);
+            match bench.vet(&name, number, said, damage, lost_blocks)? {
+                Some((family, source)) => {
+                    let reason = match &source.contents {
+                        Contents::Whole(_) | Contents::Dangling(_) => AsideReason::Replaced,
+                        Contents::Salvaged(_) => AsideReason::Damaged,
+                    };
+                    self.why.insert(name, reason);
+                    sources.entry(family).or_default().push(source);
+                }
+                None => drop(self.why.insert(name, AsideReason::Damaged)),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// What the manifest says of the store, or would say.
+    fn recovered(&self, blobs: &Blobs, mut ids: BTreeSet<u32>) -> Result<Recovered> {
+        let mut recovered = Recovered::default();
+        if let Some(manifest) = &self.survey.manifest {
+            let of = |family: &RecoveredFamily| RecoveredFamily {
+                name: family.name.clone(),
+                log_number: family.log_number,
+                ..RecoveredFamily::default()
+            };
+            recovered.families = manifest.families.iter().map(|(&id, family)| (id, of(family))).collect();
+            recovered.db_id.clone_from(&manifest.db_id);
+            recovered.family_id_max = manifest.family_id_max;
+            recovered.last_sequence = manifest.last_sequence;
+            recovered.next_file_number = manifest.next_file_number;
+            recovered.log_number_min = manifest.log_number_min;
+            return Ok(recovered);
+        }
+        let hints = &self.survey.hints;
+        ids.insert(0);
+        ids.extend(blobs.iter().filter_map(|(_, blob)| blob.family));
+        ids.extend(mend::families_in_logs(&*self.env.files, &self.dir, &self.survey.names)?);
+        ids.extend(hints.families.keys());
+        let mut names = self.names_in_tables()?;
+        names.extend(hints.families.clone());
+        names.insert(0, "default".to_owned());
+        for &id in &ids {
+            // Nothing says its name: one that no other family has.
+            let name = names.get(&id).cloned().unwrap_or_else(|| format!("repaired-{id}"));
+            recovered.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
+        }
+        recovered.db_id.clone_from(&hints.db_id);
+        recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
+        recovered.last_sequence = hints.last_sequence;
+        recovered.next_file_number = hints.next_file_number;
+        Ok(recovered)
+    }
+
+    /// Names of families, as tables say them.
+    fn names_in_tables(&self) -> Result<BTreeMap<u32, String>> {
+        let mut names = BTreeMap::new();
+        for name in &self.survey.names {
+            let FileName::Table(number) = *name else { continue };
+            let file = self.env.files.open(&self.dir.join(name.to_string()))?;
+            let file_bytes = file.len()?;
+            if let Ok(table) = Table::open(file, number, file_bytes, Arc::new(BlockCache::new(0)))
+                && let Some(id) = family_of(table.properties())
+                && !table.properties().column_family_name.is_empty()
+            {
+                names.insert(id, table.properties().column_family_name.clone());
+            }
+        }
+        Ok(names)
+    }
+
+    fn store(&mut self, recovered: &Recovered, blobs: &Blobs) -> Result<Store> {
+        let next_file = recovered.next_file_number.max(self.survey.highest_number + 1);
+        if next_file > FileNumber::MAX.get() / 2 {
+            let reason = format!("a file has number {next_file}, which leaves too few for new ones; move it away");
+            return Err(Error::new(ErrorKind::Corruption, reason).with_path(&self.dir));
+        }
+        // For the logs: where they point into files that are whole, all is well.
+        let trash = crate::reclaim::Trash::new(self.env.files.clone());
+        let mut registered: BTreeMap<u32, Edit> = BTreeMap::new();
+        for (_, blob) in blobs.iter() {
+            let (Some(family), Some(sound)) = (blob.family, &blob.sound) else { continue };
+            let handle = BlobHandle::new(sound.addition.clone(), sound.file.clone(), blob.path.clone(), trash.clone());
+            if sound.addition.total_count > 0 {
+                registered.entry(family).or_default().blobs.push(handle);
+            }
+        }
+        let (dir, options, env) = (&self.dir, self.options.clone(), self.env.clone());
+        mend::store_to_mend(dir, options, env, recovered, registered, next_file, &mut self.report.damage)
+    }
+
+    /// Files for every family.
+    fn build(
+        &mut self,
+        store: &mut Store,
+        blobs: &mut Blobs,
+        sources: &mut BTreeMap<u32, Vec<Source>>,
+    ) -> Result<Vec<(Arc<Family>, Arc<Version>)>> {
+        let newest = |of: &Vec<Source>| of.iter().map(|source| source.meta.largest_sequence.get()).max().unwrap_or(0);
+        let flushed: BTreeMap<u32, u64> = sources.iter().map(|(&family, of)| (family, newest(of))).collect();
+        let flushed = self.survey.manifest.is_none().then_some(&flushed);
+        let from_logs = self.replay(store, blobs, flushed)?;
+        let mut built = Vec::new();
+        for (&id, family) in store.families.load().iter() {
+            let mut of_family = sources.remove(&id).unwrap_or_default();
+            let logged = from_logs.iter().filter(|(from, _)| *from == id).map(|(_, rewritten)| rewritten);
+            let by_level = match self.survey.manifest.is_some() {
+                true => self.by_level(store, family, blobs, &of_family, logged.clone())?,
+                false => None,
+            };
+            let version = match by_level {
+                Some(version) => version,
+                None => {
+                    of_family.extend(logged.flat_map(as_sources));
+                    self.by_keys(store, family, blobs, &of_family)?
+                }
+            };
+            built.push((family.clone(), Arc::new(version)));
+        }
+        Ok(built)
+    }
+
+    /// The logs as tables of level 0, by family. Without a manifest, `flushed` says up to where families are in tables.
+    fn replay(
+        &mut self,
+        store: &mut Store,
+        blobs: &mut Blobs,
+        flushed: Option<&BTreeMap<u32, u64>>,
+    ) -> Result<Vec<(u32, Rewritten)>> {
+        let (mut made, mut lost, report) = (Vec::new(), Vec::new(), &mut self.report);
+        let blobs = RefCell::new(blobs);
+        let mut damage = Vec::new();
+        let mut flush = |store: &Store, family: &Arc<Family>| -> Result<()> {
+            let view = family.view.load_full();
+            if view.active.memtable.is_empty() {
+                return Ok(());
+            }
+            let run: Run = (FileNumber::MAX, Box::new(view.active.memtable.iter()));
+            let mut blobs = blobs.borrow_mut();
+            made.push((family.id, rewrite(store, family, &mut blobs, vec![run], 0, true, report)?));
+            let active = Generation::new(view.active.first_wal());
+            family.view.store(Arc::new(View { active, ..View::clone(&view) }));
+            Ok(())
+        };
+        let (found, last) = match flushed {
+            None => mend::replay_all(store, &mut damage, &mut flush)?,
+            Some(flushed) => {
+                // Where a record is in tables already, its value may have moved, or be gone for good reason.
+                let wanted = |sequence: u64, record: &Record<'_>| -> Result<bool> {
+                    if record.kind != ValueKind::BlobIndex {
+                        return Ok(true);
+                    }
+                    let Ok(index) = BlobIndex::decode(record.value) else { return Ok(false) };
+                    if blobs.borrow().is_readable(record.cf, record.key, &index)? {
+                        return Ok(true);
+                    }
+                    if flushed.get(&record.cf).is_none_or(|newest| *newest < sequence) {
+                        lost.push((record.cf, record.key.to_vec(), index.file));
+                    }
+                    Ok(false)
+                };
+                mend::replay_wanted(store, wanted, &mut flush)?
+            }
+        };
+        let families = store.families.load_full();
+        for family in families.values() {
+            flush(store, family)?;
+        }
+        store.publish(store.visible().max(last));
+        report.damage.extend(damage);
+        report.log_batches = found.batches;
+        report.lost_log_bytes = found.dropped_bytes + found.skipped_bytes;
+        for (id, key, file) in lost {
+            let family = families.get(&id).map(|family| family.name.clone()).unwrap_or_default();
+            report.lose(LostKey { family, key, blob_file: file.get() });
+        }
+        Ok(made)
+    }
+
+    /// The version with all tables where the manifest has them (P3); `None` if that does not fit any more.
+    fn by_level<'a>(
+        &mut self,
+        store: &Store,
+        family: &Arc<Family>,
+        blobs: &mut Blobs,
+        sources: &[Source],
+        logged: impl Iterator<Item = &'a Rewritten>,
+    ) -> Result<Option<Version>> {
+        let mut parts = Parts::default();
+        let before = self.report.clone();
+        for source in sources {
+            let level = source.level.unwrap_or(0);
+            match &source.contents {
+                Contents::Whole(table) => {
+                    parts.point_to(&source.refs);
+                    parts.tables.push((level, table_file(store, source, table)));
+                }
+                _ => {
+                    let runs = vec![(source.number, source.iter())];
+                    parts.take(rewrite(store, family, blobs, runs, level, false, &mut self.report)?);
+                }
+            }
+        }
+        for rewritten in logged {
+            parts.point_to(&rewritten.refs);
+            parts.tables.extend(rewritten.tables.iter().cloned());
+        }
+        match version(store, blobs, parts) {
+            Ok(version) => Ok(Some(version)),
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                // All of it is done again.
+                self.report = before;
+                self.report.damage.push(error.with_path(&self.dir));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The version with every table where its keys and its age allow (P4).
+    fn by_keys(
+        &mut self,
+        store: &Store,
+        family: &Arc<Family>,
+        blobs: &mut Blobs,
+        sources: &[Source],
+    ) -> Result<Version> {
+        let deepest = family.options.level_count.saturating_sub(1);
+        let extents: Vec<Extent> = sources.iter().map(extent).collect();
+        let mut parts = Parts::default();
+        for place in places(&extents) {
+            let (level, indexes) = match place {
+                Place::Deepest(index) => (deepest, vec![index]),
+                Place::Newest(indexes) => (0, indexes),
+                Place::Merged(indexes) => {
+                    let of = indexes.iter().filter_map(|&index| sources.get(index));
+                    let runs = of.map(|source| (source.number, source.iter())).collect();
+                    parts.take(rewrite(store, family, blobs, runs, deepest, false, &mut self.report)?);
+                    continue;
+                }
+            };
+            for source in indexes.into_iter().filter_map(|index| sources.get(index)) {
+                if let Contents::Whole(table) = &source.contents {
+                    parts.point_to(&source.refs);
+                    parts.tables.push((level, table_file(store, source, table)));
+                }
+            }
+        }
+        version(store, blobs, parts)
+    }
+
+    /// Makes the versions the store (P2).
+    fn install(&self, store: &Store, built: &[(Arc<Family>, Arc<Version>)]) -> Result<()> {
+        let files = &*store.env.files;
+        // No log of the store as it was is needed.
+        let first_log = store.new_file_number();
+        let parts: Vec<_> =
+            built.iter().map(|(family, version)| (family.clone(), version.clone(), first_log)).collect();
+        let mut installer = store.installer.lock();
+        let manifest = store.new_file_number();
+        aside::mark(files, &self.dir, manifest)?;
+        if !self.survey.has(&FileName::Identity) {
+            let temporary = store.path_of(&FileName::Temporary(manifest));
+            files.write_atomically(&store.path_of(&FileName::Identity), &temporary, store.db_id.as_bytes())?;
+        }
+        store.write_options_file(&mut installer)?;
+        let edits = store.edits_of(&parts, installer.family_id_max);
+        prepare_new(files, &self.dir, manifest, &edits)?;
+        set_current(files, &self.dir, manifest)
+    }
+}
+
+fn table_file(store: &Store, source: &Source, table: &Arc<Table>) -> Arc<TableFile> {
+    TableFile::new(source.meta.clone(), table.clone(), source.path.clone(), store.trash.clone())
+}
+
+/// Tables that logs were made to, as others.
+fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
+    rewritten.tables.iter().map(|(_, file)| Source {
+        number: file.number(),
+        path: file.table.path().to_owned(),
+        level: None,
+        meta: file.meta.clone(),
+        refs: rewritten.refs.clone(),
+        contents: Contents::Whole(file.table.clone()),
+    })
+}
+
+fn extent(source: &Source) -> Extent {
+    let meta = &source.meta;
+    let user_key = |key: &[u8]| internal_key::user_key(key).to_vec();
+    Extent {
+        keys: user_key(&meta.smallest)..=user_key(&meta.largest),
+        sequences: meta.smallest_sequence.get()..=meta.largest_sequence.get(),
+        blobs: source.refs.keys().copied().collect(),
+        is_broken: !matches!(source.contents, Contents::Whole(_)),
+    }
+}
+
+/// A version of these tables and the blob files that they point to: the rest of those is garbage.
+fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
+    let mut edit = Edit { added: parts.tables, ..Edit::default() };
+    for (number, live) in parts.refs {
+        let blob = blobs.get(number).and_then(|blob| Some((&blob.path, blob.sound.as_ref()?)));
+        let Some((path, sound)) = blob else {
+            let reason = format!("tables point to blob file {number}, which cannot be used; report it");
+            return Err(Error::new(ErrorKind::Corruption, reason));
+        };
+        let total = &sound.addition;
+        let dead = total.total_count.checked_sub(live.count).zip(total.total_bytes.checked_sub(live.bytes));
+        let Some((count, bytes)) = dead else {
+            let reason = "tables point to more than there is in it";
+            return Err(Error::corruption(path, 0, reason));
+        };
+        let handle = BlobHandle::new(total.clone(), sound.file.clone(), path.clone(), store.trash.clone());
+        edit.blobs.push(handle);
+        if count > 0 || bytes > 0 {
+            edit.garbage.insert(number, Garbage { count, bytes });
+        }
+    }
+    Version::empty().apply(&edit)
+}

@@ -1,0 +1,174 @@
+//! What is left of a damaged table: whatever its index leads to and whose checksum holds, block by block.
+//!
+//! The footer must be there, and the index. Filter and properties need not: without properties, the table is read as Esker and
+//! RocksDB write tables by default.
+
+use esker_env::ReadFile;
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
+use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
+use esker_format::rocksdb::table::{
+    BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TableProperties,
+};
+
+use super::check::Visit;
+use super::open::{unpack, unpack_properties};
+use crate::{Error, ErrorKind, Result};
+
+const DOING: &str = "salvaging a table";
+
+/// What [`salvage`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Salvaged {
+    /// What the table says of itself, if that is whole.
+    pub(crate) properties: Option<TableProperties>,
+    /// Entries that were shown.
+    pub(crate) entries: u64,
+    /// Blocks of data, and of the index, that are lost.
+    pub(crate) lost_blocks: u64,
+}
+
+struct Reader<'a> {
+    file: &'a dyn ReadFile,
+    footer: Footer,
+    blocks_end: u64,
+    found: Salvaged,
+    last_key: Vec<u8>,
+    visit: &'a mut Visit<'a>,
+}
+
+/// Shows every entry that is whole to `visit`, in order.
+///
+/// # Errors
+/// Corruption if nothing leads to the blocks; what reading the file said, or `visit`.
+pub(crate) fn salvage<'a>(file: &'a dyn ReadFile, visit: &'a mut Visit<'a>) -> Result<Salvaged> {
+    let (path, file_bytes) = (file.path(), file.len()?);
+    let mut raw = [0; FOOTER_BYTES];
+    let Some(blocks_end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(Error::corruption(path, 0, format!("{DOING}: {file_bytes} bytes are no table")));
+    };
+    file.read_exact_at(blocks_end, &mut raw)?;
+    let footer = Footer::decode(&raw, file_bytes).map_err(|error| Error::decode(path, blocks_end, DOING, error))?;
+    let mut reader = Reader { file, footer, blocks_end, found: Salvaged::default(), last_key: Vec::new(), visit };
+    let meta = reader.block(reader.footer.meta_index).and_then(|block| {
+        MetaIndex::decode(&block).map_err(|error| Error::decode(path, reader.footer.meta_index.offset, DOING, error))
+    });
+    let meta = only_damage(meta)?;
+    reader.found.properties = match meta.as_ref().and_then(|meta| meta.get(PROPERTIES)) {
+        Some(handle) => only_damage(reader.properties(handle))?,
+        None => None,
+    };
+    let Some(index) = reader.footer.index.or_else(|| meta.as_ref()?.get(INDEX)) else {
+        return Err(Error::corruption(path, blocks_end, format!("{DOING}: nothing leads to the index")));
+    };
+    reader.index(index)?;
+    Ok(reader.found)
+}
+
+/// `None` for damage; every other failure ends the salvage.
+fn only_damage<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Reader<'_> {
+    fn decode(&self, at: BlockHandle, error: esker_format::DecodeError) -> Error {
+        Error::decode(self.file.path(), at.offset, DOING, error)
+    }
+
+    fn stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+        let count = handle.stored_bytes(self.blocks_end).map_err(|error| self.decode(handle, error))?;
+        let mut stored = vec![0; count];
+        self.file.read_exact_at(handle.offset, &mut stored)?;
+        Ok(stored)
+    }
+
+    fn block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+        let stored = self.stored(handle)?;
+        unpack(self.footer.checksum, &stored, handle.offset).map_err(|error| self.decode(handle, error))
+    }
+
+    fn properties(&self, handle: BlockHandle) -> Result<TableProperties> {
+        let stored = self.stored(handle)?;
+        unpack_properties(self.footer.checksum, &stored, handle.offset).map_err(|error| self.decode(handle, error))
+    }
+
+    fn index(&mut self, handle: BlockHandle) -> Result<()> {
+        let known = self.found.properties.as_ref();
+        let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+        let format = known.map_or(by_default, TableProperties::index_format);
+        let is_partitioned = known.is_some_and(|known| known.index_type() == Ok(IndexType::TwoLevel));
+        let block = self.block(handle)?;
+        self.walk(handle, &block, format, &mut |reader, child| {
+            if !is_partitioned {
+                return reader.data(child);
+            }
+            let Some(partition) = only_damage(reader.block(child))? else {
+                reader.found.lost_blocks += 1;
+                return Ok(());
+            };
+            reader.walk(child, &partition, format, &mut |reader, child| reader.data(child))
+        })
+    }
+
+    /// Calls `each` with what an index block leads to, as far as it decodes.
+    fn walk(
+        &mut self,
+        at: BlockHandle,
+        block: &[u8],
+        format: IndexFormat,
+        each: &mut dyn FnMut(&mut Self, BlockHandle) -> Result<()>,
+    ) -> Result<()> {
+        let layout = BlockLayout::parse(block).map_err(|error| self.decode(at, error))?;
+        let mut cursor = IndexCursor::new(layout, format);
+        let mut step = cursor.seek_to_first(block);
+        while step.is_ok() && cursor.valid() {
+            let Ok(handle) = cursor.handle(block) else { break };
+            each(self, handle)?;
+            step = cursor.next(block);
+        }
+        if step.is_err() || cursor.valid() {
+            self.found.lost_blocks += 1;
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, handle: BlockHandle) -> Result<()> {
+        let block = only_damage(self.block(handle))?;
+        let layout = block.as_deref().and_then(|block| BlockLayout::parse(block).ok());
+        let (Some(block), Some(layout)) = (block, layout) else {
+            self.found.lost_blocks += 1;
+            return Ok(());
+        };
+        let mut cursor = BlockCursor::new(layout);
+        let mut step = cursor.seek_to_first(&block);
+        while step.is_ok() && cursor.valid() {
+            let key = cursor.key();
+            let follows = self.last_key.is_empty() || internal_key::compare(&self.last_key, key).is_lt();
+            // A block whose checksum holds has nothing else; without checksums, it may.
+            if InternalKey::decode(key).is_err() || !follows {
+                break;
+            }
+            (self.visit)(key, cursor.value(&block))?;
+            self.found.entries += 1;
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            step = cursor.next(&block);
+        }
+        if step.is_err() || cursor.valid() {
+            self.found.lost_blocks += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The number that entries without one count from, of a table with these properties of which the manifest says `newest`.
+pub(crate) fn taken_in_with(properties: &TableProperties, newest: Option<SequenceNumber>) -> Option<SequenceNumber> {
+    let is_external = properties.has_external_sequence().unwrap_or(false);
+    is_external.then(|| match properties.external_sequence() {
+        0 => newest.unwrap_or_default(),
+        written => SequenceNumber::new(written),
+    })
+}

@@ -1,0 +1,439 @@
+//! Repair: a store without damage stays what it is; one that lost its manifest comes back whole; of one with any damage, what is whole
+//! is kept, nothing is made up, and what was lost is told. Whatever is not used any more is still there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use esker::env::sim::SimDisk;
+use esker::{AsideReason, Db, DbRepair, ErrorKind, Options, Result};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
+use esker_torture::model::{Model, Op, contents};
+use esker_torture::workload::{Ledger, Step, run, steps};
+use esker_torture::{options, seeds};
+use fastrand::Rng;
+
+const FILE: &str = "repair";
+const FAMILIES: [&str; 2] = ["default", "second"];
+
+/// A store that somebody left, and what was in it.
+struct Scene {
+    options: Options,
+    disk: SimDisk,
+    expected: Model,
+    /// Every value that a key ever had.
+    history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
+}
+
+fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
+    let db = Db::open_with_env("/store", options.clone(), disk.env())?;
+    if db.column_family("second").is_none() {
+        db.create_column_family("second", options.families["second"].clone())?;
+    }
+    Ok(db)
+}
+
+impl Scene {
+    /// `is_closed`: by its owner, else by the death of the process.
+    fn new(seed: u64, count: usize, is_closed: bool) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let options = options::store(&mut random, &FAMILIES, 0);
+        let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        let mut ledger = Ledger::default();
+        run(&db, &steps, &mut ledger).unwrap();
+        let expected = contents(&db).unwrap();
+        let ops = ledger.batches.into_iter().flatten();
+        let history = ops.filter_map(|op| match op {
+            Op::Put(family, key, value) => Some((family, key, value)),
+            Op::Delete(..) => None,
+        });
+        let history = history.collect();
+        let disk = if is_closed {
+            db.close().unwrap();
+            disk
+        } else {
+            let left = disk.after_process_death();
+            std::mem::forget(db);
+            left
+        };
+        Self { options, disk, expected, history }
+    }
+
+    /// The same disk once more.
+    fn again(&self) -> SimDisk {
+        self.disk.after_process_death()
+    }
+
+    /// Its files, without the lock.
+    fn files(&self) -> Vec<PathBuf> {
+        let in_store = |path: &PathBuf| path.starts_with("/store") && !path.ends_with("LOCK");
+        self.disk.paths().into_iter().filter(in_store).collect()
+    }
+
+    fn repair(&self, disk: &SimDisk) -> Result<DbRepair> {
+        Db::repair_with_env("/store", self.options.clone(), disk.env())
+    }
+
+    /// What the store holds now; it is without damage, and nothing in it was made up.
+    fn found(&self, disk: &SimDisk, what: &str) -> Model {
+        let db = Db::open_with_env("/store", self.options.clone(), disk.env())
+            .unwrap_or_else(|error| panic!("{what}: a repaired store does not open: {error}"));
+        let check = db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+        let mut found = contents(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
+        found.families.entry("second".to_owned()).or_default();
+        for (family, pairs) in &found.families {
+            for (key, value) in pairs {
+                let is_known = self.history.contains(&(family.clone(), key.clone(), value.clone()));
+                assert!(is_known, "{what}: {family} has a value of {key:?} that nobody wrote");
+            }
+        }
+        db.close().unwrap();
+        found
+    }
+}
+
+fn has_lost(report: &DbRepair) -> bool {
+    report.lost_blocks + report.lost_values + report.lost_log_bytes > 0 || !report.damage.is_empty()
+}
+
+/// P1: every byte of every table, blob file and log is still in the directory, or in the folder.
+fn assert_nothing_is_thrown_away(before: &SimDisk, files: &[PathBuf], after: &SimDisk, what: &str) {
+    let kept: Vec<(PathBuf, Vec<u8>)> = after
+        .paths()
+        .into_iter()
+        .filter(|path| path.starts_with("/store"))
+        .filter_map(|path| Some((path.clone(), after.file_bytes(&path)?)))
+        .collect();
+    let is_of_data = |path: &&PathBuf| {
+        path.extension().and_then(|extension| extension.to_str()).is_some_and(|e| ["sst", "blob", "log"].contains(&e))
+    };
+    for path in files.iter().filter(is_of_data) {
+        let Some(bytes) = before.file_bytes(path) else { continue };
+        let is_there = kept.iter().any(|(_, kept)| *kept == bytes);
+        assert!(is_there, "{what}: {} is nowhere any more", path.display());
+    }
+}
+
+/// Goal: a repair of a store without damage changes no answer, whether it was closed or its process died; nor does the next.
+#[test]
+fn a_store_without_damage_stays_what_it_is() {
+    for seed in seeds(24) {
+        let is_closed = seed % 2 == 0;
+        let scene = Scene::new(seed, 120, is_closed);
+        let disk = scene.again();
+        for round in ["first", "second"] {
+            let what = format!("seed {seed}, {round}");
+            let before = disk.after_process_death();
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(report.had_manifest && !has_lost(&report), "{what}: {report:?}");
+            assert!(report.put_aside.iter().all(|file| file.reason != AsideReason::Damaged), "{what}: {report:?}");
+            assert_nothing_is_thrown_away(&before, &scene.files(), &disk, &what);
+            assert!(scene.found(&disk, &what) == scene.expected, "{what}");
+        }
+    }
+}
+
+/// Goal: without CURRENT, without any manifest, and with one that is cut or rotten, tables, blob files and logs make the same store.
+#[test]
+fn a_lost_manifest_is_made_again() {
+    let (mut merged, mut from_logs) = (0, 0);
+    for seed in seeds(24) {
+        let scene = Scene::new(100 + seed, 150, seed % 3 > 0);
+        let manifests: Vec<PathBuf> = scene.files().into_iter().filter(|path| is_manifest(path)).collect();
+        for how in ["no CURRENT", "no manifest", "neither", "cut", "rotten"] {
+            let what = format!("seed {seed}, {how}");
+            let disk = scene.again();
+            let files = disk.env().files;
+            if how == "no CURRENT" || how == "neither" {
+                files.remove("/store/CURRENT".as_ref()).unwrap();
+            }
+            for path in &manifests {
+                let bytes = disk.file_bytes(path).unwrap();
+                match how {
+                    "no manifest" | "neither" => files.remove(path).unwrap(),
+                    "cut" => disk.overwrite(path, bytes[..bytes.len() * 2 / 3].to_vec()),
+                    "rotten" => {
+                        disk.flip_bit(path, 8 * 60 + 3);
+                    }
+                    _ => {}
+                }
+            }
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            merged += report.rewritten_entries;
+            from_logs += report.log_batches;
+            assert_eq!(report.lost_blocks + report.lost_values + report.lost_log_bytes, 0, "{what}: {report:?}");
+            let mut expected = scene.expected.clone();
+            // Only the manifest knows a family without entries, or its name if that is nowhere else.
+            expected.families.entry("second".to_owned()).or_default();
+            let mut found = scene_contents(&scene, &disk, &what);
+            if let Some(nameless) = found.families.remove("repaired-1") {
+                found.families.insert("second".to_owned(), nameless);
+            }
+            assert!(found == expected, "{what}");
+        }
+    }
+    assert!(merged > 0 && from_logs > 0, "nothing was merged, or came from a log: nothing was shown");
+}
+
+/// As [`Scene::found`], for a store whose families may have lost their names.
+fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
+    let db = Db::open_with_env("/store", scene.options.clone(), disk.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    let mut found = contents(&db).unwrap();
+    if !found.families.contains_key("repaired-1") {
+        found.families.entry("second".to_owned()).or_default();
+    }
+    found
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"))
+}
+
+/// Goal: one flipped bit anywhere, in any file: the repaired store opens and is sound, nothing in it was made up, and if anything is not as
+/// it was, the report says that something was lost. What CURRENT, manifest, OPTIONS and IDENTITY say is not needed.
+#[test]
+fn any_flipped_bit_is_mended_or_told() {
+    let test = "any_flipped_bit_is_mended_or_told";
+    let tally = Tally::new(test);
+    let mut salvaged = BTreeMap::new();
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let scene = Scene::new(200 + seed, 60, seed % 2 == 0);
+        for path in scene.files() {
+            let bits = scene.disk.file_bytes(&path).unwrap().len() as u64 * 8;
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let is_data = [".sst", ".blob", ".log"].iter().any(|end| name.ends_with(end));
+            // Some places of each file, others with each seed, and its last bytes.
+            let step = (bits / 23).max(1);
+            for bit in (seed * 37 % step..bits).step_by(usize::try_from(step).unwrap()).chain(bits.checked_sub(9)) {
+                let what = format!("{replay}: bit {bit} of {name} flipped");
+                let disk = scene.again();
+                // What was preallocated and never written is not on the device.
+                if !disk.flip_bit(&path, bit) {
+                    continue;
+                }
+                tally.fault();
+                let before = disk.after_process_death();
+                let report = match scene.repair(&disk) {
+                    Ok(report) => report,
+                    // A bit that makes it look like what only a later version writes.
+                    Err(error) if error.kind() == ErrorKind::UnsupportedFormat => continue,
+                    Err(error) => panic!("{what}: {error}"),
+                };
+                assert_nothing_is_thrown_away(&before, &scene.files(), &disk, &what);
+                let mut found = scene_contents(&scene, &disk, &what);
+                if let Some(nameless) = found.families.remove("repaired-1") {
+                    found.families.insert("second".to_owned(), nameless);
+                }
+                for (family, pairs) in &found.families {
+                    for (key, value) in pairs {
+                        let is_known = scene.history.contains(&(family.clone(), key.clone(), value.clone()));
+                        assert!(is_known, "{what}: {family} has a value of {key:?} that nobody wrote");
+                    }
+                }
+                if found == scene.expected {
+                    continue;
+                }
+                assert!(is_data, "{what}: nothing of it is data, yet answers changed");
+                assert!(has_lost(&report), "{what}: answers changed, and nothing is said: {report:?}");
+                let kept: usize = found.families.values().map(BTreeMap::len).sum();
+                let kind = name.rsplit('.').next().unwrap_or_default().to_owned();
+                let most: &mut usize = salvaged.entry(kind).or_default();
+                *most = (*most).max(kept);
+            }
+        }
+    }
+    assert!(salvaged.values().all(|&kept| kept > 0), "of some kind of file nothing was ever kept: {salvaged:?}");
+}
+
+/// Goal: any file may be missing.
+#[test]
+fn a_missing_file_costs_what_was_in_it() {
+    for seed in seeds(8) {
+        let scene = Scene::new(300 + seed, 80, seed % 2 == 0);
+        for path in scene.files() {
+            let what = format!("seed {seed}: without {}", path.display());
+            let disk = scene.again();
+            disk.env().files.remove(&path).unwrap();
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = scene_contents(&scene, &disk, &what);
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.ends_with(".sst") || name.ends_with(".blob") {
+                assert!(found == scene.expected || has_lost(&report), "{what}: nothing is said: {report:?}");
+            } else if !name.ends_with(".log") && !name.starts_with("MANIFEST") {
+                assert!(found == scene.expected, "{what}");
+            }
+        }
+    }
+}
+
+/// Goal: of a key whose newest value is lost, no older one shows.
+#[test]
+fn a_lost_value_does_not_uncover_an_older_one() {
+    let scene = Scene::new(1, 0, true);
+    let mut options = scene.options.clone();
+    for family in options.families.values_mut() {
+        family.separation = esker::Separation::AtFlush;
+        family.min_blob_size = 100;
+        family.blob_compression = esker::Compression::None;
+        family.level0_compaction_trigger = 10;
+        family.level0_slowdown_trigger = 20;
+        family.level0_stop_trigger = 30;
+    }
+    let disk = scene.again();
+    let db = open(&disk, &options).unwrap();
+    for value in [b"older", b"newer"] {
+        db.put("key", value.repeat(100)).unwrap();
+        db.put("other", value.repeat(100)).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let mut blobs: Vec<PathBuf> =
+        disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "blob")).collect();
+    blobs.sort();
+    // The first record is that of "key".
+    assert!(disk.flip_bit(blobs.last().unwrap(), 8 * 100));
+    let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+    assert_eq!(report.lost_values, 1, "{report:?}");
+    assert_eq!(
+        (report.lost_keys[0].family.as_str(), report.lost_keys[0].key.as_slice()),
+        ("default", b"key".as_slice())
+    );
+    let db = open(&disk, &options).unwrap();
+    assert!(db.get("key").unwrap().is_none());
+    assert_eq!(db.get("other").unwrap().unwrap()[..], b"newer".repeat(100));
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
+/// Stores in need of repair, by what happened to them.
+fn wrecks(seed: u64) -> Vec<(&'static str, Scene)> {
+    ["intact", "no manifest", "damaged"]
+        .into_iter()
+        .map(|how| {
+            let scene = Scene::new(400 + seed, 50, true);
+            let files = scene.disk.env().files;
+            for path in scene.files() {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                match how {
+                    "no manifest" if name.starts_with("MANIFEST") || name == "CURRENT" => files.remove(&path).unwrap(),
+                    "damaged" if name.ends_with(".sst") || name.ends_with(".blob") => {
+                        scene.disk.flip_bit(&path, 8 * 45);
+                    }
+                    _ => {}
+                }
+            }
+            files.sync_dir("/store".as_ref()).unwrap();
+            (how, scene)
+        })
+        .collect()
+}
+
+/// Goal: a repair may die at each of its operations. Until it is run again the store is what it was or does not open; then it is what it would have
+/// become, and nothing was thrown away on the way.
+#[test]
+fn a_repair_that_dies_can_be_run_again() {
+    let test = "a_repair_that_dies_can_be_run_again";
+    let tally = Tally::new(test);
+    for seed in seeds(2) {
+        for (how, scene) in wrecks(seed) {
+            let healthy = scene.again();
+            let first = healthy.op_count();
+            scene.repair(&healthy).unwrap();
+            let ops = healthy.op_count();
+            let expected = scene_contents(&scene, &healthy, how);
+            for n in first..ops {
+                let disk = scene.again();
+                kill(&disk, n);
+                assert!(scene.repair(&disk).is_err());
+                for image in images(&disk, n) {
+                    let replay = Replay { file: FILE, test, seed };
+                    let what = format!("{replay}: {how}, died at {n} in {first}..{ops}, {}", image.name);
+                    tally.image();
+                    let looked_at = image.disk.after_process_death();
+                    if how == "intact"
+                        && let Ok(db) = open(&looked_at, &scene.options)
+                    {
+                        assert!(contents(&db).unwrap() == scene.expected, "{what}: it opens as something else");
+                    }
+                    scene.repair(&image.disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &image.disk, &what);
+                    assert!(scene_contents(&scene, &image.disk, &what) == expected, "{what}, run again");
+                }
+            }
+        }
+    }
+}
+
+/// Goal: whatever call fails, the repair can be run again.
+#[test]
+fn a_repair_that_fails_can_be_run_again() {
+    let test = "a_repair_that_fails_can_be_run_again";
+    let tally = Tally::new(test);
+    for (how, scene) in wrecks(7) {
+        let healthy = scene.again();
+        let first = healthy.op_count();
+        scene.repair(&healthy).unwrap();
+        let ops = healthy.op_count();
+        let expected = scene_contents(&scene, &healthy, how);
+        for (n, fault) in (first..ops).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+            let what = format!("{how}: operation {n} in {first}..{ops} fails with {fault:?}");
+            tally.fault();
+            let disk = scene.again();
+            disk.fail_at(n, fault);
+            if scene.repair(&disk).is_err() {
+                scene.repair(&disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+            }
+            assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &disk, &what);
+            assert!(scene_contents(&scene, &disk, &what) == expected, "{what}");
+        }
+    }
+}
+
+/// Goal: between the new manifest and the last file that is moved, nobody opens the store: an open removes what it does not know.
+#[test]
+fn a_half_repaired_store_does_not_open() {
+    let (_, scene) = wrecks(3).remove(1);
+    let healthy = scene.again();
+    healthy.set_tracing(true);
+    let first = healthy.op_count();
+    scene.repair(&healthy).unwrap();
+    let trace = healthy.trace();
+    let moved = trace.iter().position(|line| line.contains("rename") && line.contains("/lost/")).unwrap();
+    let at: u64 = trace[moved].split(' ').next().unwrap().parse().unwrap();
+    assert!(at > first);
+    let disk = scene.again();
+    disk.die_after(at);
+    scene.repair(&disk).unwrap_err();
+    let disk = disk.after_process_death();
+    for read_only in [false, true] {
+        let error = match read_only {
+            true => Db::open_read_only_with_env("/store", scene.options.clone(), disk.env()).unwrap_err(),
+            false => Db::open_with_env("/store", scene.options.clone(), disk.env()).unwrap_err(),
+        };
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains("repair"), "{error}");
+    }
+    scene.repair(&disk).unwrap();
+    scene_contents(&scene, &disk, "run again");
+}
+
+/// Goal: what is no store is not made one, and what somebody has open is left alone.
+#[test]
+fn only_a_store_that_nobody_has_open_is_repaired() {
+    let scene = Scene::new(5, 20, true);
+    let disk = scene.again();
+    let db = open(&disk, &scene.options).unwrap();
+    assert_eq!(scene.repair(&disk).unwrap_err().kind(), ErrorKind::Busy);
+    db.close().unwrap();
+    disk.env().files.create_dir_all("/empty".as_ref()).unwrap();
+    for path in ["/empty", "/none"] {
+        let before = disk.op_count();
+        let error = Db::repair_with_env(path, Options::default(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(disk.op_count(), before);
+    }
+}
