@@ -6,6 +6,7 @@
 pub mod cask;
 pub mod crash;
 pub mod fuzz;
+pub mod history;
 pub mod model;
 pub mod options;
 pub mod raft;

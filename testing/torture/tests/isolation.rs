@@ -3,16 +3,13 @@
 //!
 //! That is strict serializability of batches and snapshots, which says more than snapshot isolation does.
 
-use std::collections::HashSet;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use esker::env::sim::SimDisk;
 use esker::{
     Cask, CaskBatch, CaskOptions, CaskWriteOptions, ColumnFamily, Db, FamilyOptions, Options, ReadOptions, Separation,
     WriteBatch, WriteOptions,
 };
 use esker_torture::crash::Replay;
+use esker_torture::history::{self, has_order, record};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -24,14 +21,6 @@ const KEYS: usize = 3;
 
 /// What the keys hold.
 type State = [Option<u8>; KEYS];
-
-/// What a thread did, and when, by a clock that all share.
-#[derive(Debug, Clone, Copy)]
-struct Event {
-    began: u64,
-    ended: u64,
-    action: Action,
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Action {
@@ -49,8 +38,9 @@ enum Action {
     },
 }
 
-impl Action {
-    /// The state after it; `None` if it cannot have been so on `state`.
+impl history::Action for Action {
+    type State = State;
+
     fn after(self, mut state: State) -> Option<State> {
         match self {
             Self::Write(changes) => {
@@ -72,51 +62,14 @@ impl Action {
     }
 }
 
-/// Whether `left` (a bit for each event without a place yet) can be put in an order that respects time and in which every action
-/// saw what it says. After Wing and Gong, "Testing and Verifying Concurrent Objects" (1993).
-fn has_order(events: &[Event], left: u64, state: State, failed: &mut HashSet<(u64, State)>) -> bool {
-    if left == 0 {
-        return true;
-    }
-    if failed.contains(&(left, state)) {
-        return false;
-    }
-    let open = || (0..events.len()).filter(|index| left >> index & 1 == 1);
-    let first_end = open().map(|index| events[index].ended).min().unwrap();
-    for index in open().filter(|&index| events[index].began <= first_end) {
-        if let Some(next) = events[index].action.after(state)
-            && has_order(events, left & !(1 << index), next, failed)
-        {
-            return true;
-        }
-    }
-    failed.insert((left, state));
-    false
-}
+type Event = history::Event<Action>;
 
 /// Runs many short histories, each from a state of nothing, and looks for an order of each.
 fn check(replay: Replay, rounds: u64, clear: impl Fn(), act: impl Fn(&mut Rng, &dyn Fn() -> u64) -> Event + Sync) {
-    let clock = AtomicU64::new(0);
     for round in 0..rounds {
         clear();
-        let start = Barrier::new(THREADS as usize);
-        let history: Vec<Event> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let (act, start, clock) = (&act, &start, &clock);
-                    scope.spawn(move || {
-                        let mut random = Rng::with_seed(replay.seed << 32 | round << 8 | thread);
-                        let now = || clock.fetch_add(1, Ordering::SeqCst);
-                        start.wait();
-                        (0..STEPS).map(|_| act(&mut random, &now)).collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        });
-        let all = (1u64 << history.len()) - 1;
-        let is_ordered = has_order(&history, all, State::default(), &mut HashSet::new());
-        assert!(is_ordered, "{replay}: round {round}: {history:#?}");
+        let events = record(replay.seed << 24 | round, THREADS, STEPS, &act);
+        assert!(has_order(&events), "{replay}: round {round}: {events:#?}");
     }
 }
 
@@ -308,17 +261,16 @@ fn batches_and_scans_of_a_cask_have_an_order() {
 #[test]
 fn the_checker_refuses_what_cannot_have_been() {
     let event = |began, ended, action| Event { began, ended, action };
-    let all = |events: &[Event]| has_order(events, (1 << events.len()) - 1, State::default(), &mut HashSet::new());
     let write = |value| Action::Write([Some(Some(value)); KEYS]);
     let see = |a, b, c| Action::See([Some(a), Some(b), Some(c)]);
     let beside = [event(0, 9, write(1)), event(1, 8, write(2)), event(10, 11, see(2, 2, 2))];
-    assert!(all(&beside));
+    assert!(has_order(&beside));
     let torn = [event(0, 9, write(1)), event(1, 8, write(2)), event(10, 11, see(2, 1, 2))];
-    assert!(!all(&torn), "half a batch");
+    assert!(!has_order(&torn), "half a batch");
     let torn_beside = [event(0, 1, write(1)), event(2, 9, write(2)), event(3, 4, see(1, 2, 1))];
-    assert!(!all(&torn_beside), "half a batch that is being written");
+    assert!(!has_order(&torn_beside), "half a batch that is being written");
     let stale = [event(0, 1, write(1)), event(2, 3, write(2)), event(4, 5, see(1, 1, 1))];
-    assert!(!all(&stale), "a moment before what had returned");
+    assert!(!has_order(&stale), "a moment before what had returned");
     let one = |key, value| Action::Write(std::array::from_fn(|at| (at == key).then_some(Some(value))));
     let none = None;
     // Two writes of two keys at once, and two readers who saw them in opposite orders.
@@ -328,11 +280,11 @@ fn the_checker_refuses_what_cannot_have_been() {
         event(1, 2, Action::See([Some(1), none, none])),
         event(3, 4, Action::See([none, Some(1), none])),
     ];
-    assert!(!all(&apart), "snapshots that no order has");
+    assert!(!has_order(&apart), "snapshots that no order has");
     let lost = [
         event(0, 1, write(1)),
         event(2, 9, Action::CompareAndSet { key: 0, expected: 1, value: 2, done: true }),
         event(2, 9, Action::CompareAndSet { key: 0, expected: 1, value: 3, done: true }),
     ];
-    assert!(!all(&lost), "both found the same");
+    assert!(!has_order(&lost), "both found the same");
 }

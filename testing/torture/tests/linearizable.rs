@@ -1,10 +1,8 @@
 //! Atomic read-modify-write: what many threads at once see of one key has an order in which each operation makes sense.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use esker::env::sim::SimDisk;
 use esker::{Change, ColumnFamily, Db, FamilyOptions, Options, WriteOptions};
+use esker_torture::history::{self, Event, has_order, record};
 
 /// Memtables of a few hundred entries, so that flushes come between reads and their writes.
 fn open(disk: &SimDisk, background_jobs: usize) -> Db {
@@ -60,14 +58,6 @@ fn increment_by_comparing(db: &Db, family: &ColumnFamily, key: &str) -> bool {
     }
 }
 
-/// What a thread did to the one key, and when: `began` and `ended` are moments of one clock that all share.
-#[derive(Debug, Clone, Copy)]
-struct Event {
-    began: u64,
-    ended: u64,
-    action: Action,
-}
-
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Put(u8),
@@ -77,8 +67,9 @@ enum Action {
     CompareAndDelete { expected: u8, done: bool },
 }
 
-impl Action {
-    /// What the key holds after it; `None` if it cannot have been so on a key that held `held`.
+impl history::Action for Action {
+    type State = Option<u8>;
+
     fn after(self, held: Option<u8>) -> Option<Option<u8>> {
         let (is_right, next) = match self {
             Self::Put(value) => (true, Some(value)),
@@ -95,33 +86,6 @@ impl Action {
 
 fn choose(done: bool, changed: Option<u8>, held: Option<u8>) -> Option<u8> {
     if done { changed } else { held }
-}
-
-/// Whether `left` (a bit for each event that has no place yet) can be put in an order that respects time and in which every
-/// action finds what it says. After Wing and Gong, "Testing and Verifying Concurrent Objects" (1993).
-fn has_order(
-    events: &[Event],
-    left: u64,
-    held: Option<u8>,
-    failed: &mut std::collections::HashSet<(u64, Option<u8>)>,
-) -> bool {
-    if left == 0 {
-        return true;
-    }
-    if failed.contains(&(left, held)) {
-        return false;
-    }
-    let open = || (0..events.len()).filter(|index| left >> index & 1 == 1);
-    let first_end = open().map(|index| events[index].ended).min().unwrap();
-    for index in open().filter(|&index| events[index].began <= first_end) {
-        if let Some(next) = events[index].action.after(held)
-            && has_order(events, left & !(1 << index), next, failed)
-        {
-            return true;
-        }
-    }
-    failed.insert((left, held));
-    false
 }
 
 fn act(db: &Db, family: &ColumnFamily, dice: u64) -> Action {
@@ -168,30 +132,14 @@ fn every_history_of_one_key_has_an_order() {
     let disk = SimDisk::new();
     let db = open(&disk, 1);
     let family = &db.default_column_family();
-    let clock = &AtomicU64::new(0);
     for round in 0..400u64 {
         db.delete("key").unwrap();
-        let start = &Barrier::new(THREADS as usize);
-        let history: Vec<Event> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let db = &db;
-                    scope.spawn(move || {
-                        let mut random = fastrand::Rng::with_seed(round * THREADS + thread);
-                        let step = |_| {
-                            let began = clock.fetch_add(1, Ordering::SeqCst);
-                            let action = act(db, family, random.u64(..));
-                            Event { began, ended: clock.fetch_add(1, Ordering::SeqCst), action }
-                        };
-                        start.wait();
-                        (0..STEPS).map(step).collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        let events = record(round, THREADS, STEPS, |random, now| {
+            let began = now();
+            let action = act(&db, family, random.u64(..));
+            Event { began, ended: now(), action }
         });
-        let all = (1u64 << history.len()) - 1;
-        assert!(has_order(&history, all, None, &mut Default::default()), "round {round}: {history:#?}");
+        assert!(has_order(&events), "round {round}: {events:#?}");
     }
 }
 
@@ -204,10 +152,10 @@ fn the_checker_refuses_what_cannot_have_been() {
         event(3, 4, Action::Put(0)),
         event(10, 11, Action::Get(Some(2))),
     ];
-    assert!(has_order(&lost_update, 0b0111, None, &mut Default::default()), "the put may come last");
-    assert!(!has_order(&lost_update, 0b1111, None, &mut Default::default()), "the put is lost");
+    assert!(has_order(&lost_update[..3]), "the put may come last");
+    assert!(!has_order(&lost_update), "the put is lost");
     let stale = [event(0, 1, Action::Put(1)), event(2, 3, Action::Get(None))];
-    assert!(!has_order(&stale, 0b11, None, &mut Default::default()));
+    assert!(!has_order(&stale));
 }
 
 #[test]
