@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --bin write_bars -- DIRECTORY            # the table, about two minutes
+//! cargo run --release --bin write_bars -- DIRECTORY synced 16  # so many threads
 //! cargo run --release --bin write_bars -- DIRECTORY stalls 600 # random overwriting at 40 MiB/s for so many seconds
 //! ```
 //!
@@ -242,6 +243,11 @@ fn main() -> Outcome<()> {
     println!("| what | here |\n|---|--:|");
     match arguments.get(1).map(String::as_str) {
         None => table(&dir),
+        Some("synced") => {
+            let threads: u64 = arguments.get(2).map_or(Ok(16), |threads| threads.parse::<u64>())?;
+            println!("| synced puts of 1 KiB, {threads} threads, a second | {:.0} |", synced(&dir, threads)?);
+            Ok(())
+        }
         Some("stalls") => stalls(&dir, arguments.get(2).map_or(Ok(60), |seconds| seconds.parse())?),
         Some(other) => Err(format!("there is no {other:?}").into()),
     }
