@@ -45,6 +45,8 @@ const PROBES: [(u64, u8); 12] = [
 pub struct FilterBuilder {
     millibits_per_key: u64,
     hashes: Vec<u64>,
+    last_key: Option<u64>,
+    last_prefix: Option<u64>,
 }
 
 impl FilterBuilder {
@@ -56,18 +58,31 @@ impl FilterBuilder {
         }
         // NaN is the most, as RocksDB has it.
         let bits = if bits_per_key < 100.0 { bits_per_key.max(1.0) } else { 100.0 };
-        Some(Self { millibits_per_key: (bits * 1000.0).round() as u64, hashes: Vec::new() })
+        Some(Self {
+            millibits_per_key: (bits * 1000.0).round() as u64,
+            hashes: Vec::new(),
+            last_key: None,
+            last_prefix: None,
+        })
     }
 
     /// Adds a key. Adding the key of the call before again costs nothing: versions of a key lie side by side.
     pub fn add(&mut self, user_key: &[u8]) {
         let hash = xxph3_64(user_key);
-        if self.hashes.last() != Some(&hash) {
+        if self.last_key.replace(hash) != Some(hash) {
             self.hashes.push(hash);
         }
     }
 
-    /// How many different keys were added.
+    /// Adds the prefix of keys that are added, too; as for keys, again costs nothing. RocksDB hashes both alike.
+    pub fn add_prefix(&mut self, prefix: &[u8]) {
+        let hash = xxph3_64(prefix);
+        if self.last_prefix.replace(hash) != Some(hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// How many different keys and prefixes were added.
     pub fn key_count(&self) -> usize {
         self.hashes.len()
     }
@@ -87,6 +102,7 @@ impl FilterBuilder {
             }
         }
         self.hashes.clear();
+        (self.last_key, self.last_prefix) = (None, None);
         filter.extend_from_slice(&[0xff, 0, probes, 0, 0]);
         filter
     }
@@ -236,5 +252,21 @@ mod tests {
             builder.add(key);
         }
         assert_eq!(builder.key_count(), 2);
+    }
+
+    #[test]
+    fn prefixes_count_once_beside_the_keys_that_have_them() {
+        let mut builder = FilterBuilder::new(10.0).unwrap();
+        for key in [b"a1", b"a1", b"a2", b"b1"] {
+            builder.add(key);
+            builder.add_prefix(&key[..1]);
+        }
+        assert_eq!(builder.key_count(), 5);
+        let filter = builder.finish();
+        assert!([&b"a"[..], b"b", b"a1", b"a2", b"b1"].iter().all(|part| may_contain(&filter, part)));
+        assert!(!may_contain(&filter, b"c"));
+        assert_eq!(builder.key_count(), 0);
+        builder.add(b"b1");
+        assert_eq!(builder.key_count(), 1, "a new filter begins anew");
     }
 }

@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use crate::error::DecodeError;
 use crate::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexFormat};
+use crate::rocksdb::prefix::PrefixExtractor;
 use crate::varint;
 
 /// The only order of keys known here, as the property `rocksdb.comparator` spells it.
 pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
+const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
+const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
 const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
 const EXTERNAL_SEQUENCE: &str = "rocksdb.external_sst_file.global_seqno";
 /// The version of external files whose entries all have the sequence number that they were taken in with.
@@ -162,11 +165,13 @@ impl TableProperties {
         }
     }
 
-    /// Sets what RocksDB wants to find of a table with whole-key filter and an index of this type.
+    /// Sets what RocksDB wants to find of a table with an index of this type, whose filter has whole keys and, if it names a
+    /// prefix extractor, prefixes.
     pub fn set_index_type(&mut self, index_type: IndexType) {
         self.other.insert(INDEX_TYPE.to_owned(), (index_type as u32).to_le_bytes().to_vec());
-        self.other.insert("rocksdb.block.based.table.whole.key.filtering".to_owned(), b"1".to_vec());
-        self.other.insert("rocksdb.block.based.table.prefix.filtering".to_owned(), b"0".to_vec());
+        let has_prefixes = PrefixExtractor::parse(&self.prefix_extractor).is_some();
+        self.other.insert(WHOLE_KEY_FILTERING.to_owned(), b"1".to_vec());
+        self.other.insert(PREFIX_FILTERING.to_owned(), if has_prefixes { b"1".to_vec() } else { b"0".to_vec() });
     }
 
     /// How to read the index.
@@ -180,7 +185,13 @@ impl TableProperties {
 
     /// Whether the filter has whole keys, and not only prefixes of them.
     pub fn has_whole_key_filter(&self) -> bool {
-        self.other.get("rocksdb.block.based.table.whole.key.filtering").is_none_or(|value| value != b"0")
+        self.other.get(WHOLE_KEY_FILTERING).is_none_or(|value| value != b"0")
+    }
+
+    /// What prefixes of keys the filter has, if it has any.
+    pub fn filtered_prefixes(&self) -> Option<PrefixExtractor> {
+        let has_prefixes = self.other.get(PREFIX_FILTERING).is_some_and(|value| value == b"1");
+        PrefixExtractor::parse(&self.prefix_extractor).filter(|_| has_prefixes)
     }
 
     /// The version of a file that was written outside a store, to be taken in: from 2 on, the manifest and not the keys

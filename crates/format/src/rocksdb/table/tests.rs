@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::DecodeErrorKind;
+use crate::rocksdb::prefix::PrefixExtractor;
 
 /// The last bytes of a table that RocksDB 7.8 wrote.
 const ROCKSDB_FOOTER: [u8; FOOTER_BYTES] = [
@@ -139,6 +140,12 @@ fn properties_read_back_and_unknown_ones_are_kept() {
     assert_eq!(decoded.index_type(), Ok(IndexType::TwoLevel));
     assert_eq!(decoded.number("rocksdb.newest.key.time"), Some(5));
     assert!(decoded.has_whole_key_filter());
+    assert_eq!(decoded.filtered_prefixes(), None);
+    properties.prefix_extractor = PrefixExtractor::Fixed(4).to_string();
+    assert_eq!(properties.filtered_prefixes(), None, "an extractor alone is no filter of prefixes");
+    properties.set_index_type(IndexType::BinarySearch);
+    let with_prefixes = TableProperties::decode(&properties.encode()).unwrap();
+    assert_eq!(with_prefixes.filtered_prefixes(), Some(PrefixExtractor::Fixed(4)));
     assert!(!decoded.timestamps_were_cut());
     assert_eq!(decoded.external_version(), None);
 }
