@@ -32,6 +32,7 @@
 
 mod build;
 mod cursor;
+mod directory;
 mod index;
 mod seek;
 #[cfg(test)]
@@ -39,12 +40,15 @@ mod tests;
 
 pub use build::{BlockBuilder, IndexBuilder};
 pub use cursor::BlockCursor;
+pub use directory::BlockDirectory;
 pub use index::{IndexCursor, IndexFormat};
 pub use seek::KeyOrder;
 
 use crate::error::DecodeError;
 
 const WORD_BYTES: usize = 4;
+/// Of a key, in a directory.
+const KEY_WORD_BYTES: usize = 4;
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
 const HASH_INDEX_BIT: u32 = 1 << 31;
 const UNKNOWN_BIT: u32 = 1 << 30;

@@ -111,6 +111,17 @@ impl BlockCursor {
         block.get(self.value_range()).unwrap_or_default()
     }
 
+    /// Where the entry begins that the cursor stands on.
+    pub(super) const fn entry_offset(&self) -> usize {
+        self.entry
+    }
+
+    /// Bytes that the key it stands on shares with the one before; `None` unless valid.
+    pub(super) fn shared(&self, block: &[u8]) -> Option<usize> {
+        let entries = block.get(..self.layout.entries_bytes)?;
+        self.valid.then(|| self.header(entries, self.entry).ok()).flatten().map(|header| header.shared)
+    }
+
     /// The handle that the current value stands for, in a block of handles.
     pub(super) const fn handle(&self) -> BlockHandle {
         self.handle

@@ -129,16 +129,32 @@ impl BlockCursor {
         }
         let at = if high == 0 { 0 } else { self.layout.restart(block, low)? };
         self.restart_at(at);
-        self.pass(block, target, order)
+        self.pass(block, target, order, Passed { key_bytes: 0, in_common: 0, decided: true })
     }
 
-    /// From `next` on, where a restart is, to the first entry that is not before `target`.
+    /// From the entry at `at` on to the first that is not before `target`. The key of that entry begins with `known`, and shares
+    /// no more than that with the one before it.
     #[inline]
-    fn pass(&mut self, block: &[u8], target: &[u8], order: KeyOrder) -> Result<(), DecodeError> {
+    pub(super) fn pass_from(
+        &mut self,
+        block: &[u8],
+        target: &[u8],
+        at: usize,
+        known: [&[u8]; 2],
+    ) -> Result<(), DecodeError> {
+        self.restart_at(at);
+        known.iter().for_each(|part| self.key.extend_from_slice(part));
+        // S2, of a key that may be longer than that.
+        let passed = Passed { key_bytes: self.key.len(), in_common: 0, decided: false };
+        self.pass(block, target, KeyOrder::Internal, passed)
+    }
+
+    /// From `next` on, after an entry was passed (or none, at a restart), to the first entry that is not before `target`.
+    #[inline]
+    fn pass(&mut self, block: &[u8], target: &[u8], order: KeyOrder, mut passed: Passed) -> Result<(), DecodeError> {
         let entries = block.get(..self.layout.entries_bytes()).unwrap_or_default();
         let (wanted, wanted_tag) = order.split(target);
         let tag_bytes = if order == KeyOrder::Internal { internal_key::TAG_BYTES } else { 0 };
-        let mut passed = Passed { key_bytes: 0, in_common: 0, decided: true };
         while self.next < entries.len() {
             let at = self.next;
             let entry = self.entry(entries, at)?;
