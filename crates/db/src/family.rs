@@ -16,6 +16,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use crate::Result;
 use crate::blob::{BlobFile, WrittenBlobs};
+use crate::iterate::Walks;
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
 use crate::version::{Older, Version};
@@ -93,6 +94,8 @@ pub(crate) struct Family {
     taken_in_up_to: AtomicU64,
     older: Older<Version>,
     dropped: AtomicBool,
+    /// How far iterators went.
+    pub(crate) walks: Walks,
 }
 
 impl Family {
@@ -109,7 +112,18 @@ impl Family {
         let separation = AtomicU8::new(options.separation.number());
         let older = Older::default();
         let taken_in_up_to = AtomicU64::new(0);
-        Arc::new(Self { id, name, options, session, view, separation, taken_in_up_to, older, dropped })
+        Arc::new(Self {
+            id,
+            name,
+            options,
+            session,
+            view,
+            separation,
+            taken_in_up_to,
+            older,
+            dropped,
+            walks: Walks::default(),
+        })
     }
 
     /// A view, and what `now` says of the same moment (V4).

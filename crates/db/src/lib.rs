@@ -41,6 +41,7 @@ pub use copy::{Copied, CopyProgress};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;
 pub use esker_format::compression::Compression;
+pub use esker_format::rocksdb::prefix::PrefixExtractor;
 pub use esker_log::scan::RecoveryMode;
 pub use esker_log::{Error, ErrorKind, Result};
 pub use family::ColumnFamily;

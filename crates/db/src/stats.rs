@@ -185,6 +185,10 @@ pub struct Stats {
     pub punched_bytes: u64,
     /// Bytes that compactions read.
     pub compaction_read_bytes: u64,
+    /// Reads of tables for blocks that the cache lacked, those of background work included.
+    pub table_read_calls: u64,
+    /// Their bytes.
+    pub table_read_bytes: u64,
     /// Separated values read, ahead of being asked for or in part included.
     pub blob_reads: u64,
     /// Their stored bytes, as far as they were read.
@@ -273,6 +277,8 @@ impl Store {
             punches: counters.punches.get(),
             punched_bytes: counters.punched_bytes.get(),
             compaction_read_bytes: counters.compaction_read_bytes.get(),
+            table_read_calls: self.cache.table_reads.calls.get(),
+            table_read_bytes: self.cache.table_reads.bytes.get(),
             blob_reads: self.blobs.counts().values.get(),
             blob_read_bytes: self.blobs.counts().bytes.get(),
             blob_read_calls: self.blobs.counts().reads.get(),

@@ -7,7 +7,7 @@ pub use esker_db::{
     Options, PinnedSlice, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot,
     SstFileInfo, SstFileWriter, Stats, WriteBatch, WriteOptions, Written,
 };
-pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, RecoveryMode, Result};
+pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 
 pub use esker_cask::{
     Cask, CaskBatch, CaskCheck, CaskCheckProgress, CaskOptions, CaskRecovery, CaskRepair, CaskScan, CaskStats,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{Db, Options};
+use esker::{Db, Options, ReadOptions};
 use esker_interop::contents::{Families, assert_esker_finds_no_damage, assert_esker_holds, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, Numbers};
@@ -221,6 +221,44 @@ fn db_bench_seeks_by_prefix_in_what_esker_rewrote() {
     let printed = db_bench::db_bench(&store, &[prefixes.as_slice(), &seek].concat());
     let count = expected["default"].len();
     assert!(printed.contains(&format!("({count} of {count} found)")), "db_bench seekrandom:\n{printed}");
+    let extractors = sst_dump::property(&store, "prefix extractor name");
+    assert!(extractors.iter().all(|name| name == "rocksdb.FixedPrefix.8"), "{extractors:?}");
+    assert!(!extractors.is_empty());
+}
+
+/// Both kinds of filter with prefixes that RocksDB writes: beside whole keys, and alone.
+#[test]
+fn esker_looks_for_prefixes_and_keys_in_filters_that_rocksdb_wrote() {
+    for whole_keys in ["--whole_key_filtering=true", "--whole_key_filtering=false"] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let prefixes = ["--prefix_size=4", "--keys_per_prefix=2", "--bloom_bits=10", whole_keys];
+        let work = ["--benchmarks=fillrandom,overwrite", "--disable_auto_compactions=1"];
+        let expected = fill(&store, &[prefixes.as_slice(), &work].concat());
+        let options = Options { cache_bytes: 0, ..Options::default() };
+        let db = must("opening read-only", Db::open_read_only(&store, options));
+        assert_esker_holds(&db, &expected);
+        let tables = db.stats().families.iter().map(|family| family.levels[0].files as u64).sum::<u64>();
+        assert!(tables > 5, "{tables} tables show nothing");
+        // Each table has keys of a few of the prefixes, and reaches beyond all of them.
+        let mut sought: Vec<&[u8]> = expected["default"].keys().map(|key| &key[..4]).collect();
+        sought.dedup();
+        let sought: Vec<&[u8]> = sought.into_iter().skip(200).take(100).collect();
+        let family = db.default_column_family();
+        let all = tables * sought.len() as u64;
+        let before = db.stats().table_read_calls;
+        for prefix in &sought {
+            let count = must("counting", db.count_cf(&family, &ReadOptions::default().with_prefix(prefix)));
+            assert_eq!(count, expected["default"].keys().filter(|key| key.starts_with(prefix)).count() as u64);
+        }
+        let counted = db.stats().table_read_calls;
+        assert!(counted - before < all / 2, "{} reads for prefixes, without filters {all}", counted - before);
+        for prefix in &sought {
+            assert_eq!(must("reading", db.get([prefix, &b"absent"[..]].concat())), None);
+        }
+        let reads = db.stats().table_read_calls - counted;
+        assert!(reads < all / 2, "{reads} reads for keys, without filters {all}");
+    }
 }
 
 #[test]

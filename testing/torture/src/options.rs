@@ -1,6 +1,6 @@
 //! Random options, small enough that a few hundred writes meet every mechanism.
 
-use esker::{ChecksumKind, Compression, FamilyOptions, Options, ReclaimMode, Separation};
+use esker::{ChecksumKind, Compression, FamilyOptions, Options, PrefixExtractor, ReclaimMode, Separation};
 use fastrand::Rng;
 
 fn compression(random: &mut Rng) -> Compression {
@@ -27,6 +27,7 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         block_bytes: [256, 1024, 4096][random.usize(..3)],
         restart_interval: [1, 2, 16][random.usize(..3)],
         bloom_bits_per_key: [0.0, 5.0, 10.0][random.usize(..3)],
+        prefix: [None, Some(PrefixExtractor::Fixed(4)), Some(PrefixExtractor::Capped(5))][random.usize(..3)],
         checksum: [ChecksumKind::Crc32c, ChecksumKind::Xxh3][random.usize(..2)],
         target_file_bytes: [4 << 10, 16 << 10, 64 << 10][random.usize(..3)],
         level_base_bytes: [16 << 10, 64 << 10][random.usize(..2)],

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use esker::env::sim::{ReadFault, SimDisk};
-use esker::{Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, ReadOptions, WriteOptions};
+use esker::{
+    Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, PrefixExtractor, ReadOptions, Stats,
+    WriteOptions,
+};
 use esker_torture::model::{Contents, backward, forward};
 use esker_torture::reads::{Entries, walk};
 use esker_torture::seeds;
@@ -461,4 +464,101 @@ fn a_cached_value_costs_no_read() {
         assert_eq!(reads, [each, 2 * each, 2 * each], "unless it fills the cache, the cache stays as it is");
         assert!(db.stats().memory.cache_bytes > 0);
     }
+}
+
+/// Reads that the file system was asked for, of tables and of blob files.
+fn device_reads(stats: &Stats) -> u64 {
+    stats.table_read_calls + stats.blob_read_calls
+}
+
+/// Goal: once the tables are in memory, a get of a separated value is one read, of another value none.
+#[test]
+fn a_get_costs_one_read_while_the_tables_fit_in_memory() {
+    let disk = SimDisk::new();
+    let (db, expected) = store(&disk, Compression::Lz4);
+    db.close().unwrap();
+    let options = Options { cache_bytes: 8 << 20, cache_blobs: false, ..options(Compression::Lz4) };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let before = db.stats();
+    expected.keys().for_each(|key| assert!(db.exists(key).unwrap()));
+    let warm = db.stats();
+    assert!(warm.table_read_calls > before.table_read_calls && warm.table_read_bytes > before.table_read_bytes);
+    for (key, value) in &expected {
+        assert_eq!(db.get(key).unwrap().unwrap(), *value);
+    }
+    assert_eq!(device_reads(&db.stats()) - device_reads(&warm), separated(&expected));
+}
+
+/// Goal: a walk as long as those before it reads the values that it asks for and no others.
+#[test]
+fn walks_of_the_same_length_read_what_they_ask_for() {
+    const VALUES: u64 = 40;
+    let (db, _) = store(&SimDisk::new(), Compression::None);
+    let mut read = Vec::new();
+    for walk in 0..6 {
+        let before = db.stats();
+        let mut iterator = db.iter().unwrap();
+        iterator.seek(key(walk)).unwrap();
+        let mut asked = 0;
+        while asked < VALUES {
+            if iterator.value_len().unwrap() >= 100 {
+                iterator.value().unwrap();
+                asked += 1;
+            }
+            iterator.next().unwrap();
+        }
+        drop(iterator);
+        let after = db.stats();
+        read.push(after.blob_reads - before.blob_reads);
+        if walk > 3 {
+            assert!(after.blob_read_calls - before.blob_read_calls < VALUES / 4, "and reads them together");
+        }
+    }
+    assert!(read[0] > VALUES, "the first does not know: {read:?}");
+    assert_eq!(read[4..], [VALUES, VALUES]);
+}
+
+/// Goal: who looks for a prefix does not read tables whose filters deny it, and sees the same.
+#[test]
+fn a_prefix_is_looked_for_only_in_tables_that_may_have_it() {
+    const TABLES: u32 = 8;
+    let mut reads = Vec::new();
+    for prefix in [None, Some(PrefixExtractor::Fixed(3)), Some(PrefixExtractor::Capped(3))] {
+        let mut options = options(Compression::None);
+        let family = options.families.get_mut("default").unwrap();
+        (family.prefix, family.level0_compaction_trigger) = (prefix, 100);
+        (family.level0_slowdown_trigger, family.level0_stop_trigger) = (200, 300);
+        let db = Db::open_with_env("/store", options, SimDisk::new().env()).unwrap();
+        // Each table reaches from the first key to the last, so that only filters tell them apart.
+        for table in 0..TABLES {
+            db.put("a", "first").unwrap();
+            db.put("z", "last").unwrap();
+            for n in 0..50 {
+                db.put(format!("p{table}/{n:03}"), format!("value {n}")).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let family = db.default_column_family();
+        let before = db.stats();
+        for table in 0..TABLES {
+            let within = ReadOptions::default().with_prefix(format!("p{table}/"));
+            for scan in [forward, backward] {
+                let found = scan(&db, &family, &within).unwrap();
+                assert_eq!(found.len(), 50);
+                assert!(found.iter().all(|(key, _)| key.starts_with(format!("p{table}/").as_bytes())));
+            }
+            let longer = ReadOptions::default().with_prefix(format!("p{table}/01"));
+            assert_eq!(db.count_cf(&family, &longer).unwrap(), 10);
+        }
+        // Two prefixes, or none that all keys have: everything is looked at.
+        let across = ReadOptions {
+            lower_bound: Some(b"p1/049".to_vec()),
+            upper_bound: Some(b"p2/001".to_vec()),
+            ..ReadOptions::default()
+        };
+        assert_eq!(db.count_cf(&family, &across).unwrap(), 2);
+        assert_eq!(db.count_cf(&family, &ReadOptions::default().with_prefix("p")).unwrap(), 50 * u64::from(TABLES));
+        reads.push(db.stats().table_read_calls - before.table_read_calls);
+    }
+    assert!(reads[1] < reads[0] / 2 && reads[2] < reads[0] / 2, "{reads:?}");
 }

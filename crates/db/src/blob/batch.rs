@@ -33,6 +33,8 @@ const RECORDS_PER_RUN_MIN: usize = 2;
 const ANNOUNCED_PER_BATCH: u64 = 4;
 const ANNOUNCED_BYTES_MIN: u64 = 32 << 10;
 const ANNOUNCED_BYTES_MAX: u64 = 2 << 20;
+/// Files of which it is remembered what was told.
+const ANNOUNCED_FILES_MAX: usize = 16;
 
 /// Buffers that a thread keeps for its next batch, and their bytes.
 const KEPT_BUFFERS_MAX: usize = 64;
@@ -121,14 +123,23 @@ impl Kept {
     }
 }
 
+/// What is likely to be asked for after a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Onward {
+    /// Whether records beyond the last, or before the first.
+    pub(crate) forward: bool,
+    /// How many values, at most.
+    pub(crate) values: usize,
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct BlobBatch {
     wanted: Vec<Wanted>,
     /// Of all that is wanted, each once.
     files: Vec<Arc<BlobFile>>,
-    /// What the system was told to read last: of which file, and where.
-    announced: Option<(FileNumber, Range<u64>)>,
+    /// What the system was told to read last of each file. After updates, what lies in key order lies in several.
+    announced: Vec<(FileNumber, Range<u64>)>,
 }
 
 impl BlobBatch {
@@ -155,9 +166,9 @@ impl BlobBatch {
     }
 
     /// Reads everything that was added and hands each record that was read to `take`; the others are left out (A1).
-    /// Returns how many reads that were. With `goes_on`, records beyond the last (`Some(true)`) or before the first are
-    /// likely to be asked for next: where neighbours were found together, the system is told to read on.
-    pub(crate) fn fetch(&mut self, goes_on: Option<bool>, mut take: impl FnMut(Fetched)) -> u64 {
+    /// Returns how many reads that were. Of files in which neighbours were found together, the system is told to read on
+    /// for what is likely to come `onward`.
+    pub(crate) fn fetch(&mut self, onward: Option<Onward>, mut take: impl FnMut(Fetched)) -> u64 {
         self.wanted.sort_unstable_by_key(|wanted| (wanted.file, wanted.extent.start));
         let runs = runs(&self.wanted);
         let mut reads = 0;
@@ -174,23 +185,31 @@ impl BlobBatch {
                 }
             }
         }
-        if let Some(forward) = goes_on
-            && runs.len() * RECORDS_PER_RUN_MIN <= self.wanted.len()
-        {
-            self.announce(&runs, forward);
+        if let Some(onward) = onward {
+            for of_file in runs.chunk_by(|a, b| a.file == b.file) {
+                let records: usize = of_file.iter().map(|run| run.wanted.len()).sum();
+                if of_file.len() * RECORDS_PER_RUN_MIN <= records {
+                    self.announce(of_file, records, onward);
+                }
+            }
         }
         self.forget();
         reads
     }
 
-    /// Tells the system of the place where the next batches are likely to be, unless half of it or more was told before.
-    fn announce(&mut self, runs: &[Run], forward: bool) {
+    /// Tells the system of the place where the next records of a file are likely to be, unless half of it or more was told
+    /// before. `runs` brought `records` of it.
+    fn announce(&mut self, runs: &[Run], records: usize, onward: Onward) {
+        let forward = onward.forward;
         let Some(edge) = (if forward { runs.last() } else { runs.first() }) else { return };
         let Some(file) = self.files.get(edge.file) else { return };
-        let bytes: u64 = runs.iter().map(|run| run.extent.end - run.extent.start).sum();
-        let bytes = (bytes * ANNOUNCED_PER_BATCH).clamp(ANNOUNCED_BYTES_MIN, ANNOUNCED_BYTES_MAX);
-        let told = self.announced.take().filter(|(of, _)| *of == file.number()).map(|(_, told)| told);
-        let told = told.unwrap_or_default();
+        let brought: u64 = runs.iter().map(|run| run.extent.end - run.extent.start).sum();
+        // As many of the next values will be in this file as of these.
+        let share = (records as u64).saturating_mul(onward.values as u64) / (self.wanted.len() as u64).max(1);
+        let expected = (brought / (records as u64).max(1)).saturating_mul(share.max(1));
+        let bytes = (brought * ANNOUNCED_PER_BATCH).clamp(ANNOUNCED_BYTES_MIN, ANNOUNCED_BYTES_MAX).min(expected);
+        let known = self.announced.iter().position(|(of, _)| *of == file.number());
+        let told = known.map(|at| self.announced.swap_remove(at).1).unwrap_or_default();
         let mut next = if forward {
             edge.extent.end..edge.extent.end.saturating_add(bytes).min(file.records_end())
         } else {
@@ -199,10 +218,13 @@ impl BlobBatch {
         let overlap = next.start.max(told.start)..next.end.min(told.end);
         let half = (next.end - next.start) / 2;
         if overlap.end.saturating_sub(overlap.start) >= half {
-            self.announced = Some((file.number(), told));
+            self.announced.push((file.number(), told));
             return;
         }
-        self.announced = Some((file.number(), next.clone()));
+        if self.announced.len() >= ANNOUNCED_FILES_MAX {
+            self.announced.remove(0);
+        }
+        self.announced.push((file.number(), next.clone()));
         if !overlap.is_empty() {
             next = if forward { overlap.end..next.end } else { next.start..overlap.start };
         }

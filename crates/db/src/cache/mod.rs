@@ -11,19 +11,24 @@
 //!   Blocks of a file that died are never asked for again and go when room is needed.
 //! - K2: a block that is in use outlives its eviction; what readers pin is not part of `used_bytes`.
 
+mod admission;
 mod block;
 mod budget;
 mod counts;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
+use admission::Admission;
 pub(crate) use block::Block;
 use budget::Budget;
 pub(crate) use budget::Reserved;
 use counts::Counts;
+
+use crate::counters::Counter;
 
 /// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (40).
 const ENTRY_OVERHEAD_BYTES: u64 = 120;
@@ -59,8 +64,30 @@ impl Weighter<BlockKey, Arc<Block>> for ByBytes {
 pub(crate) struct BlockCache {
     /// `None` keeps nothing.
     blocks: Option<Cache<BlockKey, Arc<Block>, ByBytes>>,
+    admission: Admission,
+    /// Weight of what was inserted and may still be there: until that is all of the capacity, there is room for everything.
+    inserted_bytes: AtomicU64,
     counts: Counts,
     budget: Budget,
+    /// What was read from tables because it was not here.
+    pub(crate) table_reads: TableReads,
+}
+
+/// Reads of tables.
+#[derive(Debug, Default)]
+pub(crate) struct TableReads {
+    /// Reads that the file system was asked for.
+    pub(crate) calls: Counter,
+    /// Their bytes.
+    pub(crate) bytes: Counter,
+}
+
+impl TableReads {
+    #[inline]
+    pub(crate) fn add(&self, calls: u64, bytes: usize) {
+        self.calls.add(calls);
+        self.bytes.add(bytes as u64);
+    }
 }
 
 /// What a [`BlockCache`] did since it was made, and holds now.
@@ -104,7 +131,9 @@ impl BlockCache {
         let blocks = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
             Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
         });
-        Self { blocks, counts: Counts::default(), budget }
+        let (counts, table_reads) = (Counts::default(), TableReads::default());
+        let (admission, inserted_bytes) = (Admission::new(capacity_bytes), AtomicU64::new(0));
+        Self { blocks, admission, inserted_bytes, counts, budget, table_reads }
     }
 
     /// Takes memory that stays as long as what is returned, for an open table, out of the budget.
@@ -144,8 +173,19 @@ impl BlockCache {
     /// Holds `block` from now on, in place of others if there is no room; not at all if it is larger than a shard.
     pub(crate) fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
         if let Some(blocks) = &self.blocks {
+            // Saturates in practice: once the cache was full, somebody always has to go.
+            self.inserted_bytes.fetch_add(block.allocated_bytes() as u64 + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
             blocks.insert(BlockKey { file, offset }, block);
         }
+    }
+
+    /// Whether the value of `file` at `offset`, which was read and is not held, should be: see [`admission`].
+    pub(crate) fn admits(&self, file: u64, offset: u64) -> bool {
+        if self.blocks.is_none() {
+            return false;
+        }
+        self.inserted_bytes.load(Ordering::Relaxed) < self.budget.capacity_bytes()
+            || self.admission.is_read_again((file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Counts and sizes now. Locks one shard after the other: not for hot paths.

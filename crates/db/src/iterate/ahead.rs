@@ -4,28 +4,25 @@
 //! - L2: an error that the walker met is kept, and told when the user comes to where it was met; every entry before it
 //!   is shown.
 //! - L3: a value that could not be read ahead is read when it is asked for, and its error told then.
-//! - L4: values are checked when they are asked for: what is read ahead and not wanted costs its read only.
+//! - L4: values are read once the first of them is asked for, and checked when each is: what is read ahead and not
+//!   wanted costs its read only.
 //! - L5: memory is bounded by `look_ahead_bytes` of keys and values, and one entry more.
 //!
-//! How far: nothing before the user has asked for a separated value; then two values, and twice as many each time that
-//! most of them were wanted, up to [`VALUES_MAX`] and `ReadOptions::look_ahead_bytes`; a quarter as many when they were not.
+//! How far: nothing before the user has asked for a separated value; then as far as [`pace`](super::pace) says.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::ValueKind;
 
+use super::pace::Pace;
 use super::walk::Walker;
 use crate::Result;
 use crate::blob::{BlobBatch, Fetched};
 use crate::family::View;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
-
-/// Separated values read at once, at first and at most.
-const VALUES_MIN: usize = 2;
-const VALUES_MAX: usize = 64;
 
 /// Entries passed for that many separated values, where most are not separated.
 const ENTRIES_PER_VALUE_MAX: usize = 8;
@@ -45,9 +42,8 @@ pub(super) struct Ahead {
     count: usize,
     /// What ended the walk (L2).
     failure: Option<crate::Error>,
-    /// Separated values to read next time.
-    wanted: usize,
-    batch: BlobBatch,
+    /// What is read with the first value that is asked for (L4).
+    batch: RefCell<BlobBatch>,
 }
 
 /// An entry.
@@ -56,6 +52,8 @@ struct Slot {
     /// Where the key lies among `keys`.
     key: Range<usize>,
     value: Value,
+    /// Where a separated value was read to.
+    fetched: OnceCell<Fetched>,
     asked: Cell<bool>,
 }
 
@@ -63,10 +61,8 @@ struct Slot {
 enum Value {
     /// Not separated, or a pointer that does not decode.
     Stored(ValueKind, PinnedSlice),
-    /// Separated; read by whoever asks for it (L3).
+    /// Separated.
     Pointer(BlobIndex),
-    /// Separated, and read.
-    Read(BlobIndex, Fetched),
 }
 
 impl Default for Value {
@@ -77,7 +73,7 @@ impl Default for Value {
 
 impl Value {
     const fn is_separated(&self) -> bool {
-        matches!(self, Self::Pointer(_) | Self::Read(..))
+        matches!(self, Self::Pointer(_))
     }
 }
 
@@ -100,15 +96,43 @@ impl Ahead {
     }
 
     /// The value of the entry that it shows.
-    pub(super) fn value(&self, blobs: &BlobReader, view: &View) -> Result<PinnedSlice> {
+    pub(super) fn value(&self, blobs: &BlobReader, view: &View, pace: &Pace) -> Result<PinnedSlice> {
         let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
         slot.asked.set(true);
         match &slot.value {
             Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(view, self.key_of(slot), pointer, false),
             Value::Stored(_, value) => Ok(value.clone()),
-            Value::Pointer(index) => blobs.read_at(view, self.key_of(slot), index),
-            Value::Read(index, fetched) => fetched.take(self.key_of(slot), index),
+            Value::Pointer(index) => {
+                if slot.fetched.get().is_none() {
+                    self.fetch(blobs, pace);
+                }
+                match slot.fetched.get() {
+                    Some(fetched) => fetched.take(self.key_of(slot), index),
+                    None => blobs.read_at(view, self.key_of(slot), index),
+                }
+            }
         }
+    }
+
+    /// Reads what is to be read together, if that was not done yet.
+    fn fetch(&self, blobs: &BlobReader, pace: &Pace) {
+        let mut batch = self.batch.borrow_mut();
+        if batch.len() < 2 {
+            // Nothing is saved by reading one value as a batch.
+            batch.forget();
+            return;
+        }
+        let (mut values, mut bytes) = (0, 0);
+        let reads = batch.fetch(pace.onward(), |fetched| {
+            if let Some(slot) = self.slots.get(fetched.id)
+                && let Value::Pointer(index) = slot.value
+            {
+                (values, bytes) = (values + 1, bytes + index.bytes);
+                // Each is wanted once, so nothing is there yet.
+                let _ = slot.fetched.set(fetched);
+            }
+        });
+        blobs.counts().add(values, bytes, reads);
     }
 
     /// The length of that value.
@@ -117,7 +141,7 @@ impl Ahead {
         match &slot.value {
             Value::Stored(ValueKind::BlobIndex, pointer) => blobs.value_len(view, self.key_of(slot), pointer),
             Value::Stored(_, value) => Ok(value.len() as u64),
-            Value::Pointer(index) | Value::Read(index, _) => blobs.value_len_at(view, self.key_of(slot), index),
+            Value::Pointer(index) => blobs.value_len_at(view, self.key_of(slot), index),
         }
     }
 
@@ -146,28 +170,34 @@ impl Ahead {
     pub(super) fn clear(&mut self) {
         self.empty();
         self.failure = None;
-        self.wanted = 0;
+    }
+
+    /// Of the separated values that it holds, how many there are and how many were asked for.
+    pub(super) fn asked(&self) -> (usize, usize) {
+        let separated = || self.slots.iter().take(self.count).filter(|slot| slot.value.is_separated());
+        (separated().count(), separated().filter(|slot| slot.asked.get()).count())
     }
 
     /// Forgets all entries; the memory of what they held serves the next ones.
     fn empty(&mut self) {
         for slot in self.slots.iter_mut().take(self.count) {
-            if let Value::Read(_, fetched) = std::mem::take(&mut slot.value) {
+            slot.value = Value::default();
+            if let Some(fetched) = slot.fetched.take() {
                 fetched.recycle();
             }
         }
+        self.batch.get_mut().forget();
         self.keys.clear();
         self.keys.shrink_to(KEY_BYTES_KEPT);
         (self.at, self.count) = (0, 0);
     }
 
-    /// Passes entries after the one that the walker stands on, shows the first of them, and reads their values.
+    /// Passes entries after the one that the walker stands on, up to `wanted` separated ones, and shows the first of them.
     /// Without any, the walk is over, or has failed: [`end`](Self::end) says which.
-    pub(super) fn fill(&mut self, walker: &mut Walker, forward: bool, blobs: &BlobReader, view: &View, bytes_max: u64) {
-        self.adapt();
+    pub(super) fn fill(&mut self, walker: &mut Walker, forward: bool, view: &View, wanted: usize, bytes_max: u64) {
         self.empty();
         let (mut separated, mut bytes) = (0, 0u64);
-        while separated < self.wanted && self.count < self.wanted * ENTRIES_PER_VALUE_MAX && bytes < bytes_max {
+        while separated < wanted && self.count < wanted * ENTRIES_PER_VALUE_MAX && bytes < bytes_max {
             if let Err(error) = walker.step(forward) {
                 self.failure = Some(error);
                 break;
@@ -186,36 +216,9 @@ impl Ahead {
                     }
                 }
                 Value::Stored(_, stored) => bytes = bytes.saturating_add(stored.len() as u64),
-                Value::Read(..) => {}
             }
             self.push(walker.key(), value);
         }
-        if self.batch.len() < 2 {
-            // Nothing is saved by reading one value before it is asked for.
-            self.batch.forget();
-            return;
-        }
-        let (slots, mut read) = (&mut self.slots, (0, 0));
-        let reads = self.batch.fetch(Some(forward), |fetched| {
-            if let Some(slot) = slots.get_mut(fetched.id)
-                && let Value::Pointer(index) = slot.value
-            {
-                read = (read.0 + 1, read.1 + index.bytes);
-                slot.value = Value::Read(index, fetched);
-            }
-        });
-        blobs.counts().add(read.0, read.1, reads);
-    }
-
-    /// How many values to read next, from what became of those read last.
-    fn adapt(&mut self) {
-        let last = || self.slots.iter().take(self.count).filter(|slot| slot.value.is_separated());
-        let (read, asked) = (last().count(), last().filter(|slot| slot.asked.get()).count());
-        self.wanted = match self.wanted {
-            0 => VALUES_MIN,
-            wanted if 2 * asked >= read => (2 * wanted).min(VALUES_MAX),
-            wanted => (wanted / 4).max(VALUES_MIN),
-        };
     }
 
     /// Has the record of the next slot read, if there is one where `index` says.
@@ -223,7 +226,7 @@ impl Ahead {
         if let Some(blob) = view.blob(index.file)
             && let Ok(extent) = blob.extent(user_key, index)
         {
-            self.batch.add(blob, extent, self.count);
+            self.batch.get_mut().add(blob, extent, self.count);
         }
     }
 

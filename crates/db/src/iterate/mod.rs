@@ -7,10 +7,12 @@ mod ahead;
 mod internal;
 mod level;
 mod merging;
+mod pace;
 mod visible;
 mod walk;
 
 pub(crate) use internal::InternalIterator;
 pub(crate) use level::LevelIterator;
 pub(crate) use merging::MergingIterator;
+pub(crate) use pace::Walks;
 pub use visible::{DbIterator, Entries};

@@ -9,14 +9,16 @@ use std::sync::{Arc, Weak};
 use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 
 use super::ahead::Ahead;
+use super::pace::Pace;
 use super::walk::Walker;
 use super::{InternalIterator, LevelIterator, MergingIterator};
 use crate::family::{Family, View};
-use crate::options::ReadOptions;
+use crate::options::{LEVEL_COUNT, ReadOptions};
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::version::TableFile;
 use crate::{Error, ErrorKind, Result};
 
 /// A position among the keys of a column family, as they were when the iterator was made. Not on an entry until a seek.
@@ -28,6 +30,7 @@ use crate::{Error, ErrorKind, Result};
 pub struct DbIterator {
     walker: Walker,
     ahead: Ahead,
+    pace: Pace,
     /// Whether the value that the walker shows is separated and was asked for.
     asked: Cell<bool>,
     /// Which way `ahead` goes.
@@ -36,7 +39,7 @@ pub struct DbIterator {
     blobs: BlobReader,
     /// Keeps compaction from dropping what this iterator could only read through a later view; held for the snapshot's sake.
     snapshot: Option<Snapshot>,
-    fill_cache: bool,
+    reach: Reach,
     look_ahead_bytes: u64,
     /// Where a later view comes from.
     store: Weak<Store>,
@@ -54,21 +57,48 @@ impl std::fmt::Debug for DbIterator {
     }
 }
 
-/// Everything in `view`, newest and oldest, in the order of internal keys.
-fn entries_of(view: &View, fill_cache: bool) -> MergingIterator {
-    let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for generation in view.generations() {
-        children.push(Box::new(generation.memtable.iter()));
+/// The keys that an iterator may show, and how it reads them.
+#[derive(Clone)]
+struct Reach {
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    fill_cache: bool,
+}
+
+impl Reach {
+    fn of(options: &ReadOptions) -> Self {
+        let ReadOptions { lower_bound, upper_bound, fill_cache, .. } = options;
+        Self { lower: lower_bound.clone(), upper: upper_bound.clone(), fill_cache: *fill_cache }
     }
-    for table in view.version.level(0) {
-        children.push(Box::new(table.table.iter(fill_cache)));
-    }
-    for (level, tables) in view.version.levels().skip(1) {
-        if !tables.is_empty() {
-            children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, fill_cache)));
+
+    /// Whether `table` may have a key of it: neither does it lie beyond, nor does its filter deny the one prefix that all keys have.
+    fn meets(&self, table: &TableFile) -> bool {
+        if !table.overlaps(self.lower.as_deref(), self.upper.as_deref()) {
+            return false;
+        }
+        match (&self.lower, &self.upper) {
+            (Some(lower), Some(upper)) => table.table.may_hold_range(lower, upper),
+            _ => true,
         }
     }
-    MergingIterator::new(children)
+
+    /// Everything in `view` that it may show, newest and oldest, in the order of internal keys.
+    fn entries_of(&self, view: &View) -> MergingIterator {
+        let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
+        for generation in view.generations() {
+            children.push(Box::new(generation.memtable.iter()));
+        }
+        for table in view.version.level(0).iter().filter(|table| self.meets(table)) {
+            children.push(Box::new(table.table.iter(self.fill_cache)));
+        }
+        for level in 1..LEVEL_COUNT {
+            let mut tables = view.version.within(level, self.lower.as_deref(), self.upper.as_deref()).iter();
+            if tables.any(|table| self.meets(table)) {
+                children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, self.fill_cache)));
+            }
+        }
+        MergingIterator::new(children)
+    }
 }
 
 impl DbIterator {
@@ -80,17 +110,18 @@ impl DbIterator {
         options: &ReadOptions,
         blobs: BlobReader,
     ) -> Self {
-        let entries = entries_of(&view, options.fill_cache);
+        let reach = Reach::of(options);
         Self {
-            walker: Walker::new(entries, sequence, options),
+            walker: Walker::new(reach.entries_of(&view), sequence, options),
+            reach,
             ahead: Ahead::default(),
+            pace: Pace::default(),
             asked: Cell::new(false),
             forward: true,
             view,
             look_ahead_bytes: if blobs.mapped { 0 } else { options.look_ahead_bytes },
             blobs,
             snapshot: options.snapshot.clone(),
-            fill_cache: options.fill_cache,
             store,
             family,
         }
@@ -121,7 +152,7 @@ impl DbIterator {
     /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it.
     pub fn value(&self) -> Result<PinnedSlice> {
         if self.ahead.shows() {
-            return self.ahead.value(&self.blobs, &self.view);
+            return self.ahead.value(&self.blobs, &self.view, &self.pace);
         }
         self.check_valid()?;
         let stored = self.walker.stored();
@@ -227,7 +258,7 @@ impl DbIterator {
         self.begin();
         let (view, sequence) = self.family.view_at(|| Ok(store.visible()))?;
         let is_same = Arc::ptr_eq(&view, &self.view);
-        let entries = (!is_same).then(|| entries_of(&view, self.fill_cache));
+        let entries = (!is_same).then(|| self.reach.entries_of(&view));
         self.walker.renew(entries, sequence);
         self.view = view;
         Ok(())
@@ -240,8 +271,14 @@ impl DbIterator {
 
     /// A seek follows.
     fn begin(&mut self) {
+        self.end_walk();
         self.ahead.clear();
-        self.asked.set(false);
+    }
+
+    fn end_walk(&mut self) {
+        let (_, asked) = self.ahead.asked();
+        self.pace.count(asked + usize::from(self.asked.take()));
+        self.pace.end(&self.family.walks);
     }
 
     #[inline]
@@ -249,8 +286,11 @@ impl DbIterator {
         if self.ahead.shows() {
             return self.step_ahead(forward);
         }
-        if self.asked.replace(false) && self.look_ahead_bytes > 0 {
-            return self.look_ahead(forward);
+        if self.asked.take() {
+            self.pace.count(1);
+            if self.look_ahead_bytes > 0 {
+                return self.look_ahead(forward, 0, 0);
+            }
         }
         self.walker.step(forward)
     }
@@ -259,6 +299,8 @@ impl DbIterator {
     fn step_ahead(&mut self, forward: bool) -> Result<()> {
         if self.forward != forward {
             let key = self.ahead.key().to_vec();
+            let (_, asked) = self.ahead.asked();
+            self.pace.count(asked);
             self.ahead.clear();
             return if forward { self.walker.seek_after(&key) } else { self.walker.seek_before(&key) };
         }
@@ -266,20 +308,30 @@ impl DbIterator {
         if self.ahead.step() {
             return Ok(());
         }
+        let (read, asked) = self.ahead.asked();
+        self.pace.count(asked);
         if !self.walker.valid() {
             return self.ahead.end();
         }
         if was_asked {
-            return self.look_ahead(forward);
+            return self.look_ahead(forward, read, asked);
         }
         self.ahead.clear();
         self.walker.step(forward)
     }
 
-    fn look_ahead(&mut self, forward: bool) -> Result<()> {
+    /// Passes the next entries, after `asked` of the `read` values of the last ones were asked for.
+    fn look_ahead(&mut self, forward: bool, read: usize, asked: usize) -> Result<()> {
         self.forward = forward;
-        self.ahead.fill(&mut self.walker, forward, &self.blobs, &self.view, self.look_ahead_bytes);
+        let wanted = self.pace.next(forward, read, asked, &self.family.walks);
+        self.ahead.fill(&mut self.walker, forward, &self.view, wanted, self.look_ahead_bytes);
         if self.ahead.shows() { Ok(()) } else { self.ahead.end() }
+    }
+}
+
+impl Drop for DbIterator {
+    fn drop(&mut self) {
+        self.end_walk();
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
+use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
 use crate::snapshot::Snapshot;
@@ -60,9 +61,9 @@ pub struct Options {
     /// Values and iterators that are held count as the user's.
     pub memory_limit: u64,
 
-    /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) reads stay in the cache, unpacked. Default `false`:
-    /// the system's page cache has them, and table blocks, of which each serves many keys, are worth the memory more.
-    /// Worth it where some large values are read far more often than others, or are costly to unpack.
+    /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) reads stay in the cache, unpacked, beside the blocks of
+    /// tables. Default `true`: while there is room, and then those that are read a second time before long, so that values
+    /// that are read once do not push out blocks, of which each serves many keys. Iterators leave none there.
     pub cache_blobs: bool,
 
     /// Whether tables and blob files are read as mapped memory (RocksDB's `allow_mmap_reads`). Default `false`.
@@ -126,7 +127,7 @@ impl Default for Options {
             background_jobs: 2,
             cache_bytes: 64 * MIB,
             memory_limit: 0,
-            cache_blobs: false,
+            cache_blobs: true,
             mmap_reads: false,
             wal_bytes_max: 0,
             recycled_logs_max: 0,
@@ -236,6 +237,12 @@ pub struct FamilyOptions {
     /// Bloom filter bits per key. Default 10.0: about one useless table probe in a hundred. Range 0.0..=64.0; 0 writes no filter.
     pub bloom_bits_per_key: f64,
 
+    /// Which prefixes of keys the filters have, too (RocksDB's `prefix_extractor`). Default `None`. May change on reopen.
+    ///
+    /// An iterator whose bounds lie within one prefix ([`ReadOptions::with_prefix`]) then leaves out tables that have no key
+    /// of it. Costs `bloom_bits_per_key` for each prefix in a table. Esker needs no option to see all keys in order.
+    pub prefix: Option<PrefixExtractor>,
+
     /// Checksum of table blocks. Default XXH3, RocksDB's own default since 6.27.
     pub checksum: ChecksumKind,
 
@@ -284,6 +291,7 @@ impl Default for FamilyOptions {
             block_bytes: 4 * KIB,
             restart_interval: 16,
             bloom_bits_per_key: 10.0,
+            prefix: None,
             checksum: ChecksumKind::Xxh3,
             target_file_bytes: 64 * MIB,
             level_base_bytes: 256 * MIB,
@@ -356,6 +364,7 @@ impl FamilyOptions {
         in_range("block_bytes", self.block_bytes, 256, 16 * MIB)?;
         in_range("restart_interval", self.restart_interval, 1, 1024)?;
         in_range("bloom_bits_per_key", self.bloom_bits_per_key, 0.0, 64.0)?;
+        in_range("prefix", self.prefix.map_or(1, PrefixExtractor::bytes), 1, limits::KEY_BYTES_MAX)?;
         in_range("target_file_bytes", self.target_file_bytes, 4 * KIB, 16 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 16 * KIB, GIB << 10)?;
         in_range("level_multiplier", self.level_multiplier, 2, 100)?;
@@ -430,13 +439,7 @@ impl ReadOptions {
     #[must_use]
     pub fn with_prefix(self, prefix: impl AsRef<[u8]>) -> Self {
         let prefix = prefix.as_ref();
-        // The first key after all of them: the last byte that can be raised is, and nothing follows it.
-        let raised = prefix.iter().rposition(|&byte| byte != u8::MAX);
-        let upper = raised.and_then(|last| {
-            let (byte, before) = prefix.get(..=last)?.split_last()?;
-            Some([before, &[byte + 1]].concat())
-        });
-        Self { lower_bound: Some(prefix.to_vec()), upper_bound: upper, ..self }
+        Self { lower_bound: Some(prefix.to_vec()), upper_bound: prefix::successor(prefix), ..self }
     }
 }
 

@@ -13,6 +13,7 @@ use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
 use esker_format::rocksdb::options_file::{OptionsFile, Section};
+use esker_format::rocksdb::prefix::PrefixExtractor;
 
 use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
 use crate::family::Family;
@@ -123,6 +124,12 @@ fn bloom_bits(section: Option<&Section>, default: f64) -> f64 {
     }
 }
 
+/// What prefixes RocksDB was told to look for; a user's own code cannot be asked.
+fn known_prefix(section: Option<&Section>) -> Option<PrefixExtractor> {
+    let prefix = PrefixExtractor::parse(section?.get("prefix_extractor")?)?;
+    (1..=limits::KEY_BYTES_MAX).contains(&prefix.bytes()).then_some(prefix)
+}
+
 /// Whether RocksDB brings values back from all blob files as it compacts, given that it makes none.
 fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
     let Some(section) = section else { return Ok(false) };
@@ -164,6 +171,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         block_bytes: number(table, "block_size", default.block_bytes, 256, 16 * MIB)?,
         restart_interval: count(table, "block_restart_interval", default.restart_interval, 1, 1024)?,
         bloom_bits_per_key: bloom_bits(table, default.bloom_bits_per_key),
+        prefix: known_prefix(family),
         checksum: checksum(table).unwrap_or(default.checksum),
         target_file_bytes: number(family, "target_file_size_base", default.target_file_bytes, 4 * KIB, 16 * GIB)?,
         level_base_bytes: number(family, "max_bytes_for_level_base", default.level_base_bytes, 16 * KIB, GIB << 10)?,
@@ -213,6 +221,7 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
     let fell_back = falls_back(file.family(name)).unwrap_or(false);
+    let had_prefix = known_prefix(file.family(name)).is_some();
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
     family.set("num_levels", options.level_count);
@@ -238,6 +247,11 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
     family.set("target_file_size_base", options.target_file_bytes);
     family.set("max_bytes_for_level_base", options.level_base_bytes);
     family.set_f64("max_bytes_for_level_multiplier", options.level_multiplier as f64);
+    match options.prefix {
+        Some(prefix) => family.set("prefix_extractor", prefix),
+        None if had_prefix => family.set("prefix_extractor", "nullptr"),
+        None => {}
+    }
     family.set("level0_file_num_compaction_trigger", options.level0_compaction_trigger);
     family.set("level0_slowdown_writes_trigger", options.level0_slowdown_trigger);
     family.set("level0_stop_writes_trigger", options.level0_stop_trigger);
@@ -281,6 +295,7 @@ mod tests {
             block_bytes: 5000,
             restart_interval: 3,
             bloom_bits_per_key: 5.5,
+            prefix: Some(PrefixExtractor::Capped(7)),
             checksum: ChecksumKind::Crc32c,
             target_file_bytes: 5001,
             level_base_bytes: 20_001,

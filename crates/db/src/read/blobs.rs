@@ -77,10 +77,11 @@ impl BlobReader {
             return blob.value_in(&index, held);
         }
         self.counts.add(1, index.bytes, 1);
-        let held = blob.read_record(user_key, &index, tag)?;
-        if fill_cache {
-            cache.insert(index.file.get(), index.offset, held.clone());
+        if !fill_cache || !cache.admits(index.file.get(), index.offset) {
+            return blob.read(user_key, &index);
         }
+        let held = blob.read_record(user_key, &index, tag)?;
+        cache.insert(index.file.get(), index.offset, held.clone());
         blob.value_in(&index, held)
     }
 

@@ -1,7 +1,6 @@
 //! Reads every byte of a table and compares what must agree.
 
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
-use esker_format::rocksdb::filter;
 use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, PROPERTIES};
 
@@ -158,7 +157,7 @@ impl Check<'_> {
         if self.done.entries > 0 && internal_key::compare(&self.last_key, key).is_ge() {
             return Err(table.corrupt(handle.offset, format!("key {key:?} does not follow {:?}", self.last_key)));
         }
-        if !filter::may_contain(&table.filter, parsed.user_key) {
+        if !table.filter.may_hold(parsed.user_key) || !table.filter.may_hold_prefix_of(parsed.user_key) {
             return Err(table.corrupt(handle.offset, format!("the filter denies key {:?}", parsed.user_key)));
         }
         let deletion = [ValueKind::Deletion, ValueKind::SingleDeletion, ValueKind::DeletionWithTimestamp];

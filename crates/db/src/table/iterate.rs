@@ -314,6 +314,7 @@ impl Ahead {
             let place = self.place(table, handle, if is_alone { count } else { self.next_bytes.max(count) });
             self.bytes.resize(usize::try_from(place.end - place.start).unwrap_or(count), 0);
             self.offset = place.start;
+            table.cache.table_reads.add(1, self.bytes.len());
             let read = table.file.read_exact_at(place.start, &mut self.bytes);
             if let Err(error) = read {
                 self.bytes.clear();

@@ -6,6 +6,7 @@
 //! | [`write`]   | streams entries in order into a new file                                                  |
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
 //! | [`read`]    | one key: filter, index, one block                                                         |
+//! | [`filter`]  | which keys and prefixes cannot be in it                                                   |
 //! | [`fences`]  | where in an index to look, from memory that lies together                                 |
 //! | [`iterate`] | all keys, forwards and backwards, reading ahead                                           |
 //! | [`check`]   | every byte                                                                                |
@@ -22,6 +23,7 @@
 
 mod check;
 mod fences;
+mod filter;
 mod index;
 mod iterate;
 mod open;
@@ -41,6 +43,7 @@ use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
 
 use crate::Error;
@@ -49,6 +52,7 @@ use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
 
 use fences::Fences;
+use filter::Filter;
 pub(crate) use iterate::TableIterator;
 pub(crate) use salvage::{salvage, taken_in_with};
 pub(crate) use write::TableWriter;
@@ -64,6 +68,8 @@ pub(crate) struct TableOptions {
     pub(crate) compression: Compression,
     /// Of the filter; below 0.5 there is none.
     pub(crate) bits_per_key: f64,
+    /// Prefixes that the filter has beside the keys.
+    pub(crate) prefix: Option<PrefixExtractor>,
     /// Of all blocks.
     pub(crate) checksum: ChecksumKind,
     /// 5 is read by every RocksDB since 6.6; 6 since 8.6.
@@ -78,6 +84,7 @@ impl TableOptions {
             restart_interval: options.restart_interval,
             compression: options.compression,
             bits_per_key: options.bloom_bits_per_key,
+            prefix: options.prefix,
             checksum: options.checksum,
             ..Self::default()
         }
@@ -91,6 +98,7 @@ impl Default for TableOptions {
             restart_interval: 16,
             compression: Compression::Lz4,
             bits_per_key: 10.0,
+            prefix: None,
             checksum: ChecksumKind::Xxh3,
             format_version: 5,
         }
@@ -166,8 +174,7 @@ pub(crate) struct Table {
     /// See T4; `None` for a table whose keys say themselves when they were written.
     taken_in: Option<SequenceNumber>,
     index: Index,
-    /// Empty if there is none that can be used.
-    filter: Vec<u8>,
+    filter: Filter,
     cache: Arc<BlockCache>,
     /// Index and filter, out of the cache's budget.
     _reserved: Reserved,
@@ -236,8 +243,8 @@ impl Table {
 }
 
 /// What a table with this index and filter keeps in memory.
-fn memory_bytes(index: &Index, filter: &[u8]) -> usize {
-    index.block.bytes().len() + index.fences.memory_bytes() + filter.len() + size_of::<Table>()
+fn memory_bytes(index: &Index, filter: &Filter) -> usize {
+    index.block.bytes().len() + index.fences.memory_bytes() + filter.memory_bytes() + size_of::<Table>()
 }
 
 impl fmt::Debug for Table {

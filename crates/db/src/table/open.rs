@@ -16,6 +16,7 @@ use esker_format::rocksdb::table::{
 };
 
 use super::fences::Fences;
+use super::filter::Filter;
 use super::{Index, Table, memory_bytes};
 use crate::cache::{Block, BlockCache};
 use crate::{Error, ErrorKind, Result};
@@ -94,10 +95,10 @@ impl Table {
             has_partitions: index_type == IndexType::TwoLevel,
             offset: index_at.offset,
         };
-        // Partitioned filters and filters over prefixes have other names, or are not asked for whole keys: no filter then.
-        let filter = match meta.get(FILTER).filter(|_| properties.has_whole_key_filter()) {
-            Some(handle) => blocks.read(handle, "reading the filter")?,
-            None => Vec::new(),
+        // Partitioned filters have another name: no filter then.
+        let filter = match meta.get(FILTER).filter(|_| Filter::is_usable(&properties)) {
+            Some(handle) => Filter::new(blocks.read(handle, "reading the filter")?, &properties),
+            None => Filter::default(),
         };
         drop(tail);
         file.advise(Access::Random);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use esker_env::ReadRequest;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
-use esker_format::rocksdb::filter;
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
@@ -75,7 +74,12 @@ impl Table {
 
     /// `lookup`, unless the filter denies its key.
     fn may_hold<'a>(&self, lookup: &'a [u8]) -> Option<&'a [u8]> {
-        filter::may_contain(&self.filter, internal_key::user_key(lookup)).then_some(lookup)
+        self.filter.may_hold(internal_key::user_key(lookup)).then_some(lookup)
+    }
+
+    /// Whether it may hold a user key from `lower` on and before `upper`, as far as its filter of prefixes says.
+    pub(crate) fn may_hold_range(&self, lower: &[u8], upper: &[u8]) -> bool {
+        self.filter.may_hold_range(lower, upper)
     }
 
     /// The blocks that `lookups`, which are sorted, begin their searches in: those that the cache lacks are read at once. What
@@ -115,6 +119,7 @@ impl Table {
             .map(|(handle, buffer)| ReadRequest { offset: handle.offset, buffer, result: Ok(()) })
             .collect();
         self.file.read_many(&mut requests);
+        self.cache.table_reads.add(requests.len() as u64, requests.iter().map(|request| request.buffer.len()).sum());
         let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
         let read = stored.into_iter().zip(is_read).filter(|(_, is_read)| *is_read);
         read.filter_map(|((handle, stored), _)| {
@@ -220,6 +225,7 @@ impl Table {
         if let Some(stored) = self.file.memory(handle.offset..handle.offset.saturating_add(count as u64)) {
             return self.unpack(stored, handle);
         }
+        self.cache.table_reads.add(1, count);
         if count > KEPT_BYTES_MAX {
             let mut stored = vec![0; count];
             self.file.read_exact_at(handle.offset, &mut stored)?;

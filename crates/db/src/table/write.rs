@@ -81,6 +81,9 @@ impl TableWriter {
         if filter.is_some() {
             properties.filter_policy = "bloomfilter".to_owned();
         }
+        if let Some(prefixes) = options.prefix {
+            properties.prefix_extractor = prefixes.to_string();
+        }
         Ok(Self {
             file: files.create(path)?,
             checksum: BlockChecksum { kind: options.checksum, base_context },
@@ -115,6 +118,9 @@ impl TableWriter {
         self.separate(internal_key);
         if let Some(filter) = &mut self.filter {
             filter.add(parsed.user_key);
+            if let Some(prefix) = self.options.prefix.and_then(|prefixes| prefixes.of(parsed.user_key)) {
+                filter.add_prefix(prefix);
+            }
         }
         self.block.add(internal_key, value);
         if self.properties.entry_count == 0 {

@@ -82,12 +82,18 @@ impl Version {
 
     /// Tables of a level that hold user keys of the range; both ends inclusive, `None` is open.
     pub(crate) fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<TableFile>> {
-        let tables = self.level(level);
         if level == 0 {
-            return tables.iter().filter(|table| table.overlaps(begin, end)).cloned().collect();
+            return self.level(0).iter().filter(|table| table.overlaps(begin, end)).cloned().collect();
         }
+        self.within(level, begin, end).to_vec()
+    }
+
+    /// The same for a level below 0, where they lie side by side.
+    pub(crate) fn within(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> &[Arc<TableFile>] {
+        let tables = self.level(level);
         let from = begin.map_or(0, |begin| tables.partition_point(|table| table.largest() < begin));
-        tables.iter().skip(from).take_while(|table| table.overlaps(None, end)).cloned().collect()
+        let to = end.map_or(tables.len(), |end| tables.partition_point(|table| table.smallest() <= end));
+        tables.get(from..to).unwrap_or_default()
     }
 
     /// The table of a level below 0 that may hold `user_key`.
