@@ -441,6 +441,52 @@ fn everything_in_memory_keeps_to_the_limit() {
     assert!(db.stats().memory.index_filter_bytes > 0);
 }
 
+/// Goal: indexes and filters that take more than their share go, and everything is found all the same.
+#[test]
+fn indexes_and_filters_go_where_memory_is_limited() {
+    const LIMIT: u64 = 1 << 20;
+    const COUNT: u32 = 50_000;
+    let long_key =
+        |n: u32| [b"the beginning of all keys, which every separator of an index has".as_slice(), &key(n)].concat();
+    let disk = SimDisk::new();
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        target_file_bytes: 16 << 10,
+        block_bytes: 256,
+        bloom_bits_per_key: 64.0,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    let unlimited = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let db = Db::open_with_env("/store", unlimited.clone(), disk.env()).unwrap();
+    let sorted = (0..COUNT).map(|n| (long_key(n), n.to_le_bytes()));
+    let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+    sorted.for_each(|(key, value)| load.put(key, value).unwrap());
+    load.finish().unwrap();
+    let all_bytes = db.stats().memory.index_filter_bytes;
+    assert!(all_bytes > LIMIT * 3 / 4, "{all_bytes} bytes show nothing");
+    db.close().unwrap();
+
+    let db = Db::open_with_env("/store", Options { memory_limit: LIMIT, ..unlimited }, disk.env()).unwrap();
+    let mut random = Rng::with_seed(5);
+    let mut least = u64::MAX;
+    for round in 0..2000 {
+        let wanted = random.u32(..COUNT);
+        assert_eq!(db.get(long_key(wanted)).unwrap().unwrap(), wanted.to_le_bytes());
+        assert_eq!(db.get([long_key(wanted), vec![0]].concat()).unwrap(), None);
+        if round % 20 == 0 {
+            let memory = db.stats().memory;
+            assert!(memory.total_bytes() <= LIMIT, "{memory:?}");
+            least = least.min(memory.index_filter_bytes);
+        }
+    }
+    assert!(least > LIMIT / 4, "as much stays as may: {least}");
+    assert_eq!(db.count_cf(&db.default_column_family(), &ReadOptions::default()).unwrap(), u64::from(COUNT));
+    let keys: Vec<_> = (0..COUNT).step_by(97).map(long_key).collect();
+    assert!(db.multi_get(&keys).unwrap().into_iter().all(|found| found.unwrap().is_some()));
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
 /// Goal: a value in the cache costs no read, and is nobody else's.
 #[test]
 fn a_cached_value_costs_no_read() {

@@ -1,7 +1,7 @@
 //! One block in memory.
 
 /// The bytes of one block, checked and uncompressed, or of one value. Never changes, so those who share it need no lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
     /// Tells whose value it is; 0 for blocks.

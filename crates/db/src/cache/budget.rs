@@ -2,8 +2,9 @@
 //!
 //! - L1: whatever changes, the capacity that was applied last is computed from the latest amounts: computing and applying
 //!   are one step under a lock.
-//! - L2: the cache always keeps a 64th of the limit, or no scan could work; should the rest of the store alone take more
-//!   than the limit, that is how far it is exceeded.
+//! - L2: the cache always keeps a 64th of the limit, or no scan could work; should memtables, and what is read right now,
+//!   alone take more than the limit, that is how far it is exceeded.
+//! - L3: indexes and filters get three quarters of what memtables leave, and the cache the rest, or more where they take less.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,9 @@ use super::BlockCache;
 
 /// See L2.
 const LEAST_SHARE: u64 = 64;
+
+/// See L3.
+const TABLES_QUARTERS: u64 = 3;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -66,6 +70,17 @@ impl Budget {
 
     pub(super) fn set_memtable_bytes(&self, bytes: u64) {
         self.memtable_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit_bytes.is_some()
+    }
+
+    /// Whether open tables keep more than their share (L3).
+    pub(super) fn is_overreserved(&self) -> bool {
+        let Some(limit_bytes) = self.limit_bytes else { return false };
+        let rest = limit_bytes.saturating_sub(self.memtable_bytes.load(Ordering::Relaxed));
+        self.reserved_bytes.load(Ordering::Relaxed) > rest / 4 * TABLES_QUARTERS
     }
 
     /// Hands the capacity to `set` if it changed (L1).

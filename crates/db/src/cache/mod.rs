@@ -15,9 +15,10 @@ mod admission;
 mod block;
 mod budget;
 mod counts;
+mod residents;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -27,11 +28,13 @@ pub(crate) use block::Block;
 use budget::Budget;
 pub(crate) use budget::Reserved;
 use counts::Counts;
+pub(crate) use residents::Evict;
+use residents::Residents;
 
 use crate::counters::Counter;
 
-/// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (40).
-const ENTRY_OVERHEAD_BYTES: u64 = 120;
+/// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (80).
+const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
 /// A shard is never smaller: what is larger than its shard cannot be kept, and blocks of 1 MiB occur.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
@@ -69,6 +72,8 @@ pub(crate) struct BlockCache {
     inserted_bytes: AtomicU64,
     counts: Counts,
     budget: Budget,
+    /// Who else keeps memory of the budget, and can be asked for it.
+    residents: Residents,
     /// What was read from tables because it was not here.
     pub(crate) table_reads: TableReads,
 }
@@ -133,7 +138,7 @@ impl BlockCache {
         });
         let (counts, table_reads) = (Counts::default(), TableReads::default());
         let (admission, inserted_bytes) = (Admission::new(capacity_bytes), AtomicU64::new(0));
-        Self { blocks, admission, inserted_bytes, counts, budget, table_reads }
+        Self { blocks, admission, inserted_bytes, counts, budget, residents: Residents::default(), table_reads }
     }
 
     /// Takes memory that stays as long as what is returned, for an open table, out of the budget.
@@ -153,6 +158,20 @@ impl BlockCache {
     pub(crate) fn set_memtable_bytes(&self, bytes: u64) {
         self.budget.set_memtable_bytes(bytes);
         self.resize();
+        self.make_room();
+    }
+
+    /// `table` keeps memory that it [reserved](Self::reserve), and may be asked to give it back.
+    pub(crate) fn watch(&self, table: Weak<dyn Evict>) {
+        if self.budget.is_limited() {
+            self.residents.watch(table);
+            self.make_room();
+        }
+    }
+
+    /// Has open tables give memory back until they keep to their share of the budget.
+    pub(crate) fn make_room(&self) {
+        self.residents.evict_while(|| self.budget.is_overreserved());
     }
 
     /// Gives the cache what is left of the budget now.

@@ -56,9 +56,10 @@ pub struct Options {
     /// Budget of everything that the store keeps in memory, in bytes: memtables, indexes and filters of open tables, and
     /// the cache, which gets what the others leave. Default 0: there is no such limit. Range 0 or 1 MiB..=1 TiB.
     ///
-    /// The active memtable of each family counts with all of its `write_buffer_bytes`. Where the others alone take more,
-    /// the cache keeps a 64th, and that is how far the limit is exceeded: choose it well above the write buffers.
-    /// Values and iterators that are held count as the user's.
+    /// The active memtable of each family counts with all of its `write_buffer_bytes`. Indexes and filters get at most three
+    /// quarters of what memtables leave: beyond, those not used for longest go, and are read again when they are needed.
+    /// Where memtables alone take nearly all of it, the cache keeps a 64th, and that is how far the limit is exceeded: choose
+    /// it well above the write buffers. Values and iterators that are held count as the user's.
     pub memory_limit: u64,
 
     /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) reads stay in the cache, unpacked, beside the blocks of

@@ -4,9 +4,10 @@ use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, PROPERTIES};
 
-use super::index::IndexWalk;
+use super::index::{IndexWalk, Indexed};
 use super::open::unpack_properties;
 use super::read::DOING;
+use super::resident::Resident;
 use super::{Table, TableCheck};
 use crate::Result;
 
@@ -121,43 +122,46 @@ impl Check<'_> {
 
     fn data_blocks(&mut self) -> Result<()> {
         let table = self.table;
+        let resident = table.resident()?;
+        let of = Indexed { table, index: &resident.index };
         let mut walk = IndexWalk::default();
-        walk.reset(table);
-        walk.seek_to_first(table)?;
+        walk.reset(of);
+        walk.seek_to_first(of)?;
         let mut partition = None;
-        while let Some(handle) = walk.handle(table)? {
+        while let Some(handle) = walk.handle(of)? {
             if let Some(at) = walk.partition().filter(|at| partition != Some(*at)) {
                 self.read(at)?;
                 partition = Some(at);
             }
-            self.data_block(handle)?;
-            self.separator(&walk, handle)?;
-            walk.next(table)?;
+            self.data_block(handle, &resident)?;
+            self.separator(&walk, handle, of)?;
+            walk.next(of)?;
         }
         Ok(())
     }
 
-    fn data_block(&mut self, handle: BlockHandle) -> Result<()> {
+    fn data_block(&mut self, handle: BlockHandle, resident: &Resident) -> Result<()> {
         let table = self.table;
         let block = self.read(handle)?;
         let damaged = |error| table.damaged(handle.offset, DOING, error);
         let mut cursor = BlockCursor::new(BlockLayout::parse(&block).map_err(damaged)?);
         cursor.seek_to_first(&block).map_err(damaged)?;
         while cursor.valid() {
-            self.entry(handle, cursor.key(), cursor.value(&block))?;
+            self.entry(handle, resident, cursor.key(), cursor.value(&block))?;
             cursor.next(&block).map_err(damaged)?;
         }
         self.data_blocks += 1;
         Ok(())
     }
 
-    fn entry(&mut self, handle: BlockHandle, key: &[u8], value: &[u8]) -> Result<()> {
+    fn entry(&mut self, handle: BlockHandle, resident: &Resident, key: &[u8], value: &[u8]) -> Result<()> {
         let table = self.table;
         let parsed = InternalKey::decode(key).map_err(|error| table.damaged(handle.offset, "reading a key", error))?;
         if self.done.entries > 0 && internal_key::compare(&self.last_key, key).is_ge() {
             return Err(table.corrupt(handle.offset, format!("key {key:?} does not follow {:?}", self.last_key)));
         }
-        if !table.filter.may_hold(parsed.user_key) || !table.filter.may_hold_prefix_of(parsed.user_key) {
+        let filter = &resident.filter;
+        if !filter.may_hold(parsed.user_key) || !filter.may_hold_prefix_of(parsed.user_key) {
             return Err(table.corrupt(handle.offset, format!("the filter denies key {:?}", parsed.user_key)));
         }
         let deletion = [ValueKind::Deletion, ValueKind::SingleDeletion, ValueKind::DeletionWithTimestamp];
@@ -180,10 +184,10 @@ impl Check<'_> {
     }
 
     /// The separator of the block just read must not be before its last key, nor before the keys to come: order sees to that.
-    fn separator(&mut self, walk: &IndexWalk, handle: BlockHandle) -> Result<()> {
+    fn separator(&mut self, walk: &IndexWalk, handle: BlockHandle, of: Indexed<'_>) -> Result<()> {
         let table = self.table;
         let separator = walk.separator();
-        let is_before = if table.index.format.user_keys {
+        let is_before = if of.index.format.user_keys {
             separator < internal_key::user_key(&self.last_key)
         } else {
             internal_key::compare(separator, &self.last_key).is_lt()

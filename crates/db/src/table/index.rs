@@ -12,6 +12,13 @@ use crate::cache::Block;
 
 const DOING: &str = "reading the index";
 
+/// A table, and its index, which its user holds.
+#[derive(Clone, Copy)]
+pub(super) struct Indexed<'a> {
+    pub(super) table: &'a Table,
+    pub(super) index: &'a Index,
+}
+
 /// A position in the index of one table.
 ///
 /// - I1: with partitions, the position is valid only if `partition` is, and `partition` walks the block that `top` stands on.
@@ -23,10 +30,10 @@ pub(super) struct IndexWalk {
 }
 
 impl IndexWalk {
-    /// Before the first block of `table`. Keeps buffers from the walk before.
+    /// Before the first block. Keeps buffers from the walk before.
     #[inline]
-    pub(super) fn reset(&mut self, table: &Table) {
-        self.top.reset(table.index.layout, table.index.format);
+    pub(super) fn reset(&mut self, of: Indexed<'_>) {
+        self.top.reset(of.index.layout, of.index.format);
         self.partition_block = None;
     }
 
@@ -37,23 +44,23 @@ impl IndexWalk {
 
     /// The data block that the walk stands on; `None` before the first and after the last.
     #[inline]
-    pub(super) fn handle(&self, table: &Table) -> Result<Option<BlockHandle>> {
+    pub(super) fn handle(&self, of: Indexed<'_>) -> Result<Option<BlockHandle>> {
         let (cursor, block, offset) = match &self.partition_block {
-            None if table.index.has_partitions => return Ok(None),
-            None => (&self.top, table.index.block.bytes(), table.index.offset),
+            None if of.index.has_partitions => return Ok(None),
+            None => (&self.top, of.index.block.bytes(), of.index.offset),
             Some((handle, block)) => (&self.partition, block.bytes(), handle.offset),
         };
         if !cursor.valid() {
             return Ok(None);
         }
-        cursor.handle(block).map(Some).map_err(|error| table.damaged(offset, DOING, error))
+        cursor.handle(block).map(Some).map_err(|error| of.table.damaged(offset, DOING, error))
     }
 
     /// Whether every key of the blocks behind this one has a greater user key than `user_key`.
     #[inline]
-    pub(super) fn ends_beyond(&self, table: &Table, user_key: &[u8]) -> bool {
+    pub(super) fn ends_beyond(&self, of: Indexed<'_>, user_key: &[u8]) -> bool {
         let separator = self.separator();
-        let separator = if table.index.format.user_keys { separator } else { internal_key::user_key(separator) };
+        let separator = if of.index.format.user_keys { separator } else { internal_key::user_key(separator) };
         separator > user_key
     }
 
@@ -68,87 +75,87 @@ impl IndexWalk {
         self.partition_block.as_ref().map(|(handle, _)| *handle)
     }
 
-    pub(super) fn seek_to_first(&mut self, table: &Table) -> Result<()> {
-        self.on_top(table, |cursor, block| cursor.seek_to_first(block))?;
-        self.enter(table, |cursor, block| cursor.seek_to_first(block))?;
-        self.skip_forward(table)
+    pub(super) fn seek_to_first(&mut self, of: Indexed<'_>) -> Result<()> {
+        self.on_top(of, |cursor, block| cursor.seek_to_first(block))?;
+        self.enter(of, |cursor, block| cursor.seek_to_first(block))?;
+        self.skip_forward(of)
     }
 
-    pub(super) fn seek_to_last(&mut self, table: &Table) -> Result<()> {
-        self.on_top(table, |cursor, block| cursor.seek_to_last(block))?;
-        self.enter(table, |cursor, block| cursor.seek_to_last(block))?;
-        self.skip_backward(table)
+    pub(super) fn seek_to_last(&mut self, of: Indexed<'_>) -> Result<()> {
+        self.on_top(of, |cursor, block| cursor.seek_to_last(block))?;
+        self.enter(of, |cursor, block| cursor.seek_to_last(block))?;
+        self.skip_backward(of)
     }
 
     /// To the first block that may hold `target` or a key after it.
     #[inline]
-    pub(super) fn seek(&mut self, table: &Table, target: &[u8]) -> Result<()> {
-        let around = table.index.fences.around(internal_key::user_key(target));
-        self.on_top(table, |cursor, block| cursor.seek_within(block, target, around))?;
-        if table.index.has_partitions {
-            self.enter(table, |cursor, block| cursor.seek(block, target))?;
-            self.skip_forward(table)?;
+    pub(super) fn seek(&mut self, of: Indexed<'_>, target: &[u8]) -> Result<()> {
+        let around = of.index.fences.around(internal_key::user_key(target));
+        self.on_top(of, |cursor, block| cursor.seek_within(block, target, around))?;
+        if of.index.has_partitions {
+            self.enter(of, |cursor, block| cursor.seek(block, target))?;
+            self.skip_forward(of)?;
         }
         Ok(())
     }
 
-    pub(super) fn next(&mut self, table: &Table) -> Result<()> {
-        if !table.index.has_partitions {
-            return self.on_top(table, |cursor, block| cursor.next(block));
+    pub(super) fn next(&mut self, of: Indexed<'_>) -> Result<()> {
+        if !of.index.has_partitions {
+            return self.on_top(of, |cursor, block| cursor.next(block));
         }
-        self.in_partition(table, |cursor, block| cursor.next(block))?;
-        self.skip_forward(table)
+        self.in_partition(of, |cursor, block| cursor.next(block))?;
+        self.skip_forward(of)
     }
 
-    pub(super) fn prev(&mut self, table: &Table) -> Result<()> {
-        if !table.index.has_partitions {
-            return self.on_top(table, |cursor, block| cursor.prev(block));
+    pub(super) fn prev(&mut self, of: Indexed<'_>) -> Result<()> {
+        if !of.index.has_partitions {
+            return self.on_top(of, |cursor, block| cursor.prev(block));
         }
-        self.in_partition(table, |cursor, block| cursor.prev(block))?;
-        self.skip_backward(table)
+        self.in_partition(of, |cursor, block| cursor.prev(block))?;
+        self.skip_backward(of)
     }
 
     #[inline]
-    fn on_top(&mut self, table: &Table, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
-        let Index { block, offset, .. } = &table.index;
-        step(&mut self.top, block.bytes()).map_err(|error| table.damaged(*offset, DOING, error))
+    fn on_top(&mut self, of: Indexed<'_>, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+        let Index { block, offset, .. } = of.index;
+        step(&mut self.top, block.bytes()).map_err(|error| of.table.damaged(*offset, DOING, error))
     }
 
-    fn in_partition(&mut self, table: &Table, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+    fn in_partition(&mut self, of: Indexed<'_>, step: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
         let Some((handle, block)) = &self.partition_block else {
             return Ok(());
         };
-        step(&mut self.partition, block.bytes()).map_err(|error| table.damaged(handle.offset, DOING, error))
+        step(&mut self.partition, block.bytes()).map_err(|error| of.table.damaged(handle.offset, DOING, error))
     }
 
     /// Loads the partition that `top` stands on, if there are partitions, and puts the walk where `seek` says.
-    fn enter(&mut self, table: &Table, seek: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
+    fn enter(&mut self, of: Indexed<'_>, seek: impl FnOnce(&mut IndexCursor, &[u8]) -> Step) -> Result<()> {
         self.partition_block = None;
-        let Index { block, offset, format, has_partitions, .. } = &table.index;
+        let Index { block, offset, format, has_partitions, .. } = of.index;
         if !has_partitions || !self.top.valid() {
             return Ok(());
         }
-        let handle = self.top.handle(block.bytes()).map_err(|error| table.damaged(*offset, DOING, error))?;
-        let partition = table.block(handle, true)?;
+        let handle = self.top.handle(block.bytes()).map_err(|error| of.table.damaged(*offset, DOING, error))?;
+        let partition = of.table.block(handle, true)?;
         let layout =
-            BlockLayout::parse(partition.bytes()).map_err(|error| table.damaged(handle.offset, DOING, error))?;
+            BlockLayout::parse(partition.bytes()).map_err(|error| of.table.damaged(handle.offset, DOING, error))?;
         self.partition.reset(layout, *format);
         self.partition_block = Some((handle, partition));
-        self.in_partition(table, seek)
+        self.in_partition(of, seek)
     }
 
-    fn skip_forward(&mut self, table: &Table) -> Result<()> {
+    fn skip_forward(&mut self, of: Indexed<'_>) -> Result<()> {
         while self.partition_block.is_some() && !self.partition.valid() {
-            self.on_top(table, |cursor, block| cursor.next(block))?;
-            self.enter(table, |cursor, block| cursor.seek_to_first(block))?;
+            self.on_top(of, |cursor, block| cursor.next(block))?;
+            self.enter(of, |cursor, block| cursor.seek_to_first(block))?;
         }
         Ok(())
     }
 
-    fn skip_backward(&mut self, table: &Table) -> Result<()> {
+    fn skip_backward(&mut self, of: Indexed<'_>) -> Result<()> {
         while self.partition_block.is_some() && !self.partition.valid() {
-            self.on_top(table, |cursor, block| cursor.prev(block))?;
-            self.enter(table, |cursor, block| cursor.seek_to_last(block))?;
+            self.on_top(of, |cursor, block| cursor.prev(block))?;
+            self.enter(of, |cursor, block| cursor.seek_to_last(block))?;
         }
         Ok(())
     }
@@ -157,12 +164,13 @@ impl IndexWalk {
 impl Table {
     /// At most `count` user keys from the index, evenly spread over the table; ascending.
     pub(crate) fn separators(&self, count: usize) -> Vec<Vec<u8>> {
-        let Index { block, layout, format, .. } = &self.index;
+        // What cannot be read is told to whoever searches it.
+        let Ok(resident) = self.resident() else { return Vec::new() };
+        let Index { block, layout, format, .. } = &resident.index;
         let cursor = IndexCursor::new(*layout, *format);
         let restarts = layout.restart_count();
         let count = count.min(restarts);
         let places = (1..=count).map(|nth| nth * restarts / (count + 1));
-        // An index that does not decode is told when it is searched.
         places.filter_map(|at| cursor.restart_user_key(block.bytes(), at).ok()).map(<[u8]>::to_vec).collect()
     }
 }

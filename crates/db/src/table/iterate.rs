@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
 use super::Table;
-use super::index::IndexWalk;
+use super::index::{IndexWalk, Indexed};
 use super::read::DOING;
+use super::resident::Resident;
 use crate::Result;
 use crate::cache::Block;
 use crate::iterate::InternalIterator;
@@ -31,6 +33,8 @@ const AHEAD_BYTES_MAX: usize = 256 << 10;
 /// beyond, so that the device works while blocks are unpacked.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
+    /// Of the table; there since the last seek.
+    resident: Arc<Resident>,
     fill_cache: bool,
     walk: IndexWalk,
     cursor: BlockCursor,
@@ -57,12 +61,11 @@ struct Ahead {
 impl Table {
     /// An iterator that stands nowhere yet. With `fill_cache`, blocks that it reads stay in the cache.
     pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIterator {
-        let mut walk = IndexWalk::default();
-        walk.reset(self);
         TableIterator {
             table: self.clone(),
+            resident: self.resident_now(),
             fill_cache,
-            walk,
+            walk: IndexWalk::default(),
             cursor: BlockCursor::default(),
             block: None,
             ahead: Ahead::default(),
@@ -75,15 +78,25 @@ impl TableIterator {
     /// Goes to another table, where it stands nowhere yet.
     pub(crate) fn move_to(&mut self, table: &Arc<Table>) {
         self.table = table.clone();
-        self.walk.reset(table);
+        self.resident = table.resident_now();
+        self.walk.release();
         self.block = None;
         self.ahead.leave();
+    }
+
+    /// Has the index there and the walk before it.
+    fn begin(&mut self) -> Result<()> {
+        if !self.resident.is_there() {
+            self.resident = Guard::into_inner(self.table.resident()?);
+        }
+        self.walk.reset(Indexed { table: &self.table, index: &self.resident.index });
+        Ok(())
     }
 
     /// Holds the block that the walk stands on, if any.
     fn load(&mut self) -> Result<()> {
         self.block = None;
-        let Some(handle) = self.walk.handle(&self.table)? else {
+        let Some(handle) = self.walk.handle(Indexed { table: &self.table, index: &self.resident.index })? else {
             return Ok(());
         };
         let block = self.block(handle)?;
@@ -164,7 +177,7 @@ impl TableIterator {
     fn skip_forward(&mut self) -> Result<()> {
         while self.block.is_some() && !self.cursor.valid() {
             self.block = None;
-            self.walk.next(&self.table)?;
+            self.walk.next(Indexed { table: &self.table, index: &self.resident.index })?;
             self.load()?;
             self.on_block(|cursor, block| cursor.seek_to_first(block))?;
         }
@@ -175,7 +188,7 @@ impl TableIterator {
     fn skip_backward(&mut self) -> Result<()> {
         while self.block.is_some() && !self.cursor.valid() {
             self.block = None;
-            self.walk.prev(&self.table)?;
+            self.walk.prev(Indexed { table: &self.table, index: &self.resident.index })?;
             self.load()?;
             self.on_block(|cursor, block| cursor.seek_to_last(block))?;
         }
@@ -191,7 +204,8 @@ impl InternalIterator for TableIterator {
 
     fn seek_to_first(&mut self) -> Result<()> {
         self.block = None;
-        self.walk.seek_to_first(&self.table)?;
+        self.begin()?;
+        self.walk.seek_to_first(Indexed { table: &self.table, index: &self.resident.index })?;
         self.load()?;
         self.on_block(|cursor, block| cursor.seek_to_first(block))?;
         self.skip_forward()?;
@@ -200,7 +214,8 @@ impl InternalIterator for TableIterator {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.block = None;
-        self.walk.seek_to_last(&self.table)?;
+        self.begin()?;
+        self.walk.seek_to_last(Indexed { table: &self.table, index: &self.resident.index })?;
         self.load()?;
         self.on_block(|cursor, block| cursor.seek_to_last(block))?;
         self.skip_backward()?;
@@ -209,9 +224,10 @@ impl InternalIterator for TableIterator {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         let before = self.block.take();
-        self.walk.seek(&self.table, target)?;
+        self.begin()?;
+        self.walk.seek(Indexed { table: &self.table, index: &self.resident.index }, target)?;
         // Most seeks of a merge stay in the block that they are in.
-        match (before, self.walk.handle(&self.table)?) {
+        match (before, self.walk.handle(Indexed { table: &self.table, index: &self.resident.index })?) {
             (Some((held, block)), Some(handle)) if held == handle => self.block = Some((held, block)),
             _ => self.load()?,
         }

@@ -7,6 +7,7 @@
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
 //! | [`read`]    | one key: filter, index, one block                                                         |
 //! | [`filter`]  | which keys and prefixes cannot be in it                                                   |
+//! | [`resident`]| index and filter in memory, and when they go                                              |
 //! | [`fences`]  | where in an index to look, from memory that lies together                                 |
 //! | [`iterate`] | all keys, forwards and backwards, reading ahead                                           |
 //! | [`check`]   | every byte                                                                                |
@@ -14,7 +15,7 @@
 //!
 //! - T1: no byte of a block is used before its checksum holds. Where a table was written without checksums there is
 //!   none to hold, and decoding is total all the same.
-//! - T2: an open table never changes, so readers need no lock; index and filter stay in memory as long as it is open.
+//! - T2: an open table never changes, so readers need no lock; where index and filter are kept: [`resident`].
 //! - T3: a table that is refused is not touched.
 //! - T4: a table that was written outside of the store has one entry a key, all of sequence number 0 in the file; they
 //!   count from the number that it was taken in with, which is what everybody outside this room gets to see.
@@ -28,6 +29,7 @@ mod index;
 mod iterate;
 mod open;
 mod read;
+mod resident;
 mod salvage;
 #[cfg(test)]
 mod tests;
@@ -35,8 +37,10 @@ mod write;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use esker_env::ReadFile;
 use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
@@ -47,13 +51,13 @@ use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
 
 use crate::Error;
-use crate::cache::{Block, BlockCache, Reserved};
+use crate::cache::{Block, BlockCache};
 use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
 
 use fences::Fences;
-use filter::Filter;
 pub(crate) use iterate::TableIterator;
+use resident::{Resident, ResidentAt};
 pub(crate) use salvage::{salvage, taken_in_with};
 pub(crate) use write::TableWriter;
 
@@ -173,14 +177,15 @@ pub(crate) struct Table {
     properties: TableProperties,
     /// See T4; `None` for a table whose keys say themselves when they were written.
     taken_in: Option<SequenceNumber>,
-    index: Index,
-    filter: Filter,
+    resident: ArcSwap<Resident>,
+    resident_at: ResidentAt,
+    /// Whether somebody asked for index or filter since an eviction was last considered.
+    touched: AtomicBool,
     cache: Arc<BlockCache>,
-    /// Index and filter, out of the cache's budget.
-    _reserved: Reserved,
 }
 
 /// The index, or the index over its partitions.
+#[derive(Default)]
 struct Index {
     block: Block,
     layout: BlockLayout,
@@ -202,9 +207,10 @@ impl Table {
         self.taken_in
     }
 
-    /// What it keeps in memory as long as it is open.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        memory_bytes(&self.index, &self.filter)
+    /// May be evicted from now on, if the memory of the store is limited.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let table: Weak<Self> = Arc::downgrade(self);
+        self.cache.watch(table);
     }
 
     /// Where it was opened.
@@ -240,11 +246,6 @@ impl Table {
     fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
         Error::corruption(&self.path, offset, reason)
     }
-}
-
-/// What a table with this index and filter keeps in memory.
-fn memory_bytes(index: &Index, filter: &Filter) -> usize {
-    index.block.bytes().len() + index.fences.memory_bytes() + filter.memory_bytes() + size_of::<Table>()
 }
 
 impl fmt::Debug for Table {

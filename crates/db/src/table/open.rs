@@ -3,22 +3,23 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use arc_swap::ArcSwap;
 use esker_env::{Access, ReadFile};
 use esker_format::DecodeError;
 use esker_format::compression;
 use esker_format::limits;
-use esker_format::rocksdb::block::BlockLayout;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
-    IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
+    MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
 };
 
-use super::fences::Fences;
+use super::Table;
 use super::filter::Filter;
-use super::{Index, Table, memory_bytes};
-use crate::cache::{Block, BlockCache};
+use super::resident::{Resident, ResidentAt, index_of};
+use crate::cache::BlockCache;
 use crate::{Error, ErrorKind, Result};
 
 /// Read at once from the end of the file: usually footer, metaindex and properties, and all of a small table.
@@ -81,29 +82,18 @@ impl Table {
         let Some(index_at) = footer.index.or_else(|| meta.get(INDEX)) else {
             return Err(Error::corruption(path, footer.meta_index.offset, "a table without an index"));
         };
-        let block = blocks.read(index_at, "reading the index")?;
-        let layout = BlockLayout::parse(&block)
+        let index = index_of(blocks.read(index_at, "reading the index")?, &properties, index_type, index_at.offset)
             .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
-        let format = properties.index_format();
-        let fences = Fences::of(&block, layout, format)
-            .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
-        let index = Index {
-            block: Block::new(block),
-            layout,
-            format,
-            fences,
-            has_partitions: index_type == IndexType::TwoLevel,
-            offset: index_at.offset,
-        };
         // Partitioned filters have another name: no filter then.
-        let filter = match meta.get(FILTER).filter(|_| Filter::is_usable(&properties)) {
+        let filter_at = meta.get(FILTER).filter(|_| Filter::is_usable(&properties));
+        let filter = match filter_at {
             Some(handle) => Filter::new(blocks.read(handle, "reading the filter")?, &properties),
             None => Filter::default(),
         };
         drop(tail);
         file.advise(Access::Random);
         let path = path.to_owned();
-        let _reserved = cache.reserve(memory_bytes(&index, &filter));
+        let resident = ArcSwap::from_pointee(Resident::new(index, filter, &cache));
         Ok(Arc::new(Self {
             path,
             number,
@@ -113,10 +103,10 @@ impl Table {
             meta,
             properties,
             taken_in,
-            index,
-            filter,
+            resident,
+            resident_at: ResidentAt { index: index_at, filter: filter_at },
+            touched: AtomicBool::new(false),
             cache,
-            _reserved,
         }))
     }
 

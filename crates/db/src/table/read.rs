@@ -10,7 +10,7 @@ use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
 
-use super::index::IndexWalk;
+use super::index::{IndexWalk, Indexed};
 use super::open::unpack;
 use super::{Table, TableHit};
 use crate::Result;
@@ -43,11 +43,13 @@ impl Table {
     /// # Errors
     /// `Corruption` and `UnsupportedFormat` with the block's offset; otherwise as reading a file.
     pub(crate) fn get(&self, lookup: &[u8], fill_cache: bool) -> Result<Option<TableHit>> {
-        if self.may_hold(lookup).is_none() {
+        let resident = self.resident()?;
+        if !resident.filter.may_hold(internal_key::user_key(lookup)) {
             return Ok(None);
         }
+        let of = Indexed { table: self, index: &resident.index };
         SCRATCH.with_borrow_mut(|scratch| {
-            let found = self.search(scratch, lookup, |handle| self.block(handle, fill_cache));
+            let found = self.search(of, scratch, lookup, |handle| self.block(handle, fill_cache));
             scratch.walk.release();
             found
         })
@@ -55,37 +57,42 @@ impl Table {
 
     /// As [`get`](Self::get) for each of `lookups`, which are sorted. Blocks that the cache lacks are read in one batch.
     pub(crate) fn get_many(&self, lookups: &[&[u8]], fill_cache: bool) -> Vec<Result<Option<TableHit>>> {
+        let resident = match self.resident() {
+            Ok(resident) => resident,
+            Err(error) => return lookups.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let of = Indexed { table: self, index: &resident.index };
+        let may_hold = |lookup: &[u8]| resident.filter.may_hold(internal_key::user_key(lookup));
         SCRATCH.with_borrow_mut(|scratch| {
-            let maybe: Vec<Option<&[u8]>> = lookups.iter().map(|lookup| self.may_hold(lookup)).collect();
-            let ready = self.read_ahead_of(&mut scratch.walk, maybe.iter().flatten().copied(), fill_cache);
+            let maybe: Vec<Option<&[u8]>> =
+                lookups.iter().map(|lookup| Some(*lookup).filter(|lookup| may_hold(lookup))).collect();
+            let ready = self.read_ahead_of(of, &mut scratch.walk, maybe.iter().flatten().copied(), fill_cache);
             let load = |handle: BlockHandle| match ready.binary_search_by_key(&handle.offset, |(held, _)| held.offset) {
                 Ok(at) => {
                     ready.get(at).map(|(_, block)| block.clone()).map_or_else(|| self.block(handle, fill_cache), Ok)
                 }
                 Err(_) => self.block(handle, fill_cache),
             };
-            let hits =
-                maybe.into_iter().map(|lookup| lookup.map_or(Ok(None), |lookup| self.search(scratch, lookup, load)));
+            let hits = maybe
+                .into_iter()
+                .map(|lookup| lookup.map_or(Ok(None), |lookup| self.search(of, scratch, lookup, load)));
             let hits = hits.collect();
             scratch.walk.release();
             hits
         })
     }
 
-    /// `lookup`, unless the filter denies its key.
-    fn may_hold<'a>(&self, lookup: &'a [u8]) -> Option<&'a [u8]> {
-        self.filter.may_hold(internal_key::user_key(lookup)).then_some(lookup)
-    }
-
     /// Whether it may hold a user key from `lower` on and before `upper`, as far as its filter of prefixes says.
     pub(crate) fn may_hold_range(&self, lower: &[u8], upper: &[u8]) -> bool {
-        self.filter.may_hold_range(lower, upper)
+        // What cannot be read denies nothing.
+        self.resident().map_or(true, |resident| resident.filter.may_hold_range(lower, upper))
     }
 
     /// The blocks that `lookups`, which are sorted, begin their searches in: those that the cache lacks are read at once. What
     /// cannot be read is left out; whoever needs it meets the error.
     fn read_ahead_of<'a>(
         &self,
+        of: Indexed<'_>,
         walk: &mut IndexWalk,
         lookups: impl Iterator<Item = &'a [u8]>,
         fill_cache: bool,
@@ -94,8 +101,8 @@ impl Table {
         let mut ready = Vec::new();
         let mut before = None;
         for lookup in lookups {
-            walk.reset(self);
-            let handle = walk.seek(self, lookup).and_then(|()| walk.handle(self)).ok().flatten();
+            walk.reset(of);
+            let handle = walk.seek(of, lookup).and_then(|()| walk.handle(of)).ok().flatten();
             let Some(handle) = handle.filter(|&handle| before != Some(handle)) else { continue };
             before = Some(handle);
             match self.cache.get(self.number.get(), handle.offset) {
@@ -135,15 +142,16 @@ impl Table {
     /// The first entry at or after `lookup`, if it has the same user key, in the blocks that `load` gives.
     fn search(
         &self,
+        of: Indexed<'_>,
         scratch: &mut Scratch,
         lookup: &[u8],
         load: impl Fn(BlockHandle) -> Result<Arc<Block>>,
     ) -> Result<Option<TableHit>> {
         let Scratch { walk, cursor } = scratch;
         let user_key = internal_key::user_key(lookup);
-        walk.reset(self);
-        walk.seek(self, lookup)?;
-        while let Some(handle) = walk.handle(self)? {
+        walk.reset(of);
+        walk.seek(of, lookup)?;
+        while let Some(handle) = walk.handle(of)? {
             let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
             cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
@@ -160,10 +168,10 @@ impl Table {
                 return Ok(Some(TableHit { sequence: entry.sequence, kind: entry.kind, value }));
             }
             // All of this block is before `lookup`. Only if the block ends at this very user key may it go on in the next.
-            if walk.ends_beyond(self, user_key) {
+            if walk.ends_beyond(of, user_key) {
                 return Ok(None);
             }
-            walk.next(self)?;
+            walk.next(of)?;
         }
         Ok(None)
     }
@@ -220,7 +228,7 @@ impl Table {
 
     /// A block from the file.
     #[cold]
-    fn read_block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+    pub(super) fn read_block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let count = self.stored_bytes(handle)?;
         if let Some(stored) = self.file.memory(handle.offset..handle.offset.saturating_add(count as u64)) {
             return self.unpack(stored, handle);

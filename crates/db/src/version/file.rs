@@ -82,6 +82,7 @@ impl TableFile {
             meta.smallest = taken_in(&meta.smallest, sequence);
             meta.largest = taken_in(&meta.largest, sequence);
         }
+        table.watch();
         let life = Life::new(path, trash);
         let file = Self { meta, table, blob_refs: OnceLock::new(), life, claimed: AtomicBool::new(false) };
         // What cannot be read counts as unknown; a check tells of it.
