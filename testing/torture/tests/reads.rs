@@ -509,6 +509,10 @@ fn a_cached_value_costs_no_read() {
         let each = separated(&expected);
         assert_eq!(reads, [each, 2 * each, 2 * each], "unless it fills the cache, the cache stays as it is");
         assert!(db.stats().memory.cache_bytes > 0);
+        let before = db.stats().blob_reads;
+        let found = db.multi_get(expected.keys()).unwrap();
+        assert!(found.into_iter().zip(expected.values()).all(|(found, value)| found.unwrap().unwrap() == *value));
+        assert_eq!(db.stats().blob_reads, before, "nor do many at once");
     }
 }
 

@@ -85,6 +85,15 @@ impl BlobReader {
         blob.value_in(&index, held)
     }
 
+    /// The value that `pointer` points to, if the cache has it.
+    pub(crate) fn held(&self, view: &View, user_key: &[u8], pointer: &[u8]) -> Result<Option<PinnedSlice>> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let index = decode_pointer(pointer)?;
+        let tag = tag(user_key, &index);
+        let held = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag);
+        held.map(|held| file_of(view, &index)?.value_in(&index, held)).transpose()
+    }
+
     /// The value that lies at `index`, past the cache.
     pub(crate) fn read_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
         let blob = file_of(view, index)?;

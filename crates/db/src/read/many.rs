@@ -152,6 +152,15 @@ impl Store {
 
     /// Reads separated values, and puts everything that was found where the caller expects it.
     fn answer(&self, view: &View, mut keys: Keys, answers: &mut [Answer]) {
+        for at in 0..keys.wanted.len() {
+            let Some(wanted) = keys.wanted.get(at) else { continue };
+            let Some(Ok(Found::Blob(pointer))) = &wanted.found else { continue };
+            match self.blobs.held(view, internal_key::user_key(keys.lookup(wanted)), pointer) {
+                Ok(None) => {}
+                Ok(Some(value)) => keys.set(at, Ok(Found::Value(value))),
+                Err(error) => keys.set(at, Err(error)),
+            }
+        }
         let mut batch = BlobBatch::default();
         for (at, key, index) in keys.pointers() {
             if let Ok(blob) = file_of(view, &index)
