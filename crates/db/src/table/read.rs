@@ -154,8 +154,13 @@ impl Table {
         while let Some(handle) = walk.handle(of)? {
             let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
-            cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
-            cursor.seek(block.bytes(), lookup, KeyOrder::Internal).map_err(damaged)?;
+            match block.directory() {
+                Some(directory) => cursor.seek_with(directory, block.bytes(), lookup).map_err(damaged)?,
+                None => {
+                    cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
+                    cursor.seek(block.bytes(), lookup, KeyOrder::Internal).map_err(damaged)?;
+                }
+            }
             if cursor.valid() {
                 let entry = InternalKey::decode(cursor.key()).map_err(damaged)?;
                 if entry.user_key != user_key {
