@@ -18,7 +18,11 @@ pub(super) struct Esker {
 }
 
 pub(super) fn setup(settings: &Settings) -> String {
-    format!("{}; blobs from {}, LZ4", setup_inline(settings), sizes::print(settings.min_blob_bytes as f64))
+    format!(
+        "{}; blobs from {}, LZ4, in the cache where there is room or they are read again",
+        setup_inline(settings),
+        sizes::print(settings.min_blob_bytes as f64)
+    )
 }
 
 pub(super) fn setup_mapped(settings: &Settings) -> String {
