@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 use lz4_flex::block::CompressTable;
 
-use crate::cursor::Cursor;
+use super::lz4;
 use crate::error::DecodeError;
 use crate::limits::TooLarge;
 
@@ -21,8 +21,6 @@ use crate::limits::TooLarge;
 pub const ENTRIES_BYTES_MAX: usize = i32::MAX as usize;
 /// Longest input that LZ4 packs into one block.
 pub const PACKED_BYTES_MAX: usize = crate::limits::LZ4_RAW_BYTES_MAX;
-/// The shortest copy that LZ4 knows.
-const MATCH_BYTES_MIN: usize = 4;
 /// One LZ4 byte extends a match by at most 255.
 const LZ4_RATIO_MAX: usize = 255;
 
@@ -70,8 +68,9 @@ pub fn pack(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, TooLarge> {
     out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
     out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
     let space = out.get_mut(4..).unwrap_or_default();
-    let packed =
-        TABLE.with_borrow_mut(|table| lz4_flex::block::compress_into_with_table(raw, space, table)).unwrap_or(0);
+    let packed = lz4::pack(raw, space).unwrap_or_else(|| {
+        TABLE.with_borrow_mut(|table| lz4_flex::block::compress_into_with_table(raw, space, table)).unwrap_or(0)
+    });
     let packed_at_all = packed > 0;
     out.truncate(if packed_at_all { 4 + packed } else { 0 });
     Ok(packed_at_all)
@@ -122,70 +121,6 @@ fn split(packed: &[u8]) -> Result<(usize, &[u8]), DecodeError> {
     Ok((raw_bytes, data))
 }
 
-/// Replaces `out` by the first `until` bytes that `packed` unpacks to: for who wants an entry near the front, without the
-/// rest. What follows is not looked at. Total; `out` never grows beyond `until`, which `packed` must justify.
-///
-/// Source: the [LZ4 block format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md).
-///
-/// # Errors
-/// Corrupt if fewer bytes come out, or something that no packer makes precedes them. `out` is then empty.
-pub fn unpack_front(packed: &[u8], until: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-    out.clear();
-    let (raw_bytes, data) = split(packed)?;
-    if until > raw_bytes {
-        return Err(DecodeError::corrupt("raw length", 0, format!("{raw_bytes}, {until} are wanted")));
-    }
-    out.reserve_exact(until);
-    let mut cursor = Cursor::new(data);
-    while out.len() < until {
-        if let Err(error) = unpack_sequence(&mut cursor, until, out) {
-            out.clear();
-            return Err(error.at_base(4));
-        }
-    }
-    Ok(())
-}
-
-/// One sequence of an LZ4 block: literals, then a copy of what came out before. Stops at `until`.
-fn unpack_sequence(cursor: &mut Cursor<'_>, until: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-    let token = cursor.u8("LZ4 token")?;
-    let literals = length(cursor, token >> 4)?;
-    let literals = cursor.bytes("LZ4 literals", literals)?;
-    let wanted = literals.len().min(until - out.len());
-    out.extend_from_slice(literals.get(..wanted).unwrap_or_default());
-    if out.len() == until {
-        return Ok(());
-    }
-    let at = cursor.offset();
-    let distance = usize::from(cursor.u16("LZ4 distance")?);
-    let Some(start) = out.len().checked_sub(distance).filter(|_| distance > 0) else {
-        return Err(DecodeError::corrupt("LZ4 distance", at, format!("{distance}, after {} bytes", out.len())));
-    };
-    let mut left = (length(cursor, token & 15)?.saturating_add(MATCH_BYTES_MIN)).min(until - out.len());
-    // A copy may reach into itself: then what is there is repeated.
-    while left > 0 {
-        let count = left.min(out.len() - start);
-        out.extend_from_within(start..start + count);
-        left -= count;
-    }
-    Ok(())
-}
-
-/// A length of which `nibble` is the beginning.
-fn length(cursor: &mut Cursor<'_>, nibble: u8) -> Result<usize, DecodeError> {
-    let mut length = usize::from(nibble);
-    if nibble == 15 {
-        loop {
-            let more = cursor.u8("LZ4 length")?;
-            length = length.saturating_add(usize::from(more));
-            if more < 255 {
-                break;
-            }
-        }
-    }
-    Ok(length)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,16 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_of_what_the_original_packed_is_unpacked() {
-        let entry = [&b"\x0a\x011\x12\xc8\x01"[..], &[b'z'; 200]].concat();
-        let mut out = Vec::new();
-        for until in 0..=entry.len() {
-            unpack_front(GOLDEN, until, &mut out).unwrap();
-            assert_eq!(out, entry[..until]);
-        }
-        assert!(unpack_front(GOLDEN, entry.len() + 1, &mut out).is_err() && out.is_empty());
-        assert!(unpack_front(b"\x08\0\0\0\x14a\x02\0", 8, &mut out).is_err(), "before the beginning");
-        assert!(unpack_front(b"\x08\0\0\0\x14a\0\0", 8, &mut out).is_err(), "a copy of nothing");
+    fn a_packed_block_says_its_length() {
         assert_eq!((raw_bytes(GOLDEN).unwrap(), raw_bytes(b"").unwrap()), (206, 0));
     }
 
@@ -229,15 +155,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packed_entries_read_back(raw in proptest::collection::vec(0u8..4, 0..3000)) {
+        fn packed_entries_read_back(raw in proptest::collection::vec(0u8..4, 0..3000), noise in proptest::collection::vec(any::<u8>(), 0..300), times in 1usize..400) {
+            let raw = [raw, noise.repeat(times)].concat();
             let (mut packed, mut out) = (Vec::new(), Vec::new());
             prop_assert!(pack(&raw, &mut packed).unwrap());
             unpack(&packed, &mut out).unwrap();
             prop_assert_eq!(&out, &raw);
-            for until in [0, raw.len() / 3, raw.len() * 7 / 8, raw.len()] {
-                unpack_front(&packed, until, &mut out).unwrap();
-                prop_assert_eq!(&out, &raw[..until]);
-            }
         }
 
         #[test]
@@ -245,15 +168,9 @@ mod tests {
             if small && raw.len() > 3 {
                 raw[1..4].fill(0);
             }
-            let (mut whole, mut front) = (Vec::new(), Vec::new());
-            let is_whole = unpack(&raw, &mut whole).is_ok();
-            for until in [1, 20, 100, whole.len()] {
-                let unpacked = unpack_front(&raw, until, &mut front);
-                prop_assert_eq!(front.len(), if unpacked.is_ok() { until } else { 0 });
-                if is_whole && until <= whole.len() {
-                    prop_assert_eq!(&front, &whole[..until]);
-                }
-            }
+            let mut whole = Vec::new();
+            let unpacked = unpack(&raw, &mut whole).is_ok();
+            prop_assert_eq!(whole.len(), if unpacked { raw_bytes(&raw).unwrap() } else { 0 });
         }
     }
 }
