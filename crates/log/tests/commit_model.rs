@@ -37,12 +37,13 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
+            // As there: a panic does not poison it.
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
         }
     }
 
     pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        condvar.wait(guard).unwrap()
+        condvar.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -116,4 +117,78 @@ fn in_no_schedule_does_a_late_comer_overtake_one_who_waits() {
         assert_eq!(queue.exclusive(std::mem::take), ["early", "late"]);
     };
     shuttle::check_random(schedule, 2000);
+}
+
+/// Groups that are on their way beside others: nobody is forgotten, no more fly than may, and the order is kept.
+#[test]
+fn no_schedule_of_flights_loses_a_wake_up_or_lets_too_many_fly() {
+    let schedule = || {
+        let queue = Arc::new(CommitQueue::new(Vec::<(u8, u8)>::new()));
+        let flying = Arc::new(shuttle::sync::atomic::AtomicUsize::new(0));
+        let writers: Vec<_> = (0..4u8)
+            .map(|number| {
+                let (queue, flying) = (queue.clone(), flying.clone());
+                thread::spawn(move || {
+                    for index in 0..2u8 {
+                        let write = |written: &mut Vec<(u8, u8)>, group: &[(u8, u8)]| {
+                            written.extend_from_slice(group);
+                            Ok(number % 2 == 0)
+                        };
+                        let finish = |flies: bool, _: &[(u8, u8)], flight: commit::Flight<'_, _, _>| {
+                            if flies {
+                                let others = flying.fetch_add(1, shuttle::sync::atomic::Ordering::SeqCst);
+                                assert!(others < commit::FLYING_MAX);
+                                thread::yield_now();
+                                flying.fetch_sub(1, shuttle::sync::atomic::Ordering::SeqCst);
+                            }
+                            drop(flight);
+                            thread::yield_now();
+                            Ok(())
+                        };
+                        queue.submit_and_finish((number, index), |_| 1, 2, write, |flies| *flies, finish).unwrap();
+                        if number == 1 {
+                            queue.exclusive(|_| thread::yield_now());
+                        }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let written = queue.exclusive(std::mem::take);
+        for number in 0..4 {
+            let own: Vec<u8> = written.iter().filter(|(other, _)| *other == number).map(|(_, index)| *index).collect();
+            assert_eq!(own, [0, 1]);
+        }
+    };
+    shuttle::check_random(schedule, 2000);
+    shuttle::check_pct(schedule, 2000, 3);
+}
+
+/// A finish that panics refuses those who wait, and nobody waits forever.
+#[test]
+fn a_finish_that_panics_refuses_who_waits_in_every_schedule() {
+    let schedule = || {
+        let queue = Arc::new(CommitQueue::new(()));
+        let writers: Vec<_> = (0..3u8)
+            .map(|number| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    let finish = |(): (), group: &[u8], _: commit::Flight<'_, _, _>| {
+                        thread::yield_now();
+                        if group.contains(&1) { std::panic::panic_any("expected") } else { Ok(()) }
+                    };
+                    let write = || queue.submit_and_finish(number, |_| 1, 2, |_, _| Ok(()), |()| true, finish);
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).is_err()
+                })
+            })
+            .collect();
+        let panics = writers.into_iter().map(|writer| writer.join().unwrap()).filter(|it| *it).count();
+        assert_eq!(panics, 1, "who finished it, and nobody else");
+        queue.exclusive(|()| ());
+        let late = queue.submit_and_finish(9, |_| 1, 2, |_, _| Ok(()), |()| true, |(), _, _| Ok(()));
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::ReadOnly);
+    };
+    shuttle::check_random(schedule, 1000);
 }

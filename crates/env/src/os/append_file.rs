@@ -5,7 +5,7 @@
 //!
 //! - A1: while a file is mapped, a failed append moves no end: what got in lies behind [`len`](AppendFile::len), where the next append
 //!   or [`seal`](AppendFile::seal) goes over it.
-//! - A2: the first append after a sync goes through the system. What a sync wrote must be asked for again before it is
+//! - A2: an append beside a sync and the first after it go through the system. What a sync wrote must be asked for again before it is
 //!   stored into, and one call that does both costs least; so who syncs every append never pays for a page fault.
 //! - A3: pages are made ready as far ahead as was appended since the last sync, since the next one writes them too.
 //! - A4: of a recycled file at least [`COMMIT_BYTES`] behind the end are zeroes: a call writes them with what it appends, to
@@ -66,6 +66,8 @@ pub(super) struct OsAppendFile {
     len: AtomicU64,
     /// What `len` was when the last sync that succeeded began, or the file was opened.
     synced_to: AtomicU64,
+    /// Syncs that began, and those that ended.
+    syncs: [AtomicU64; 2],
     /// Whoever moves the end of the file.
     end: Mutex<End>,
     /// Whether preallocated blocks are those that will be written to; asked once.
@@ -81,8 +83,8 @@ struct End {
     is_lent: bool,
     /// Somebody said so.
     is_read_at_random: bool,
-    /// `synced_to` when last looked at.
-    seen_sync: u64,
+    /// How many syncs had begun when last looked at.
+    seen_syncs: u64,
     /// Bytes of an earlier life may lie before this place; 0 if there was none.
     stale_to: u64,
     /// Of a recycled file: what lies between the end of what was appended and here is zeroes (A4).
@@ -141,7 +143,8 @@ impl OsAppendFile {
             path: path.to_owned(),
             len: AtomicU64::new(len),
             synced_to: AtomicU64::new(len),
-            end: Mutex::new(End { seen_sync: len, ..End::default() }),
+            syncs: Default::default(),
+            end: Mutex::new(End::default()),
             reserves: OnceLock::new(),
         }
     }
@@ -197,11 +200,18 @@ impl OsAppendFile {
     /// The body that copies. `false`: it did nothing.
     fn append_by_copy(&self, end: &mut End, from: u64, parts: &[&[u8]], bytes: usize) -> bool {
         let Some(tail) = &mut end.tail else { return false };
-        let synced_to = self.synced_to.load(Ordering::Acquire);
-        if end.seen_sync != synced_to {
-            end.seen_sync = synced_to;
+        let [begun, ended] = &self.syncs;
+        // First those that ended: who ends between the looks is taken for one that runs.
+        let ended = ended.load(Ordering::Acquire);
+        let begun = begun.load(Ordering::Acquire);
+        if end.seen_syncs != begun {
+            end.seen_syncs = begun;
             tail.forget_ready();
         }
+        if begun != ended {
+            return false;
+        }
+        let synced_to = self.synced_to.load(Ordering::Acquire);
         // A2, A3, A4.
         let most = if end.is_read_at_random { READY_HUGE_BYTES_MAX } else { READY_BYTES_MAX };
         let fresh = from.saturating_sub(synced_to).min(most);
@@ -281,9 +291,14 @@ impl AppendFile for OsAppendFile {
 
     fn sync(&self) -> Result<()> {
         let len = self.len();
-        self.file.sync_data().map_err(|source| self.error("syncing", source))?;
-        self.synced_to.store(len, Ordering::Release);
-        Ok(())
+        let [begun, ended] = &self.syncs;
+        begun.fetch_add(1, Ordering::AcqRel);
+        let synced = self.file.sync_data();
+        if synced.is_ok() {
+            self.synced_to.fetch_max(len, Ordering::AcqRel);
+        }
+        ended.fetch_add(1, Ordering::AcqRel);
+        synced.map_err(|source| self.error("syncing", source))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
