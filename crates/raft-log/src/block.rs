@@ -1,16 +1,17 @@
-//! A batch as it is read back: checked once, and unpacked once, however many of its entries are wanted; those near its
-//! front without the rest.
+//! A batch as it is read back: checked once, and unpacked once, however many of its entries are wanted.
 //!
 //! - K1: blocks are kept by weight, at most [`Options::cache_bytes`](crate::Options::cache_bytes) of memory of their own.
 //! - K2: a kept block holds its file, so blocks of a file are let go after the file left its queue; who puts one in looks
 //!   afterwards whether it did meanwhile.
+//!
+//! Cost: what is packed is copied, entries and items, so that reading it again looks at one piece of memory and not at the file.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::Arc;
 
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_name::FileId;
-use esker_format::raft::item::{Action, Entries, ItemPlace, Items};
+use esker_format::raft::item::{Action, ItemPlace, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -27,31 +28,36 @@ const SHARD_BYTES_MIN: usize = 4 << 20;
 const SHARDS_MAX: usize = 16;
 /// What a block weighs beside its bytes: itself, and its place in the cache.
 const BLOCK_BYTES_MIN: usize = 256;
-/// Less than this part of the entries is unpacked for itself; more is not worth coming back for the rest.
-const FRONT_PART: f64 = 0.8;
 
 /// One batch.
 #[derive(Debug)]
 pub(crate) struct Block {
     file: Arc<LogFile>,
     offset: u64,
-    header: BatchHeader,
-    /// The whole batch, as it lies in the file.
+    /// Where its items begin in the file, for messages.
+    items_offset: u64,
     bytes: Bytes,
-    /// How many bytes its entries have.
-    entries_bytes: usize,
-    /// The entries, if they are packed and were wanted to the end.
-    whole: OnceLock<Vec<u8>>,
-    /// The first of them, if they are packed and no more was wanted yet.
-    front: OnceLock<Vec<u8>>,
-    /// Whether something was looked for here before: then it pays to sort the items.
-    searched: AtomicBool,
+    /// Where in `bytes` the entries lie, unpacked.
+    entries: Range<usize>,
+    /// Where in `bytes` the items lie.
+    items: Range<usize>,
     /// The items with entries, by group and first index, and in their order.
-    sorted: OnceLock<Vec<(u64, u64, ItemPlace)>>,
+    index: Vec<Indexed>,
+}
+
+/// An item with entries.
+#[derive(Debug)]
+struct Indexed {
+    group: u64,
+    first: u64,
+    /// Where its entries lie together.
+    entries: Range<u32>,
+    /// Where each of them ends is said here, if there are several.
+    several: Option<ItemPlace>,
 }
 
 impl Block {
-    /// Reads and checks the batch at `offset` of `file`.
+    /// Reads, checks and unpacks the batch at `offset` of `file`.
     ///
     /// # Errors
     /// `Corruption` if it is not one.
@@ -60,141 +66,103 @@ impl Block {
         let Some(head) = raw.as_slice().first_chunk() else {
             return Err(file.corruption(offset, "a batch ends within its header"));
         };
-        let decode = |base: u64, error| Error::decode(&file.path, base, "reading a batch", error);
-        let header = BatchHeader::decode(head).map_err(|error| decode(offset, error))?;
+        let decode =
+            |base: u64, error| Error::decode(&file.path, offset.saturating_add(base), "reading a batch", error);
+        let header = BatchHeader::decode(head).map_err(|error| decode(0, error))?;
         let bytes = file.read(offset..offset.saturating_add(header.len))?;
-        let mut block = Self {
-            file: Arc::clone(&file),
-            offset,
-            header,
-            bytes,
-            entries_bytes: 0,
-            whole: OnceLock::new(),
-            front: OnceLock::new(),
-            searched: AtomicBool::new(false),
-            sorted: OnceLock::new(),
+        let part =
+            |range: Range<u64>| bytes.as_slice().get(range.start as usize..range.end as usize).unwrap_or_default();
+        let items =
+            checked("items", part(header.items()), file.salt()).map_err(|error| decode(header.items_offset, error))?;
+        let stored = match header.entries() {
+            none if none.is_empty() => &[],
+            range => checked("entries", part(range), 0).map_err(|error| decode(HEADER_BYTES as u64, error))?,
         };
-        checked("items", block.part(header.items()), file.salt())
-            .map_err(|error| decode(offset.saturating_add(header.items_offset), error))?;
-        if !header.entries().is_empty() {
-            let at = offset.saturating_add(HEADER_BYTES as u64);
-            let stored = checked("entries", block.part(header.entries()), 0).map_err(|error| decode(at, error))?;
-            block.entries_bytes = match header.packing {
-                Packing::None => stored.len(),
-                Packing::Lz4 => entries::raw_bytes(stored).map_err(|error| decode(at, error))?,
-            };
-        }
+        let (entries, items, own) = match header.packing {
+            Packing::None => {
+                let items_at = header.items_offset as usize;
+                (HEADER_BYTES..HEADER_BYTES + stored.len(), items_at..items_at + items.len(), None)
+            }
+            Packing::Lz4 => {
+                let at = |error| decode(HEADER_BYTES as u64, error);
+                let wanted = entries::raw_bytes(stored).map_err(at)?;
+                let mut own = Vec::with_capacity(wanted.saturating_add(items.len()));
+                entries::unpack(stored, &mut own).map_err(at)?;
+                let entries_end = own.len();
+                own.extend_from_slice(items);
+                (0..entries_end, entries_end..own.len(), Some(own))
+            }
+        };
+        let items_offset = offset.saturating_add(header.items_offset);
+        let bytes = own.map_or(bytes, Bytes::Owned);
+        let mut block = Self { file, offset, items_offset, bytes, entries, items, index: Vec::new() };
+        block.index = block.sorted()?;
         Ok(block)
     }
 
-    fn part(&self, range: std::ops::Range<u64>) -> &[u8] {
-        self.bytes.as_slice().get(range.start as usize..range.end as usize).unwrap_or_default()
-    }
-
-    /// The entries as they are stored, without their checksum.
-    fn stored(&self) -> &[u8] {
-        self.part(self.header.entries()).split_last_chunk::<4>().map_or(&[], |(stored, _)| stored)
-    }
-
-    fn undecodable(&self, error: esker_format::DecodeError) -> Error {
-        let base = self.offset.saturating_add(HEADER_BYTES as u64);
-        Error::decode(&self.file.path, base, "unpacking a batch", error)
-    }
-
-    /// The bytes of the entries, at least the first `until`.
-    fn entries(&self, until: usize) -> Result<&[u8]> {
-        if self.header.packing == Packing::None {
-            return Ok(self.stored());
-        }
-        if let Some(whole) = self.whole.get() {
-            return Ok(whole);
-        }
-        let is_front = (until as f64) < self.entries_bytes as f64 * FRONT_PART;
-        let kept = if is_front { &self.front } else { &self.whole };
-        if let Some(front) = kept.get().filter(|front| front.len() >= until) {
-            return Ok(front);
-        }
-        let mut unpacked = Vec::new();
-        if is_front && kept.get().is_none() {
-            entries::unpack_front(self.stored(), until, &mut unpacked).map_err(|error| self.undecodable(error))?;
-            let front = kept.get_or_init(|| unpacked);
-            // Another thread may have unpacked less at the same time.
-            return if front.len() >= until { Ok(front) } else { self.entries(self.entries_bytes) };
-        }
-        entries::unpack(self.stored(), &mut unpacked).map_err(|error| self.undecodable(error))?;
-        Ok(self.whole.get_or_init(|| unpacked))
-    }
-
     fn damaged(&self, error: esker_format::DecodeError) -> Error {
-        let base = self.offset.saturating_add(self.header.items_offset);
-        Error::decode(&self.file.path, base, "reading a batch", error)
+        Error::decode(&self.file.path, self.items_offset, "reading a batch's items", error)
     }
 
+    /// The items, which were checked.
     fn raw_items(&self) -> &[u8] {
-        self.part(self.header.items()).split_last_chunk::<4>().map_or(&[][..], |(items, _)| items)
-    }
-
-    /// Shows every item with entries.
-    fn scan(&self, mut show: impl FnMut(u64, ItemPlace, Entries<'_>)) -> Result<()> {
-        let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
-        loop {
-            let place = items.place();
-            let Some(item) = items.read().map_err(|error| self.damaged(error))? else { return Ok(()) };
-            if let Action::Entries(entries) = item.action
-                && entries.count > 0
-            {
-                show(item.group, place, entries);
-            }
-        }
+        self.bytes.as_slice().get(self.items.clone()).unwrap_or_default()
     }
 
     /// The items with entries, sorted.
-    fn sorted(&self) -> Result<&[(u64, u64, ItemPlace)]> {
-        if self.sorted.get().is_none() {
-            let mut sorted = Vec::new();
-            self.scan(|group, place, entries| sorted.push((group, entries.first_index, place)))?;
-            sorted.sort_by_key(|(group, first, _)| (*group, *first));
-            let _ = self.sorted.set(sorted);
-        }
-        Ok(self.sorted.get().map_or(&[][..], Vec::as_slice))
-    }
-
-    /// The entries of `group` from `first` on: the last of such items, since each replaces those before it.
-    pub(crate) fn find(&self, group: u64, first: u64) -> Result<Entries<'_>> {
-        let mut found = None;
-        if self.searched.swap(true, Ordering::Relaxed) {
-            let sorted = self.sorted()?;
-            let behind = sorted.partition_point(|(other, index, _)| (*other, *index) <= (group, first));
-            let last = behind.checked_sub(1).and_then(|at| sorted.get(at));
-            if let Some((_, _, place)) = last.filter(|(other, index, _)| (*other, *index) == (group, first))
-                && let Some(item) = Items::at(self.raw_items(), *place).read().map_err(|error| self.damaged(error))?
-                && let Action::Entries(entries) = item.action
+    fn sorted(&self) -> Result<Vec<Indexed>> {
+        let mut sorted = Vec::new();
+        let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
+        loop {
+            let place = items.place();
+            let Some(item) = items.read().map_err(|error| self.damaged(error))? else { break };
+            if let Action::Entries(entries) = item.action
+                && entries.count > 0
             {
-                found = Some(entries);
+                let several = (entries.count > 1).then_some(place);
+                let (first, entries) = (entries.first_index, entries.start..entries.end);
+                sorted.push(Indexed { group: item.group, first, entries, several });
             }
-        } else {
-            let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
-            found = items.find_entries(group, first).map_err(|error| self.damaged(error))?;
         }
-        found.ok_or_else(|| self.file.corruption(self.offset, format!("no entries of group {group} from {first} on")))
+        // Mostly they are.
+        sorted.sort_by_key(|item| (item.group, item.first));
+        Ok(sorted)
     }
 
-    /// The bytes of an entry. Who wants more of the same item asks for the last first: then nothing is unpacked twice.
-    pub(crate) fn entry(&self, range: std::ops::Range<u32>) -> Result<&[u8]> {
-        let (start, end) = (range.start as usize, range.end as usize);
-        let held = if end <= self.entries_bytes { self.entries(end)? } else { &[] };
-        held.get(start..end)
-            .ok_or_else(|| self.file.corruption(self.offset, format!("the entries end before byte {end}")))
+    /// Where each entry of `group` from `first` on lies: those of the last of such items, since each replaces those before it.
+    pub(crate) fn find(&self, group: u64, first: u64) -> Result<impl Iterator<Item = Range<u32>> + '_> {
+        let behind = self.index.partition_point(|item| (item.group, item.first) <= (group, first));
+        let last = behind.checked_sub(1).and_then(|at| self.index.get(at));
+        let Some(item) = last.filter(|item| (item.group, item.first) == (group, first)) else {
+            let reason = format!("no entries of group {group} from {first} on");
+            return Err(self.file.corruption(self.offset, reason));
+        };
+        let (one, several) = match item.several {
+            None => (Some(item.entries.clone()), None),
+            Some(place) => {
+                let item = Items::at(self.raw_items(), place).read().map_err(|error| self.damaged(error))?;
+                (None, item.map(|item| item.action))
+            }
+        };
+        let several = several.into_iter().filter_map(|action| match action {
+            Action::Entries(entries) => Some(entries.ranges()),
+            _ => None,
+        });
+        Ok(one.into_iter().chain(several.flatten()))
+    }
+
+    /// The bytes of an entry.
+    pub(crate) fn entry(&self, range: Range<u32>) -> Result<&[u8]> {
+        let entries = self.bytes.as_slice().get(self.entries.clone()).unwrap_or_default();
+        entries
+            .get(range.start as usize..range.end as usize)
+            .ok_or_else(|| self.file.corruption(self.offset, format!("the entries end before byte {}", range.end)))
     }
 
     /// Memory of its own that it may take.
     fn memory_bytes(&self) -> usize {
-        let copied = if let Bytes::Owned(bytes) = &self.bytes { bytes.len() } else { 0 };
-        // The front may stay beside the whole.
-        let parts = 1.0 + FRONT_PART;
-        let unpacked = if self.header.packing == Packing::None { 0.0 } else { self.entries_bytes as f64 * parts };
-        // Sorted items take as much as the items themselves, about.
-        BLOCK_BYTES_MIN + unpacked as usize + copied + self.raw_items().len()
+        let own = if let Bytes::Owned(bytes) = &self.bytes { bytes.capacity() } else { 0 };
+        BLOCK_BYTES_MIN + own + self.index.capacity() * size_of::<Indexed>()
     }
 }
 
@@ -280,12 +248,34 @@ mod tests {
         let file = log.store.append.file(1).unwrap();
         let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
         let block = log.store.block(file, place).unwrap();
-        // First what is near the front, then all of it.
-        for last in [3, 15, 18, 19u32] {
-            let entry = block.entry(last * 500..last * 500 + 500).unwrap();
-            assert_eq!(entry, [last as u8; 500]);
+        for entry in [19u32, 3] {
+            assert_eq!(block.entry(entry * 500..entry * 500 + 500).unwrap(), [entry as u8; 500]);
         }
-        let taken = block.front.get().map_or(0, Vec::capacity) + block.whole.get().map_or(0, Vec::capacity);
+        assert_eq!(block.find(1, 1).unwrap().count(), 20);
+        let Bytes::Owned(own) = &block.bytes else { panic!("what is packed is unpacked to memory of its own") };
+        let taken = own.capacity() + block.index.capacity() * size_of::<Indexed>();
         assert!(taken > 10_000 && taken <= block.memory_bytes(), "{taken} of {}", block.memory_bytes());
+    }
+
+    /// Of two items with entries from one index on, the later counts; other groups and indexes are told apart.
+    #[test]
+    fn the_last_item_of_a_group_and_index_is_found() {
+        for compress_from_bytes in [0, 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let log = RaftLog::open(dir.path(), Options { compress_from_bytes, ..Options::default() }).unwrap();
+            let mut batch = LogBatch::new();
+            batch.add_entries(7, 10, [[1; 3], [2; 3]]).unwrap();
+            batch.put(7, b"key", b"value").unwrap();
+            batch.add_entries(7, 10, [[3; 3]]).unwrap();
+            batch.add_entries(8, 10, [[4; 30], [5; 30]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+            let file = log.store.append.file(1).unwrap();
+            let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
+            let block = log.store.block(file, place).unwrap();
+            let found = |group, first| block.find(group, first).map(Iterator::collect::<Vec<_>>);
+            assert_eq!(found(7, 10).unwrap(), [6..9]);
+            assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);
+            assert!(found(7, 11).is_err() && found(9, 10).is_err());
+        }
     }
 }

@@ -57,11 +57,7 @@ impl Store {
             let entries = block.find(group, run.first)?;
             let skipped = part.first.saturating_sub(run.first);
             let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-            let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
-            if let Some(last) = entries.ranges().skip(skipped).take(wanted).last() {
-                block.entry(last)?;
-            }
-            let mut ranges = entries.ranges().skip(skipped);
+            let mut ranges = entries.skip(skipped);
             for index in part.first..part.next {
                 let range = ranges.next().ok_or_else(|| self.lost(run))?;
                 if show(index, block.entry(range)?).is_break() {

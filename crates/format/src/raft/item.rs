@@ -109,7 +109,7 @@ pub struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// Where each entry lies in the unpacked entries block, in order of their indexes.
-    pub fn ranges(&self) -> impl Iterator<Item = std::ops::Range<u32>> + 'a {
+    pub fn ranges(&self) -> impl Iterator<Item = std::ops::Range<u32>> + use<'a> {
         let mut cursor = Cursor::new(self.ends);
         let mut start = self.start;
         std::iter::from_fn(move || {
@@ -199,32 +199,6 @@ impl<'a> Items<'a> {
         };
         self.left -= 1;
         Ok(Some(Item { group, action }))
-    }
-
-    /// The last of the items from here on that has entries of `group` from index `first` on: it replaces those before it.
-    /// Reads them all, without showing any: who wants one entry of a batch looks at each of its items.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn find_entries(&mut self, group: u64, first: u64) -> Result<Option<Entries<'a>>, DecodeError> {
-        let mut found = None;
-        while self.left > 0 {
-            let of = self.cursor.varint64("group")?;
-            let offset = self.cursor.offset();
-            match self.cursor.u8("item kind")? {
-                KIND_ENTRIES => {
-                    let entries = self.entries()?;
-                    if of == group && entries.first_index == first && entries.count > 0 {
-                        found = Some(entries);
-                    }
-                }
-                KIND_COMMAND => self.command().map(|_| ())?,
-                KIND_KEY => self.key().map(|_| ())?,
-                kind => return Err(DecodeError::corrupt("item kind", offset, format!("{kind} is not known"))),
-            }
-            self.left -= 1;
-        }
-        Ok(found)
     }
 
     fn entries(&mut self) -> Result<Entries<'a>, DecodeError> {

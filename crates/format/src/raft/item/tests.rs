@@ -77,32 +77,16 @@ fn items_that_nobody_writes_are_refused() {
     }
 }
 
-#[test]
-fn of_entries_from_one_index_the_last_are_found() {
-    let mut raw = vec![5];
-    put_entries(&mut raw, 7, 10, [3, 6].into_iter());
-    put_put(&mut raw, 7, b"key", b"value");
-    put_entries(&mut raw, 7, 10, [9].into_iter());
-    put_compact(&mut raw, 7, 10);
-    put_entries(&mut raw, 8, 10, [20].into_iter());
-    let find = |group, first| Items::new(&raw).unwrap().find_entries(group, first).unwrap();
-    assert_eq!(find(7, 10).map(|entries| (entries.start, entries.end, entries.count)), Some((6, 9, 1)));
-    assert_eq!(find(8, 10).map(|entries| (entries.start, entries.end)), Some((9, 20)));
-    assert_eq!((find(7, 11), find(9, 10)), (None, None));
-}
-
 proptest! {
     #[test]
     fn decoding_is_total(raw in proptest::collection::vec(any::<u8>(), 0..100)) {
         if let Ok(mut items) = Items::new(&raw) {
-            let is_whole = items.clone().find_entries(1, 1).is_ok();
             while let Ok(Some(item)) = items.read() {
                 if let Action::Entries(entries) = &item.action {
                     prop_assert_eq!(entries.ranges().count() as u64, entries.count);
                 }
                 item.atomic_marker();
             }
-            prop_assert_eq!(is_whole, items.left() == 0, "what is read is what is looked through");
         }
     }
 
