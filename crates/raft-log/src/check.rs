@@ -23,7 +23,7 @@ use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
 use crate::open::files::{Found, Listing, list};
 use crate::open::replay;
-use crate::open::scan::{Batch, Source, Step, Walk};
+use crate::open::scan::{Batch, How, Source, Step, Walk};
 use crate::options::{Options, RecoveryMode};
 use crate::raft_log::RaftLog;
 use crate::{Cut, Error, ErrorKind, Result};
@@ -190,8 +190,8 @@ impl RaftLog {
         for queue in [&listing.rewrite, &listing.append] {
             let mut spans = GroupMap::default();
             for found in queue {
-                let is_last = queue.last() == Some(found);
-                check_file(&*env.files, found, is_last, &mut spans, &mut check, &mut damaged)?;
+                let how = How::of(found, queue.first(), queue.last(), 1);
+                check_file(&*env.files, found, how, &mut spans, &mut check, &mut damaged)?;
                 progress(check.bytes, total);
             }
         }
@@ -271,11 +271,12 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspectio
 fn check_file(
     files: &dyn FileSystem,
     found: &Found,
-    is_last: bool,
+    how: How,
     spans: &mut GroupMap<Span>,
     check: &mut Check,
     damaged: &mut Vec<(Place, PathBuf)>,
 ) -> Result<()> {
+    let is_last = how.entries;
     let source = Source::open(files, &found.path)?;
     let bytes = source.bytes();
     let header = match FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()) {
@@ -289,7 +290,7 @@ fn check_file(
         }
     };
     // A last file ends where its entries do not hold, as for an open. Elsewhere that is told, and the next batch read.
-    let mut walk = Walk::new(bytes, header, found.id, is_last);
+    let mut walk = Walk::new(bytes, header, found.id, how);
     let mut unpacked = Vec::new();
     let error = loop {
         let offset = walk.offset;
@@ -309,6 +310,10 @@ fn check_file(
                 break Some((offset, Error::corruption(&found.path, offset as u64, reason)));
             }
             Step::Torn(error) => break Some((offset, Error::decode(&found.path, 0, "reading a batch", error))),
+            Step::Rotten(error) => {
+                check.errors.push(Error::decode(&found.path, 0, "reading a batch", error));
+                break None;
+            }
         }
     };
     check.bytes += walk.offset as u64;

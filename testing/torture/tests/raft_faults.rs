@@ -1,8 +1,9 @@
 //! A call of the disk fails: the Raft log says so, loses nothing, and goes on where it can.
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
-use esker::raft::{ErrorKind, Options, RecoveryMode, Version};
+use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
+use esker_format::raft::file_header::FileHeader;
 use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
 use esker_torture::raft::{Contents, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
@@ -208,13 +209,17 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
 }
 
 /// Goal: whatever of the next file's beginning fails, the last one takes batches again, and no power loss makes it the last but one.
+/// Method: a file that is not full is left on demand; that fails at each of its operations, and writing goes on.
 #[test]
 fn a_file_that_could_not_be_begun_does_not_come_back() {
-    let options = Options { file_bytes: 1 << 10, recovery_threads: 1, ..Options::default() };
+    let options = Options { file_bytes: 64 << 10, recovery_threads: 1, ..Options::default() };
     let play = |disk: &SimDisk, ledger: &mut Ledger| {
         let log = open(disk, &options).unwrap();
         for index in 0..14u64 {
-            let ops = vec![Op::Entries(1, 1 + index, vec![vec![index as u8; 120]])];
+            if index == 5 {
+                let _ = log.move_on(None);
+            }
+            let ops = vec![Op::Entries(1, 1 + index, vec![vec![index as u8; 700]])];
             let _ = ledger.step(&log, &Step::Write(ops, index % 3 == 0));
         }
     };
@@ -222,7 +227,7 @@ fn a_file_that_could_not_be_begun_does_not_come_back() {
     healthy.set_tracing(true);
     play(&healthy, &mut Ledger::default());
     let begins = |line: &String| line.contains(" create /log/0000000000000002.raftlog");
-    let first = healthy.trace().iter().position(begins).expect("the log is longer than a file") as u64;
+    let first = healthy.trace().iter().position(begins).expect("the file is left") as u64;
     for n in first..first + 4 {
         for fault in FAULTS {
             let disk = SimDisk::new();
@@ -236,6 +241,76 @@ fn a_file_that_could_not_be_begun_does_not_come_back() {
             }
         }
     }
+}
+
+/// Goal (Q2): a file has its header, durably, before it takes a batch: what it lost of that is no crash's work.
+#[test]
+fn a_file_takes_batches_only_once_its_header_is_durable() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &Options { file_bytes: 1 << 10, ..Options::default() }).unwrap();
+    for index in 0..30u64 {
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, 1 + index, [[7; 120]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        let image = disk.after_power_loss(Survivors::Nothing);
+        let name = FileId::new(Queue::Append, log.stats().append.last_file).to_string();
+        let header = image.env().files.read(&Path::new("/log").join(&name)).unwrap();
+        assert!(FileHeader::decode(&header).is_ok(), "{name} has {} bytes", header.len());
+    }
+    assert!(log.stats().append.last_file > 3);
+}
+
+/// Goal: a rotten byte in the last file is not a torn end, wherever it lies in a batch that others follow: an open that tolerates torn
+/// ends would cut these off. What a crash can leave still is one.
+#[test]
+fn rot_that_whole_batches_follow_is_told_from_a_torn_end() {
+    for compress_from_bytes in [0, 1] {
+        let options = Options { compress_from_bytes, recovery_threads: 1, ..Options::default() };
+        let disk = SimDisk::new();
+        let log = open(&disk, &options).unwrap();
+        let mut ends = Vec::new();
+        for index in 0..4u64 {
+            let mut batch = LogBatch::new();
+            let entry: Vec<u8> = (0..300).map(|at| 1 + (at * 7 + index * 13) as u8 % 250).collect();
+            batch.add_entries(1, 1 + index, [entry.clone(), entry]).unwrap();
+            batch.put(1, b"state", &[index as u8 + 1; 9]).unwrap();
+            log.write(&mut batch, true).unwrap();
+            ends.push(log.stats().append.bytes as usize);
+        }
+        drop(log);
+        let path = Path::new("/log/0000000000000001.raftlog");
+        let whole = disk.env().files.read(path).unwrap();
+        for at in ends[0]..ends[2] {
+            let mut rotten = whole.clone();
+            rotten[at] ^= 1 << (at % 8);
+            let image = with_file(path, &rotten);
+            let error = RaftLog::open_with_env("/log", options.clone(), image.env()).expect_err("rot is told");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}: {error}");
+            let check = RaftLog::check_with_env("/log", &options, &image.env(), &mut |_, _| {}).unwrap();
+            assert!(!check.is_sound() && check.torn.is_empty(), "byte {at}");
+        }
+        // A sector that was never written, before one that was; and an end anywhere.
+        for sector in (ends[0].next_multiple_of(512)..ends[2] - 512).step_by(512) {
+            let mut torn = whole.clone();
+            torn[sector..sector + 512].fill(0);
+            open(&with_file(path, &torn), &options).unwrap();
+        }
+        for end in ends[2]..whole.len() {
+            let log = open(&with_file(path, &whole[..end]), &options).unwrap();
+            assert_eq!(log.last_index(1), Some(4), "cut at {end}");
+        }
+    }
+}
+
+/// A disk with one file.
+fn with_file(path: &Path, bytes: &[u8]) -> SimDisk {
+    let disk = SimDisk::new();
+    let files = disk.env().files;
+    files.create_dir_all(path.parent().unwrap()).unwrap();
+    let file = files.create(path).unwrap();
+    file.append(&[bytes]).unwrap();
+    file.sync().unwrap();
+    disk
 }
 
 /// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use esker_format::raft::file_name::Queue;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
 use super::{Change, Group, Place};
 
@@ -48,6 +48,50 @@ pub(crate) struct Shard {
     gone: BTreeSet<u64>,
 }
 
+impl Shard {
+    #[inline]
+    fn change(
+        &mut self,
+        group: u64,
+        change: &Change<'_>,
+        place: Place,
+        how: impl FnOnce(&mut Group, &Change<'_>, Place),
+    ) {
+        if *change != Change::Clean {
+            return how(self.groups.entry(group).or_default(), change, place);
+        }
+        if self.groups.remove(&group).is_some() && place.file.queue == Queue::Append {
+            self.gone.insert(group);
+        }
+    }
+}
+
+/// Some of the shards, held.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    shards: Vec<RwLockWriteGuard<'a, Shard>>,
+    part: usize,
+    parts: usize,
+}
+
+impl Part<'_> {
+    /// Does what an item of a batch at `place` says, which is replayed; `atomic` are the files of the atomic group that it belongs to.
+    /// The group's shard must be one of these.
+    pub(crate) fn replay(&mut self, group: u64, change: &Change<'_>, place: Place, atomic: Option<(u64, u64)>) {
+        let at = Groups::shard_index(group).saturating_sub(self.part) / self.parts;
+        let Some(shard) = self.shards.get_mut(at) else { return };
+        match place.file.queue {
+            Queue::Append => shard.change(group, change, place, Group::replay),
+            Queue::Rewrite => shard.change(group, change, place, Group::apply),
+        }
+        if let Some(files) = atomic
+            && let Some(group) = shard.groups.get_mut(&group)
+        {
+            group.set_atomic(files);
+        }
+    }
+}
+
 /// All groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -74,28 +118,18 @@ impl Groups {
 
     /// Does what an item of a batch at `place` says.
     pub(crate) fn apply(&self, group: u64, change: &Change<'_>, place: Place) {
-        self.change(group, change, place, Group::apply);
+        self.shard(group).write().change(group, change, place, Group::apply);
     }
 
-    /// The same for an item of the append queue that is replayed.
-    pub(crate) fn replay(&self, group: u64, change: &Change<'_>, place: Place) {
-        self.change(group, change, place, Group::replay);
+    /// Every `parts`-th shard, from shard `part` on, for one who replays: nobody else sees them meanwhile.
+    pub(crate) fn part(&self, part: usize, parts: usize) -> Part<'_> {
+        Part { shards: self.shards.iter().skip(part).step_by(parts).map(RwLock::write).collect(), part, parts }
     }
 
     /// Ends the replay of the append queue.
     pub(crate) fn finish_replay(&self) {
         for shard in self.shards.iter() {
             shard.write().groups.values_mut().for_each(Group::finish_replay);
-        }
-    }
-
-    fn change(&self, group: u64, change: &Change<'_>, place: Place, how: fn(&mut Group, &Change<'_>, Place)) {
-        let mut shard = self.shard(group).write();
-        if *change != Change::Clean {
-            return how(shard.groups.entry(group).or_default(), change, place);
-        }
-        if shard.groups.remove(&group).is_some() && place.file.queue == Queue::Append {
-            shard.gone.insert(group);
         }
     }
 

@@ -154,7 +154,14 @@ impl Group {
     fn put(&mut self, key: &[u8], bytes: &[u8], file: FileId) {
         let copied = file.queue == Queue::Rewrite || self.ghosts.remove(key);
         match self.keys.get_mut(key) {
-            Some(value) => *value = Value { bytes: bytes.into(), file, copied: copied || value.copied },
+            Some(value) => {
+                // Mostly it is as long as it was, and nobody reads it.
+                match Arc::get_mut(&mut value.bytes).filter(|old| old.len() == bytes.len()) {
+                    Some(old) => old.copy_from_slice(bytes),
+                    None => value.bytes = bytes.into(),
+                }
+                (value.file, value.copied) = (file, copied || value.copied);
+            }
             None => {
                 self.keys.insert(key.into(), Value { bytes: bytes.into(), file, copied });
             }

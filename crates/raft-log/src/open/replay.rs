@@ -50,10 +50,8 @@ pub(crate) fn replay(
     let mut pending = Pending::default();
     for wave in files.chunks(threads * WAVE_FILES) {
         let last = files.last().map(|file| file.id);
-        let jobs: Vec<(Found, How)> = wave
-            .iter()
-            .map(|found| (found.clone(), How { workers: threads, entries: Some(found.id) == last }))
-            .collect();
+        let jobs: Vec<(Found, How)> =
+            wave.iter().map(|found| (found.clone(), How::of(found, files.first(), files.last(), threads))).collect();
         let disk = Arc::clone(&env.files);
         let scanned = parallel::each(env, threads, jobs, move |(found, how)| {
             let scanned = scan(&*disk, &found, how);
@@ -93,6 +91,8 @@ fn accept(
             crate::Error::corruption(&found.path, valid_len, reason)
         }
         Ending::Torn(error) => error,
+        Ending::Rotten(error) if mode != RecoveryMode::TolerateAny => return Err(error),
+        Ending::Rotten(error) => error,
     };
     if mode == RecoveryMode::TolerateAny || mode == RecoveryMode::TolerateTail && is_last {
         let bytes = file_len.saturating_sub(valid_len);
@@ -134,17 +134,12 @@ fn apply(env: &Env, threads: usize, segments: Vec<Segment>, groups: &Arc<Groups>
     let segments = Arc::new(segments);
     let groups = Arc::clone(groups);
     parallel::each(env, threads, (0..threads).collect(), move |worker: usize| {
+        let mut part = groups.part(worker, threads);
         for segment in segments.iter() {
             let bytes = segment.source.bytes();
             for op in segment.buckets.get(worker).into_iter().flatten() {
                 let place = Place { file: segment.file, offset: op.offset };
-                match segment.file.queue {
-                    Kind::Rewrite => groups.apply(op.group, &change(op, bytes), place),
-                    Kind::Append => groups.replay(op.group, &change(op, bytes), place),
-                }
-                if let Some(files) = segment.atomic {
-                    groups.with_mut(op.group, |group| group.set_atomic(files));
-                }
+                part.replay(op.group, &change(op, bytes), place, segment.atomic);
             }
         }
     })

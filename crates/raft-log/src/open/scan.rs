@@ -6,14 +6,20 @@ use std::sync::Arc;
 use esker_env::{Access, FileSystem, Mapping};
 use esker_format::raft::entries::Packing;
 use esker_format::raft::file_header::{self, FileHeader, Version};
-use esker_format::raft::file_name::FileId;
-use esker_format::raft::item::{Action, Items};
+use esker_format::raft::file_name::{FileId, Queue};
+use esker_format::raft::item::{Action, Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked, signed_with};
 use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::files::Found;
 use crate::group::{Groups, Marker};
-use crate::{Error, ErrorKind, Result};
+use crate::queue::FIRST_SEQUENCE;
+use crate::{Error, Result};
+
+/// How many bytes of a file say one thing to do, where entries are of the usual size: sizes vectors, nothing else.
+const OP_BYTES_USUAL: usize = 300;
+/// What a device writes whole or not at all (env's fault model).
+const SECTOR_BYTES: usize = 512;
 
 /// How a file ends.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(crate) enum Ending {
     Unwritten,
     /// With bytes that are no batch.
     Torn(Error),
+    /// With a batch that was written to its end and is another now, which no crash does.
+    Rotten(Error),
 }
 
 /// What an item does, and where that is written.
@@ -102,6 +110,16 @@ pub(crate) struct How {
     pub(crate) workers: usize,
     /// Whether the entries of every batch are checked, not only the items: in files that were never synced as a whole.
     pub(crate) entries: bool,
+    /// Whether the file may have had another life: what did not reach the disk of it is not zeroes then.
+    pub(crate) may_be_recycled: bool,
+}
+
+impl How {
+    /// For a file of a queue with `first` and `last` files: the first number that there was is only there while no file was given up.
+    pub(crate) fn of(found: &Found, first: Option<&Found>, last: Option<&Found>, workers: usize) -> Self {
+        let may_be_recycled = first.is_none_or(|first| first.id.sequence != FIRST_SEQUENCE);
+        Self { workers, entries: last.is_some_and(|last| last.id == found.id), may_be_recycled }
+    }
 }
 
 /// One batch in a file.
@@ -117,8 +135,10 @@ pub(crate) struct Walk<'a> {
     bytes: &'a [u8],
     header: FileHeader,
     salt: u32,
-    entries: bool,
+    how: How,
     pub(crate) offset: usize,
+    /// What the last batch does.
+    pub(crate) items: Vec<Item<'a>>,
 }
 
 /// What a walk met.
@@ -128,12 +148,13 @@ pub(crate) enum Step<'a> {
     End,
     Unwritten,
     Torn(DecodeError),
+    Rotten(DecodeError),
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(bytes: &'a [u8], header: FileHeader, id: FileId, entries: bool) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], header: FileHeader, id: FileId, how: How) -> Self {
         let salt = header.version.salt(id.sequence);
-        Self { bytes, header, salt, entries, offset: header.len_bytes() }
+        Self { bytes, header, salt, how, offset: header.len_bytes(), items: Vec::new() }
     }
 
     pub(crate) fn step(&mut self) -> Step<'a> {
@@ -153,11 +174,56 @@ impl<'a> Walk<'a> {
                     // The front of what is appended at once is written last, and never zero.
                     let front = rest.get(..esker_env::COMMIT_BYTES.min(rest.len())).unwrap_or_default();
                     let zero = front.iter().all(|byte| *byte == 0);
-                    let unwritten = zero || self.is_of_earlier_life(rest);
-                    return if unwritten { Step::Unwritten } else { Step::Torn(error.at_base(self.offset as u64)) };
+                    if zero || self.is_of_earlier_life(rest) {
+                        return Step::Unwritten;
+                    }
+                    let error = error.at_base(self.offset as u64);
+                    return if self.is_rotten(rest) { Step::Rotten(error) } else { Step::Torn(error) };
                 }
             }
         }
+    }
+
+    /// Whether what is no batch was one: with another byte in its header it still is; or the next follows where it says, and
+    /// none of its sectors is missing.
+    #[cold]
+    fn is_rotten(&mut self, rest: &'a [u8]) -> bool {
+        self.is_one_byte_from_whole(rest) || !self.how.may_be_recycled && self.is_followed(rest)
+    }
+
+    fn is_followed(&mut self, rest: &'a [u8]) -> bool {
+        let Some(length) = rest.first_chunk().and_then(|head| usize::try_from(u64::from_be_bytes(*head) >> 8).ok())
+        else {
+            return false;
+        };
+        let Some(next) = rest.get(length..).filter(|_| length > 0) else { return false };
+        let (from, to) = (self.offset, self.offset + length);
+        let first_sector = from - from % SECTOR_BYTES;
+        let is_missing = |sector: usize| {
+            let end = (sector + SECTOR_BYTES).min(self.bytes.len());
+            self.bytes.get(sector.max(from)..end).is_some_and(|new| new.iter().all(|byte| *byte == 0))
+        };
+        !(first_sector..to).step_by(SECTOR_BYTES).any(is_missing) && self.batch(next).is_ok()
+    }
+
+    fn is_one_byte_from_whole(&mut self, rest: &'a [u8]) -> bool {
+        let Some(head) = rest.first_chunk::<HEADER_BYTES>() else { return false };
+        for at in 0..HEADER_BYTES {
+            let mut other = *head;
+            for _ in u8::MIN..u8::MAX {
+                if let Some(byte) = other.get_mut(at) {
+                    *byte = byte.wrapping_add(1);
+                }
+                // Most lengths are out of the question, and saying why takes time.
+                let length = u64::from_be_bytes(other.first_chunk().copied().unwrap_or_default()) >> 8;
+                if length <= rest.len() as u64
+                    && BatchHeader::decode(&other).is_ok_and(|header| self.batch_of(header, rest).is_ok())
+                {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Whether there is a batch as the file with an earlier number had it, before it was recycled.
@@ -185,11 +251,14 @@ impl<'a> Walk<'a> {
         zeroes
     }
 
-    fn batch(&self, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
+    fn batch(&mut self, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
         let Some(head) = rest.first_chunk::<HEADER_BYTES>() else {
             return Err(DecodeError::corrupt("batch header", 0, format!("{} bytes are too few", rest.len())));
         };
-        let header = BatchHeader::decode(head)?;
+        self.batch_of(BatchHeader::decode(head)?, rest)
+    }
+
+    fn batch_of(&mut self, header: BatchHeader, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
         let Some(whole) = usize::try_from(header.len).ok().and_then(|len| rest.get(..len)) else {
             let reason = format!("{}, {} are left", header.len, rest.len());
             return Err(DecodeError::corrupt("batch length", 0, reason));
@@ -198,7 +267,7 @@ impl<'a> Walk<'a> {
         let at_items = |error: DecodeError| error.at_base(header.items_offset);
         let items = checked("items", part(header.items()), self.salt).map_err(at_items)?;
         let block = part(header.entries());
-        if self.entries && !block.is_empty() {
+        if self.how.entries && !block.is_empty() {
             checked("entries", block, 0).map_err(|error| error.at_base(HEADER_BYTES as u64))?;
         }
         self.check_items(&header, items).map_err(at_items)?;
@@ -206,9 +275,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Every item reads, and plain entries lie within their block.
-    fn check_items(&self, header: &BatchHeader, items: &[u8]) -> std::result::Result<(), DecodeError> {
+    fn check_items(&mut self, header: &BatchHeader, items: &'a [u8]) -> std::result::Result<(), DecodeError> {
+        self.items.clear();
         let mut reader = Items::new(items)?;
-        while reader.read()?.is_some() {}
+        while let Some(item) = reader.read()? {
+            self.items.push(item);
+        }
         let block = header.items_offset - HEADER_BYTES as u64;
         let plain = block.saturating_sub(CHECKSUM_BYTES as u64);
         if header.packing == Packing::None && u64::from(reader.entries_end()) > plain {
@@ -241,18 +313,19 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
         }
     };
     let mut segments = Segments { file: found.id, source: &source, workers: how.workers, done: Vec::new() };
-    let mut walk = Walk::new(bytes, header, found.id, how.entries);
+    let mut walk = Walk::new(bytes, header, found.id, how);
     let (mut batches, mut valid_len) = (0, walk.offset as u64);
     let ending = loop {
         match walk.step() {
-            Step::Batch(offset, batch) => {
-                segments.add(bytes, offset, &batch)?;
+            Step::Batch(offset, _) => {
+                segments.add(bytes, offset, &walk.items);
                 batches += 1;
                 valid_len = walk.offset as u64;
             }
             Step::End => break Ending::Whole,
             Step::Unwritten => break Ending::Unwritten,
             Step::Torn(error) => break Ending::Torn(Error::decode(&found.path, 0, "reading a batch", error)),
+            Step::Rotten(error) => break Ending::Rotten(Error::decode(&found.path, 0, "reading a batch", error)),
         }
     };
     let segments = segments.done;
@@ -267,40 +340,27 @@ struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    fn add(&mut self, bytes: &[u8], offset: usize, batch: &Batch<'_>) -> Result<()> {
-        let mut items = Items::new(batch.items).map_err(checked_before)?;
-        let marker = loop {
-            match items.read().map_err(checked_before)? {
-                Some(item) if item.atomic_marker().is_some() => break item.atomic_marker(),
-                Some(_) => {}
-                None => break None,
-            }
-        };
+    fn add(&mut self, bytes: &[u8], offset: usize, items: &[Item<'_>]) {
+        // Only the rewrite queue has atomic groups.
+        let is_rewritten = self.file.queue == Queue::Rewrite;
+        let marker = if is_rewritten { items.iter().find_map(Item::atomic_marker) } else { None };
         let joins = marker.is_none() && self.done.last().is_some_and(|last| last.marker.is_none());
         if !joins {
-            let buckets = (0..self.workers).map(|_| Vec::new()).collect();
+            let expected = self.source.bytes().len() / OP_BYTES_USUAL / self.workers.max(1);
+            let buckets =
+                (0..self.workers).map(|_| Vec::with_capacity(if is_rewritten { 0 } else { expected })).collect();
             let source = Arc::clone(self.source);
             self.done.push(Segment { file: self.file, source, buckets, marker, atomic: None });
         }
-        let Some(segment) = self.done.last_mut() else { return Ok(()) };
-        let mut items = Items::new(batch.items).map_err(checked_before)?;
-        while let Some(item) = items.read().map_err(checked_before)? {
-            if item.atomic_marker().is_some() {
-                continue;
-            }
+        let Some(segment) = self.done.last_mut() else { return };
+        for item in items.iter().filter(|item| item.atomic_marker().is_none()) {
             let Some(what) = what(bytes, &item.action) else { continue };
             let worker = Groups::shard_index(item.group) % self.workers;
             if let Some(bucket) = segment.buckets.get_mut(worker) {
                 bucket.push(Op { group: item.group, offset: offset as u64, what });
             }
         }
-        Ok(())
     }
-}
-
-/// Items are read once when the batch is checked: this is never seen.
-fn checked_before(error: DecodeError) -> Error {
-    Error::new(ErrorKind::Corruption, error.to_string())
 }
 
 fn what(bytes: &[u8], action: &Action<'_>) -> Option<What> {
