@@ -2,9 +2,11 @@
 //!
 //! Entries and items are encoded as they come, so that writing a batch moves bytes and nothing else.
 
+use std::cell::RefCell;
+
 use esker_format::limits::TooLarge;
 use esker_format::raft::entries::{self, ENTRIES_BYTES_MAX, PACKED_BYTES_MAX, Packing};
-use esker_format::raft::item::{self, ATOMIC_GROUP_KEY, Action, AtomicStatus, Items};
+use esker_format::raft::item::{self, ATOMIC_GROUP_KEY, Action, AtomicStatus, Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
 use esker_format::raft::{crc32, crc32_extend};
 use esker_format::varint;
@@ -15,6 +17,35 @@ use crate::{Error, ErrorKind, Result};
 pub const KEY_VALUE_BYTES_MAX: usize = ENTRIES_BYTES_MAX;
 /// What a batch keeps of its memory for the next use.
 const KEPT_BYTES_MAX: usize = 8 << 20;
+/// What a thread keeps of the memory of batches that are gone: so many buffers, and no larger ones.
+const SPARES_MAX: usize = 6;
+const SPARE_BYTES_MAX: usize = 128 << 10;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer that an earlier batch of this thread is done with, or a new one: users make a batch for each write, and growing its
+/// memory again costs a tenth of that.
+fn spare() -> Vec<u8> {
+    let kept = SPARES.try_with(|spares| spares.try_borrow_mut().ok()?.pop());
+    kept.ok().flatten().unwrap_or_default()
+}
+
+fn give_back(mut buffer: Vec<u8>) {
+    if !(1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+        return;
+    }
+    buffer.clear();
+    // A thread that is ending keeps nothing.
+    let _ = SPARES.try_with(|spares| {
+        if let Ok(mut spares) = spares.try_borrow_mut()
+            && spares.len() < SPARES_MAX
+        {
+            spares.push(buffer);
+        }
+    });
+}
 
 /// How entries of one type are told apart and put into bytes, for those who do not store bytes.
 pub trait EntryCodec {
@@ -38,13 +69,26 @@ pub trait EntryCodec {
 }
 
 /// A batch of changes to any number of groups. Empty again once it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogBatch {
     entries: Vec<u8>,
     items: Vec<u8>,
     item_count: u64,
     /// Where the entries of the item being added end; kept for its memory.
     ends: Vec<u32>,
+}
+
+impl Default for LogBatch {
+    fn default() -> Self {
+        Self { entries: spare(), items: spare(), item_count: 0, ends: Vec::new() }
+    }
+}
+
+impl Drop for LogBatch {
+    fn drop(&mut self) {
+        give_back(std::mem::take(&mut self.items));
+        give_back(std::mem::take(&mut self.entries));
+    }
 }
 
 impl LogBatch {
@@ -55,7 +99,9 @@ impl LogBatch {
 
     /// An empty batch with room for so many bytes of entries.
     pub fn with_capacity(entries_bytes: usize) -> Self {
-        Self { entries: Vec::with_capacity(entries_bytes.min(KEPT_BYTES_MAX)), ..Self::default() }
+        let mut batch = Self::default();
+        batch.entries.reserve(entries_bytes.min(KEPT_BYTES_MAX));
+        batch
     }
 
     /// Adds entries with consecutive indexes from `first_index` on. Entries of the group from there on that were
@@ -183,18 +229,40 @@ impl LogBatch {
                     self.ends.clear();
                     self.ends.extend(entries.ranges().map(|range| range.end.saturating_add(shift)));
                     item::put_entries(&mut self.items, item.group, entries.first_index, self.ends.iter().copied());
+                    self.item_count += 1;
                 }
-                Action::Clean => item::put_clean(&mut self.items, item.group),
-                Action::Compact { index } => item::put_compact(&mut self.items, item.group, index),
-                Action::Put { key, value } => item::put_put(&mut self.items, item.group, key, value),
-                Action::Delete { key } => item::put_delete(&mut self.items, item.group, key),
+                other => self.add_action(item.group, &other),
             }
-            self.item_count += 1;
         }
         self.entries.append(&mut other.entries);
         other.items = items;
         other.clear();
         Ok(())
+    }
+
+    /// Puts what is no entries behind what is here, as another batch had it.
+    fn add_action(&mut self, group: u64, action: &Action<'_>) {
+        match action {
+            Action::Entries(_) => return,
+            Action::Clean => item::put_clean(&mut self.items, group),
+            Action::Compact { index } => item::put_compact(&mut self.items, group, *index),
+            Action::Put { key, value } => item::put_put(&mut self.items, group, key, value),
+            Action::Delete { key } => item::put_delete(&mut self.items, group, key),
+        }
+        self.item_count += 1;
+    }
+
+    /// Puts an item of a batch behind what is here; the batch's entries are in `block`, unpacked.
+    pub(crate) fn add_item(&mut self, item: &Item<'_>, block: &[u8]) -> Result<()> {
+        let Action::Entries(entries) = &item.action else {
+            self.add_action(item.group, &item.action);
+            return Ok(());
+        };
+        let bytes = entries.ranges().map(|range| block.get(range.start as usize..range.end as usize));
+        let bytes = bytes.collect::<Option<Vec<_>>>().ok_or_else(|| {
+            Error::new(ErrorKind::Corruption, format!("entries of group {} go beyond their batch", item.group))
+        })?;
+        self.add_entries(item.group, entries.first_index, bytes)
     }
 
     /// Takes everything out.
@@ -223,15 +291,15 @@ impl LogBatch {
         let items = std::mem::take(&mut self.items);
         let item_count = std::mem::take(&mut self.item_count);
         let mut packing = Packing::None;
-        let mut spare = Vec::new();
+        let mut other = spare();
         if compress_from > 0 && plain.len() >= compress_from && plain.len() <= PACKED_BYTES_MAX {
-            let packed = entries::pack(&plain, &mut spare).unwrap_or(false);
-            if packed && spare.len() < plain.len() {
+            let packed = entries::pack(&plain, &mut other).unwrap_or(false);
+            if packed && other.len() < plain.len() {
                 packing = Packing::Lz4;
-                std::mem::swap(&mut plain, &mut spare);
+                std::mem::swap(&mut plain, &mut other);
             }
         }
-        let mut middle = Vec::with_capacity(CHECKSUM_BYTES + varint::VARINT64_BYTES_MAX);
+        let mut middle = spare();
         if !plain.is_empty() {
             middle.extend_from_slice(&crc32(&plain).to_le_bytes());
         }
@@ -240,13 +308,16 @@ impl LogBatch {
         let count = middle.get(count_at..).unwrap_or_default();
         let items_crc = crc32_extend(crc32(count), &items);
         let header = BatchHeader::of(packing, plain.len(), count.len() + items.len());
-        Encoded { header, head: header.encode(), entries: plain, middle, items, item_count, items_crc, spare }
+        Encoded { header, head: header.encode(), entries: plain, middle, items, item_count, items_crc, spare: other }
     }
 
     /// Takes the memory of an encoded batch back, and what is in it too if it is to be `kept`.
     pub(crate) fn take_back(&mut self, encoded: Encoded, kept: bool) {
-        let Encoded { header, entries, items, item_count, spare, .. } = encoded;
-        (self.entries, self.items) = (if header.packing == Packing::Lz4 { spare } else { entries }, items);
+        let Encoded { header, entries, middle, items, item_count, spare, .. } = encoded;
+        let (plain, other) = if header.packing == Packing::Lz4 { (spare, entries) } else { (entries, spare) };
+        [other, middle].into_iter().for_each(give_back);
+        give_back(std::mem::replace(&mut self.entries, plain));
+        give_back(std::mem::replace(&mut self.items, items));
         self.item_count = item_count;
         if !kept {
             self.clear();

@@ -47,6 +47,7 @@ impl RaftLog {
         let mut parts: Vec<(Arc<LogFile>, u64)> = with_lengths(store.rewrite.files());
         // In a turn of its own: no batch is half in.
         parts.extend(store.commit.exclusive(|lead| {
+            store.catch_up(lead)?;
             lead.tail.as_mut().ok_or_else(closed)?.sync()?;
             Ok::<_, Error>(with_lengths(store.append.files()))
         })?);

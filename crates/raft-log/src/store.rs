@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use esker_env::{Env, Lock};
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
+use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::block::Blocks;
@@ -31,6 +32,8 @@ pub(crate) struct Store {
     pub(crate) groups: Groups,
     pub(crate) blocks: Blocks,
     pub(crate) commit: CommitQueue<Request, Lead>,
+    /// How many groups of batches are in the index, of those that were written.
+    pub(crate) applied: Published,
     pub(crate) reclaim: Mutex<Reclaim>,
     pub(crate) counters: Counters,
     /// Why nothing can be written any more.
@@ -56,7 +59,11 @@ impl Store {
     pub(crate) fn close(&self) -> Result<()> {
         *self.closing.lock() = true;
         self.wake.notify_all();
-        let tail = self.commit.exclusive(|lead| lead.tail.take());
+        let tail = self.commit.exclusive(|lead| {
+            // If a thread panicked over it, what is written is still closed in order.
+            let _ = self.catch_up(lead);
+            lead.tail.take()
+        });
         let Some(mut tail) = tail else { return Ok(()) };
         let appended = tail.finish();
         let rewritten = self.close_reclaim();

@@ -1,9 +1,11 @@
 //! Writing: batch → group commit → file → index → acknowledge.
 //!
-//! - W1: a group of batches is one append and at most one sync, in the order in which its members joined.
+//! - W1: a group of batches is one append and at most one sync, in the order in which its members joined. The next group may be
+//!   appended while one is synced, and synced beside it; a group counts once all before it do, so a failed sync fails those behind it.
 //! - W2: a batch is checked against the index as its predecessors will leave it, before anything is written: one with a
 //!   gap is refused, and its neighbours are not.
-//! - W3: the leader changes the index, in the order of the file: what is read is what replaying the file would give.
+//! - W3: the leader changes the index, after it gave up the lead and in the order of the file: what is read is what replaying
+//!   the file would give. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
 //! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]).
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
 //!   zeroes there, the end of the log.
@@ -15,11 +17,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use esker_env::Clock;
+use esker_format::raft::file_name::FileId;
+use esker_log::commit::Flight;
+use esker_log::publish::Published;
 
 use crate::batch::{Encoded, LogBatch, damaged};
 use crate::group::groups::GroupMap;
 use crate::group::{Change, Place, Span};
-use crate::queue::{Queue, Tail, may_spill};
+use crate::queue::{Queue, Sync, Tail, may_spill};
 use crate::raft_log::RaftLog;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -90,13 +95,81 @@ impl<'a> Laps<'a> {
 pub(crate) struct Lead {
     /// `None` once the log is closed.
     pub(crate) tail: Option<Tail>,
-    /// Where groups will stand after the batches that were checked so far (W2); empty between groups.
-    planned: GroupMap<Span>,
+    plan: Plan,
 }
+
+/// What the index will be told of what was written.
+#[derive(Debug, Default)]
+struct Plan {
+    /// How many groups were written: the number of the last, of those that [`Store::applied`] counts.
+    written: u64,
+    /// Where groups will stand after the batches that were checked so far (W2).
+    planned: GroupMap<Planned>,
+    /// What `planned` said before the group being written.
+    undo: Vec<(u64, Option<Planned>)>,
+}
+
+/// Where a group will stand once the batches of the numbered group of writers are in the index.
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    span: Span,
+    group: u64,
+}
+
+/// More than these are not kept for the next group of writers, if the index has caught up with them.
+const PLANNED_MAX: usize = 4096;
 
 impl Lead {
     pub(crate) fn new(tail: Tail) -> Self {
-        Self { tail: Some(tail), planned: GroupMap::default() }
+        Self { tail: Some(tail), plan: Plan::default() }
+    }
+}
+
+impl Plan {
+    /// Lets go of what the index says too.
+    fn forget_applied(&mut self, applied: u64) {
+        if applied == self.written {
+            self.planned.clear();
+        } else if self.planned.len() > PLANNED_MAX {
+            self.planned.retain(|_, planned| planned.group > applied);
+        }
+    }
+
+    /// Takes back what was planned since there were `kept` of them to undo.
+    fn take_back(&mut self, kept: usize) {
+        for (group, before) in self.undo.drain(kept..).rev() {
+            match before {
+                Some(planned) => self.planned.insert(group, planned),
+                None => self.planned.remove(&group),
+            };
+        }
+    }
+}
+
+/// A group of batches that was written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Its number.
+    number: u64,
+    file: FileId,
+    /// Where its first batch begins.
+    offset: u64,
+    /// What is to be done before it counts.
+    sync: Option<Sync>,
+    times: WriteTimes,
+}
+
+/// Whoever does not come to show what it did to the index keeps those behind it from it.
+struct Showing<'a> {
+    applied: &'a Published,
+    shown: bool,
+}
+
+impl Drop for Showing<'_> {
+    fn drop(&mut self) {
+        if !self.shown {
+            self.applied.break_off();
+        }
     }
 }
 
@@ -108,16 +181,26 @@ impl Store {
     /// Joins the line with `member` and returns when it was written.
     fn submit(&self, member: Request) -> Result<()> {
         let weigh = |member: &Request| member.batch.as_ref().map_or(0, |batch| batch.len() as usize);
-        self.commit.submit(member, weigh, GROUP_BYTES_MAX, |lead, members| {
+        let write = |lead: &mut Lead, members: &[Request]| {
             let done = self.write_group(lead, members);
-            lead.planned.clear();
-            if let Err(error) = &done
-                && error.kind() == ErrorKind::ReadOnly
-            {
-                self.write_error.lock().get_or_insert_with(|| error.clone());
+            if let Err(error) = &done {
+                lead.plan.take_back(0);
+                self.write_ended(error);
             }
+            lead.plan.undo.clear();
             done
+        };
+        let flies = |written: &Written| written.sync.is_some();
+        self.commit.submit_and_finish(member, weigh, GROUP_BYTES_MAX, write, flies, |written, members, flight| {
+            self.finish_group(written, members, flight)
         })
+    }
+
+    /// Remembers why nothing can be written any more, if `error` says so.
+    fn write_ended(&self, error: &Error) {
+        if error.kind() == ErrorKind::ReadOnly {
+            self.write_error.lock().get_or_insert_with(|| error.clone());
+        }
     }
 
     /// Makes everything appended before survive power loss.
@@ -125,92 +208,124 @@ impl Store {
         self.submit(Arc::new(Member::new(None, true, false)))
     }
 
-    fn write_group(&self, lead: &mut Lead, members: &[Request]) -> Result<()> {
+    /// Waits until everything written is in the index: a file is left only after that.
+    pub(crate) fn catch_up(&self, lead: &Lead) -> Result<()> {
+        self.wait_for(&lead.plan)
+    }
+
+    fn wait_for(&self, plan: &Plan) -> Result<()> {
+        self.wait_for_number(plan.written)
+    }
+
+    fn wait_for_number(&self, number: u64) -> Result<()> {
+        self.applied.wait_for(number).map_err(|error| self.write_error.lock().clone().unwrap_or(error))
+    }
+
+    /// Writes the group, all but the sync that it may want.
+    fn write_group(&self, lead: &mut Lead, members: &[Request]) -> Result<Written> {
         let mut laps = Laps::begin(&*self.env.clock, members.iter().any(|member| member.timed));
         let mut times = WriteTimes::default();
-        let Lead { tail, planned } = lead;
+        let Lead { tail, plan } = lead;
         let tail = tail.as_mut().ok_or_else(closed)?;
+        let offset = self.write_to(tail, plan, members, &mut laps, &mut times)?;
+        let sync = if members.iter().any(|member| member.sync) { tail.begin_sync() } else { None };
+        plan.written += 1;
+        Ok(Written { number: plan.written, file: tail.file.id, offset, sync, times })
+    }
+
+    fn write_to(
+        &self,
+        tail: &mut Tail,
+        plan: &mut Plan,
+        members: &[Request],
+        laps: &mut Laps<'_>,
+        times: &mut WriteTimes,
+    ) -> Result<u64> {
         tail.check()?;
+        plan.forget_applied(self.applied.get());
         let mut batches = Vec::with_capacity(members.len());
         for member in members {
             let Some(batch) = &member.batch else { continue };
-            match self.check(planned, batch) {
+            let kept = plan.undo.len();
+            match self.check(plan, batch) {
                 Ok(()) => batches.push(batch),
                 Err(error) => {
+                    // Those behind it are checked as if it had not come.
+                    plan.take_back(kept);
                     let _ = member.refused.set(error);
                 }
             }
         }
         times.append = laps.lap();
-        if !batches.is_empty() && self.append.is_full(tail) {
-            self.append.rotate(tail, false)?;
-            times.rotate = laps.lap();
+        let mut offset = 0;
+        if !batches.is_empty() {
+            if self.append.is_full(tail) {
+                self.wait_for(plan)?;
+                self.append.rotate(tail, false)?;
+                times.rotate = laps.lap();
+            }
+            offset = self.append.append(tail, &batches, || self.wait_for(plan))?;
+            self.counters.wrote(batches.len() as u64, batches.iter().map(|batch| batch.len()).sum());
         }
-        let offset = if batches.is_empty() { 0 } else { self.append.append(tail, &batches)? };
         times.append += laps.lap();
-        if members.iter().any(|member| member.sync) {
-            tail.sync()?;
-            self.counters.synced();
-            times.sync = laps.lap();
-        }
-        self.apply_all(tail, offset, &batches)?;
-        times.apply = laps.lap();
-        for member in members.iter().filter(|member| member.timed) {
-            let _ = member.times.set(times);
-        }
-        Ok(())
+        Ok(offset)
     }
 
     /// Refuses a batch whose entries do not follow those that the group will have (W2).
-    fn check(&self, planned: &mut GroupMap<Span>, batch: &Encoded) -> Result<()> {
+    fn check(&self, plan: &mut Plan, batch: &Encoded) -> Result<()> {
+        let Plan { planned, undo, written } = plan;
+        let (applied, number) = (self.applied.get(), *written + 1);
         let mut items = batch.items();
-        let mut touched: Vec<(u64, Option<Span>)> = Vec::new();
-        let checked = loop {
-            let Some(item) = items.read().map_err(damaged)? else { break Ok(()) };
+        while let Some(item) = items.read().map_err(damaged)? {
             let Some(change) = Change::of(&item.action) else { continue };
             if matches!(change, Change::Put { .. } | Change::Delete { .. }) {
                 continue;
             }
-            let span = match planned.entry(item.group) {
+            let indexed = || self.groups.with(item.group, |group| group.span).unwrap_or_default();
+            let (planned, before) = match planned.entry(item.group) {
                 Entry::Occupied(there) => {
-                    touched.push((item.group, Some(*there.get())));
-                    there.into_mut()
+                    let before = *there.get();
+                    let planned = there.into_mut();
+                    if before.group <= applied {
+                        planned.span = indexed();
+                    }
+                    (planned, Some(before))
                 }
-                Entry::Vacant(free) => {
-                    touched.push((item.group, None));
-                    free.insert(self.groups.with(item.group, |group| group.span).unwrap_or_default())
-                }
+                Entry::Vacant(free) => (free.insert(Planned { span: indexed(), group: number }), None),
             };
+            planned.group = number;
+            undo.push((item.group, before));
+            let span = &mut planned.span;
             match change {
                 Change::Entries { first, count } => {
                     if let Err(refusal) = span.check_append(item.group, first) {
-                        break Err(refusal.into_error(ErrorKind::InvalidArgument));
+                        return Err(refusal.into_error(ErrorKind::InvalidArgument));
                     }
                     span.append(first, count);
                 }
                 Change::Compact { index } => drop(span.compact(index)),
                 _ => *span = Span::default(),
             }
-        };
-        if checked.is_err() {
-            // Those behind it are checked as if it had not come.
-            for (group, before) in touched.into_iter().rev() {
-                match before {
-                    Some(span) => planned.insert(group, span),
-                    None => planned.remove(&group),
-                };
-            }
         }
-        checked
+        Ok(())
     }
 
-    /// Changes the index as the batches from `offset` on say (W3).
-    fn apply_all(&self, tail: &Tail, mut offset: u64, batches: &[&Encoded]) -> Result<()> {
-        let file = tail.file.id;
-        if !batches.is_empty() {
-            self.counters.wrote(batches.len() as u64, batches.iter().map(|batch| batch.len()).sum());
+    /// Syncs what is to be synced, and changes the index as the batches of a group say, when those of the groups before it are in it (W3).
+    fn finish_group(&self, written: Written, members: &[Request], flight: Flight<'_, Request, Lead>) -> Result<()> {
+        let Written { number, file, mut offset, sync, mut times } = written;
+        let before = number.saturating_sub(1);
+        let mut laps = Laps::begin(&*self.env.clock, members.iter().any(|member| member.timed));
+        let mut showing = Showing { applied: &self.applied, shown: false };
+        if let Some(sync) = sync {
+            sync.run().inspect_err(|error| self.write_ended(error))?;
+            self.counters.synced();
+            times.sync = laps.lap();
         }
-        for batch in batches {
+        drop(flight);
+        self.wait_for_number(before)?;
+        for batch in
+            members.iter().filter(|member| member.refused.get().is_none()).filter_map(|member| member.batch.as_ref())
+        {
             self.listeners.batch_appended(file, offset, batch.len());
             let place = Place { file, offset };
             let mut items = batch.items();
@@ -222,19 +337,28 @@ impl Store {
             self.listeners.batch_applied(file);
             offset = offset.saturating_add(batch.len());
         }
+        self.applied.publish(before, number)?;
+        showing.shown = true;
+        times.apply = laps.lap();
+        for member in members.iter().filter(|member| member.timed) {
+            let _ = member.times.set(times);
+        }
         Ok(())
     }
 }
 
 impl Queue {
-    /// Writes `batches` in one append, to the next file if this one is full, or its directory.
-    pub(crate) fn append(&self, tail: &mut Tail, batches: &[&Encoded]) -> Result<u64> {
+    /// Writes `batches` in one append, to the next file if this one is full, or its directory. The file is left only
+    /// after `leave`.
+    pub(crate) fn append(&self, tail: &mut Tail, batches: &[&Encoded], leave: impl Fn() -> Result<()>) -> Result<u64> {
         tail.check()?;
         if self.is_full(tail) {
+            leave()?;
             self.rotate(tail, false)?;
         }
         match append_group(tail, batches) {
             Err(error) if may_spill(&self.shape, &error) => {
+                leave()?;
                 self.rotate(tail, true)?;
                 append_group(tail, batches)
             }

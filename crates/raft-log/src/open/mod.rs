@@ -16,6 +16,7 @@ use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
 use esker_log::distrust;
+use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::block::Blocks;
@@ -105,6 +106,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         rewrite,
         groups,
         commit: CommitQueue::new(Lead::new(append_tail)),
+        applied: Published::default(),
         reclaim: Mutex::new(Reclaim::new(rewrite_tail, rewritten)),
         counters: Counters::default(),
         write_error: Mutex::new(None),

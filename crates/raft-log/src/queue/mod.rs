@@ -20,7 +20,7 @@ use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::{Bytes, End, LogFile};
-pub(crate) use tail::Tail;
+pub(crate) use tail::{Sync, Tail};
 
 use crate::listener::Listeners;
 use crate::{ErrorKind, Result};

@@ -1,6 +1,6 @@
 //! The file that a queue is written to: who holds it is its only writer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_env::{AppendFile, FileSystem};
 use esker_log::distrust;
@@ -17,30 +17,68 @@ pub(crate) struct Tail {
     /// Whether something was appended since the last sync.
     pub(super) unsynced: bool,
     /// Why nothing may be written any more: what is durable is unknown.
-    pub(super) broken: Option<Error>,
+    broken: Arc<OnceLock<Error>>,
+}
+
+/// A sync of what was appended so far, for another thread than the writer.
+#[derive(Debug)]
+pub(crate) struct Sync {
+    files: Arc<dyn FileSystem>,
+    append: Arc<dyn AppendFile>,
+    broken: Arc<OnceLock<Error>>,
+}
+
+impl Sync {
+    /// Makes what was appended when it was begun survive power loss, if all syncs that were begun before do.
+    ///
+    /// # Errors
+    /// `ReadOnly`, from now on: what is durable is unknown, and asking again would not tell.
+    pub(crate) fn run(&self) -> Result<()> {
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        self.append.sync().map_err(|error| {
+            broke(
+                &*self.files,
+                &*self.append,
+                &self.broken,
+                "a sync failed, so what is durable is unknown; reopen to go on",
+                error,
+            )
+        })
+    }
+}
+
+fn broke(
+    files: &dyn FileSystem,
+    append: &dyn AppendFile,
+    broken: &OnceLock<Error>,
+    doing: &str,
+    error: esker_env::Error,
+) -> Error {
+    if let Some(dir) = append.path().parent() {
+        // Should that fail too, the error that is told is the worse one.
+        let _ = distrust::warn(files, dir);
+    }
+    let error = Error::from(error).while_doing(doing).with_kind(ErrorKind::ReadOnly);
+    broken.get_or_init(|| error).clone()
 }
 
 impl Tail {
     pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>) -> Self {
-        Self { files, file, append, unsynced: false, broken: None }
+        Self { files, file, append, unsynced: false, broken: Arc::default() }
     }
 
     /// Refuses to write where an earlier failure left something unknown.
     pub(crate) fn check(&self) -> Result<()> {
-        match &self.broken {
+        match self.broken.get() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }
 
     pub(super) fn broke(&mut self, doing: &str, error: esker_env::Error) -> Error {
-        if let Some(dir) = self.append.path().parent() {
-            // Should that fail too, the error that is told is the worse one.
-            let _ = distrust::warn(&*self.files, dir);
-        }
-        let error = Error::from(error).while_doing(doing).with_kind(ErrorKind::ReadOnly);
-        self.broken = Some(error.clone());
-        error
+        broke(&*self.files, &*self.append, &self.broken, doing, error)
     }
 
     /// Adds `parts` at the end; readers see them when this returns. A failure leaves the file as it was.
@@ -69,13 +107,19 @@ impl Tail {
     /// `ReadOnly`, from now on: what is durable is unknown, and asking again would not tell.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check()?;
-        if self.unsynced {
-            if let Err(error) = self.append.sync() {
-                return Err(self.broke("a sync failed, so what is durable is unknown; reopen to go on", error));
-            }
-            self.unsynced = false;
+        match self.begin_sync() {
+            Some(sync) => sync.run(),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// A sync of what was appended since the last one was begun; `None` if nothing was. Whoever begins it runs it.
+    pub(crate) fn begin_sync(&mut self) -> Option<Sync> {
+        std::mem::take(&mut self.unsynced).then(|| Sync {
+            files: Arc::clone(&self.files),
+            append: Arc::clone(&self.append),
+            broken: Arc::clone(&self.broken),
+        })
     }
 
     /// Ends the file at its last batch, durably. Appending on is possible, but costs a system call each.

@@ -105,6 +105,22 @@ impl RaftLog {
         store.give_up(&mut reclaim, Kind::Append, barrier).map(drop)
     }
 
+    /// Ends the last file of both queues and gives up all files that nobody needs; moves nothing.
+    ///
+    /// # Errors
+    /// As [`purge`](Self::purge).
+    pub fn purge_stale(&self) -> Result<()> {
+        let store = &self.store;
+        let mut reclaim = store.reclaim.lock();
+        store.rewrite.rotate(reclaim.tail()?, false)?;
+        store.rotate()?;
+        let barrier = store.barrier();
+        store.carry(&mut reclaim)?;
+        let last = store.rewrite.span().1;
+        store.give_up(&mut reclaim, Kind::Rewrite, last)?;
+        store.give_up(&mut reclaim, Kind::Append, barrier).map(drop)
+    }
+
     /// Moves everything in the rewrite queue to new files of it, and gives the old ones up.
     ///
     /// # Errors
@@ -185,6 +201,7 @@ impl Store {
     /// Ends the append queue's file, in its turn.
     fn rotate(&self) -> Result<()> {
         self.commit.exclusive(|lead| {
+            self.catch_up(lead)?;
             let tail = lead.tail.as_mut().ok_or_else(closed)?;
             tail.check()?;
             self.append.rotate(tail, false)

@@ -184,7 +184,7 @@ impl Store {
         let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
         let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
         let before = chunk.blocks.len();
-        for range in entries.ranges().skip(skipped).take(wanted) {
+        for range in entries.skip(skipped).take(wanted) {
             chunk.bytes += range.len();
             chunk.blocks.push((Arc::clone(&block), range));
         }
@@ -249,7 +249,7 @@ impl Store {
     pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<Place> {
         let encoded = batch.encode(self.options.compress_from_bytes);
         let tail = reclaim.tail()?;
-        let appended = self.rewrite.append(tail, &[&encoded]);
+        let appended = self.rewrite.append(tail, &[&encoded], || Ok(()));
         let place = appended.map(|offset| Place { file: tail.file.id, offset });
         let bytes = encoded.len();
         batch.take_back(encoded, false);
