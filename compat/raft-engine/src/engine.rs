@@ -130,15 +130,70 @@ pub struct CopyDetails {
     pub symlinked: Vec<String>,
 }
 
+/// What an [`Engine`]'s second parameter may be.
+pub trait PipeLog: Sized {}
+
+/// The one that there is: files of a file system. It is never made.
+#[derive(Debug)]
+pub struct FilePipeLog<F>(PhantomData<fn() -> F>);
+
+impl<F: FileSystem> PipeLog for FilePipeLog<F> {}
+
+/// Gives files up on demand.
+#[derive(Debug)]
+pub struct PurgeManager<P> {
+    log: RaftLog,
+    files: PhantomData<fn() -> P>,
+}
+
+impl<P: PipeLog> PurgeManager<P> {
+    /// As [`Engine::purge_expired_files`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn purge_expired_files(&self) -> Result<Vec<u64>> {
+        Ok(self.log.purge()?)
+    }
+
+    /// Moves on what files of the append queue up to `watermark`, or all, hold. There are no steps to exit after: it is done
+    /// as a whole, and what `exit_after_step` says is not looked at.
+    ///
+    /// # Panics
+    /// If that fails, as the original does. [`RaftLog::move_on`] returns the error.
+    #[expect(clippy::expect_used, reason = "the original returns nothing")]
+    pub fn must_rewrite_append_queue(&self, watermark: Option<FileSeq>, _exit_after_step: Option<u64>) {
+        self.log.move_on(watermark).expect("the append queue can be moved on");
+    }
+
+    /// Moves what the rewrite queue holds to new files of it.
+    ///
+    /// # Panics
+    /// If that fails, as the original does. [`RaftLog::rewrite_again`] returns the error.
+    #[expect(clippy::expect_used, reason = "the original returns nothing")]
+    pub fn must_rewrite_rewrite_queue(&self) {
+        self.log.rewrite_again().expect("the rewrite queue can be rewritten");
+    }
+
+    /// Gives up all files that nobody needs.
+    ///
+    /// # Panics
+    /// If that fails, as the original does. [`RaftLog::purge_stale`] returns the error.
+    #[expect(clippy::expect_used, reason = "the original returns nothing")]
+    pub fn must_purge_all_stale(&self) {
+        self.log.purge_stale().expect("files that nobody needs can go");
+    }
+}
+
 /// One log for many Raft groups.
 #[derive(Debug)]
-pub struct Engine<F = DefaultFileSystem> {
+pub struct Engine<F = DefaultFileSystem, P = FilePipeLog<F>> {
     log: RaftLog,
     dir: String,
+    purge: PurgeManager<P>,
     files: PhantomData<fn() -> F>,
 }
 
-impl Engine<DefaultFileSystem> {
+impl Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>> {
     /// Opens the log in `cfg.dir`.
     ///
     /// # Errors
@@ -163,6 +218,15 @@ impl Engine<DefaultFileSystem> {
         Self::consistency_check_with_file_system(path, Arc::new(DefaultFileSystem))
     }
 
+    /// Takes out of the files of the log in `path`, or of one queue, what `script` says. See [`filter`](crate::filter).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no log, or the script does not compile; what the script or a file says.
+    #[cfg(feature = "scripting")]
+    pub fn unsafe_repair(path: &Path, queue: Option<LogQueue>, script: String) -> Result<()> {
+        Self::unsafe_repair_with_file_system(path, queue, script, Arc::new(DefaultFileSystem))
+    }
+
     /// What is written in the files of a log, or in one of them, item by item.
     ///
     /// # Errors
@@ -172,7 +236,7 @@ impl Engine<DefaultFileSystem> {
     }
 }
 
-impl<F: FileSystem + 'static> Engine<F> {
+impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
     /// The same on a file system of the caller's own.
     ///
     /// # Errors
@@ -189,7 +253,8 @@ impl<F: FileSystem + 'static> Engine<F> {
         cfg.sanitize()?;
         let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
         let log = RaftLog::open_with(&cfg.dir, cfg.options(), bridge::env(Arc::clone(&file_system)), listeners)?;
-        let engine = Self { log, dir: cfg.dir, files: PhantomData };
+        let purge = PurgeManager { log: log.clone(), files: PhantomData };
+        let engine = Self { log, dir: cfg.dir, purge, files: PhantomData };
         engine.forget_metadata(&*file_system)?;
         Ok(engine)
     }
@@ -213,6 +278,63 @@ impl<F: FileSystem + 'static> Engine<F> {
         Ok(())
     }
 
+    /// Makes a copy of the log of `source`, which must not be open. A log that is open is forked by
+    /// [`RaftLog::fork`](esker_raft_log::RaftLog::fork).
+    ///
+    /// # Errors
+    /// What the original says: recycling is on, any corruption is tolerated; or that a file could not be made.
+    pub fn fork<T: AsRef<Path>>(source: &Config, fs: Arc<F>, target: T) -> std::result::Result<CopyDetails, String> {
+        if source.enable_log_recycle {
+            return Err("enable_log_recycle should be false".to_owned());
+        }
+        if source.recovery_mode == crate::RecoveryMode::TolerateAnyCorruption {
+            return Err("recovery_mode shouldn't be TolerateAnyCorruption".to_owned());
+        }
+        let engine = Self::open_with_file_system(source.clone(), fs).map_err(|error| error.to_string())?;
+        let made = engine.log.fork(target).map_err(|error| error.to_string())?;
+        let names = |paths: Vec<std::path::PathBuf>| paths.iter().map(|path| path.display().to_string()).collect();
+        Ok(CopyDetails { copied: names(made.copied), symlinked: names(made.linked) })
+    }
+
+    /// [`consistency_check`](Engine::consistency_check) on a file system of the caller's own.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn consistency_check_with_file_system(path: &Path, file_system: Arc<F>) -> Result<Vec<(u64, u64)>> {
+        let env = bridge::env(file_system);
+        let check = RaftLog::check_with_env(path, &Options::default(), &env, &mut |_, _| {})?;
+        // Gaps come in the order of the files: a group's first counts.
+        let mut first = std::collections::BTreeMap::new();
+        for gap in &check.gaps {
+            first.entry(gap.group).or_insert(gap.last_before);
+        }
+        Ok(first.into_iter().collect())
+    }
+
+    /// [`unsafe_repair`](Engine::unsafe_repair) on a file system of the caller's own.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "scripting")]
+    pub fn unsafe_repair_with_file_system(
+        path: &Path,
+        queue: Option<LogQueue>,
+        script: String,
+        file_system: Arc<F>,
+    ) -> Result<()> {
+        crate::filter::run(path, queue, &script, &bridge::env(file_system))
+    }
+
+    /// [`dump`](Engine::dump) on a file system of the caller's own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is nothing to read.
+    pub fn dump_with_file_system(path: &Path, file_system: Arc<F>) -> Result<LogItemReader<F>> {
+        LogItemReader::new(path, file_system)
+    }
+}
+
+impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// Esker's own face of the log.
     pub fn as_raft_log(&self) -> &RaftLog {
         &self.log
@@ -382,44 +504,8 @@ impl<F: FileSystem + 'static> Engine<F> {
         &self.dir
     }
 
-    /// Makes a copy of the log of `source`, which must not be open. A log that is open is forked by
-    /// [`RaftLog::fork`](esker_raft_log::RaftLog::fork).
-    ///
-    /// # Errors
-    /// What the original says: recycling is on, any corruption is tolerated; or that a file could not be made.
-    pub fn fork<T: AsRef<Path>>(source: &Config, fs: Arc<F>, target: T) -> std::result::Result<CopyDetails, String> {
-        if source.enable_log_recycle {
-            return Err("enable_log_recycle should be false".to_owned());
-        }
-        if source.recovery_mode == crate::RecoveryMode::TolerateAnyCorruption {
-            return Err("recovery_mode shouldn't be TolerateAnyCorruption".to_owned());
-        }
-        let engine = Self::open_with_file_system(source.clone(), fs).map_err(|error| error.to_string())?;
-        let made = engine.log.fork(target).map_err(|error| error.to_string())?;
-        let names = |paths: Vec<std::path::PathBuf>| paths.iter().map(|path| path.display().to_string()).collect();
-        Ok(CopyDetails { copied: names(made.copied), symlinked: names(made.linked) })
-    }
-
-    /// [`consistency_check`](Engine::consistency_check) on a file system of the caller's own.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    pub fn consistency_check_with_file_system(path: &Path, file_system: Arc<F>) -> Result<Vec<(u64, u64)>> {
-        let env = bridge::env(file_system);
-        let check = RaftLog::check_with_env(path, &Options::default(), &env, &mut |_, _| {})?;
-        // Gaps come in the order of the files: a group's first counts.
-        let mut first = std::collections::BTreeMap::new();
-        for gap in &check.gaps {
-            first.entry(gap.group).or_insert(gap.last_before);
-        }
-        Ok(first.into_iter().collect())
-    }
-
-    /// [`dump`](Engine::dump) on a file system of the caller's own.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if there is nothing to read.
-    pub fn dump_with_file_system(path: &Path, file_system: Arc<F>) -> Result<LogItemReader<F>> {
-        LogItemReader::new(path, file_system)
+    /// Gives files up on demand.
+    pub fn purge_manager(&self) -> &PurgeManager<P> {
+        &self.purge
     }
 }

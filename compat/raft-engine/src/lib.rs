@@ -3,8 +3,7 @@
 //! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories.
 //!
 //! What differs: what panics in the original (a gap, a compacted index, a failed sync) is an [`Error`]; `Engine::sync`
-//! syncs; `Engine` has no second type parameter, and there are no `failpoints` and `swap` features. `unsafe_repair` is missing:
-//! `esker raft repair` mends logs without scripts.
+//! syncs; and there are no `failpoints` and `swap` features. `unsafe_repair` needs the feature `scripting`, as in the original.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +13,21 @@ mod dump;
 mod engine;
 pub mod env;
 mod error;
+#[cfg(feature = "scripting")]
+pub mod filter;
 mod log_batch;
 mod perf;
 mod readable_size;
+mod stats;
 
 /// Parts that the original exports for those who watch it.
 pub mod internals {
     pub use crate::dump::{
         CompressionType, EntryIndex, EntryIndexes, KeyValue, LogItem, LogItemContent, LogItemReader, OpType,
     };
-    pub use crate::engine::{EventListener, FileBlockHandle, FileId, FileSeq, LogQueue};
+    pub use crate::engine::{
+        EventListener, FileBlockHandle, FileId, FilePipeLog, FileSeq, LogQueue, PipeLog, PurgeManager,
+    };
 }
 
 pub use config::{Config, RecoveryMode, Version};
@@ -32,3 +36,4 @@ pub use error::{Error, Result};
 pub use log_batch::{Command, LogBatch, MessageExt};
 pub use perf::{PerfContext, get_perf_context, set_perf_context, take_perf_context};
 pub use readable_size::ReadableSize;
+pub use stats::GlobalStats;

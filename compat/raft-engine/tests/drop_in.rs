@@ -1,13 +1,15 @@
 //! A program written against raft-engine: nothing but the import is Esker's.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
+
 use esker_raft_engine as raft_engine;
 
 use std::sync::Arc;
 
 use protobuf::well_known_types::{Any, UInt64Value};
-use raft_engine::env::{DefaultFileSystem, ObfuscatedFileSystem};
-use raft_engine::internals::{LogItemContent, LogQueue, OpType};
-use raft_engine::{Command, Config, Engine, Error, LogBatch, MessageExt, ReadableSize, RecoveryMode};
+use raft_engine::env::{DefaultFileSystem, FileSystem, ObfuscatedFileSystem};
+use raft_engine::internals::{FilePipeLog, LogItemContent, LogQueue, OpType, PipeLog, PurgeManager};
+use raft_engine::{Command, Config, Engine, Error, GlobalStats, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 
 #[derive(Clone)]
 struct MessageExtTyped;
@@ -205,4 +207,134 @@ fn a_threads_writes_are_timed_part_by_part() {
         times.apply_duration,
     ];
     assert!(parts.iter().all(|part| !part.is_zero()), "{times:?}");
+}
+
+/// A store that names both of the engine's parameters, and one that is generic in them.
+struct Store {
+    engine: Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>>,
+}
+
+fn last<F: FileSystem, P: PipeLog>(engine: &Engine<F, P>) -> Option<u64> {
+    engine.last_index(7)
+}
+
+fn small_files(dir: &std::path::Path) -> Config {
+    Config {
+        dir: dir.to_str().unwrap().to_owned(),
+        target_file_size: ReadableSize::kb(4),
+        purge_threshold: ReadableSize::kb(8),
+        batch_compression_threshold: ReadableSize::kb(0),
+        ..Default::default()
+    }
+}
+
+fn fill(engine: &Engine, regions: std::ops::RangeInclusive<u64>, indexes: std::ops::RangeInclusive<u64>) {
+    for index in indexes {
+        for region in regions.clone() {
+            let mut batch = LogBatch::default();
+            batch.add_entries::<MessageExtTyped>(region, &[entry(index)]).unwrap();
+            batch.put_message(region, b"last_index".to_vec(), &state(index)).unwrap();
+            engine.write(&mut batch, false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn files_are_given_up_on_demand() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store { engine: Engine::open(small_files(dir.path())).unwrap() };
+    fill(&store.engine, 7..=7, 1..=40);
+    let manager: &PurgeManager<FilePipeLog<DefaultFileSystem>> = store.engine.purge_manager();
+    let (first, end) = store.engine.file_span(LogQueue::Append);
+    assert!(end > first + 5);
+    manager.must_rewrite_append_queue(Some(first + 2), None);
+    assert!(store.engine.file_span(LogQueue::Append).0 > first + 2);
+    manager.must_rewrite_append_queue(None, None);
+    assert_eq!(store.engine.file_span(LogQueue::Append), (end + 1, end + 1));
+    manager.must_rewrite_rewrite_queue();
+    assert_eq!(last(&store.engine), Some(40));
+    store.engine.compact_to(7, 40);
+    store.engine.write(&mut clean(7), false).unwrap();
+    manager.must_purge_all_stale();
+    assert_eq!(manager.purge_expired_files().unwrap(), [0; 0]);
+    let (first, end) = store.engine.file_span(LogQueue::Append);
+    assert_eq!(first, end, "nobody needs any of them");
+
+    let stats = GlobalStats::default();
+    stats.add(LogQueue::Append, 3);
+    stats.add(LogQueue::Rewrite, 5);
+    stats.delete(LogQueue::Append, 1);
+    stats.delete(LogQueue::Rewrite, 2);
+    assert_eq!((stats.live_entries(LogQueue::Append), stats.live_entries(LogQueue::Rewrite)), (2, 3));
+    stats.reset_rewrite_counters();
+    assert_eq!((stats.rewrite_entries(), stats.deleted_rewrite_entries()), (3, 0));
+}
+
+fn clean(region: u64) -> LogBatch {
+    let mut batch = LogBatch::default();
+    batch.add_command(region, Command::Clean);
+    batch
+}
+
+#[cfg(feature = "scripting")]
+mod scripts {
+    use super::*;
+
+    fn regions(dir: &std::path::Path) -> Vec<(u64, Option<u64>, Option<u64>)> {
+        let engine = Engine::open(small_files(dir)).unwrap();
+        let span = |region| (region, engine.first_index(region), engine.last_index(region));
+        (1..=4).map(span).collect()
+    }
+
+    fn log() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(small_files(dir.path())).unwrap();
+        fill(&engine, 1..=4, 1..=10);
+        engine.compact_to(4, 6);
+        dir
+    }
+
+    #[test]
+    fn a_script_takes_items_out() {
+        let whole = log();
+        let before = regions(whole.path());
+        Engine::unsafe_repair(whole.path(), None, String::new()).unwrap();
+        assert_eq!(regions(whole.path()), before, "a script without functions changes nothing");
+
+        let script = "
+            fn filter_append(id, first, count, rewrite_count, queue, ifirst, ilast) {
+                if id == 1 { return 1; }
+                if id == 2 && ifirst == 5 && first == 1 && count == 4 { return 2; }
+                0
+            }
+            fn filter_compact(id, first, count, rewrite_count, queue, compact_to) {
+                if id == 4 && compact_to == 6 && first == 1 && count == 10 && queue == 0 { 1 } else { 0 }
+            }";
+        Engine::unsafe_repair(whole.path(), Some(LogQueue::Append), script.to_owned()).unwrap();
+        let after = [(1, None, None), (2, Some(5), Some(10)), (3, Some(1), Some(10)), (4, Some(1), Some(10))];
+        assert_eq!(regions(whole.path()), after);
+        let engine = Engine::open(small_files(whole.path())).unwrap();
+        assert_eq!(engine.get_entry::<MessageExtTyped>(2, 7).unwrap(), Some(entry(7)));
+        assert_eq!(engine.get_message::<UInt64Value>(1, b"last_index").unwrap(), Some(state(10)), "keys stay");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_script_is_told_and_changes_nothing() {
+        let whole = log();
+        let before = regions(whole.path());
+        let open = Engine::open(small_files(whole.path())).unwrap();
+        assert!(Engine::unsafe_repair(whole.path(), None, String::new()).is_err(), "the log is open");
+        drop(open);
+        for script in [
+            "fn filter_append(",
+            "fn filter_append(a, b, c, d, e, f, g) { 3 }",
+            "fn filter_append(a, b, c, d, e, f, g) { nobody(a) }",
+        ] {
+            let error = Engine::unsafe_repair(whole.path(), None, script.to_owned()).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{script}: {error}");
+        }
+        let nowhere = whole.path().join("nowhere");
+        assert!(Engine::unsafe_repair(&nowhere, None, String::new()).is_err() && !nowhere.exists());
+        assert_eq!(regions(whole.path()), before);
+    }
 }

@@ -8,6 +8,7 @@
 mod batch;
 mod block;
 mod check;
+mod filter;
 mod fork;
 mod group;
 mod listener;
@@ -28,6 +29,7 @@ pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection, Lost};
 pub use esker_format::raft::file_header::Version;
 pub use esker_format::raft::file_name::{FileId, Queue};
 pub use esker_log::{Error, ErrorKind, Result};
+pub use filter::{Decide, Offered, Verdict};
 pub use fork::Fork;
 pub use listener::Listener;
 pub use open::{Cut, Recovery};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use esker_env::{Access, FileSystem, Mapping};
-use esker_format::raft::entries::Packing;
+use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::{FileId, Queue};
 use esker_format::raft::item::{Action, Item, Items};
@@ -270,21 +270,30 @@ impl<'a> Walk<'a> {
         if self.how.entries && !block.is_empty() {
             checked("entries", block, 0).map_err(|error| error.at_base(HEADER_BYTES as u64))?;
         }
-        self.check_items(&header, items).map_err(at_items)?;
+        self.check_items(&header, items, block).map_err(at_items)?;
         Ok(Batch { header, items })
     }
 
-    /// Every item reads, and plain entries lie within their block.
-    fn check_items(&mut self, header: &BatchHeader, items: &'a [u8]) -> std::result::Result<(), DecodeError> {
+    /// Every item reads, and entries lie within their block.
+    fn check_items(
+        &mut self,
+        header: &BatchHeader,
+        items: &'a [u8],
+        block: &[u8],
+    ) -> std::result::Result<(), DecodeError> {
         self.items.clear();
         let mut reader = Items::new(items)?;
         while let Some(item) = reader.read()? {
             self.items.push(item);
         }
-        let block = header.items_offset - HEADER_BYTES as u64;
-        let plain = block.saturating_sub(CHECKSUM_BYTES as u64);
-        if header.packing == Packing::None && u64::from(reader.entries_end()) > plain {
-            let reason = format!("{}, the entries have {plain} bytes", reader.entries_end());
+        // How they are packed is under no checksum.
+        let stored = block.split_last_chunk::<CHECKSUM_BYTES>().map_or(&[][..], |(stored, _)| stored);
+        let held = match header.packing {
+            Packing::None => stored.len(),
+            Packing::Lz4 => entries::raw_bytes(stored)?,
+        };
+        if reader.entries_end() as usize > held {
+            let reason = format!("{}, the entries have {held} bytes", reader.entries_end());
             return Err(DecodeError::corrupt("entry end", 0, reason));
         }
         Ok(())
