@@ -322,7 +322,9 @@ impl Workshop {
         store.publish(store.visible().max(last));
         report.damage.extend(damage);
         report.log_batches = found.batches;
-        report.lost_log_bytes = found.dropped_bytes + found.skipped_bytes;
+        // Of a log that the next one says was whole, what lay behind its end is no loss.
+        let dropped_bytes = if found.torn_at.is_some() { found.dropped_bytes } else { 0 };
+        report.lost_log_bytes = dropped_bytes + found.skipped_bytes;
         for (id, key, file) in lost {
             let family = families.get(&id).map(|family| family.name.clone()).unwrap_or_default();
             report.lose(LostKey { family, key, blob_file: file.get() });
