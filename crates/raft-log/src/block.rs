@@ -273,7 +273,7 @@ mod tests {
             let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
             let block = log.store.block(file, place).unwrap();
             let found = |group, first| block.find(group, first).map(Iterator::collect::<Vec<_>>);
-            assert_eq!(found(7, 10).unwrap(), [6..9]);
+            assert_eq!(found(7, 10).unwrap(), std::slice::from_ref(&(6..9)));
             assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);
             assert!(found(7, 11).is_err() && found(9, 10).is_err());
         }
