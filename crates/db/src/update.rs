@@ -25,7 +25,7 @@ use crate::family::{ColumnFamily, Family, Generation};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
-use crate::write::{Lead, Request};
+use crate::write::{Lead, Request, check_options};
 use crate::{Error, Result};
 
 /// Races that are lost before others must wait.
@@ -62,6 +62,7 @@ impl Store {
         options: WriteOptions,
         decide: Decide<'_>,
     ) -> Result<Option<PinnedSlice>> {
+        check_options(options)?;
         self.check_writable()?;
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;

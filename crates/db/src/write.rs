@@ -502,7 +502,11 @@ fn dropped(id: u32) -> Error {
     Error::invalid_argument(format!("the batch writes to column family {id}, which was dropped or is of another store"))
 }
 
-fn check_options(options: WriteOptions) -> Result<()> {
+/// What no write may ask for.
+///
+/// # Errors
+/// `InvalidArgument`: both a sync and no log.
+pub(crate) fn check_options(options: WriteOptions) -> Result<()> {
     if options.sync && options.disable_wal {
         return Err(Error::invalid_argument("a write cannot be synced without the log: choose sync or disable_wal"));
     }

@@ -115,7 +115,7 @@ fn a_log_that_could_not_be_begun_goes() {
     let created = trace.iter().rposition(|line| line.contains("create") && line.contains(".log")).unwrap();
     let first = trace[created].split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
     let steps: Vec<&str> = trace[created + 1..created + 5].iter().filter_map(|line| line.split(' ').nth(1)).collect();
-    assert_eq!(steps, ["preallocate", "sync_dir", "seal", "sync"]);
+    assert_eq!(steps, ["preallocate", "sync_dir", "append", "seal"], "the note of the log before is its first record");
     for step in 1..4 {
         let disk = SimDisk::new();
         let (db, flushed) = rotate(&disk, Some(first + step));

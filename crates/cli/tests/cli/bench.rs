@@ -304,7 +304,7 @@ fn a_raft_log_is_written_read_purged_and_read_back() {
     let rest = ["--target-file-size", "16KiB", "--purge-threshold", "32KiB", "--purge-interval", "0.02", "--json"];
     let figures = place.run("bench", RAFT.into_iter().chain(["--write-without-sync"]).chain(rest)).done().json();
     let (write, verify) = (&figures["benchmarks"][0], &figures["benchmarks"][1]);
-    assert_eq!((&write["name"], &write["threads"], &verify["name"]), (&"write".into(), &2.into(), &"check".into()));
+    assert_eq!((&write["name"], &write["threads"], &verify["name"]), (&"write".into(), &2.into(), &"verify".into()));
     for one in [write, &write["readers"], verify] {
         assert!(one["operations"].as_u64() > Some(0) && one["latency_micros"]["p99"].as_f64() > Some(0.0), "{one}");
     }
@@ -329,7 +329,7 @@ fn a_raft_log_that_is_there_is_used_when_told_to_and_its_entries_are_checked() {
     assert!(page.contains("its readers") && page.contains("rewrite queue") && !page.contains("<script"));
     run(&[]).failed(&["--use-existing"]);
     let text = run(&["--use-existing", "--purge-interval", "0"]).done();
-    for words in ["write ", "its readers", "check", "group commit", "append queue", "per user byte"] {
+    for words in ["write ", "its readers", "verify", "group commit", "append queue", "per user byte"] {
         assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
     }
     // Only reading, of what another seed would have written.
