@@ -106,6 +106,8 @@ pub struct Scanner {
     is_cut: bool,
     /// Where the damage begins that is being skipped.
     skipping_from: Option<u64>,
+    /// From zeroes on, in a recycled file: unless a record follows, the log ended there, and what is left is of the file's former life.
+    skips_former_life: bool,
     skipped_count: u64,
     skipped_bytes: u64,
 }
@@ -151,6 +153,7 @@ impl Scanner {
             nonzero_at: 0,
             is_cut: false,
             skipping_from: None,
+            skips_former_life: false,
             skipped_count: 0,
             skipped_bytes: 0,
         })
@@ -301,7 +304,10 @@ impl Scanner {
             self.end_clean(offset);
             return Ok(());
         }
-        self.damaged(self.block.len(), true, "zeroes where a record should begin")
+        let begins = self.skipping_from.is_none();
+        self.damaged(self.block.len(), true, "zeroes where a record should begin")?;
+        self.skips_former_life |= begins && self.is_recycled;
+        Ok(())
     }
 
     fn end_of_file(&mut self) -> Result<()> {
@@ -332,6 +338,7 @@ impl Scanner {
             RecoveryMode::SkipCorrupt => {
                 if self.skipping_from.is_none() {
                     self.skipping_from = Some(begun);
+                    self.skips_former_life = false;
                     self.skipped_count += 1;
                 }
                 // Right behind it if something decodes there, else in the next block.
@@ -345,6 +352,9 @@ impl Scanner {
     }
 
     fn end_clean(&mut self, offset: u64) {
+        if self.skips_former_life && self.skipping_from.take().is_some() {
+            self.skipped_count = self.skipped_count.saturating_sub(1);
+        }
         self.end_skipping(offset);
         self.end = LogEnd::Clean { offset: self.whole_bytes };
     }

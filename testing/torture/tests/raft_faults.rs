@@ -265,7 +265,7 @@ fn a_file_takes_batches_only_once_its_header_is_durable() {
 #[test]
 fn rot_that_whole_batches_follow_is_told_from_a_torn_end() {
     for compress_from_bytes in [0, 1] {
-        let options = Options { compress_from_bytes, recovery_threads: 1, ..Options::default() };
+        let options = Options { file_bytes: 64 << 10, compress_from_bytes, recovery_threads: 1, ..Options::default() };
         let disk = SimDisk::new();
         let log = open(&disk, &options).unwrap();
         let mut ends = Vec::new();

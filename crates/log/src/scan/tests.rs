@@ -366,6 +366,14 @@ fn a_recycled_file_ends_where_its_former_life_begins() {
     let found = scan(&disk_with(bytes), RecoveryMode::PointInTime);
     assert_eq!(found.records.len(), 2);
     assert!(matches!(found.end, Ok(LogEnd::Torn { .. })), "{:?}", found.end);
+    // The writer keeps zeroes ahead of itself: behind them nothing of this log was lost, unless a record of it follows.
+    let left = [&own[..], &[0; 40], &former[30..]].concat();
+    let found = scan(&disk_with(left.clone()), RecoveryMode::SkipCorrupt);
+    assert_eq!((found.records.len(), found.end, found.skipped), (2, clean(own.len()), (0, 0)));
+    let hole = left.len().next_multiple_of(BLOCK_BYTES) - left.len();
+    let followed = [&left[..], &vec![0; hole], &recyclable(5, 7, b"three")].concat();
+    let found = scan(&disk_with(followed), RecoveryMode::SkipCorrupt);
+    assert_eq!((found.records.len(), found.skipped.0), (3, 1));
 }
 
 #[test]
