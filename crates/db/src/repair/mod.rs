@@ -51,7 +51,8 @@ pub struct DbRepair {
     pub rewritten_entries: u64,
     /// Batches of the logs that were made tables.
     pub log_batches: u64,
-    /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too.
+    /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too, and with it what
+    /// its former life left there ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)).
     pub lost_log_bytes: u64,
     /// Blocks of tables that are lost, each with some keys that nobody can name.
     pub lost_blocks: u64,
