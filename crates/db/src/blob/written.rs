@@ -146,7 +146,7 @@ impl WrittenBlobs {
 impl WrittenBlob {
     fn mark_obsolete(&self) {
         if let Some(life) = &self.life {
-            life.mark_obsolete(self.file.records_end());
+            life.mark_obsolete();
         }
     }
 }
