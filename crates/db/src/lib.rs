@@ -48,7 +48,7 @@ pub use family::ColumnFamily;
 pub use ingest::{BulkLoad, IngestOptions, Ingested, Loaded, SstFileInfo, SstFileWriter};
 pub use iterate::{DbIterator, Entries};
 pub use open::Recovery;
-pub use options::{FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, WriteOptions};
+pub use options::{BlobPartition, FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, WriteOptions};
 pub use pinned::PinnedSlice;
 pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use repair::{AsideReason, DbRepair, LostKey, PutAside};

@@ -2,9 +2,9 @@
 
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
-    BlobFileUse, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Copied, CopyProgress, Db,
-    DbIterator, Entries, FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats, OnDisk,
-    Options, PinnedSlice, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot,
+    BlobFileUse, BlobPartition, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Copied, CopyProgress,
+    Db, DbIterator, Entries, FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats,
+    OnDisk, Options, PinnedSlice, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot,
     SstFileInfo, SstFileWriter, Stats, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};

@@ -1,6 +1,8 @@
 //! Random options, small enough that a few hundred writes meet every mechanism.
 
-use esker::{ChecksumKind, Compression, FamilyOptions, Options, PrefixExtractor, ReclaimMode, Separation};
+use esker::{
+    BlobPartition, ChecksumKind, Compression, FamilyOptions, Options, PrefixExtractor, ReclaimMode, Separation,
+};
 use fastrand::Rng;
 
 fn compression(random: &mut Rng) -> Compression {
@@ -22,6 +24,7 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         },
         min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],
         blob_file_bytes: [64 << 10, 100 << 10][random.usize(..2)],
+        blob_partition: random.bool().then(|| BlobPartition::new(|key, _| key.last().map_or(0, |last| last % 3))),
         blob_compression: compression(random),
         compression: compression(random),
         block_bytes: [256, 1024, 4096][random.usize(..3)],

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{
-    Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, ReclaimMode, RecoveryMode, Separation, WriteBatch,
-    WriteOptions,
+    BlobPartition, Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, ReclaimMode, RecoveryMode,
+    Separation, WriteBatch, WriteOptions,
 };
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::seeds;
@@ -35,6 +35,15 @@ fn options() -> Options {
 
 fn open(disk: &SimDisk) -> esker::Result<Db> {
     Db::open_with_env("/store", options(), disk.env())
+}
+
+/// As [`options`], with three blob files at a time; the last byte of the key says which.
+fn partitioned() -> Options {
+    let mut options = options();
+    for family in options.families.values_mut() {
+        family.blob_partition = Some(BlobPartition::new(|key, _| key.last().map_or(0, |last| last % 3)));
+    }
+    options
 }
 
 fn value(seed: u64, bytes: usize) -> Vec<u8> {
@@ -351,31 +360,98 @@ fn a_memtable_of_many_files_survives_death_before_every_operation() {
             run(&db, &[Step::Write(vec![op], false)], &mut Ledger::default()).unwrap();
         }
         db.close().unwrap();
-        let play = |disk: &SimDisk, ledger: &mut Ledger| -> esker::Result<usize> {
-            let db = open(disk)?;
-            let played = run(&db, &steps, ledger);
-            let files = db.stats().families[0].active_blob_files;
-            std::mem::forget(db);
-            played.map(|()| files)
-        };
-        let healthy = prepared.after_process_death();
-        let files = play(&healthy, &mut Ledger::default()).unwrap();
-        assert!(files >= 2, "a memtable of {files} blob files shows nothing");
-        let ops = healthy.op_count();
-        for n in (seed..ops).step_by(7) {
-            let disk = prepared.after_process_death();
-            disk.die_after(n);
-            let mut ledger = Ledger::default();
-            let _ = play(&disk, &mut ledger);
-            let losses = [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }];
-            let images = losses.map(|loss| (disk.after_power_loss(loss), ledger.durable));
-            for (image, least) in images.into_iter().chain([(disk.after_process_death(), ledger.acknowledged)]) {
-                let what = format!("ESKER_SEED={seed}, died before operation {n} of {ops}");
-                let db = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let found = contents(&db).unwrap();
-                assert!(ledger.prefix(&start, &found, least).is_some(), "{what}: {least} batches must survive");
-                assert_sound(&db);
-            }
+        for (options, least_files) in [(options(), 2), (partitioned(), 3)] {
+            assert_survives_death(seed, &prepared, &start, &steps, &options, least_files);
         }
+    }
+}
+
+fn assert_survives_death(
+    seed: u64,
+    prepared: &SimDisk,
+    start: &Model,
+    steps: &[Step],
+    options: &Options,
+    least_files: usize,
+) {
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env());
+    let play = |disk: &SimDisk, ledger: &mut Ledger| -> esker::Result<usize> {
+        let db = open(disk)?;
+        let played = run(&db, steps, ledger);
+        let files = db.stats().families[0].active_blob_files;
+        std::mem::forget(db);
+        played.map(|()| files)
+    };
+    let healthy = prepared.after_process_death();
+    let files = play(&healthy, &mut Ledger::default()).unwrap();
+    assert!(files >= least_files, "a memtable of {files} blob files shows nothing");
+    let ops = healthy.op_count();
+    for n in (seed..ops).step_by(17) {
+        let disk = prepared.after_process_death();
+        disk.die_after(n);
+        let mut ledger = Ledger::default();
+        let _ = play(&disk, &mut ledger);
+        let losses = [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }];
+        let images = losses.map(|loss| (disk.after_power_loss(loss), ledger.durable));
+        for (image, least) in images.into_iter().chain([(disk.after_process_death(), ledger.acknowledged)]) {
+            let what = format!("ESKER_SEED={seed}, died before operation {n} of {ops}");
+            let db = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = contents(&db).unwrap();
+            assert!(ledger.prefix(start, &found, least).is_some(), "{what}: {least} batches must survive");
+            assert_sound(&db);
+        }
+    }
+}
+
+/// Goal: values that die together lie together: the file of the short-lived goes whole, nobody moves the others, and a partition
+/// that does not exist is refused before anything is written.
+#[test]
+fn values_lie_where_their_partition_says() {
+    let disk = SimDisk::new();
+    let mut options = options();
+    let by_lifetime = BlobPartition::new(|key, value| match key.first() {
+        Some(b's') => 3,
+        _ if value.len() > 5000 => 200,
+        _ => 0,
+    });
+    options.families.values_mut().for_each(|family| family.blob_partition = Some(by_lifetime.clone()));
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    for n in 0..10u64 {
+        db.put(format!("long {n}"), value(n, 2000)).unwrap();
+        db.put(format!("short {n}"), value(100 + n, 2000)).unwrap();
+    }
+    let refused = db.put("long", value(1, 5001)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("200"), "{refused}");
+    assert_eq!(db.stats().families[0].active_blob_files, 2);
+    db.flush().unwrap();
+    for n in 0..10u64 {
+        db.delete(format!("short {n}")).unwrap();
+        assert_eq!(db.get(format!("long {n}")).unwrap().unwrap(), value(n, 2000)[..]);
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let stats = db.stats();
+    let family = &stats.families[0];
+    assert_eq!((family.blob_files, family.blob_garbage_bytes, stats.written.reclaim_bytes), (1, 0, 0));
+    assert_sound(&db);
+}
+
+/// Goal: recovery takes only what was logged since the newest file's first value for possibly lost; so whatever a power loss
+/// leaves then, no value before is.
+#[test]
+fn a_file_takes_its_first_value_once_those_in_others_are_durable() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", partitioned(), disk.env()).unwrap();
+    let before = ["a 0", "b 1", "c 0", "d 2"];
+    for (n, key) in before.iter().enumerate() {
+        db.put(key, value(n as u64, 3000)).unwrap();
+    }
+    std::mem::forget(db);
+    for seed in 0..200 {
+        let image = disk.after_power_loss(Survivors::Sample { seed });
+        let db = open(&image).unwrap_or_else(|error| panic!("sample {seed}: {error}"));
+        let found = keys(&db);
+        assert_eq!(found, before[..found.len()], "sample {seed}");
+        assert_sound(&db);
     }
 }

@@ -6,8 +6,7 @@
 //! - A2: nobody is told of a place in the file before the log has the pointer to it; so what an append left that failed, or
 //!   whose group was not logged, is cut off again, and the file has no record that was never written.
 //! - A3: where a file cannot be cut, or a sync failed, the store becomes read-only: only a recovery can tell what is there.
-//! - A4: a file is ended, with a sync, before its successor is created: so only the last one that the logs point to can
-//!   have lost anything to a power loss.
+//! - A4: a file is ended, with a sync, before its successor in its partition is created.
 //! - A5: while it grows, whoever has time syncs what came ([`BlobSync`]), so that those who must wait for a sync, at the end of
 //!   a file or a log, do not wait for all of it.
 //! - A6: syncs of a file wait for each other, and after one that failed all fail: the system tells of lost bytes once, to whoever

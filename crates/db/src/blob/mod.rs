@@ -17,7 +17,7 @@ pub(crate) use batch::{BlobBatch, Fetched, Onward};
 pub(crate) use course::Course;
 pub(crate) use read::BlobFile;
 pub(crate) use write::BlobWriter;
-pub(crate) use written::WrittenBlobs;
+pub(crate) use written::{ActiveBlobs, WrittenBlobs};
 
 #[cfg(test)]
 mod tests;

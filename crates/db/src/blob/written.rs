@@ -6,6 +6,7 @@
 //! - W3: when the memtable is sealed, all of its files are ended; the flush makes them the version's, by the same edit as
 //!   the table that points to them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,12 +20,15 @@ use crate::Result;
 use crate::reclaim::Trash;
 use crate::version::{BlobHandle, Life};
 
+/// Those that take values, by partition.
+pub(crate) type ActiveBlobs = BTreeMap<u8, ActiveBlob>;
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenBlobs {
     first: OnceLock<Box<Link>>,
-    /// The last of them, while it takes values. Only whoever leads the commit queue takes this lock for long.
-    active: Mutex<Option<ActiveBlob>>,
+    /// Only whoever leads the commit queue takes this lock for long.
+    active: Mutex<ActiveBlobs>,
     bytes: AtomicU64,
 }
 
@@ -70,37 +74,50 @@ impl WrittenBlobs {
         self.add(WrittenBlob { file, life: None, addition: OnceLock::new() });
     }
 
-    /// The file that takes values, if there is one.
-    pub(crate) fn active(&self) -> MutexGuard<'_, Option<ActiveBlob>> {
+    /// The files that take values.
+    pub(crate) fn active(&self) -> MutexGuard<'_, ActiveBlobs> {
         self.active.lock()
     }
 
-    /// `blob`, just begun at `path`, is the one that takes values, and stands in `active`.
-    pub(crate) fn begin<'a>(
+    /// `blob`, just begun at `path`, is the one of its partition that takes values, and stands in `active`.
+    pub(crate) fn begin(
         &self,
-        active: &'a mut Option<ActiveBlob>,
+        active: &mut ActiveBlobs,
+        partition: u8,
         blob: ActiveBlob,
         path: PathBuf,
         trash: &Arc<Trash>,
-    ) -> &'a mut ActiveBlob {
+    ) {
         let life = Some(Arc::new(Life::new(path, trash.clone())));
         self.add(WrittenBlob { file: blob.reader().clone(), life, addition: OnceLock::new() });
-        active.insert(blob)
+        active.insert(partition, blob);
     }
 
-    /// Ends the file that takes values. One without values is none of the version's, and goes with the memtable.
+    /// Ends the file of the partition that takes values. One without values is none of the version's, and goes with the memtable.
     ///
     /// # Errors
     /// As [`ActiveBlob::end`]; it is still there then.
-    pub(crate) fn end(&self, active: &mut Option<ActiveBlob>) -> Result<()> {
-        let Some(blob) = active else { return Ok(()) };
-        let Some(last) = self.links().last() else { return Ok(()) };
+    pub(crate) fn end(&self, active: &mut ActiveBlobs, partition: u8) -> Result<()> {
+        let Some(blob) = active.get_mut(&partition) else { return Ok(()) };
+        let number = blob.reader().number();
+        let Some(link) = self.links().find(|link| link.blob.file.number() == number) else { return Ok(()) };
         if blob.held().count == 0 {
-            last.blob.mark_obsolete();
+            link.blob.mark_obsolete();
         } else {
-            let _ = last.blob.addition.set(blob.end()?);
+            let _ = link.blob.addition.set(blob.end()?);
         }
-        *active = None;
+        active.remove(&partition);
+        Ok(())
+    }
+
+    /// Ends all of them.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub(crate) fn end_all(&self, active: &mut ActiveBlobs) -> Result<()> {
+        while let Some(partition) = active.keys().next().copied() {
+            self.end(active, partition)?;
+        }
         Ok(())
     }
 

@@ -5,14 +5,14 @@
 //!   torn record does: no value is synced later than the pointer to it, so what lies behind was never acknowledged as durable.
 //! - P2: missing because of a power loss, or damaged: what a power loss takes ends the log before the record does, or reads
 //!   as a sector of zeroes (`esker_log::scan`, T1 and T2). Everything else is damage, and told.
-//! - P3: only the newest file that a family's log points to can have lost anything: each is synced before the next is begun.
-//!   Values in the others are checked when they are read.
+//! - P3: before a file takes its first value, the values in all others of its family are durable. So only what was logged from the
+//!   first pointer to a family's newest file on can be lost. Other values are checked when they are read.
 //! - P4: what the logs point to is taken over: cut where the last replayed value ends, given a footer, synced. Whoever has to
 //!   recover again finds the same values. A file that nothing points to is an orphan.
 //!
 //! Cost: a pass over the logs, where there are such files, and a read of those values that P3 leaves in doubt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub(super) struct Pointers {
     files: BTreeMap<FileNumber, Found>,
     /// By family, the newest of them (P3).
     newest: BTreeMap<u32, FileNumber>,
+    /// Families of which the first pointer to the newest was met: what follows is in doubt.
+    in_doubt: BTreeSet<u32>,
     /// The bytes of a value.
     record: Vec<u8>,
 }
@@ -133,7 +135,10 @@ impl Pointers {
             let reason = format!("the logs of column families {} and {} point here", found.family, record.cf);
             return Ok(Values::Damaged(Error::corruption(&found.path, 0, reason)));
         }
-        let is_newest = self.newest.get(&record.cf).is_none_or(|newest| *newest <= index.file);
+        if self.newest.get(&record.cf).is_none_or(|newest| *newest <= index.file) {
+            self.in_doubt.insert(record.cf);
+        }
+        let may_be_lost = self.in_doubt.contains(&record.cf);
         let end = index.offset.saturating_add(index.bytes);
         if end > blob.records_end() {
             let reason = format!(
@@ -142,12 +147,12 @@ impl Pointers {
                 blob.records_end(),
                 index.offset
             );
-            return Ok(match is_newest {
+            return Ok(match may_be_lost {
                 true => Values::Lost(reason),
                 false => Values::Damaged(Error::corruption(&found.path, index.offset, reason)),
             });
         }
-        if !is_newest {
+        if !may_be_lost {
             return Ok(blob.extent(record.key, index).map_or_else(Values::Damaged, |_| Values::Whole));
         }
         match blob.read_stored(record.key, index, &mut self.record) {

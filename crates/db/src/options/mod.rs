@@ -1,6 +1,7 @@
 //! What a user may choose, each with its default, its range and its cost. [`Options::validate`] is called by every
 //! open before the first file is touched; nothing is adjusted silently.
 
+mod partition;
 mod persist;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use esker_log::scan::RecoveryMode;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
+pub use partition::BlobPartition;
 pub(crate) use persist::{ForeignOptions, OptionsInFile, print};
 
 const KIB: u64 = 1 << 10;
@@ -222,6 +224,12 @@ pub struct FamilyOptions {
     /// Larger means fewer files and longer sequential reads; smaller means space returns sooner.
     pub blob_file_bytes: u64,
 
+    /// Which of up to 16 blob files a value goes to, with [`Separation::AtWrite`]: by its expected lifetime, for example, so that
+    /// files die whole and reclaim moves little. Default `None`: all go to one. Not kept in the store; may change on reopen.
+    ///
+    /// Each partition in use has one more file open that takes values; one more sync of the others whenever a file takes its first value.
+    pub blob_partition: Option<BlobPartition>,
+
     /// How separated values are compressed, one by one. Default LZ4. May change on reopen.
     pub blob_compression: Compression,
 
@@ -287,6 +295,7 @@ impl Default for FamilyOptions {
             separation: Separation::AtFlush,
             min_blob_size: 4 * KIB,
             blob_file_bytes: 256 * MIB,
+            blob_partition: None,
             blob_compression: Compression::Lz4,
             compression: Compression::Lz4,
             block_bytes: 4 * KIB,

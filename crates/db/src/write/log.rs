@@ -27,7 +27,7 @@ use esker_format::rocksdb::write_batch;
 use esker_log::writer::LogWriter;
 use parking_lot::Mutex;
 
-use super::{Active, Lead, Request};
+use super::{Lead, Request};
 use crate::blob::{ActiveBlob, BlobSync};
 use crate::store::{State, Store};
 use crate::{Error, ErrorKind, Result};
@@ -185,8 +185,10 @@ impl Store {
         }
         let note_bytes = writer.len();
         self.counters.wal_bytes.add(note_bytes);
-        let growing = |active: &Active| active.generation.blobs.active().as_ref().map(ActiveBlob::pending_sync);
-        let values = lead.actives.iter().filter_map(growing).collect();
+        let mut values = Vec::new();
+        for active in &lead.actives {
+            values.extend(active.generation.blobs.active().values().map(ActiveBlob::pending_sync));
+        }
         let Some(ended) = lead.wal.replace(writer) else { return Err(read_only(self)) };
         let ended = EndedLog { number: lead.wal_number, writer: ended, values, is_durable: Mutex::new(false) };
         self.ended_logs.lock().push(Arc::new(ended));

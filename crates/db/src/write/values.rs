@@ -3,10 +3,12 @@
 //!
 //! - V1: values come before the pointers to them: into the file before the log gets the batch, and onto the disk before the
 //!   log is synced.
-//! - V2: each memtable has blob files of its own, so that its flush can make them the version's. One takes values at a time; at
-//!   `blob_file_bytes` it is ended, and the next begun.
+//! - V2: each memtable has blob files of its own, so that its flush can make them the version's. One of each partition takes values
+//!   at a time; at `blob_file_bytes` it is ended, and the next begun.
 //! - V3: values of a group that is not logged are taken back (A2 of [`crate::blob`]'s active file).
 //! - V4: when an ended log is made durable, all values that it points to were before (W4).
+//! - V5: before a blob file takes its first value, all values in the others are durable. So what a power loss may take was
+//!   logged no earlier than the first pointer to the newest file, and recovery looks at no other values.
 //!
 //! What is written without the log is not separated here but at the flush: the log could not tell of it.
 //!
@@ -14,6 +16,7 @@
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,9 +27,9 @@ use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 
 use super::{Active, Lead, Request};
 use crate::batch::WriteBatch;
-use crate::blob::{ActiveBlob, BlobSync, Held};
+use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::family::{Family, Generation};
-use crate::options::{Separation, WriteOptions};
+use crate::options::{BlobPartition, Separation, WriteOptions};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -60,6 +63,7 @@ struct Piece {
     /// Which of the batch's records it belongs to.
     place: usize,
     family: u32,
+    partition: u8,
     /// Of `fronts`.
     front: Range<usize>,
     stored: Stored,
@@ -80,13 +84,30 @@ enum Stored {
 
 /// What the values of a group were appended to, and what was there before.
 #[derive(Debug, Default)]
-pub(super) struct Appended(Vec<(Arc<Generation>, Held, u64)>);
+pub(super) struct Appended(Vec<Append>);
+
+#[derive(Debug)]
+struct Append {
+    generation: Arc<Generation>,
+    partition: u8,
+    before: Held,
+    bytes: u64,
+}
 
 thread_local! {
     /// Memory for packed values.
     static PACKED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// Memory for the rest of them.
     static SPARE: Cell<Values> = const { Cell::new(Values::new()) };
+}
+
+/// Whose file a value goes to: family and partition.
+type Home = (u32, u8);
+
+impl Piece {
+    fn home(&self) -> Home {
+        (self.family, self.partition)
+    }
 }
 
 impl Values {
@@ -102,6 +123,7 @@ impl Values {
 
     /// Adds the value of `key`, that of the record at `place` of the batch.
     fn add(&mut self, place: usize, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+        let partition = family.options.blob_partition.as_ref().map_or(Ok(0), |choice| choice.of(key, value))?;
         let compression = family.options.blob_compression;
         let stored = match compression {
             Compression::None => Stored::Plain,
@@ -120,7 +142,8 @@ impl Values {
         self.fronts.extend_from_slice(&BlobRecordHeader::of(key, bytes).encode());
         self.fronts.extend_from_slice(key);
         let (front, stored_bytes) = (start..self.fronts.len(), bytes.len() as u64);
-        self.pieces.push(Piece { place, family: family.id, front, stored, stored_bytes, compression, index: 0..0 });
+        let family = family.id;
+        self.pieces.push(Piece { place, family, partition, front, stored, stored_bytes, compression, index: 0..0 });
         Ok(())
     }
 
@@ -132,11 +155,11 @@ impl Values {
         self.indexes.get(piece.index.clone()).filter(|index| !index.is_empty())
     }
 
-    /// Says where the values of `family` will be, if the first of them begins at `end` of `file`; returns how many that are, and
-    /// where they end.
-    fn place(&mut self, family: u32, file: FileNumber, end: u64) -> Held {
+    /// Says where the values of a family and partition will be, if the first of them begins at `end` of `file`; returns how many
+    /// that are, and where they end.
+    fn place(&mut self, home: Home, file: FileNumber, end: u64) -> Held {
         let mut held = Held { end, count: 0 };
-        for piece in self.pieces.iter_mut().filter(|piece| piece.family == family) {
+        for piece in self.pieces.iter_mut().filter(|piece| piece.home() == home) {
             let offset = held.end + piece.front.len() as u64;
             let index = BlobIndex { file, offset, bytes: piece.stored_bytes, compression: piece.compression };
             let start = self.indexes.len();
@@ -172,11 +195,11 @@ impl Request {
         Self { user_bytes: batch.len_bytes(), batch, options, values: None, is_shown: false }
     }
 
-    /// What of it goes to the files of `family`, piece by piece.
-    fn parts_for<'a>(&'a self, family: u32, parts: &mut Vec<&'a [u8]>) {
+    /// What of it goes to the files of `home`, piece by piece.
+    fn parts_for<'a>(&'a self, home: Home, parts: &mut Vec<&'a [u8]>) {
         let Some(values) = &self.values else { return };
         let mut records = self.batch.raw().records().enumerate();
-        for piece in values.pieces.iter().filter(|piece| piece.family == family) {
+        for piece in values.pieces.iter().filter(|piece| piece.home() == home) {
             parts.push(values.front(piece));
             match &piece.stored {
                 Stored::Packed(packed) => parts.push(packed),
@@ -283,9 +306,8 @@ impl Store {
             if !group.iter().any(|request| request.values.as_ref().is_some_and(goes_there)) {
                 continue;
             }
-            match self.append_values(active, group) {
-                Ok((before, bytes)) => appended.0.push((active.generation.clone(), before, bytes)),
-                Err(error) => return Err(self.take_back(appended, error)),
+            if let Err(error) = self.append_values(active, group, &mut appended) {
+                return Err(self.take_back(appended, error));
             }
         }
         for request in group {
@@ -299,40 +321,83 @@ impl Store {
         Ok(appended)
     }
 
-    /// Appends what of the group belongs to one family. Returns what was in the file before, and how many bytes came.
-    fn append_values(&self, active: &Active, group: &mut [Request]) -> Result<(Held, u64)> {
+    /// Appends what of the group belongs to one family; `appended` gets what came where.
+    fn append_values(&self, active: &Active, group: &mut [Request], appended: &mut Appended) -> Result<()> {
         let (family, blobs) = (&active.family, &active.generation.blobs);
-        let mut place = blobs.active();
-        let blob_file_bytes = family.options.blob_file_bytes;
-        if place.as_ref().is_some_and(|blob| blob.has_footer() || blob.held().end >= blob_file_bytes) {
-            blobs.end(&mut place).map_err(|error| self.fail_if_unknown(error))?;
+        let mut places = blobs.active();
+        let mut due = 0u16;
+        let pieces = group.iter().filter_map(|request| request.values.as_ref()).flat_map(|values| &values.pieces);
+        pieces.filter(|piece| piece.family == family.id).for_each(|piece| due |= 1 << piece.partition);
+        for partition in (0..BlobPartition::COUNT_MAX).filter(|partition| due & 1 << partition != 0) {
+            self.make_place(active, &mut places, partition)?;
         }
-        if place.is_none() {
-            self.begin_blob(active, &mut place)?;
+        while due != 0 {
+            // Those without a value come last, in the order in which they were begun (V5).
+            let waiting = places.iter().filter(|(partition, _)| due & 1 << **partition != 0);
+            let next = waiting.min_by_key(|(_, blob)| (blob.held().count == 0, blob.reader().number()));
+            let Some(partition) = next.map(|(partition, _)| *partition) else {
+                return Err(Error::new(ErrorKind::Io, "there is no blob file"));
+            };
+            due &= !(1 << partition);
+            self.append_to(active, &mut places, partition, group, appended)?;
         }
-        let Some(blob) = place.as_mut() else { return Err(Error::new(ErrorKind::Io, "there is no blob file")) };
-        let before = blob.held();
+        Ok(())
+    }
+
+    /// Sees to it that the partition has a file that takes values.
+    fn make_place(&self, active: &Active, places: &mut ActiveBlobs, partition: u8) -> Result<()> {
+        let blobs = &active.generation.blobs;
+        let is_full = |blob: &ActiveBlob| blob.has_footer() || blob.held().end >= active.family.options.blob_file_bytes;
+        if places.get(&partition).is_some_and(is_full) {
+            blobs.end(places, partition).map_err(|error| self.fail_if_unknown(error))?;
+        }
+        if places.contains_key(&partition) {
+            return Ok(());
+        }
+        let (blob, path) = self.begin_blob(active)?;
+        blobs.begin(places, partition, blob, path, &self.trash);
+        Ok(())
+    }
+
+    fn append_to(
+        &self,
+        active: &Active,
+        places: &mut ActiveBlobs,
+        partition: u8,
+        group: &mut [Request],
+        appended: &mut Appended,
+    ) -> Result<()> {
+        let (family, generation) = (&active.family, &active.generation);
+        let is_fresh = |blob: &ActiveBlob| blob.held().count == 0;
+        if places.get(&partition).is_some_and(is_fresh) {
+            for other in places.values_mut().filter(|blob| !is_fresh(blob)) {
+                other.sync().map_err(|error| self.fail_if_unknown(error))?;
+            }
+        }
+        let Some(blob) = places.get_mut(&partition) else { return Ok(()) };
+        let (before, home) = (blob.held(), (family.id, partition));
         let mut after = before;
         for values in group.iter_mut().filter_map(|request| request.values.as_mut()) {
-            let placed = values.place(family.id, blob.reader().number(), after.end);
+            let placed = values.place(home, blob.reader().number(), after.end);
             after = Held { end: placed.end, count: after.count + placed.count };
         }
         let mut parts = Vec::with_capacity(2 * group.len());
-        group.iter().for_each(|request| request.parts_for(family.id, &mut parts));
+        group.iter().for_each(|request| request.parts_for(home, &mut parts));
         let bytes = after.end - before.end;
         debug_assert_eq!(bytes, parts.iter().map(|part| part.len() as u64).sum::<u64>());
         blob.append(&parts, after.count - before.count, bytes).map_err(|error| self.fail_if_unknown(error))?;
-        blobs.add_bytes(bytes);
+        generation.blobs.add_bytes(bytes);
+        appended.0.push(Append { generation: generation.clone(), partition, before, bytes });
         self.counters.write_blob_bytes.add(bytes);
         if self.options.background_jobs > 0
             && let Some(sync) = blob.due_sync(SYNCED_BYTES)
         {
             self.ask_for_sync(sync);
         }
-        if after.end >= blob_file_bytes && active.has_enough_blobs() {
+        if after.end >= family.options.blob_file_bytes && active.has_enough_blobs() {
             self.has_full.store(true, Ordering::Release);
         }
-        Ok((before, bytes))
+        Ok(())
     }
 
     fn ask_for_sync(&self, sync: BlobSync) {
@@ -344,17 +409,14 @@ impl Store {
     }
 
     /// Begins the next blob file of a memtable. Its name is durable before anything points to it.
-    fn begin_blob(&self, active: &Active, place: &mut Option<ActiveBlob>) -> Result<()> {
+    fn begin_blob(&self, active: &Active) -> Result<(ActiveBlob, PathBuf)> {
         let (number, options) = (self.new_file_number(), &active.family.options);
         let path = self.path_of(&FileName::Blob(number));
         let (files, id) = (&*self.env.files, active.family.id);
         let begun = ActiveBlob::create(files, &path, number, id, options.blob_compression);
         let named = begun.and_then(|blob| Ok(files.sync_dir(&self.dir).map(|()| blob)?));
         match named {
-            Ok(blob) => {
-                active.generation.blobs.begin(place, blob, path, &self.trash);
-                Ok(())
-            }
+            Ok(blob) => Ok((blob, path)),
             Err(error) => {
                 // Nothing points to it, nor will.
                 self.trash.add(path);
@@ -369,9 +431,9 @@ impl Store {
             // The log may have the group after all: then its values are where they should be.
             return error;
         }
-        for (generation, before, bytes) in appended.0 {
+        for Append { generation, partition, before, bytes } in appended.0 {
             generation.blobs.take_bytes(bytes);
-            if let Some(blob) = generation.blobs.active().as_mut()
+            if let Some(blob) = generation.blobs.active().get_mut(&partition)
                 && let Err(worse) = blob.take_back(before, &error)
             {
                 return self.fail_if_unknown(worse);
@@ -383,7 +445,7 @@ impl Store {
     /// Makes the values durable that logged pointers lead to (V1).
     pub(super) fn sync_values(&self, lead: &Lead) -> Result<()> {
         for active in &lead.actives {
-            if let Some(blob) = active.generation.blobs.active().as_mut() {
+            for blob in active.generation.blobs.active().values_mut() {
                 blob.sync().map_err(|error| self.fail_if_unknown(error))?;
             }
         }
@@ -395,7 +457,7 @@ impl Store {
         for active in &lead.actives {
             if families.contains(&active.family.id) && !active.generation.memtable.is_empty() {
                 let blobs = &active.generation.blobs;
-                blobs.end(&mut blobs.active()).map_err(|error| self.fail_if_unknown(error))?;
+                blobs.end_all(&mut blobs.active()).map_err(|error| self.fail_if_unknown(error))?;
             }
         }
         Ok(())
