@@ -7,7 +7,8 @@
 //!   cannot do without, a flush, can refuse it.
 //! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
 //!   comes or a user asks for a compaction by hand.
-//!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened.
+//!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened; a family in which a sweep met
+//!   a damaged table is reclaimed table by table from then on.
 //! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
 //!   it left half done in memory.
 //!
@@ -31,11 +32,23 @@ use crate::family::Family;
 use crate::flush;
 use crate::ingest::Writing;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Goal, Punch, Relocation};
+use crate::reclaim::{self, Goal, Left, Need, Pass, Punch, Relocation, Removal};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
+/// A pass copies this part of what the bound allows above what lives: more would keep less garbage waiting for it to grow, less
+/// would write the tables more often.
+const PASS_PART: u64 = 4;
+/// A pass is worth it if it frees this part of that.
+const GAIN_PART: u64 = 16;
+/// And holes are if they free this part, without being needed yet.
+const PUNCH_PART: u64 = 4;
+/// Of a file with less garbage than this part, copying all that lives is no bargain, even to keep a wide bound.
+const GARBAGE_PART_MIN: f64 = 0.25;
+/// What makes a pass worth it where writers wait for space: a page, and this part of a file.
+const FREED_BYTES_MIN: u64 = 4096;
+const PART_IF_SHORT: f64 = 0.05;
 /// How long failed work rests before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -53,6 +66,7 @@ impl State {
         self.to_compact.remove(&family_id);
         self.droppable_from.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
+        self.unswept.remove(&family_id);
         self.wake_resting(family_id);
     }
 
@@ -63,16 +77,23 @@ impl State {
         }
     }
 
-    /// Leaves the blob file alone that `error` is about, or all that `plan` was to empty.
-    fn note_blob_damage(&mut self, plan: &Relocation, error: &Error) {
-        let name = error.path().and_then(|path| path.file_name()).and_then(|name| name.to_str());
-        let number = name.and_then(FileName::parse).and_then(|name| name.number());
-        let damaged = self.damaged_blobs.entry(plan.family.id).or_default();
-        match number.filter(|number| plan.victims.contains(number)) {
+    /// Leaves the blob file alone that `error` is about, or all of `victims`.
+    fn note_blob_damage(&mut self, family_id: u32, victims: &BTreeSet<FileNumber>, error: &Error) {
+        let damaged = self.damaged_blobs.entry(family_id).or_default();
+        match damaged_file(error).filter(|number| victims.contains(number)) {
             Some(number) => drop(damaged.insert(number)),
-            None => damaged.extend(&plan.victims),
+            None => damaged.extend(victims),
         }
         self.blob_damage.get_or_insert_with(|| error.clone());
+    }
+
+    /// A sweep met damage: in one of the files that it was to empty, or where only others can go around it.
+    fn note_damaged_sweep(&mut self, plan: &compaction::Plan, error: &Error) {
+        if damaged_file(error).is_some_and(|number| plan.victims.contains(&number)) {
+            self.note_blob_damage(plan.family.id, &plan.victims, error);
+        } else {
+            self.unswept.insert(plan.family.id);
+        }
     }
 
     /// Gives up the claims of a family's work that met damage.
@@ -89,6 +110,7 @@ enum Work {
     Compaction(compaction::Plan),
     Relocation(Relocation),
     Punch(Punch),
+    Removal(Removal),
     Sync(BlobSync),
     Log,
     Purge,
@@ -104,11 +126,21 @@ impl Work {
                 state.writing.extend(plan.writing());
             }
             Self::Relocation(plan) => plan.set_claimed(true),
+            Self::Removal(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
             Self::Flush(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => return,
         }
         state.compacting += 1;
+    }
+}
+
+impl Work {
+    fn is_reclaim(&self) -> bool {
+        match self {
+            Self::Compaction(plan) => plan.is_sweep,
+            work => matches!(work, Self::Relocation(_) | Self::Punch(_)),
+        }
     }
 }
 
@@ -142,7 +174,7 @@ impl Store {
         }
         let work = self.pick_table_work(state)?;
         work.claim_tables(state);
-        state.reclaimed_last = matches!(work, Work::Relocation(_));
+        state.reclaimed_last = work.is_reclaim();
         Some(work)
     }
 
@@ -161,13 +193,9 @@ impl Store {
                 continue;
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
-            let compact = || compaction::pick(family?, oldest).map(Work::Compaction);
-            let reclaim = || self.pick_relocation(state, family?).map(Work::Relocation);
-            if let Some(plan) = self.pick_punch(state, family) {
-                return Some(Work::Punch(plan));
-            }
+            let compact = || compaction::pick(family?, oldest).filter(|plan| self.fits(plan)).map(Work::Compaction);
+            let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
-            let work = work.or_else(|| self.pick_exposing(family?).map(Work::Compaction));
             if work.is_some() {
                 return work;
             }
@@ -176,28 +204,67 @@ impl Store {
         None
     }
 
-    /// The cheapest way first: where the bound is exceeded, holes come before values are copied.
-    fn pick_punch(&self, state: &State, family: Option<&Arc<Family>>) -> Option<Punch> {
-        let family = family.filter(|_| state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed))?;
-        let is_due = self.options.reclaim_mode == ReclaimMode::Auto
-            && reclaim::exceeds(&family.view.load().version, self.options.max_space_amp);
-        if is_due { reclaim::pick_punch(family) } else { None }
+    /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
+    fn fits(&self, plan: &compaction::Plan) -> bool {
+        plan.is_trivial_move() || i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= self.left().pass)
     }
 
-    fn pick_exposing(&self, family: &Arc<Family>) -> Option<compaction::Plan> {
-        let is_due = self.options.reclaim_mode == ReclaimMode::Auto
-            && family.separation() != Separation::FallBack
-            && reclaim::hides_too_much(&family.view.load().version, self.options.max_space_amp);
-        if is_due { compaction::pick_exposing(family) } else { None }
-    }
-
-    fn pick_relocation(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
+    /// What gives space back, the cheapest way first: holes, then copies of what lives.
+    fn pick_reclaim(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
         if self.options.reclaim_mode != ReclaimMode::Auto {
             return None;
         }
         let none = BTreeSet::new();
         let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
-        reclaim::pick(family, Goal::Bound(self.options.max_space_amp), damaged).filter(|plan| !plan.is_claimed())
+        if family.separation() == Separation::FallBack {
+            let plan = reclaim::pick(family, Goal::None, damaged).filter(|plan| !plan.is_claimed());
+            return plan.map(Work::Relocation);
+        }
+        if family.view.load().version.blobs().is_empty() {
+            let is_short = self.room.is_short();
+            return if is_short {
+                compaction::pick_exposing(family, false).filter(|plan| self.fits(plan)).map(Work::Compaction)
+            } else {
+                None
+            };
+        }
+        let left = self.left();
+        let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
+        let need = self.need(state, family, &left, can_punch);
+        if can_punch
+            && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
+            && let Some(plan) = reclaim::pick_punch(family)
+        {
+            return Some(Work::Punch(plan));
+        }
+        let need = need?;
+        let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| match pass {
+            Pass::Sweep(plan) => Work::Compaction(plan),
+            Pass::Relocation(plan) => Work::Relocation(plan),
+        });
+        pass.or_else(
+            || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::Compaction) },
+        )
+    }
+
+    /// What is to be freed, if it is time: when what is left would not take another pass with what memtables hold.
+    fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
+        let is_short = self.room.is_short();
+        let tables: u64 = family.view.load().version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+        let copied = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
+        let pass = i64::try_from(tables.saturating_add(copied)).unwrap_or(i64::MAX);
+        let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
+        let is_due = is_short || left.bound.saturating_sub(unflushed) < pass || left.disk < pass;
+        let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
+        is_due.then(|| Need {
+            copied_bytes_max: copied,
+            written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
+            freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
+            garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
+            hidden_part: if is_short { 1.0 } else { family.overwritten_part() },
+            can_punch,
+            may_sweep: !state.unswept.contains(&family.id),
+        })
     }
 
     /// What background work has to know of a family's next version.
@@ -219,11 +286,13 @@ impl Store {
     }
 
     fn run_work(&self, work: &Work) -> Result<()> {
+        self.refresh_room();
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan) => self.run_compaction(plan),
             Work::Relocation(plan) => self.run_relocation(plan),
             Work::Punch(plan) => self.run_punch(plan),
+            Work::Removal(plan) => self.run_removal(plan),
             Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
             Work::Log => self.make_spare_log(),
             Work::Purge => self.trash.purge(),
@@ -232,11 +301,16 @@ impl Store {
                 Ok(())
             }
         };
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let error = panicked(&*panic);
             self.fail(&error);
             Err(error)
-        })
+        });
+        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exhausted) {
+            // What it left takes up the room that the next one needs. Should that fail, the next purge tries again, and tells.
+            let _ = self.trash.purge();
+        }
+        result
     }
 
     /// Keeps what came of `work` where users can read it.
@@ -245,8 +319,8 @@ impl Store {
         match work {
             Work::Flush(_) => state.flush_error = error,
             Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
-            // They keep their failures themselves.
-            Work::Sync(_) | Work::Options => {}
+            // They keep their failures themselves, or whoever asked for them is told.
+            Work::Removal(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
             Work::Log => {}
         }
@@ -262,6 +336,11 @@ impl Store {
                 state.has_written(plan.writing().as_ref());
                 state.last_compacted = plan.family.id;
                 match result {
+                    Err(error) if is_damage(error) && plan.is_sweep => {
+                        plan.set_claimed(false);
+                        state.to_compact.insert(plan.family.id);
+                        state.note_damaged_sweep(&plan, error);
+                    }
                     Err(error) if is_damage(error) => state.resting.push(Resting { plan, error: error.clone() }),
                     _ => {
                         plan.set_claimed(false);
@@ -276,11 +355,16 @@ impl Store {
                 if let Err(error) = result
                     && is_damage(error)
                 {
-                    state.note_blob_damage(&plan, error);
+                    state.note_blob_damage(plan.family.id, &plan.victims, error);
                 }
             }
             Work::Punch(plan) => {
                 state.compacting -= 1;
+                state.to_compact.insert(plan.family.id);
+            }
+            Work::Removal(plan) => {
+                state.compacting -= 1;
+                plan.set_claimed(false);
                 state.to_compact.insert(plan.family.id);
             }
             Work::Log => state.guests -= 1,
@@ -292,6 +376,11 @@ impl Store {
     /// Claims the tables of `plan`, runs it on this thread and gives them back.
     pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<()> {
         self.claim_and_run_work(&mut state, Work::Relocation(plan))
+    }
+
+    /// The same for tables that go.
+    pub(crate) fn claim_and_remove(&self, mut state: MutexGuard<'_, State>, plan: Removal) -> Result<()> {
+        self.claim_and_run_work(&mut state, Work::Removal(plan))
     }
 
     fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
@@ -470,6 +559,12 @@ impl Store {
         drop(state);
         self.failure().or(transient).filter(|error| error.kind() != ErrorKind::Closed)
     }
+}
+
+/// The number of the file that `error` is about.
+fn damaged_file(error: &Error) -> Option<FileNumber> {
+    let name = error.path().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    name.and_then(FileName::parse).and_then(|name| name.number())
 }
 
 /// What trying again does not mend.

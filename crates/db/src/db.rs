@@ -571,6 +571,25 @@ impl Db {
         self.store().set_separation(self.store().own(family)?, separation)
     }
 
+    /// Drops the tables of `family` below level 0 that lie within a range of keys, with what they point to: the cheapest way to be rid of
+    /// most of what a range holds (as RocksDB's `DeleteFilesInRange`). Both ends are inclusive, `None` is open. Returns their bytes.
+    ///
+    /// Keys at the ends of the range, in level 0 and in memtables stay, as do those in tables that are being compacted: delete what
+    /// must be gone. Nothing older comes to light. Snapshots lose these keys, too; iterators that were made before read on.
+    ///
+    /// Cost: the keys of these tables once, if they point to separated values; one edit of the manifest.
+    ///
+    /// # Errors
+    /// `Corruption`, `Io`: a table could not be read, and nothing changed. `ReadOnly`, `Exhausted`: as for any change of the manifest.
+    pub fn delete_files_in_range(
+        &self,
+        family: &ColumnFamily,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<u64> {
+        self.store().delete_files_in_range(self.store().own(family)?, begin, end)
+    }
+
     /// Copies what lives out of all blob files of `family` of which at least `garbage_part` (0.0..=1.0) is garbage, and
     /// removes them. Waits until that is done; writes and reads go on meanwhile.
     ///

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::metered::{Meter, Metered};
 use esker_env::{Env, Lock, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -80,7 +81,9 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
             return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
         }
     }
-    let store = read(dir, options, env, false)?;
+    let limit = (options.max_disk_bytes > 0).then_some(options.max_disk_bytes);
+    let (files, meter) = Metered::over(env.files.clone(), dir, limit, files::is_vital)?;
+    let store = read(dir, options, Env { files, ..env }, Some(meter))?;
     let logs = replay::Logs::check(&store)?;
     begin_writing(&store, &logs)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock) })
@@ -113,7 +116,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
 const READ_ONLY_ATTEMPTS: usize = 10;
 
 fn read_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
-    let store = read(dir, options, env, true)?;
+    let store = read(dir, options, env, None)?;
     let logs = replay::Logs::check(&store)?;
     for (&id, family) in store.families.load().iter() {
         logs.pointers.show_to(id, &family.view.load());
@@ -175,8 +178,8 @@ pub(crate) fn new_session(env: &Env) -> String {
     bits.into_iter().map(digit).collect()
 }
 
-/// Everything but the logs. Writes nothing.
-fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store> {
+/// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
+fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Result<Store> {
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
@@ -227,7 +230,8 @@ fn read(dir: &Path, options: Options, env: Env, read_only: bool) -> Result<Store
         families,
         wals,
         has_stray_blobs: listing.has_blobs_besides(&recovered),
-        read_only,
+        read_only: meter.is_none(),
+        meter,
     }))
 }
 

@@ -20,6 +20,7 @@ use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
+use crate::reclaim::Reserved;
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -41,6 +42,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     load_from: Option<SequenceNumber>,
     /// Syncs beside this thread, if there is one.
     syncer: Option<Syncer>,
+    /// What the work was reckoned to write, as far as it did not yet.
+    reserved: Option<Reserved>,
     /// Bytes written since the open files were last synced.
     unsynced_bytes: u64,
     /// Tables of a load that are whole.
@@ -79,6 +82,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         Self {
             load_from: None,
             syncer: None,
+            reserved: None,
             unsynced_bytes: 0,
             newcomers: Vec::new(),
             level,
@@ -115,6 +119,32 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         outputs.load_from = Some(first);
         outputs.syncer = syncer;
         outputs
+    }
+
+    /// The same for work that will write about so many bytes, which count as taken from now on.
+    pub(crate) fn reserving(mut self, bytes: u64) -> Self {
+        self.reserved = Some(self.store.room.reserve(bytes));
+        self
+    }
+
+    /// The same, with files synced beside this thread where the store has threads.
+    pub(crate) fn syncing_beside(mut self) -> Result<Self> {
+        if self.store.options.background_jobs > 0 {
+            self.syncer = Some(Syncer::start(&self.store.env)?);
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// `bytes` of what was reserved are in files now.
+    fn note_written(&mut self, bytes: u64) -> Result<()> {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.note_written(bytes);
+        }
+        if self.load_from.is_none() { self.sync_ahead(bytes) } else { Ok(()) }
     }
 
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
@@ -225,6 +255,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let added = self.add_entry(key.user_key, &internal, &encoded, Some(reference));
         self.index = encoded;
         added?;
+        self.note_written(reference.1)?;
         if full { self.finish_blob() } else { Ok(()) }
     }
 
@@ -306,6 +337,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;
+        if let Some(reserved) = &mut self.reserved {
+            reserved.note_written(summary.file_bytes);
+        }
         if self.load_from.is_some() {
             self.newcomers.push(Newcomer { meta, table, path });
             return Ok(());

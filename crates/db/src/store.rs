@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use esker_env::metered::Meter;
 use esker_env::{Env, ReadFile};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -34,7 +35,7 @@ use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
-use crate::reclaim::Trash;
+use crate::reclaim::{Room, Trash};
 use crate::snapshot::SnapshotList;
 use crate::version::ManifestWriter;
 use crate::write::log::{EndedLog, SpareLog};
@@ -61,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) cannot_punch: AtomicBool,
     /// How fast reclaim may go.
     pub(crate) pacer: Pacer,
+    /// How much may still be written.
+    pub(crate) room: Room,
     pub(crate) snapshots: Arc<SnapshotList>,
     /// What open found in the logs.
     pub(crate) recovery: Recovery,
@@ -133,6 +136,8 @@ pub(crate) struct State {
     pub(crate) resting: Vec<Resting>,
     /// Blob files, by family, whose values could not be read to be moved: left alone until the store is reopened.
     pub(crate) damaged_blobs: BTreeMap<u32, BTreeSet<FileNumber>>,
+    /// Families that are not swept, since a sweep met a damaged table.
+    pub(crate) unswept: BTreeSet<u32>,
     /// The first of these failures.
     pub(crate) blob_damage: Option<Error>,
     /// Whether the last work with tables was reclaim: then it is compaction's turn.
@@ -173,6 +178,8 @@ struct Health {
 /// What [`Store::new`] is made of.
 pub(crate) struct Parts {
     pub(crate) env: Env,
+    /// Counts what the files take up, if the store may be written to.
+    pub(crate) meter: Option<Arc<Meter>>,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) foreign_options: ForeignOptions,
@@ -200,6 +207,7 @@ impl Store {
             default_family: parts.default_family,
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
             pacer: pacer(&parts.env, &parts.options),
+            room: Room::new(parts.meter),
             env: parts.env,
             dir: parts.dir,
             options: parts.options,

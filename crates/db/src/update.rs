@@ -64,6 +64,7 @@ impl Store {
     ) -> Result<Option<PinnedSlice>> {
         check_options(options)?;
         self.check_writable()?;
+        self.admit_any()?;
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
         if options.sync && is_changed {

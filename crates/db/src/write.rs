@@ -185,6 +185,7 @@ impl Store {
     }
 
     fn submit(&self, request: Request) -> Result<Option<Request>> {
+        self.admit(&request)?;
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
         let weigh = |request: &Request| request.user_bytes;
         let write = |lead: &mut Lead, group: &mut Vec<Request>| self.write_group(lead, group);

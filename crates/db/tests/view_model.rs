@@ -126,7 +126,7 @@ impl Files {
         let state = self.state.lock();
         self.view.store(Arc::new(next));
         if replaces {
-            before.iter().for_each(|table| table.life.mark_obsolete());
+            before.iter().for_each(|table| table.life.mark_obsolete(1));
         }
         drop(state);
     }

@@ -18,6 +18,7 @@ pub mod entropy;
 pub mod error;
 pub mod file;
 mod mapped;
+pub mod metered;
 pub mod os;
 pub mod sim;
 pub mod threads;

@@ -75,7 +75,7 @@ impl Gc {
                 Bytes(file.live_bytes).to_string(),
                 Bytes(file.garbage_bytes).to_string(),
                 format!("{percent:.1}"),
-                if file.is_picked { "to be emptied".to_owned() } else { String::new() },
+                file_notes(file),
             ]);
         }
         columns.lines("").iter().try_for_each(|line| out.line(line))?;
@@ -91,6 +91,13 @@ impl Gc {
         if plan.snapshots > 0 {
             let snapshots = plural(plan.snapshots as u64, "snapshot", "snapshots");
             out.line(format_args!("  {snapshots} may hold older values"))?;
+        }
+        let shared: u64 = plan.files.iter().filter(|file| file.is_shared).map(|file| file.bytes).sum();
+        if shared > 0 {
+            out.line(format_args!("  checkpoints share {} of blob files, and keep them", Bytes(shared)))?;
+        }
+        if plan.held_bytes > 0 {
+            out.line(format_args!("  readers keep {} of files that the store is done with", Bytes(plan.held_bytes)))?;
         }
         Ok(())
     }
@@ -115,6 +122,20 @@ impl Gc {
     }
 }
 
+fn file_notes(file: &esker::BlobFileUse) -> String {
+    let mut notes = Vec::new();
+    if file.is_picked {
+        notes.push("to be emptied".to_owned());
+    }
+    if file.hole_bytes > 0 {
+        notes.push(format!("{} are holes", Bytes(file.hole_bytes)));
+    }
+    if file.is_shared {
+        notes.push("shared with a checkpoint".to_owned());
+    }
+    notes.join(", ")
+}
+
 fn object(family: &ColumnFamily, plan: &ReclaimPlan) -> Value {
     let file = |file: &esker::BlobFileUse| {
         json!({
@@ -122,6 +143,8 @@ fn object(family: &ColumnFamily, plan: &ReclaimPlan) -> Value {
             "bytes": file.bytes,
             "live_bytes": file.live_bytes,
             "garbage_bytes": file.garbage_bytes,
+            "hole_bytes": file.hole_bytes,
+            "is_shared": file.is_shared,
             "is_picked": file.is_picked,
         })
     };
@@ -133,5 +156,7 @@ fn object(family: &ColumnFamily, plan: &ReclaimPlan) -> Value {
         "table_bytes": plan.table_bytes,
         "not_compacted_bytes": plan.not_compacted_bytes,
         "snapshots": plan.snapshots,
+        "is_earlier_state_held": plan.is_earlier_state_held,
+        "held_bytes": plan.held_bytes,
     })
 }

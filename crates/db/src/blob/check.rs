@@ -27,8 +27,8 @@ impl BlobFile {
     /// Reads every record and checks both of its CRCs; that records follow each other without gaps up to the footer; and
     /// that they are as many as it says. Packed values are not unpacked: reading one does that.
     ///
-    /// Where reclaim made holes, which it does only in files with garbage (`may_have_holes`), dead records are not whole any more: they are passed over, up to the next record. What
-    /// lives is not checked here alone: whoever follows pointers finds it.
+    /// Where reclaim made holes, which it does only in files with garbage (`may_have_holes`), a dead value has pages of zeroes,
+    /// and is passed over. What lives is not checked here alone: whoever follows pointers finds it.
     ///
     /// Cost: one sequential read, in chunks of 256 KiB, whatever the length of a record.
     ///
@@ -39,15 +39,19 @@ impl BlobFile {
         let (mut blobs, mut is_whole) = (0, true);
         while scan.left() > 0 {
             let at = scan.at();
-            match scan.record() {
-                Ok(()) => blobs += 1,
-                Err(error) => {
-                    let behind = if may_have_holes { self.behind_hole(at)? } else { None };
-                    let Some(behind) = behind else { return Err(error) };
-                    is_whole = false;
-                    scan = Scan { blobs: self, next: behind, chunk: Vec::new(), used: 0 };
-                }
+            let Err(error) = scan.record() else {
+                blobs += 1;
+                continue;
+            };
+            let mut behind = if may_have_holes { self.behind_punched_value(at)? } else { None };
+            if behind.is_some() {
+                blobs += 1;
+            } else if may_have_holes {
+                behind = self.behind_hole(at)?;
+                is_whole = false;
             }
+            let Some(behind) = behind else { return Err(error) };
+            scan = Scan { blobs: self, next: behind, chunk: Vec::new(), used: 0 };
         }
         if is_whole && blobs != self.blob_count() {
             let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count());
@@ -56,8 +60,30 @@ impl BlobFile {
         Ok(BlobCheck { blobs, bytes: self.records_end() + FOOTER_BYTES as u64 })
     }
 
-    /// Where records go on behind the damage at `at`, if a hole is part of it: at the next header, or at the end. `None` if
-    /// there is no hole. A hole is known by a sector of zeroes: after a power loss, part of one may hold old bytes again.
+    /// Where the record at `at` ends, if its value has a hole. A hole is known by a sector of zeroes: after a power loss, part of
+    /// one may hold old bytes again.
+    fn behind_punched_value(&self, at: u64) -> Result<Option<u64>> {
+        let mut raw = [0; RECORD_HEADER_BYTES];
+        if self.file.read_at(at, &mut raw)? < raw.len() {
+            return Ok(None);
+        }
+        let Ok(header) = BlobRecordHeader::decode(&raw) else { return Ok(None) };
+        let end = header.record_bytes().and_then(|bytes| at.checked_add(bytes));
+        let Some(end) = end.filter(|&end| end <= self.records_end()) else { return Ok(None) };
+        let mut sector = [0; SECTOR_BYTES as usize];
+        let mut start = (end - header.value_bytes).next_multiple_of(SECTOR_BYTES);
+        while start + SECTOR_BYTES <= end {
+            self.file.read_exact_at(start, &mut sector)?;
+            if sector.iter().all(|&byte| byte == 0) {
+                return Ok(Some(end));
+            }
+            start += SECTOR_BYTES;
+        }
+        Ok(None)
+    }
+
+    /// Where records go on behind the damage at `at`, if a hole is part of it, one that took a header with it, as Esker once
+    /// made them: at the next header, or at the end. `None` if there is no hole.
     fn behind_hole(&self, at: u64) -> Result<Option<u64>> {
         let mut has_hole = false;
         let mut start = at / SECTOR_BYTES * SECTOR_BYTES;

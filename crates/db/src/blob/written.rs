@@ -163,7 +163,7 @@ impl WrittenBlobs {
 impl WrittenBlob {
     fn mark_obsolete(&self) {
         if let Some(life) = &self.life {
-            life.mark_obsolete();
+            life.mark_obsolete(self.file.records_end());
         }
     }
 }

@@ -9,5 +9,5 @@ mod run;
 mod sieve;
 
 pub(crate) use levels::Levels;
-pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range};
+pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep};
 pub(crate) use sieve::{Fate, Sieve};

@@ -7,7 +7,10 @@
 //! - P4: a table with nothing below it is rewritten in its own level once no snapshot asks for the deletions and older
 //!   versions in it any more: nothing would come along to push them out. Each such rewrite leaves none of them, so it is
 //!   done once. Tables of other writers are left alone: what they hold is not known without reading them.
+//! - P5: a sweep takes all tables of all levels to the deepest one, and moves what lives out of blob files on the way: so what
+//!   is overwritten becomes known, and space comes back, by writing each key once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -29,13 +32,31 @@ pub(crate) struct Plan {
     pub(crate) upper: Vec<Arc<TableFile>>,
     /// Tables of `output_level`.
     pub(crate) lower: Vec<Arc<TableFile>>,
+    /// Of a sweep (P5): the levels between, from above.
+    pub(crate) middle: Vec<(usize, Vec<Arc<TableFile>>)>,
+    /// Blob files that nothing of what is written shall point to.
+    pub(crate) victims: BTreeSet<FileNumber>,
+    /// Whether it is one.
+    pub(crate) is_sweep: bool,
 }
 
 impl Plan {
     /// All tables that it reads, with their level.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
-        let upper = self.upper.iter().map(|table| (self.level, table));
-        upper.chain(self.lower.iter().map(|table| (self.output_level, table)))
+        let middle = self.middle.iter().flat_map(|(level, tables)| tables.iter().map(|table| (*level, table)));
+        self.upper_inputs().chain(middle).chain(self.lower.iter().map(|table| (self.output_level, table)))
+    }
+
+    fn upper_inputs(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.upper.iter().map(|table| (self.level, table))
+    }
+
+    /// About what it will write: its tables, and what lives in its victims.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let ledger = self.version.ledger();
+        let moved = |file: &FileNumber| ledger.get(*file).map_or(0, |usage| usage.live_bytes());
+        let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
+        tables + self.victims.iter().map(moved).sum::<u64>()
     }
 
     /// Keeps other plans away from its inputs, or no longer does.
@@ -61,7 +82,7 @@ impl Plan {
     /// other, and do not weigh on the level after it more than a merge would allow.
     pub(crate) fn is_trivial_move(&self) -> bool {
         let [table] = self.upper.as_slice() else { return false };
-        if !self.lower.is_empty() || self.output_level == self.level {
+        if !self.lower.is_empty() || self.output_level == self.level || self.is_sweep {
             return false;
         }
         // What it could drop there would have to be rewritten soon after.
@@ -93,16 +114,34 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Plan>
     due.or_else(|| plan_droppable(family, &version, oldest))
 }
 
-/// A step by which what lies above the deepest level and points into blob files comes down, due or not: what it overwrites
-/// there becomes known as garbage.
-pub(crate) fn pick_exposing(family: &Arc<Family>) -> Option<Plan> {
+/// A step by which what lies above the deepest level comes down, due or not: what it overwrites there goes, or becomes known as
+/// garbage. With `separated`, only for what points into blob files.
+pub(crate) fn pick_exposing(family: &Arc<Family>, separated: bool) -> Option<Plan> {
     let version = family.view.load().version.clone();
-    let points_to_blobs = |table: &Arc<TableFile>| table.known_blob_refs().is_some_and(|refs| !refs.is_empty());
-    let mut above = (0..version.deepest_level()).filter(|&level| version.level(level).iter().any(points_to_blobs));
+    let hides_values = |table: &Arc<TableFile>| {
+        let is_plain = table.known_blob_refs().is_some_and(|refs| refs.is_empty());
+        !separated || !is_plain || table.table.properties().deletion_count > 0
+    };
+    let mut above = (0..version.deepest_level()).filter(|&level| version.level(level).iter().any(hides_values));
     match above.next()? {
         0 => plan_level0(family, &version, &Levels::of(&version, &family.options)),
         level => plan_level(family, &version, level),
     }
+}
+
+/// See P5. `None` while some table of the family is claimed, or if there is none.
+pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Plan> {
+    let mut levels = version.levels().filter(|(_, tables)| !tables.is_empty());
+    let (level, upper) = levels.next()?;
+    let mut middle: Vec<_> = levels.map(|(level, tables)| (level, tables.to_vec())).collect();
+    let (output_level, lower) = match middle.pop() {
+        Some(deepest) => deepest,
+        None if level == 0 => (Levels::of(version, &family.options).base, Vec::new()),
+        None => (level, Vec::new()),
+    };
+    let (family, version, upper) = (family.clone(), version.clone(), upper.to_vec());
+    let plan = Plan { family, version, level, output_level, upper, lower, middle, victims, is_sweep: true };
+    if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
 }
 
 /// See P4.
@@ -195,7 +234,8 @@ fn plan(
     } else {
         with_neighbours(version, output_level, version.overlapping(output_level, Some(smallest), Some(largest)))
     };
-    let plan = Plan { family: family.clone(), version: version.clone(), level, output_level, upper, lower };
+    let (family, version, middle, victims) = (family.clone(), version.clone(), Vec::new(), BTreeSet::new());
+    let plan = Plan { family, version, level, output_level, upper, lower, middle, victims, is_sweep: false };
     if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
 }
 

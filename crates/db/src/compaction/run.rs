@@ -1,4 +1,5 @@
-//! Runs a plan: merges its inputs through the sieve into new tables of the output level.
+//! Runs a plan: merges its inputs through the sieve into new tables of the output level. What lives in blob files that a sweep
+//! empties goes to new ones on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ impl Store {
         self.install_or_discard(&plan.family, edit, &[])?;
         let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
         counter.add(1);
+        self.counters.relocations.add(u64::from(!plan.victims.is_empty()));
         Ok(())
     }
 }
@@ -47,6 +49,9 @@ fn inputs(plan: &Plan) -> MergingIterator {
     } else {
         inputs.push(Box::new(LevelIterator::new(plan.upper.clone(), false)));
     }
+    for (_, tables) in &plan.middle {
+        inputs.push(Box::new(LevelIterator::new(tables.clone(), false)));
+    }
     inputs.push(Box::new(LevelIterator::new(plan.lower.clone(), false)));
     MergingIterator::new(inputs)
 }
@@ -56,7 +61,10 @@ fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
     let snapshots = store.snapshots.sequences();
     let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
     let mut sieve = Sieve::new(&snapshots, may_hold_below).at_the_bottom(plan.is_deepest());
-    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true);
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).reserving(plan.written_bytes());
+    if plan.is_sweep {
+        outputs = outputs.syncing_beside()?;
+    }
     let mut brought_back = BTreeMap::new();
     let mut fence = Fence::new(plan);
     pour(&mut inputs(plan), &mut sieve, |key, internal, value| {
@@ -65,25 +73,48 @@ fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
         if fence.ends_table_before(key.user_key) {
             outputs.finish_table()?;
         }
-        if key.kind == ValueKind::BlobIndex && outputs.brings_back() {
-            return bring_back(plan, &mut outputs, key, value, &mut brought_back);
+        if key.kind == ValueKind::BlobIndex && (outputs.brings_back() || is_in_victim(plan, value)?) {
+            return move_value(plan, &mut outputs, key, value, &mut brought_back);
         }
         outputs.add(key, internal, value)
     })?;
     let mut garbage = sieve.into_garbage();
+    note_overwritten(plan, &garbage);
     for (file, more) in brought_back {
         let more: Garbage = more;
         garbage.entry(file).or_default().add(more.count, more.bytes);
     }
     let files = outputs.finish()?;
-    store.counters.compaction_bytes.add(files.table_bytes + files.blob_bytes);
+    let moved_bytes = if plan.victims.is_empty() { 0 } else { files.blob_bytes };
+    store.counters.reclaim_bytes.add(moved_bytes);
+    store.counters.compaction_bytes.add(files.table_bytes + files.blob_bytes - moved_bytes);
     store.counters.compaction_read_bytes.add(plan.inputs().map(|(_, table)| table.meta.file_bytes).sum());
     let deleted = plan.inputs().map(|(level, table)| (level, table.clone())).collect();
     Ok(Edit { deleted, garbage, ..files.edit })
 }
 
-/// The value of the entry moves from its blob file to its key.
-fn bring_back(
+/// Whether the value lies in a blob file that is being emptied.
+fn is_in_victim(plan: &Plan, value: &[u8]) -> Result<bool> {
+    if plan.victims.is_empty() {
+        return Ok(false);
+    }
+    let index = BlobIndex::decode(value)
+        .map_err(|error| Error::new(ErrorKind::Corruption, "reading a blob index").with_source(error))?;
+    Ok(plan.victims.contains(&index.file))
+}
+
+/// Tells the family how much of what came down had overwritten something.
+fn note_overwritten(plan: &Plan, garbage: &BTreeMap<FileNumber, Garbage>) {
+    let above = plan.inputs().filter(|(level, _)| *level < plan.output_level);
+    let came: u64 = above.map(|(_, table)| table.table.properties().entry_count).sum();
+    let dropped: u64 = garbage.values().map(|garbage| garbage.count).sum();
+    if came > 0 {
+        plan.family.note_overwritten(dropped as f64 / came as f64);
+    }
+}
+
+/// The value of the entry moves from its blob file to where the family's values go now.
+fn move_value(
     plan: &Plan,
     outputs: &mut Outputs<'_>,
     key: &InternalKey<'_>,
@@ -95,7 +126,11 @@ fn bring_back(
     let Some(blob) = plan.version.blobs().get(&index.file) else {
         return Err(corrupt(format!("a value lies in blob file {}, which the store does not have", index.file)));
     };
-    garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, key.user_key.len()));
+    let bytes = accounted_bytes(&index, key.user_key.len());
+    if !plan.victims.is_empty() {
+        crate::reclaim::pace(outputs.store(), bytes)?;
+    }
+    garbage.entry(index.file).or_default().add(1, bytes);
     outputs.add_moved(key, &index, &blob.file)
 }
 

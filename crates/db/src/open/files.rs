@@ -67,6 +67,12 @@ pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()>
     if options.create_if_missing { Ok(()) } else { Err(no_store(dir)) }
 }
 
+/// Whether the file at `path` has to be written so that others may go.
+pub(super) fn is_vital(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+    !matches!(name, Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) | FileName::Wal(_)))
+}
+
 /// Names that a creation, even a failed one, does not leave.
 fn strangers(env: &Env, dir: &Path) -> Result<Vec<String>> {
     let entries = match env.files.list(dir) {

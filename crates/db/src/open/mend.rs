@@ -61,6 +61,7 @@ pub(crate) fn store_to_mend(
     let trash = Trash::new(env.files.clone());
     let wals = listing.logs_from(first_log).collect();
     Ok(Store::new(Parts {
+        meter: None,
         session_id,
         env,
         dir: dir.to_owned(),

@@ -102,17 +102,27 @@ pub struct Options {
     /// When space is taken back from blob files. Default [`ReclaimMode::Auto`].
     pub reclaim_mode: ReclaimMode,
 
-    /// Bytes of blob files per byte of values that live in them, from which on reclaim copies the living out of the files
-    /// with the most garbage. Default 1.3. Range 1.05..=100. For each column family.
+    /// Bytes of tables and blob files per byte that lives in them, of the whole store, beyond one blob file
+    /// ([`blob_file_bytes`](FamilyOptions::blob_file_bytes)), which a small store may have besides. Default 1.3. Range 1.05..=100.
     ///
-    /// Smaller means less space and more copying: at 1.3, values that are overwritten at random are copied about once
-    /// more in their life. What is overwritten but not yet compacted is reckoned with as an estimate.
+    /// Reclaim frees what is needed in time; writers that make garbage faster than it can wait for it (`reclaim_mode` `Auto`). Smaller
+    /// means less space and more copying: at 1.3, values of less than two pages that are overwritten at random are copied
+    /// once or twice more in their life. What is overwritten but not yet compacted is reckoned with as an estimate; files
+    /// that only iterators and values in the user's hands keep are not counted.
     pub max_space_amp: f64,
 
-    /// Whether reclaim makes holes of dead pages in blob files, before it copies what lives there. Default `false`.
+    /// Bytes that all files in the store's directory may take up. Default 0: there is no such limit, but for the disk. Range 0 or
+    /// 1 MiB..=1 EiB.
     ///
-    /// Costs no write. RocksDB opens such files and reads every value; but its tools that go through a blob file from front to
-    /// back (`ldb dump_live_files`, `blob_dump`) stop at the first hole. Where the file system has no holes, values are copied.
+    /// Never exceeded, counted in whole blocks. Well before it is reached reclaim frees what it can; then writes are refused with `Exhausted`,
+    /// as on a full disk, but for those that only delete. Room is kept for the flush of every memtable and for a pass of
+    /// reclaim: choose it several write buffers and a blob file above what shall be stored.
+    pub max_disk_bytes: u64,
+
+    /// Whether reclaim makes holes of the whole pages of dead values in blob files, before it copies what lives there. Default `true`.
+    ///
+    /// Costs no write, and is worth it for values of two pages (8 KiB) or more. RocksDB and its tools read such files: headers and
+    /// keys of the dead stay, and their values read as zeroes. Where the file system has no holes, values are copied.
     pub punch_holes: bool,
 
     /// Bytes of values that reclaim copies per second, at most. Default 0: as fast as it can. Range 0 or 64 KiB/s..=1 TiB/s.
@@ -139,7 +149,8 @@ impl Default for Options {
             delayed_write_bytes_per_second_min: 4 * MIB,
             reclaim_mode: ReclaimMode::Auto,
             max_space_amp: 1.3,
-            punch_holes: false,
+            max_disk_bytes: 0,
+            punch_holes: true,
             reclaim_bytes_per_second_max: 0,
         }
     }
@@ -192,7 +203,7 @@ impl Separation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReclaimMode {
-    /// As soon as `max_space_amp` is exceeded, in the background.
+    /// Before `max_space_amp` or `max_disk_bytes` is exceeded, in the background.
     #[default]
     Auto,
     /// When [`Db::reclaim`](crate::Db::reclaim) asks for it.
@@ -343,6 +354,9 @@ impl Options {
         let rate = self.delayed_write_bytes_per_second_min;
         in_range("delayed_write_bytes_per_second_min", rate, 64 * KIB, GIB << 10)?;
         in_range("max_space_amp", self.max_space_amp, 1.05, 100.0)?;
+        if self.max_disk_bytes != 0 {
+            in_range("max_disk_bytes", self.max_disk_bytes, MIB, GIB << 30)?;
+        }
         if self.reclaim_bytes_per_second_max != 0 {
             in_range("reclaim_bytes_per_second_max", self.reclaim_bytes_per_second_max, 64 * KIB, GIB << 10)?;
         }

@@ -9,6 +9,7 @@ use super::{Goal, pick};
 use crate::family::Family;
 use crate::options::ReclaimMode;
 use crate::store::Store;
+use crate::version::BlobHandle;
 use crate::{Error, Result};
 
 /// One blob file, and what emptying it would take.
@@ -22,6 +23,10 @@ pub struct BlobFileUse {
     pub live_bytes: u64,
     /// Of these, bytes that nothing points to: to be freed.
     pub garbage_bytes: u64,
+    /// Bytes that were given back to the file system as holes.
+    pub hole_bytes: u64,
+    /// Whether it has a second name: a checkpoint's, which keeps it on the disk, and whole.
+    pub is_shared: bool,
     /// Whether a pass would empty it.
     pub is_picked: bool,
 }
@@ -41,6 +46,10 @@ pub struct ReclaimPlan {
     pub not_compacted_bytes: u64,
     /// Snapshots that keep older versions of values from becoming garbage.
     pub snapshots: usize,
+    /// Whether iterators or reads of this process hold an earlier state of the family: no hole is made while they do.
+    pub is_earlier_state_held: bool,
+    /// Bytes of obsolete files, of all families, that iterators and values in the user's hands keep on the disk.
+    pub held_bytes: u64,
 }
 
 /// What a reclaim by hand did.
@@ -80,6 +89,8 @@ impl Store {
                 bytes: usage.bytes,
                 live_bytes: usage.live_bytes(),
                 garbage_bytes: usage.garbage_bytes,
+                hole_bytes: version.blobs().get(&number).map_or(0, |blob| blob.holes.bytes()),
+                is_shared: version.blobs().get(&number).is_some_and(|blob| self.is_shared(blob)),
                 is_picked: is_picked(usage.bytes, usage.garbage_bytes),
             })
             .collect();
@@ -91,8 +102,15 @@ impl Store {
             table_bytes: next.iter().flat_map(|plan| &plan.tables).map(|(_, table)| table.meta.file_bytes).sum(),
             not_compacted_bytes: hidden_bytes(&version),
             snapshots: self.snapshots.count(),
+            is_earlier_state_held: family.is_older_version_held(&version),
+            held_bytes: self.trash.held_bytes(),
             files,
         })
+    }
+
+    /// Whether the file has a second name, as far as the file system says.
+    fn is_shared(&self, blob: &BlobHandle) -> bool {
+        self.env.files.metadata(blob.file.path()).is_ok_and(|found| found.links > 1)
     }
 
     /// See [`Db::reclaim`](crate::Db::reclaim).

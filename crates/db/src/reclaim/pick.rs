@@ -1,24 +1,29 @@
-//! Which blob files to empty next. Pure: same version, same goal, same plan.
+//! Which blob files to empty next, and how. Pure: same version, same need, same pass.
 //!
 //! The ledger knows of each blob file what no table points to any more. It does not know of values that were overwritten
-//! by what lies in a higher level and has not met them yet. What the levels above the deepest point to is about as much
-//! as they hide, so that much is taken off the living when they are weighed against the bound; and if no file has enough
-//! garbage to be worth emptying, the bound is kept by compacting those levels, which brings the garbage to light.
+//! or deleted by what lies in a higher level and has not met them yet: of what the levels above the deepest point to or delete, as
+//! much as compactions have lately found to hide something.
+//!
+//! - K1: a pass is begun only if what it frees is worth it, and takes the files that cost least for each byte that comes free:
+//!   those with the most garbage.
+//! - K2: where most tables point into these files, or much is hidden, a *sweep* over all levels brings both to light and to an
+//!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
+//! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
+use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
 use crate::version::{TableFile, Version};
 
-/// A pass ends up this far below the bound, as a part of what the bound allows above the living: so that the next one is
-/// not due at once.
-const LOW_WATER: f64 = 0.8;
-/// Hidden garbage counts for at most this part of what lives as far as the ledger knows: new keys hide nothing.
-const HIDDEN_PARTS: u64 = 2;
+/// Tables that a sweep rewrites at most, in bytes, unless it copies more than that: larger trees are done table by table.
+const SWEEP_BYTES_MAX: u64 = 256 << 20;
+/// Where holes are to be had: the least part of a file that is garbage for its values to be copied (K3).
+const PART_BESIDE_HOLES: f64 = 0.5;
 
 /// Blob files to empty, and the tables to rewrite for that.
 #[derive(Debug)]
@@ -40,13 +45,44 @@ impl Relocation {
     pub(crate) fn set_claimed(&self, claimed: bool) {
         self.tables.iter().for_each(|(_, table)| table.set_claimed(claimed));
     }
+
+    /// About what it will write.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let moved = |file: &FileNumber| self.version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
+        let tables: u64 = self.tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
+        tables + self.victims.iter().map(moved).sum::<u64>()
+    }
 }
 
-/// What a pass is for.
+/// One of the ways to copy what lives (K2).
+#[derive(Debug)]
+pub(crate) enum Pass {
+    Sweep(compaction::Plan),
+    Relocation(Relocation),
+}
+
+/// What a pass may cost, and has to bring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Need {
+    /// It copies at most so much, but for its first file.
+    pub(crate) copied_bytes_max: u64,
+    /// And writes at most so much, tables included.
+    pub(crate) written_bytes_max: u64,
+    /// It frees no less than this.
+    pub(crate) freed_bytes_min: u64,
+    /// The least part of a file that is garbage for it to be emptied.
+    pub(crate) garbage_part_min: f64,
+    /// How much of what the levels above the deepest may hide is taken for garbage.
+    pub(crate) hidden_part: f64,
+    /// Whether dead pages can become holes.
+    pub(crate) can_punch: bool,
+    /// Whether all tables may be rewritten at once.
+    pub(crate) may_sweep: bool,
+}
+
+/// What a pass is for that was asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
-    /// Keep bytes of blob files per living byte below this.
-    Bound(f64),
     /// Empty all files of which at least this part is garbage.
     Garbage(f64),
     /// Have no blob file any more.
@@ -62,25 +98,65 @@ struct Use {
 }
 
 impl Use {
+    fn garbage_bytes(&self) -> u64 {
+        self.disk_bytes.saturating_sub(self.live_bytes)
+    }
+
     fn garbage_part(&self) -> f64 {
-        self.disk_bytes.saturating_sub(self.live_bytes) as f64 / self.disk_bytes.max(1) as f64
+        self.garbage_bytes() as f64 / self.disk_bytes.max(1) as f64
     }
 }
 
-/// The next pass over a family's blob files; `None` if there is nothing to gain. Files of `damaged` are left alone.
-pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumber>) -> Option<Relocation> {
+/// The next pass that `need` asks for; `None` if there is nothing to gain, or what it takes is claimed. Files of `damaged` are left
+/// alone.
+pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<FileNumber>) -> Option<Pass> {
     let version = family.view.load().version.clone();
     if version.blobs().is_empty() {
         return None;
     }
-    let goal = if family.separation() == Separation::FallBack { Goal::None } else { goal };
+    let hidden = (hidden_bytes(&version) as f64 * need.hidden_part) as u64;
     let uses: Vec<Use> = uses_of(&version).collect();
-    let budget = family.options.blob_file_bytes;
-    let victims: BTreeSet<FileNumber> = match goal {
-        Goal::Bound(bound) => above(&uses, bound, hidden_bytes(&version), budget, damaged),
-        Goal::Garbage(part) => within(budget, candidates(&uses, part, damaged)),
-        Goal::None => within(budget, candidates(&uses, f64::NEG_INFINITY, damaged)),
+    let part_min = match need.can_punch && hidden >= need.freed_bytes_min {
+        true => need.garbage_part_min.max(PART_BESIDE_HOLES),
+        false => need.garbage_part_min,
     };
+    let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    // The first file may be more than a pass should copy, but not more than there is room for.
+    let room = need.written_bytes_max.saturating_sub(all_bytes);
+    let mut candidates = candidates(&uses, part_min, damaged);
+    candidates.retain(|file| file.live_bytes <= room);
+    let chosen = within(need.copied_bytes_max.min(room), candidates);
+    let freed: u64 = uses.iter().filter(|file| chosen.contains(&file.number)).map(Use::garbage_bytes).sum();
+    let relocation = relocation_of(family, &version, chosen.clone());
+    let touched = |plan: &Relocation| plan.tables.iter().map(|(_, table)| table.meta.file_bytes).sum::<u64>();
+    let touched = relocation.as_ref().map_or(0, touched);
+    let sweeps = need.may_sweep
+        && all_bytes <= SWEEP_BYTES_MAX.max(need.copied_bytes_max)
+        && (hidden >= freed / 4 || touched >= all_bytes / 2);
+    let fits = |plan_bytes: u64| plan_bytes <= need.written_bytes_max;
+    if sweeps {
+        let is_worth_it = freed + hidden >= need.freed_bytes_min.max(1);
+        let sweep = if is_worth_it { compaction::pick_sweep(family, &version, chosen) } else { None };
+        return sweep.filter(|plan| fits(plan.written_bytes())).map(Pass::Sweep);
+    }
+    let is_worth_it =
+        |plan: &Relocation| freed >= need.freed_bytes_min && !plan.is_claimed() && fits(plan.written_bytes());
+    relocation.filter(is_worth_it).map(Pass::Relocation)
+}
+
+/// The next pass that brings a family nearer to `goal`; `None` if there is nothing to gain. Files of `damaged` are left alone.
+pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumber>) -> Option<Relocation> {
+    let version = family.view.load().version.clone();
+    let least = match goal {
+        Goal::Garbage(part) if family.separation() != Separation::FallBack => part,
+        Goal::Garbage(_) | Goal::None => f64::NEG_INFINITY,
+    };
+    let uses: Vec<Use> = uses_of(&version).collect();
+    let victims = within(family.options.blob_file_bytes, candidates(&uses, least, damaged));
+    relocation_of(family, &version, victims)
+}
+
+fn relocation_of(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Relocation> {
     let last = victims.last().copied()?;
     let points_there = |table: &TableFile| match table.known_blob_refs() {
         Some(refs) => refs.keys().any(|file| victims.contains(file)),
@@ -105,45 +181,17 @@ fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
     version.blobs().get(&number).map_or(0, |blob| blob.holes.bytes())
 }
 
-/// Whether the blob files take more than the bound.
-pub(crate) fn exceeds(version: &Version, bound: f64) -> bool {
-    let disk: u64 = uses_of(version).map(|file| file.disk_bytes).sum();
-    disk as f64 > bound * surely_live(version.ledger().total().live_bytes(), hidden_bytes(version))
-}
-
-/// What the tables above the deepest level point to.
-pub(super) fn hidden_bytes(version: &Version) -> u64 {
+/// What the tables above the deepest level may hide below: as much as they point to, and a value for each of their deletions.
+pub(crate) fn hidden_bytes(version: &Version) -> u64 {
     let deepest = version.deepest_level();
-    let above = version.tables().filter(|(level, _)| *level < deepest);
-    above.filter_map(|(_, table)| table.known_blob_refs()).flat_map(|refs| refs.values()).sum()
-}
-
-/// Whether the bound is exceeded, and a compaction would tell how much of what the ledger takes for living is not.
-pub(crate) fn hides_too_much(version: &Version, bound: f64) -> bool {
-    hidden_bytes(version) > 0 && exceeds(version, bound)
-}
-
-fn surely_live(live: u64, hidden: u64) -> f64 {
-    (live - hidden.min(live / HIDDEN_PARTS)) as f64
-}
-
-/// Those with the most garbage, as many as it takes to come well below the bound; none if it is kept.
-fn above(uses: &[Use], bound: f64, hidden: u64, budget: u64, damaged: &BTreeSet<FileNumber>) -> BTreeSet<FileNumber> {
-    let disk: u64 = uses.iter().map(|file| file.disk_bytes).sum();
-    let live: u64 = uses.iter().map(|file| file.live_bytes).sum();
-    let live = surely_live(live, hidden);
-    if disk as f64 <= bound * live {
-        return BTreeSet::new();
-    }
-    let mut too_much = disk as f64 - (1.0 + (bound - 1.0) * LOW_WATER) * live;
-    // Half of what the bound allows on average: copying more than that for what comes free is no bargain.
-    let least = (bound - 1.0) / bound / 2.0;
-    let enough = candidates(uses, least, damaged).into_iter().take_while(|file| {
-        let goes_on = too_much > 0.0;
-        too_much -= file.disk_bytes.saturating_sub(file.live_bytes) as f64;
-        goes_on
+    let total = version.ledger().total();
+    let mean = total.live_bytes() / total.live_count().max(1);
+    let above = version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| table);
+    let hidden = above.map(|table| {
+        let values: u64 = table.known_blob_refs().map_or(0, |refs| refs.values().sum());
+        values.saturating_add(table.table.properties().deletion_count.saturating_mul(mean))
     });
-    within(budget, enough.collect())
+    hidden.fold(0, u64::saturating_add)
 }
 
 /// Files of which at least `part` is garbage, those with the most first.
@@ -178,34 +226,19 @@ mod tests {
         files.iter().enumerate().map(file).collect()
     }
 
-    fn numbers(set: BTreeSet<FileNumber>) -> Vec<u64> {
-        set.into_iter().map(FileNumber::get).collect()
+    fn chosen(files: &[(u64, u64)], part: f64, budget: u64, damaged: &[u64]) -> Vec<u64> {
+        let damaged = damaged.iter().map(|&number| FileNumber::new(number)).collect();
+        within(budget, candidates(&uses(files), part, &damaged)).into_iter().map(FileNumber::get).collect()
     }
 
     #[test]
-    fn nothing_is_emptied_while_the_bound_is_kept() {
-        let files = uses(&[(100, 80), (100, 70), (100, 90)]);
-        assert_eq!(numbers(above(&files, 1.3, 0, 1000, &BTreeSet::new())), []);
-        assert_eq!(numbers(above(&files, 1.2, 0, 1000, &BTreeSet::new())), [2]);
-    }
-
-    #[test]
-    fn what_higher_levels_hide_counts_as_garbage() {
-        let files = uses(&[(100, 80), (100, 70), (100, 90)]);
-        assert_eq!(numbers(above(&files, 1.3, 40, 1000, &BTreeSet::new())), [1, 2]);
-    }
-
-    #[test]
-    fn files_with_the_most_garbage_go_first_and_damaged_ones_stay() {
-        let files = uses(&[(100, 80), (100, 10), (100, 20), (100, 100)]);
-        assert_eq!(numbers(above(&files, 1.5, 0, 20, &BTreeSet::new())), [2]);
-        assert_eq!(numbers(above(&files, 1.5, 0, 30, &BTreeSet::new())), [2, 3]);
-        let damaged = BTreeSet::from([FileNumber::new(2)]);
-        assert_eq!(numbers(above(&files, 1.5, 0, 1000, &damaged)), [1, 3]);
-    }
-
-    #[test]
-    fn a_pass_takes_at_least_one_file_however_large() {
-        assert_eq!(numbers(within(10, uses(&[(100, 80), (100, 1)]))), [1]);
+    fn files_with_the_most_garbage_come_first_as_many_as_the_copy_may_cost() {
+        let files = [(100, 10), (100, 50), (100, 40), (100, 99), (100, 30)];
+        assert_eq!(chosen(&files, 0.3, 1000, &[]), [1, 2, 3, 5]);
+        assert_eq!(chosen(&files, 0.3, 80, &[]), [1, 3, 5]);
+        assert_eq!(chosen(&files, 0.3, 5, &[]), [1], "one in any case");
+        assert_eq!(chosen(&files, 0.995, 1000, &[]), []);
+        assert_eq!(chosen(&files, 0.3, 1000, &[1, 5]), [2, 3]);
+        assert_eq!(chosen(&files, f64::NEG_INFINITY, 1000, &[]).len(), 5, "all of them, also without garbage");
     }
 }

@@ -7,19 +7,22 @@
 //! - H3: pointers lie in tables only: a memtable holds none, as open turns what the logs had into tables.
 //! - H4: a file with a second name is shared with somebody who may point elsewhere into it: it stays whole.
 //!   While a copy of the store is being made, no pass begins; what one that goes on takes away is dead in the copy, too (H1).
-//! - H5: only whole pages between living records become holes: bytes of live records never change (F2).
+//! - H5: only whole pages within dead values become holes. Bytes of live records never change (F2), and headers and keys of
+//!   dead ones stay, so that whoever walks a file from front to back, as RocksDB's tools do, finds the next record.
 //!
-//! Cost: the keys of the tables that point into the files, once; one system call for each hole. Worth it where values are
-//! so large that most of a dead one is whole pages.
+//! Cost: the keys of the tables that point into the files, once; for each dead record one read of its header, and for each that
+//! died since the last look one system call. Worth it where values are so large that most of one is whole pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_format::rocksdb::blob::{BlobIndex, HEADER_BYTES, accounted_bytes};
+use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_log::ledger::Usage;
 
+use crate::blob::BlobFile;
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::store::Store;
@@ -42,6 +45,21 @@ pub(crate) struct Punch {
     pub(crate) family: Arc<Family>,
     pub(crate) version: Arc<Version>,
     files: BTreeSet<FileNumber>,
+}
+
+/// About what the next pass would free.
+pub(crate) fn fresh_bytes(family: &Family) -> u64 {
+    let version = family.view.load().version.clone();
+    let fresh = |(number, usage): (FileNumber, Usage)| {
+        let looked_at = version.blobs().get(&number).map_or(u64::MAX, |blob| blob.holes.looked_at());
+        let record_bytes = usage.bytes / usage.count.max(1);
+        if record_bytes < RECORD_BYTES_MIN {
+            return 0;
+        }
+        // Of each value, about a page is shared with its neighbours.
+        usage.garbage_bytes.saturating_sub(looked_at) / record_bytes * (record_bytes - PAGE_BYTES)
+    };
+    version.ledger().iter().map(fresh).sum()
 }
 
 /// The next pass over a family's blob files; `None` if there is nothing to gain, or not now (H2). Pure but for that.
@@ -80,32 +98,41 @@ impl Store {
             let garbage = plan.version.ledger().get(*number).unwrap_or_default().garbage_bytes;
             // Whatever comes of it: the next look is for more garbage than this.
             blob.holes.set_looked_at(garbage);
-            let result = self.punch_file(blob, live.remove(number).unwrap_or_default());
-            match result {
-                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                    self.cannot_punch.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-                result => self.counters.punched_bytes.add(result?),
-            }
+            let Some(freed) = self.punch_file(blob, live.remove(number).unwrap_or_default())? else {
+                self.cannot_punch.store(true, Ordering::Relaxed);
+                return Ok(());
+            };
+            self.counters.punched_bytes.add(freed);
         }
         Ok(())
     }
 
-    /// Returns how much of the file is holes now.
-    fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> esker_env::Result<u64> {
+    /// Returns how much came free; `None` where the file system has no holes.
+    fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
         let (files, path) = (&*self.env.files, blob.file.path());
-        if files.metadata(path)?.links > 1 {
-            return Ok(0);
+        let before = files.metadata(path)?;
+        if before.links > 1 {
+            return Ok(Some(0));
         }
-        let before = blob.holes.bytes();
-        let mut bytes = 0;
-        for hole in dead_pages(live, blob.file.records_end()) {
-            bytes += hole.end - hole.start;
-            files.punch_hole(path, hole)?;
+        let mut punched = blob.holes.punched();
+        let mut known = std::mem::take(&mut *punched).into_iter().peekable();
+        for gap in gaps(live, blob.file.records_end()) {
+            let mut at = gap.start;
+            while let Some((pages, end)) = dead_value(&blob.file, at, gap.end)? {
+                while known.next_if(|&start| start < at).is_some() {}
+                if known.next_if_eq(&at).is_none() && !pages.is_empty() {
+                    match files.punch_hole(path, pages) {
+                        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
+                        result => result?,
+                    }
+                }
+                punched.push(at);
+                at = end;
+            }
         }
-        blob.holes.set_bytes(bytes);
-        Ok(bytes.saturating_sub(before))
+        let after = files.metadata(path)?;
+        blob.holes.set_bytes(after.len.saturating_sub(after.allocated));
+        Ok(Some(before.allocated.saturating_sub(after.allocated)))
     }
 }
 
@@ -138,15 +165,31 @@ fn live_extents(plan: &Punch, store: &Store) -> Result<BTreeMap<FileNumber, Vec<
     Ok(live)
 }
 
-/// Whole pages between the living, up to `end`.
-fn dead_pages(mut live: Vec<Range<u64>>, end: u64) -> impl Iterator<Item = Range<u64>> {
+/// What lies between the living, up to `end`: dead records, one after the other.
+fn gaps(mut live: Vec<Range<u64>>, end: u64) -> impl Iterator<Item = Range<u64>> {
     live.sort_by_key(|extent| extent.start);
     let mut dead_from = HEADER_BYTES as u64;
     live.into_iter().chain(std::iter::once(end..end)).filter_map(move |extent| {
-        let pages = dead_from.next_multiple_of(PAGE_BYTES)..extent.start / PAGE_BYTES * PAGE_BYTES;
+        let gap = dead_from..extent.start;
         dead_from = dead_from.max(extent.end);
-        (pages.start < pages.end).then_some(pages)
+        (gap.start < gap.end).then_some(gap)
     })
+}
+
+/// The whole pages within the value of the dead record at `start`, and where it ends. `None` at the end of its gap, and where
+/// no record is that can be read: what follows stays as it is.
+fn dead_value(blob: &BlobFile, start: u64, gap_end: u64) -> Result<Option<(Range<u64>, u64)>> {
+    let mut raw = [0; RECORD_HEADER_BYTES];
+    if start >= gap_end || blob.read_raw(start, &mut raw)? < raw.len() {
+        return Ok(None);
+    }
+    let Ok(header) = BlobRecordHeader::decode(&raw) else { return Ok(None) };
+    let end = header.record_bytes().and_then(|bytes| start.checked_add(bytes)).filter(|&end| end <= gap_end);
+    Ok(end.map(|end| (whole_pages(end - header.value_bytes..end), end)))
+}
+
+fn whole_pages(bytes: Range<u64>) -> Range<u64> {
+    bytes.start.next_multiple_of(PAGE_BYTES)..bytes.end / PAGE_BYTES * PAGE_BYTES
 }
 
 #[cfg(test)]
@@ -154,17 +197,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_pages_between_the_living_are_dead() {
-        let pages = |live: &[(u64, u64)], end: u64| {
+    fn what_is_between_the_living_is_dead() {
+        let gaps = |live: &[(u64, u64)], end: u64| {
             let live = live.iter().map(|&(start, end)| start..end).collect();
-            dead_pages(live, end).map(|pages| (pages.start, pages.end)).collect::<Vec<_>>()
+            gaps(live, end).map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
         };
-        assert_eq!(pages(&[], 40_000), vec![(4096, 36_864)]);
-        assert_eq!(pages(&[(30, 40_000)], 40_000), vec![]);
-        assert_eq!(pages(&[(20_000, 30_000), (30, 5000)], 40_000), vec![(8192, 16_384), (32_768, 36_864)]);
-        assert_eq!(pages(&[(30, 4097), (8191, 9000)], 9000), vec![]);
-        assert_eq!(pages(&[(30, 4096), (8192, 9000)], 9000), vec![(4096, 8192)]);
+        assert_eq!(gaps(&[], 40_000), vec![(30, 40_000)]);
+        assert_eq!(gaps(&[(30, 40_000)], 40_000), vec![]);
+        assert_eq!(gaps(&[(20_000, 30_000), (30, 5000)], 40_000), vec![(5000, 20_000), (30_000, 40_000)]);
         // What overlaps, which no sound store has, is not counted dead either.
-        assert_eq!(pages(&[(30, 20_000), (30, 50)], 24_576), vec![(20_480, 24_576)]);
+        assert_eq!(gaps(&[(30, 20_000), (30, 50)], 24_576), vec![(20_000, 24_576)]);
+    }
+
+    #[test]
+    fn only_pages_that_a_value_fills_are_whole() {
+        assert_eq!(whole_pages(5000..20_000), 8192..16_384);
+        assert_eq!(whole_pages(4096..8192), 4096..8192);
+        assert!(whole_pages(4097..8192).is_empty() && whole_pages(100..200).is_empty());
     }
 }

@@ -37,7 +37,7 @@ impl Store {
 
 /// Writes the files. Touches nothing else.
 fn relocate(plan: &Relocation, store: &Store) -> Result<Edit> {
-    let mut outputs = Outputs::new(store, &plan.family, 0, false);
+    let mut outputs = Outputs::new(store, &plan.family, 0, false).reserving(plan.written_bytes()).syncing_beside()?;
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {
@@ -84,7 +84,7 @@ fn rewrite(
 }
 
 /// Waits until `bytes` may be copied, unless the store is closed meanwhile.
-fn pace(store: &Store, bytes: u64) -> Result<()> {
+pub(crate) fn pace(store: &Store, bytes: u64) -> Result<()> {
     let mut left = bytes;
     while left > 0 {
         store.check_open()?;

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use esker_env::FileSystem;
 
@@ -20,6 +21,8 @@ pub(crate) struct Trash {
     waiting: Mutex<Vec<PathBuf>>,
     /// Whether there may be something in `waiting`: keeps the common check free of the lock.
     filled: AtomicBool,
+    /// Bytes of files that are obsolete, but that somebody still reads.
+    held_bytes: AtomicU64,
     /// Held while files are removed.
     is_closed: Mutex<bool>,
 }
@@ -30,8 +33,24 @@ impl Trash {
             files,
             waiting: Mutex::default(),
             filled: AtomicBool::new(false),
+            held_bytes: AtomicU64::new(0),
             is_closed: Mutex::new(false),
         })
+    }
+
+    /// Bytes of files that shall go as soon as nobody reads them any more.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Acquire)
+    }
+
+    /// Such a file takes up `bytes`.
+    pub(crate) fn hold(&self, bytes: u64) {
+        self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Nobody reads it any more.
+    pub(crate) fn let_go(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
     /// `path` shall be removed.

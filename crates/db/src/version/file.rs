@@ -13,6 +13,7 @@ use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::blob::BlobFile;
 use crate::iterate::InternalIterator;
@@ -53,6 +54,7 @@ pub(crate) struct BlobHandle {
 pub(crate) struct Holes {
     bytes: AtomicU64,
     looked_at: AtomicU64,
+    punched: Mutex<Vec<u64>>,
 }
 
 impl Holes {
@@ -63,6 +65,12 @@ impl Holes {
 
     pub(crate) fn set_bytes(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Where the dead records begin, ascending, whose pages were given back since the store was opened. Held while a file
+    /// gets holes.
+    pub(crate) fn punched(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.punched.lock()
     }
 
     /// How much garbage there was when holes were last looked for; 0 if that was before the store was opened.
@@ -96,7 +104,7 @@ impl TableFile {
 
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
-        self.life.mark_obsolete();
+        self.life.mark_obsolete(self.meta.file_bytes);
     }
 
     /// Whether a compaction reads it.
@@ -188,7 +196,7 @@ impl BlobHandle {
 
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
-        self.life.mark_obsolete();
+        self.life.mark_obsolete(self.addition.total_bytes.saturating_sub(self.holes.bytes()));
     }
 
     pub(crate) fn number(&self) -> FileNumber {

@@ -190,6 +190,17 @@ impl Values {
 }
 
 impl Request {
+    /// Bytes of the batch as the user gave it.
+    pub(crate) fn user_bytes(&self) -> usize {
+        self.user_bytes
+    }
+
+    /// Whether it only deletes.
+    pub(crate) fn only_deletes(&self) -> bool {
+        let deletes = |kind| matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion);
+        self.batch.raw().records().all(|record| record.is_ok_and(|record| deletes(record.kind)))
+    }
+
     /// `batch`, without values that go elsewhere.
     fn plain(batch: WriteBatch, options: WriteOptions) -> Self {
         Self { user_bytes: batch.len_bytes(), batch, options, values: None, is_shown: false }

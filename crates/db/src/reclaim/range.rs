@@ -1,0 +1,96 @@
+//! Whole tables of a range of keys go, without a look at what they hold but for pointers into blob files.
+//!
+//! - D1: a table goes only if everything below it that shares keys with it goes, too: no older value comes to light (B1).
+//! - D2: what it pointed to is counted as garbage in the edit that drops it, exactly (B10).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+
+use crate::family::Family;
+use crate::iterate::InternalIterator;
+use crate::store::Store;
+use crate::version::{Edit, Garbage, TableFile, Version};
+use crate::{Error, ErrorKind, Result};
+
+/// Tables to drop.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    pub(crate) family: Arc<Family>,
+    tables: Vec<(usize, Arc<TableFile>)>,
+}
+
+impl Removal {
+    /// Keeps others away from its tables, or no longer does.
+    pub(crate) fn set_claimed(&self, claimed: bool) {
+        self.tables.iter().for_each(|(_, table)| table.set_claimed(claimed));
+    }
+}
+
+/// The tables below level 0 that lie within the range and may go (D1); both ends inclusive, `None` is open. What is claimed stays.
+fn within(version: &Version, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<(usize, Arc<TableFile>)> {
+    let mut gone: Vec<(usize, Arc<TableFile>)> = Vec::new();
+    for (level, tables) in version.levels().rev().filter(|(level, _)| *level > 0) {
+        let fits = |table: &TableFile| {
+            begin.is_none_or(|begin| table.smallest() >= begin) && end.is_none_or(|end| table.largest() <= end)
+        };
+        let hides = |table: &TableFile| {
+            let goes = |below: &Arc<TableFile>| gone.iter().any(|(_, gone)| gone.number() == below.number());
+            let all = |level| version.overlapping(level, Some(table.smallest()), Some(table.largest()));
+            (level + 1..=version.deepest_level()).any(|deeper| !all(deeper).iter().all(goes))
+        };
+        let goes: Vec<_> = tables.iter().filter(|table| fits(table) && !table.is_claimed() && !hides(table)).collect();
+        gone.extend(goes.into_iter().map(|table| (level, table.clone())));
+    }
+    gone
+}
+
+impl Store {
+    /// See [`Db::delete_files_in_range`](crate::Db::delete_files_in_range).
+    pub(crate) fn delete_files_in_range(
+        &self,
+        family: &Arc<Family>,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<u64> {
+        self.check_takes_writes()?;
+        let state = self.state.lock();
+        let tables = within(&family.view.load().version, begin, end);
+        let bytes = tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
+        if !tables.is_empty() {
+            self.claim_and_remove(state, Removal { family: family.clone(), tables })?;
+            self.trash.purge_again()?;
+        }
+        Ok(bytes)
+    }
+
+    /// Runs a removal and installs what comes of it.
+    pub(crate) fn run_removal(&self, plan: &Removal) -> Result<()> {
+        let mut garbage: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
+        for (_, table) in &plan.tables {
+            if !table.blob_refs()?.is_empty() {
+                count(table, &mut garbage)?;
+            }
+        }
+        let edit = Edit { deleted: plan.tables.clone(), garbage, ..Edit::default() };
+        self.install_or_discard(&plan.family, edit, &[])
+    }
+}
+
+/// Adds what the table points to.
+fn count(table: &TableFile, garbage: &mut BTreeMap<FileNumber, Garbage>) -> Result<()> {
+    let corrupt = |error| Error::new(ErrorKind::Corruption, "looking for pointers into blob files").with_source(error);
+    let mut entries = table.table.iter(false);
+    entries.seek_to_first()?;
+    while entries.valid() {
+        let key = InternalKey::decode(entries.key()).map_err(corrupt)?;
+        if key.kind == ValueKind::BlobIndex {
+            let index = BlobIndex::decode(entries.value()).map_err(corrupt)?;
+            garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, key.user_key.len()));
+        }
+        entries.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! How much may still be written: what the store takes up on the disk, what it may take up, and who waits for more.
+//!
+//! - W1: what tables, blob files and unfinished work take up stays within `max_space_amp` of what lives, and one blob file: writers
+//!   that would go beyond wait as long as reclaim gets on. What only readers keep (iterators, values that are held) is not counted:
+//!   no work of the store's could free it, and whoever waits may be the one who holds it.
+//! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
+//! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
+//!   Room is kept for the flush of every memtable and for a pass of reclaim, so deletions and reclaim go on, and
+//!   writes do, too, when there is room again.
+//! - W4: work is counted with what it will write before it begins.
+//!
+//! Cost: of a write, one atomic subtraction; every few MiB a look at all families.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker_env::metered::Meter;
+
+use super::hidden_bytes;
+use crate::options::ReclaimMode;
+use crate::store::{State, Store};
+use crate::write::Request;
+use crate::{Error, ErrorKind, Result};
+
+/// Writers look again after so many bytes at most.
+const CREDIT_BYTES_MAX: i64 = 16 << 20;
+/// A user's byte may come three times before anything goes: into the log, by a flush, and with what the tables need.
+const COPIES: i64 = 3;
+/// What may be written where the bound cannot be kept, since reclaim finds nothing to do.
+const GRACE_BYTES: i64 = 1 << 20;
+/// A pass keeps at most this part of a limit free for what it copies.
+const PASS_PART: u64 = 64;
+
+/// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
+/// part of all tables, or for so many of the largest.
+const TABLES_PART: u64 = 4;
+const TABLES_MAX: u64 = 12;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// `None` in a store open for reading only, or under repair.
+    meter: Option<Arc<Meter>>,
+    /// Bytes that writers may write before they look again.
+    credit: AtomicI64,
+    /// What all files together may take up, as the options and the file system said lately.
+    bytes_max: AtomicU64,
+    /// See W4.
+    reserved: Arc<AtomicU64>,
+    /// Writers wait for space on the disk: whatever can be freed shall be.
+    is_short: AtomicBool,
+    /// The last write when everything was done that could free something, plus one.
+    squeezed_at: AtomicU64,
+}
+
+/// What may still be written; negative where it is too much already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    /// Until the disk, or `max_disk_bytes`, is full but for what is kept.
+    pub(crate) disk: i64,
+    /// Until the store takes more than `max_space_amp` allows.
+    pub(crate) bound: i64,
+    /// What a pass may write before the disk is full, what is kept for it included.
+    pub(crate) pass: i64,
+    /// How much more than what lives the store may take.
+    pub(crate) slack: u64,
+    /// What logs take, and memtables will.
+    pub(crate) unflushed: u64,
+}
+
+/// What a piece of work will still write (W4).
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    all: Arc<AtomicU64>,
+    left: u64,
+}
+
+impl Reserved {
+    /// So much of it is written.
+    pub(crate) fn note_written(&mut self, bytes: u64) {
+        let written = bytes.min(self.left);
+        self.left -= written;
+        self.all.fetch_sub(written, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.note_written(u64::MAX);
+    }
+}
+
+impl Room {
+    pub(crate) fn new(meter: Option<Arc<Meter>>) -> Self {
+        let (credit, squeezed_at) = (AtomicI64::new(0), AtomicU64::new(0));
+        let (bytes_max, is_short) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Self { meter, credit, bytes_max, reserved: Arc::default(), is_short, squeezed_at }
+    }
+
+    /// See W4.
+    pub(crate) fn reserve(&self, bytes: u64) -> Reserved {
+        self.reserved.fetch_add(bytes, Ordering::AcqRel);
+        Reserved { all: self.reserved.clone(), left: bytes }
+    }
+
+    /// Whether whatever can be freed shall be.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the files in the store's directory take up.
+    pub(crate) fn used(&self) -> u64 {
+        self.meter.as_ref().map_or(0, |meter| meter.used())
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    /// Asks the file system how much room there is.
+    pub(crate) fn refresh_room(&self) {
+        let limit = self.room.meter.as_ref().map_or(u64::MAX, |meter| meter.limit());
+        // A file system that does not say is taken for large enough: it refuses by itself.
+        let available = self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available);
+        let most = limit.min(self.room.used().saturating_add(available));
+        self.room.bytes_max.store(most, Ordering::Relaxed);
+    }
+
+    /// See [`Left`].
+    pub(crate) fn left(&self) -> Left {
+        let used = self.room.used();
+        let reserved = self.room.reserved.load(Ordering::Acquire);
+        let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        for family in self.families.load().values() {
+            let view = family.view.load();
+            let version = &view.version;
+            let of_blobs = version.ledger().total().live_bytes();
+            let hidden = (hidden_bytes(version) as f64 * family.overwritten_part()) as u64;
+            let of_tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+            // Values that were just written are not known to live; as many as are new do.
+            let written: u64 = view.generations().map(|generation| generation.blobs.bytes()).sum();
+            live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwritten_part())) as u64;
+            tables += of_tables;
+            unflushed += view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
+            file_bytes = file_bytes.max(family.options.blob_file_bytes);
+            pass = pass.max(if version.blobs().is_empty() {
+                (of_tables / TABLES_PART).min(family.options.target_file_bytes.saturating_mul(TABLES_MAX))
+            } else {
+                of_tables
+            });
+        }
+        live += tables;
+        let bounded = (live as f64 * self.options.max_space_amp) as u64;
+        let limit = bounded.saturating_add(file_bytes);
+        let logs = self.space_of_logs();
+        let ours = used.saturating_sub(self.trash.held_bytes());
+        let most = self.room.bytes_max.load(Ordering::Relaxed);
+        let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed);
+        Left {
+            disk: after_flushes.saturating_sub(signed(pass + file_bytes.min(most / PASS_PART))),
+            pass: after_flushes,
+            bound: signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved),
+            slack: limit.saturating_sub(live),
+            unflushed: unflushed + logs,
+        }
+    }
+
+    /// What logs take up, the blocks ahead of the active one, and one that is made ahead of time, included.
+    fn space_of_logs(&self) -> u64 {
+        let largest = self.families.load().values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
+        let begun = if self.options.background_jobs > 0 { 2 } else { 1 };
+        self.sealed_wal_bytes.load(Ordering::Relaxed) + begun * largest
+    }
+
+    /// Lets a write go ahead, or makes it wait; see W1 and W3. Called before it joins the queue, so that who waits keeps nobody
+    /// with a deletion from going ahead.
+    ///
+    /// # Errors
+    /// `Exhausted`: there is no room, nor anything to free. What keeps writers out in any case.
+    #[inline]
+    pub(crate) fn admit(&self, request: &Request) -> Result<()> {
+        let bytes = signed(request.user_bytes() as u64);
+        if self.room.credit.fetch_sub(bytes, Ordering::Relaxed) > bytes {
+            return Ok(());
+        }
+        if request.only_deletes() { Ok(()) } else { self.wait_for_room(bytes) }
+    }
+
+    /// The same for a write of which nothing is known yet.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub(crate) fn admit_any(&self) -> Result<()> {
+        if self.room.credit.load(Ordering::Relaxed) > 0 { Ok(()) } else { self.wait_for_room(0) }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, bytes: i64) -> Result<()> {
+        let began = self.env.clock.monotonic();
+        let result = self.wait_until_left(bytes);
+        let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
+        self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
+        result
+    }
+
+    fn wait_until_left(&self, bytes: i64) -> Result<()> {
+        loop {
+            self.check_takes_writes()?;
+            self.refresh_room();
+            let left = self.left();
+            let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
+            let (on_disk, in_bound) = (left.disk / COPIES, bound / COPIES);
+            let is_short = on_disk <= bytes;
+            self.room.is_short.store(is_short, Ordering::Relaxed);
+            let credit = on_disk.min(in_bound).saturating_sub(bytes);
+            if credit > 0 {
+                self.room.credit.store(credit.min(CREDIT_BYTES_MAX), Ordering::Relaxed);
+                return Ok(());
+            }
+            if self.get_on() {
+                continue;
+            }
+            if !is_short {
+                // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
+                self.room.credit.store(GRACE_BYTES.min(on_disk), Ordering::Relaxed);
+                return Ok(());
+            }
+            let reason = format!(
+                "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
+                 raise max_disk_bytes or make room on the disk",
+                self.room.used()
+            );
+            return Err(Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir));
+        }
+    }
+
+    /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
+    /// says why, and whoever waits goes on without what it would have freed.
+    fn get_on(&self) -> bool {
+        if self.options.background_jobs == 0 {
+            if self.run_due_work().is_err() {
+                return false;
+            }
+        } else {
+            let mut state = self.state.lock();
+            if state.flush_error.is_some() {
+                return false;
+            }
+            if state.is_at_work() || self.trash.is_filled() {
+                self.changed.notify_all();
+                self.changed.wait_for(&mut state, Duration::from_millis(50));
+                return true;
+            }
+        }
+        // What is in memory hides what it overwrites, and reclaim may have had too little reason to look.
+        let now = self.visible().get() + 1;
+        if self.room.squeezed_at.swap(now, Ordering::AcqRel) == now {
+            return false;
+        }
+        let ids: Vec<u32> = self.families.load().keys().copied().collect();
+        if self.flush(&ids).is_err() {
+            return false;
+        }
+        self.note_all_versions();
+        self.changed.notify_all();
+        self.options.background_jobs > 0 || self.run_due_work().is_ok()
+    }
+}
+
+impl State {
+    /// Whether something is being done, or shall be, that may free space.
+    fn is_at_work(&self) -> bool {
+        let is_due = !self.to_compact.is_empty() || !self.to_flush.is_empty();
+        self.compaction_error.is_none() && (is_due || self.compacting > 0) || !self.flushing.is_empty()
+    }
+}

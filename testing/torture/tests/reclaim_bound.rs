@@ -1,0 +1,388 @@
+//! What a store takes up stays within what it may: `max_space_amp`, `max_disk_bytes` and a full disk, however values are kept,
+//! whatever the machine does at the limit; and there are ways out.
+
+use std::path::Path;
+
+use esker::env::sim::{SimDisk, Survivors};
+use esker::{
+    Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions, ReclaimMode, Separation,
+    SstFileWriter,
+};
+use esker_torture::model::{Contents, forward};
+
+const RECORD_HEADER_BYTES: u64 = 32;
+const BLOB_FILE_BYTES: u64 = 128 << 10;
+/// A store that may take up no more, and has to reclaim to go on.
+const LIMIT_BYTES: u64 = 3 << 20;
+
+/// How values are kept: where they go, and how long they are.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    separation: Separation,
+    value_bytes: usize,
+    keys: u32,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind { separation: Separation::AtFlush, value_bytes: 700, keys: 1200 },
+    Kind { separation: Separation::AtFlush, value_bytes: 17_000, keys: 60 },
+    Kind { separation: Separation::AtWrite, value_bytes: 2000, keys: 500 },
+    Kind { separation: Separation::Off, value_bytes: 500, keys: 1500 },
+];
+
+fn options(kind: &Kind) -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        separation: kind.separation,
+        min_blob_size: 100,
+        blob_file_bytes: BLOB_FILE_BYTES,
+        blob_compression: Compression::None,
+        compression: Compression::None,
+        target_file_bytes: 16 << 10,
+        level_base_bytes: 64 << 10,
+        level0_compaction_trigger: 2,
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn open(disk: &SimDisk, options: &Options) -> esker::Result<Db> {
+    Db::open_with_env("/store", options.clone(), disk.env())
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:05}").into_bytes()
+}
+
+fn value(kind: &Kind, n: u32, round: u32) -> Vec<u8> {
+    let mut value = vec![0; kind.value_bytes];
+    fastrand::Rng::with_seed(u64::from(n) << 32 | u64::from(round)).fill(&mut value);
+    value
+}
+
+fn contents(db: &Db) -> Contents {
+    forward(db, &db.default_column_family(), &ReadOptions::default()).unwrap().into_iter().collect()
+}
+
+fn assert_sound(db: &Db, what: &str) {
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+}
+
+/// Bytes that the files of the store occupy, without those of which the name ends so.
+fn occupied(disk: &SimDisk, without: &str) -> u64 {
+    let files = disk.env().files;
+    let counts = |path: &&std::path::PathBuf| {
+        path.parent() == Some(Path::new("/store")) && (without.is_empty() || !path.to_string_lossy().ends_with(without))
+    };
+    disk.paths().iter().filter(counts).map(|path| files.metadata(path).unwrap().allocated).sum()
+}
+
+/// Goal: all tables and blob files together never take more than the bound allows for what lives, by more than one blob file and
+/// what one memtable becomes, while data are overwritten at random eight times over.
+#[test]
+fn all_files_stay_within_the_bound_while_everything_is_overwritten() {
+    for kind in KINDS.iter().filter(|kind| kind.separation != Separation::Off) {
+        let disk = SimDisk::new();
+        let db = open(&disk, &options(kind)).unwrap();
+        let live = u64::from(kind.keys) * (RECORD_HEADER_BYTES + 8 + kind.value_bytes as u64);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut rounds = vec![0; kind.keys as usize];
+        for n in 0..kind.keys {
+            db.put(key(n), value(kind, n, 0)).unwrap();
+        }
+        for put in 0..kind.keys * 8 {
+            let n = random.u32(..kind.keys);
+            rounds[n as usize] += 1;
+            db.put(key(n), value(kind, n, rounds[n as usize])).unwrap();
+            if put % 8 > 0 {
+                continue;
+            }
+            let used = occupied(&disk, ".log");
+            let (files, tables) = (disk.paths().len() as u64, db.stats().on_disk.table_bytes);
+            // Blocks round each file up; tables count as they are.
+            let bound = (live + tables) * 13 / 10 + BLOB_FILE_BYTES + (64 << 10) + files * 4096;
+            assert!(
+                used <= bound,
+                "{kind:?}: {used} bytes after {put} puts, {live} live and {tables} of tables: {bound}"
+            );
+        }
+        let expected = (0..kind.keys).map(|n| (key(n), value(kind, n, rounds[n as usize]))).collect();
+        assert!(contents(&db) == expected, "{kind:?}");
+        let stats = db.stats();
+        assert!(stats.relocations + stats.punches > 3, "{kind:?}: {stats:?}");
+        assert_eq!(kind.value_bytes > 8192, stats.punches > 0, "{kind:?}");
+        assert_sound(&db, "in the end");
+    }
+}
+
+/// A history at the limit: puts until there is room for no more, overwrites that need reclaim, deletions, and puts again.
+struct AtLimit {
+    expected: Contents,
+    /// What the put that failed last might have left, had the machine died.
+    refused: usize,
+}
+
+/// Does all of it; `look` is called after each call.
+fn live_at_the_limit(db: &Db, kind: &Kind, mut look: impl FnMut()) -> esker::Result<AtLimit> {
+    let mut at = AtLimit { expected: Contents::new(), refused: 0 };
+    let mut random = fastrand::Rng::with_seed(9);
+    let mut put = |at: &mut AtLimit, n: u32, round: u32| -> esker::Result<bool> {
+        let value = value(kind, n, round);
+        let result = db.put(key(n), &value);
+        look();
+        match result {
+            Ok(()) => {
+                at.expected.insert(key(n), value);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                at.refused += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    };
+    let mut count = 0;
+    while put(&mut at, count, 0)? {
+        count += 1;
+        assert!(count < 100_000, "there is no limit");
+    }
+    for round in 1..4 {
+        for _ in 0..count / 2 {
+            put(&mut at, random.u32(..count), round)?;
+        }
+    }
+    // However full it is, deletions are taken, and bring room for puts without anybody's help.
+    for n in (0..count).filter(|n| n % 4 != 0) {
+        db.delete(key(n))?;
+        at.expected.remove(&key(n));
+    }
+    let mut resumed = 0;
+    for n in 0..count / 4 {
+        resumed += u32::from(put(&mut at, n, 9)?);
+    }
+    let all = count / 4;
+    assert!(
+        resumed >= all / 2,
+        "{kind:?}: only {resumed} of {all} puts after three quarters were deleted: {:?}",
+        db.stats()
+    );
+    Ok(at)
+}
+
+/// Goal: `max_disk_bytes` is never exceeded, by no file and at no moment; at the limit puts get `Exhausted` and nothing else fails, reads
+/// and deletions go on, and puts resume by themselves.
+#[test]
+fn the_limit_is_never_exceeded_and_writes_resume() {
+    for kind in &KINDS {
+        let disk = SimDisk::new();
+        let options = Options { max_disk_bytes: LIMIT_BYTES, ..options(kind) };
+        let db = open(&disk, &options).unwrap();
+        let mut worst = 0;
+        // A look at every file takes its time.
+        let mut calls = 0;
+        let look = || {
+            calls += 1;
+            if calls % 16 == 0 {
+                worst = worst.max(occupied(&disk, ""));
+            }
+        };
+        let at = live_at_the_limit(&db, kind, look).unwrap();
+        assert!(worst <= LIMIT_BYTES, "{kind:?}: {worst}");
+        assert!(worst >= LIMIT_BYTES / 3, "{kind:?}: most of it can be used, not {worst}");
+        assert!(at.refused > 0 && contents(&db) == at.expected, "{kind:?}: {}", at.refused);
+        assert_sound(&db, "at the limit");
+        db.close().unwrap();
+        assert!(occupied(&disk, "") <= LIMIT_BYTES);
+        let db = open(&disk, &options).unwrap();
+        assert!(contents(&db) == at.expected, "{kind:?}");
+    }
+}
+
+/// Goal: the same on a disk that is full, which nobody limited: and once there is room, everything goes on.
+#[test]
+fn a_full_disk_refuses_puts_only_and_all_goes_on_when_there_is_room() {
+    for kind in &KINDS {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(LIMIT_BYTES));
+        let db = open(&disk, &options(kind)).unwrap();
+        let at = live_at_the_limit(&db, kind, || ()).unwrap();
+        assert!(at.refused > 0 && contents(&db) == at.expected, "{kind:?}: {}", at.refused);
+        disk.set_capacity(None);
+        for n in 0..400 {
+            db.put(key(n), value(kind, n, 20)).unwrap();
+        }
+        db.flush().unwrap();
+        assert!(db.stats().background_error.is_none(), "{:?}", db.stats().background_error);
+        assert_sound(&db, "with room again");
+    }
+}
+
+/// Goal: a machine that dies at the limit, or on a full disk, comes back with everything that was acknowledged, within the limit.
+#[test]
+fn death_at_the_limit_loses_nothing() {
+    for kind in &KINDS {
+        let options = Options { max_disk_bytes: LIMIT_BYTES, ..options(kind) };
+        let healthy = SimDisk::new();
+        live_at_the_limit(&open(&healthy, &options).unwrap(), kind, || ()).unwrap();
+        let ops = healthy.op_count();
+        for n in (1..24).map(|part| ops * part / 24 + part) {
+            let disk = SimDisk::new();
+            let db = open(&disk, &options).unwrap();
+            disk.die_after(n);
+            let mut acknowledged = Contents::new();
+            for n in 0.. {
+                match db.put(key(n % 2000), value(kind, n % 2000, n / 2000)) {
+                    Ok(()) => drop(acknowledged.insert(key(n % 2000), value(kind, n % 2000, n / 2000))),
+                    Err(error) if error.kind() == ErrorKind::Exhausted && n < 20_000 => {
+                        if db.delete(key(n % 2000 / 2)).is_err() {
+                            break;
+                        }
+                        acknowledged.remove(&key(n % 2000 / 2));
+                    }
+                    Err(_) => break,
+                }
+                if n >= 20_000 {
+                    break;
+                }
+            }
+            drop(db);
+            // The process died; what it wrote is there.
+            let disk = disk.after_process_death();
+            let db = open(&disk, &options).unwrap();
+            let found = contents(&db);
+            let differs = acknowledged.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
+            // The call that the machine died in may have happened.
+            assert!(differs <= 1 && found.len().abs_diff(acknowledged.len()) <= 1, "{kind:?}, {n}: {differs}");
+            assert!(occupied(&disk, "") <= LIMIT_BYTES, "{kind:?}, {n}");
+            assert_sound(&db, "after death");
+            drop(db);
+            let image = disk.after_power_loss(Survivors::Sample { seed: n });
+            assert_sound(&open(&image, &options).unwrap(), "after power loss");
+        }
+    }
+}
+
+/// Goal: what iterators keep is nobody's to free: writers go on past the bound, and the space comes back when it is let go.
+#[test]
+fn what_a_reader_keeps_holds_no_writer_back() {
+    let kind = &KINDS[0];
+    let disk = SimDisk::new();
+    let db = open(&disk, &options(kind)).unwrap();
+    for n in 0..kind.keys {
+        db.put(key(n), value(kind, n, 0)).unwrap();
+    }
+    db.flush().unwrap();
+    let mut iterator = db.iter().unwrap();
+    iterator.seek_to_first().unwrap();
+    for n in 0..kind.keys * 3 {
+        db.put(key(n % kind.keys), value(kind, n % kind.keys, n)).unwrap();
+    }
+    let plan = db.reclaim_plan(&db.default_column_family(), 0.0).unwrap();
+    assert!(plan.held_bytes > 500_000 && plan.is_earlier_state_held, "{plan:?}");
+    let held = occupied(&disk, "");
+    drop(iterator);
+    db.put(key(0), "x").unwrap();
+    db.flush().unwrap();
+    assert!(held - occupied(&disk, "") > plan.held_bytes / 2);
+    assert_eq!(db.reclaim_plan(&db.default_column_family(), 0.0).unwrap().held_bytes, 0);
+}
+
+/// Goal (B1, B10): tables that go with a range of keys are counted as garbage to the byte, and bring nothing older to light.
+/// Method: the same keys lie in several levels; ranges cut through them at random.
+#[test]
+fn files_deleted_in_a_range_leave_an_exact_ledger_and_nothing_old() {
+    let kind = &KINDS[0];
+    let mut dropped = 0;
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let disk = SimDisk::new();
+        let mut options = Options { reclaim_mode: ReclaimMode::Manual, ..options(kind) };
+        options.families.get_mut("default").unwrap().target_file_bytes = 4 << 10;
+        let db = open(&disk, &options).unwrap();
+        let family = db.default_column_family();
+        let mut newest = vec![0; 900];
+        for round in 1..6 {
+            for n in 0..900 {
+                if random.u32(..round) == 0 {
+                    db.put(key(n), value(kind, n, round)).unwrap();
+                    newest[n as usize] = round;
+                }
+            }
+            db.flush().unwrap();
+        }
+        let snapshot = db.snapshot();
+        let mut iterator = db.iter().unwrap();
+        iterator.seek_to_first().unwrap();
+        let (from, to) = (random.u32(..450), random.u32(450..900));
+        dropped += db.delete_files_in_range(&family, Some(&key(from)), Some(&key(to))).unwrap();
+        drop(snapshot);
+        let check = |db: &Db| {
+            for n in 0..900 {
+                let found = db.get(key(n)).unwrap();
+                let is_newest = found.as_deref() == Some(&value(kind, n, newest[n as usize])[..]);
+                assert!(
+                    is_newest || found.is_none() && (from..=to).contains(&n),
+                    "seed {seed}: key {n} is something old"
+                );
+            }
+            assert_sound(db, "after files were deleted");
+        };
+        check(&db);
+        let mut seen = 0;
+        while iterator.valid() {
+            assert!(iterator.value().unwrap().len() == kind.value_bytes);
+            seen += 1;
+            iterator.next().unwrap();
+        }
+        assert_eq!(seen, 900, "an iterator reads on");
+        drop(iterator);
+        db.close().unwrap();
+        let db = open(&disk, &options).unwrap();
+        check(&db);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        db.reclaim(&db.default_column_family(), 0.0).unwrap();
+        check(&db);
+        let stats = db.stats().families[0].clone();
+        let record = |(key, value): (&Vec<u8>, &Vec<u8>)| RECORD_HEADER_BYTES + (key.len() + value.len()) as u64;
+        assert_eq!(stats.blob_live_bytes, contents(&db).iter().map(record).sum::<u64>(), "seed {seed}");
+        assert_eq!(stats.blob_garbage_bytes, 0, "seed {seed}");
+        db.close().unwrap();
+    }
+    assert!(dropped > 50_000, "{dropped} bytes of tables");
+}
+
+/// Goal: a family that comes and goes leaves no blob file, and what comes in as files counts for the limit, too.
+#[test]
+fn dropped_families_and_files_from_outside_are_counted() {
+    let kind = &KINDS[0];
+    let disk = SimDisk::new();
+    let options = Options { max_disk_bytes: LIMIT_BYTES, ..options(kind) };
+    let db = open(&disk, &options).unwrap();
+    for round in 0..6 {
+        let family = db.create_column_family("passing", options.families["default"].clone()).unwrap();
+        for n in 0..1200 {
+            db.put_cf(&family, key(n), value(kind, n, round), &Default::default()).unwrap();
+        }
+        db.drop_column_family(&family).unwrap();
+        drop(family);
+        db.flush().unwrap();
+        assert!(occupied(&disk, "") <= LIMIT_BYTES, "round {round}");
+    }
+    let path = Path::new("/outside.sst");
+    let mut writer = SstFileWriter::create_with_env(path, &options.families["default"], disk.env()).unwrap();
+    for n in 0..6000 {
+        writer.put(key(n), value(kind, n, 0)).unwrap();
+    }
+    writer.finish().unwrap();
+    let error = db.ingest(&db.default_column_family(), &[path], &IngestOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    assert!(contents(&db).is_empty() && occupied(&disk, "") <= LIMIT_BYTES);
+    assert_sound(&db, "after files were refused");
+}
