@@ -89,12 +89,15 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock) })
 }
 
-/// Opens for reading only: takes no lock, writes nothing, and sees the store as it is now.
+/// Opens for reading only: keeps no writer out, writes nothing, and sees the store as it is now.
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
     if !files::store_exists(&env, dir)? {
         return Err(files::no_store(dir));
     }
+    // Before anything is read: a hole that comes later would be in what is read now (`reclaim/punch.rs` H6). Where a system has no such
+    // lock, the writer cannot have it either.
+    let share = env.files.share_dir(dir).ok();
     // A writer may take away, between two of these reads, what its manifest no longer needs. It always changes the
     // manifest first: if that is as it was before, nothing was missed.
     let mut attempts = READ_ONLY_ATTEMPTS;
@@ -103,7 +106,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
         let opened = read_whole(dir, options.clone(), env.clone());
         attempts -= 1;
         if manifest_state(&*env.files, dir)? == before {
-            return opened;
+            return opened.map(|opened| Opened { lock: share, ..opened });
         }
         if attempts == 0 {
             let reason = "the store changes faster than it can be read; try again";

@@ -64,7 +64,6 @@ impl Store {
     ) -> Result<Option<PinnedSlice>> {
         check_options(options)?;
         self.check_writable()?;
-        self.admit_any()?;
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
         if options.sync && is_changed {
@@ -113,6 +112,7 @@ impl Store {
         let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? else {
             return Ok(Attempt::Done(before, false));
         };
+        self.admit(&request)?;
         self.commit.exclusive(|lead| {
             self.check_takes_writes()?;
             self.drain(lead)?;

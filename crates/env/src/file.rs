@@ -298,6 +298,23 @@ pub trait FileSystem: Debug + Send + Sync {
     /// `WouldBlock` if another process, or another handle of this one, holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
 
+    /// The right to find what files in `dir` hold as it is, until it is dropped. Any number may have it at once, of any process; waits
+    /// for whoever has the directory [alone](Self::claim_dir).
+    ///
+    /// # Errors
+    /// `Unsupported` unless written otherwise: there is nobody to share with.
+    fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        Err(crate::Error::new("sharing", dir, std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// The right to take away bytes that only those need who [share](Self::share_dir) `dir`.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody shares it, or has it alone. `Unsupported` unless written otherwise.
+    fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        Err(crate::Error::new("claiming", dir, std::io::ErrorKind::Unsupported.into()))
+    }
+
     /// Reads a whole file; for small ones.
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let file = self.open(path)?;

@@ -247,6 +247,14 @@ impl FileSystem for Metered {
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         self.files.lock(path)
     }
+
+    fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        self.files.share_dir(dir)
+    }
+
+    fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        self.files.claim_dir(dir)
+    }
 }
 
 /// A file of the directory that is being written.

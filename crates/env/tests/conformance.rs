@@ -97,6 +97,7 @@ on_both! {
     space_is_available
     a_lock_excludes_until_dropped
     a_lock_follows_the_file_not_the_path
+    a_directory_is_shared_by_many_or_claimed_by_one
     small_files_are_written_whole
     errors_say_what_where_and_why
     threads_run_and_are_waited_for
@@ -621,6 +622,27 @@ fn a_lock_follows_the_file_not_the_path(place: &Place) {
     assert_eq!(kind(place.files().lock(&place.at("./LOCK"))), ErrorKind::WouldBlock);
     drop(lock);
     place.files().lock(&place.at("ALIAS")).unwrap();
+}
+
+fn a_directory_is_shared_by_many_or_claimed_by_one(place: &Place) {
+    let files = place.files();
+    let claim = || files.claim_dir(&place.root);
+    let first = files.share_dir(&place.root).unwrap();
+    let second = files.share_dir(&place.root).unwrap();
+    assert_eq!(kind(claim()), ErrorKind::WouldBlock);
+    drop(first);
+    assert_eq!(kind(claim()), ErrorKind::WouldBlock, "one of two is left");
+    drop(second);
+    let alone = claim().unwrap();
+    assert_eq!(kind(claim()), ErrorKind::WouldBlock);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| drop(files.share_dir(&place.root).unwrap()));
+        drop(alone);
+        waits.join().unwrap();
+    });
+    drop(files.lock(&place.at("LOCK")).unwrap());
+    drop(claim().unwrap());
+    assert_eq!(kind(files.claim_dir(&place.at("missing"))), ErrorKind::NotFound);
 }
 
 fn small_files_are_written_whole(place: &Place) {

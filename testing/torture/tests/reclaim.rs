@@ -664,6 +664,31 @@ fn no_hole_is_made_where_somebody_may_read() {
     assert!(shared.iter().zip(&bytes).all(|(path, bytes)| disk.file_bytes(path).unwrap() == *bytes));
 }
 
+/// Goal: another handle that is open for reading, as in another process, finds every value that it saw, whatever is overwritten; once it
+/// is gone, holes are made.
+#[test]
+fn no_hole_is_made_while_another_handle_reads() {
+    let disk = SimDisk::new();
+    large_garbage(&disk);
+    let reader = Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto), disk.env()).unwrap();
+    let seen = contents(&reader);
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto), disk.env()).unwrap();
+    let overwrite = |keys: std::ops::Range<u32>| {
+        for n in keys.step_by(3) {
+            db.put(key(n), large_value(n, 7)).unwrap();
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+    };
+    overwrite(0..60);
+    assert_eq!(db.stats().punched_bytes, 0);
+    assert!(db.stats().punches > 0, "a pass was begun");
+    assert!(contents(&reader) == seen);
+    drop(reader);
+    overwrite(1..60);
+    assert!(db.stats().punched_bytes > 0);
+    assert_sound(&db, "with holes");
+}
+
 /// Goal: where the file system has no holes, values are copied instead, and nobody is told of an error.
 #[test]
 fn without_holes_values_are_copied() {

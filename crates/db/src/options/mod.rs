@@ -122,7 +122,9 @@ pub struct Options {
     /// Whether reclaim makes holes of the whole pages of dead values in blob files, before it copies what lives there. Default `true`.
     ///
     /// Costs no write, and is worth it for values of two pages (8 KiB) or more. RocksDB and its tools read such files: headers and
-    /// keys of the dead stay, and their values read as zeroes. Where the file system has no holes, values are copied.
+    /// keys of the dead stay, and their values read as zeroes. Where the file system has no holes, values are copied, as long as
+    /// another process reads the store with Esker, too. RocksDB's read-only processes tell nobody that they read: switch it off to run
+    /// them beside a writer.
     pub punch_holes: bool,
 
     /// Bytes of values that reclaim copies per second, at most. Default 0: as fast as it can. Range 0 or 64 KiB/s..=1 TiB/s.

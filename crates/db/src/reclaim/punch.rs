@@ -9,6 +9,8 @@
 //!   While a copy of the store is being made, no pass begins; what one that goes on takes away is dead in the copy, too (H1).
 //! - H5: only whole pages within dead values become holes. Bytes of live records never change (F2), and headers and keys of
 //!   dead ones stay, so that whoever walks a file from front to back, as RocksDB's tools do, finds the next record.
+//! - H6: nor is one made while another handle has the store open for reading, in whatever process: it may see an older version. Such
+//!   a handle shares the directory before it reads the manifest; a pass has it alone, or does nothing.
 //!
 //! Cost: the keys of the tables that point into the files, once; for each dead record one read of its header, and for each that
 //! died since the last look one system call. Worth it where values are so large that most of one is whole pages.
@@ -114,6 +116,13 @@ impl Store {
         if before.links > 1 {
             return Ok(Some(0));
         }
+        let _alone = match files.claim_dir(&self.dir) {
+            Ok(alone) => Some(alone),
+            // A file system that only this process has.
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => None,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Some(0)),
+            Err(_) => return Ok(None),
+        };
         let mut punched = blob.holes.punched();
         let mut known = std::mem::take(&mut *punched).into_iter().peekable();
         for gap in gaps(live, blob.file.records_end()) {

@@ -189,14 +189,6 @@ impl Store {
         if request.only_deletes() { Ok(()) } else { self.wait_for_room(bytes) }
     }
 
-    /// The same for a write of which nothing is known yet.
-    ///
-    /// # Errors
-    /// As [`admit`](Self::admit).
-    pub(crate) fn admit_any(&self) -> Result<()> {
-        if self.room.credit.load(Ordering::Relaxed) > 0 { Ok(()) } else { self.wait_for_room(0) }
-    }
-
     #[cold]
     fn wait_for_room(&self, bytes: i64) -> Result<()> {
         let began = self.env.clock.monotonic();

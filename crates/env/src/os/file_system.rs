@@ -101,6 +101,16 @@ impl FileSystem for OsFileSystem {
         let lock = lock::lock(path).map_err(|source| Error::new("locking", path, source))?;
         Ok(Box::new(lock))
     }
+
+    fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        let lock = lock::share_dir(here_if_empty(dir)).map_err(|source| Error::new("sharing", dir, source))?;
+        Ok(Box::new(lock))
+    }
+
+    fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        let lock = lock::claim_dir(here_if_empty(dir)).map_err(|source| Error::new("claiming", dir, source))?;
+        Ok(Box::new(lock))
+    }
 }
 
 /// The parent of a bare name is the empty path, which means here and which the system does not know.

@@ -15,11 +15,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, flock};
 use rustix::io::Errno;
 
 use crate::Lock;
@@ -78,6 +79,36 @@ pub(super) fn lock(path: &Path) -> io::Result<OsLock> {
     }
     held.insert(identity_opened);
     Ok(OsLock { file: Some(file), identity: identity_opened })
+}
+
+/// A directory that is shared, or claimed: an open file with a `flock`, which is the handle's, not the process's, so that readers in the
+/// writer's own process count. A directory can be locked by whoever may read it, and there is no file to make for it.
+#[derive(Debug)]
+pub(super) struct OsDirLock {
+    _dir: OwnedFd,
+}
+
+impl Lock for OsDirLock {}
+
+/// Waits for whoever claimed it.
+pub(super) fn share_dir(dir: &Path) -> io::Result<OsDirLock> {
+    flock_dir(dir, FlockOperation::LockShared)
+}
+
+/// `WouldBlock` if somebody shares it.
+pub(super) fn claim_dir(dir: &Path) -> io::Result<OsDirLock> {
+    flock_dir(dir, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn flock_dir(dir: &Path, operation: FlockOperation) -> io::Result<OsDirLock> {
+    let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    loop {
+        match flock(&dir, operation) {
+            Ok(()) => return Ok(OsDirLock { _dir: dir }),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn identity(metadata: &fs::Metadata) -> Identity {

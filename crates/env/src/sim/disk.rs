@@ -1,6 +1,6 @@
 //! The disk: every call that can reach it, counted, and failed if so scheduled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ pub(super) struct Disk {
     pub(super) schedule: Schedule,
     pub(super) capacity: Option<u64>,
     locked: BTreeSet<Inode>,
+    /// How many share a directory.
+    shared: BTreeMap<Inode, usize>,
 }
 
 /// What the system says.
@@ -28,12 +30,24 @@ type Answer<T> = Result<T, Errno>;
 
 impl Disk {
     pub(super) fn new() -> Self {
-        Self { tree: Tree::new(), schedule: Schedule::default(), capacity: None, locked: BTreeSet::new() }
+        Self {
+            tree: Tree::new(),
+            schedule: Schedule::default(),
+            capacity: None,
+            locked: BTreeSet::new(),
+            shared: BTreeMap::new(),
+        }
     }
 
     /// The disk with this tree that succeeds this one: the same size, no locks, no faults.
     pub(super) fn successor(&self, tree: Tree) -> Self {
-        Self { tree, schedule: self.schedule.successor(), capacity: self.capacity, locked: BTreeSet::new() }
+        Self {
+            tree,
+            schedule: self.schedule.successor(),
+            capacity: self.capacity,
+            locked: BTreeSet::new(),
+            shared: BTreeMap::new(),
+        }
     }
 
     fn used(&self) -> u64 {
@@ -113,6 +127,36 @@ impl Disk {
 
     pub(super) fn unlock(&mut self, inode: Inode) {
         self.locked.remove(&inode);
+    }
+
+    /// `WOULDBLOCK` while somebody has it alone.
+    pub(super) fn share_dir(&mut self, dir: &Path) -> Answer<Inode> {
+        let inode = self.find_dir(dir)?;
+        if self.locked.contains(&inode) {
+            return Err(Errno::WOULDBLOCK);
+        }
+        *self.shared.entry(inode).or_default() += 1;
+        Ok(inode)
+    }
+
+    pub(super) fn unshare(&mut self, inode: Inode) {
+        if let Some(count) = self.shared.get_mut(&inode) {
+            *count -= 1;
+        }
+    }
+
+    /// Given up by [`unlock`](Self::unlock).
+    pub(super) fn claim_dir(&mut self, dir: &Path) -> Answer<Inode> {
+        let inode = self.find_dir(dir)?;
+        let is_shared = self.shared.get(&inode).is_some_and(|&count| count > 0);
+        if !is_shared && self.locked.insert(inode) { Ok(inode) } else { Err(Errno::WOULDBLOCK) }
+    }
+
+    fn find_dir(&mut self, dir: &Path) -> Answer<Inode> {
+        self.schedule.begin_read()?;
+        let inode = self.tree.find(dir)?;
+        self.tree.directory(inode)?;
+        Ok(inode)
     }
 
     pub(super) fn punch_hole(&mut self, path: &Path, range: &Range<u64>) -> Answer<()> {

@@ -93,6 +93,25 @@ impl FileSystem for SimDisk {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         let inode = self.shared.disk.lock().lock(path).map_err(failed("locking", path))?;
-        Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), inode }))
+        Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), inode, is_share: false }))
+    }
+
+    fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        loop {
+            match self.shared.disk.lock().share_dir(dir) {
+                // Another thread has it, for as long as a few calls take.
+                Err(Errno::WOULDBLOCK) => {}
+                Err(errno) => return Err(failed("sharing", dir)(errno)),
+                Ok(inode) => {
+                    return Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), inode, is_share: true }));
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        let inode = self.shared.disk.lock().claim_dir(dir).map_err(failed("claiming", dir))?;
+        Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), inode, is_share: false }))
     }
 }

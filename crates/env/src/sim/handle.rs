@@ -123,17 +123,19 @@ impl Mapping for Copied {
     }
 }
 
-/// A locked file; given up when dropped.
+/// A locked file or directory, or a share of one; given up when dropped.
 pub(super) struct SimLock {
     pub(super) shared: Arc<Shared>,
     pub(super) inode: Inode,
+    pub(super) is_share: bool,
 }
 
 impl Lock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.shared.disk.lock().unlock(self.inode);
+        let mut disk = self.shared.disk.lock();
+        if self.is_share { disk.unshare(self.inode) } else { disk.unlock(self.inode) }
     }
 }
 
