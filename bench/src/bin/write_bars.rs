@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --bin write_bars -- DIRECTORY            # the table, about two minutes
+//! cargo run --release --bin write_bars -- DIRECTORY fill       # one round of the fill of 16 KiB and of the plain writer
 //! cargo run --release --bin write_bars -- DIRECTORY synced 16  # so many threads
 //! cargo run --release --bin write_bars -- DIRECTORY stalls 600 # random overwriting at 40 MiB/s for so many seconds
 //! ```
@@ -246,6 +247,13 @@ fn main() -> Outcome<()> {
         Some("synced") => {
             let threads: u64 = arguments.get(2).map_or(Ok(16), |threads| threads.parse::<u64>())?;
             println!("| synced puts of 1 KiB, {threads} threads, a second | {:.0} |", synced(&dir, threads)?);
+            Ok(())
+        }
+        Some("fill") => {
+            let at_write = fill(&dir, 16 << 10, Separation::AtWrite, Compression::Lz4)?.0;
+            let beside = plain(&dir, 16 << 10, Compression::Lz4)?;
+            println!("| fill of 16 KiB, at write, LZ4, MiB/s | {:.0} |", at_write / MIB as f64);
+            println!("| plain writer that compresses, MiB/s | {:.0} |", beside / MIB as f64);
             Ok(())
         }
         Some("stalls") => stalls(&dir, arguments.get(2).map_or(Ok(60), |seconds| seconds.parse())?),

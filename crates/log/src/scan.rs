@@ -102,12 +102,12 @@ pub struct Scanner {
     failure: Option<Error>,
     /// Something other than zeroes stands here, or behind.
     nonzero_at: u64,
+    /// A recyclable fragment of this log stands here, or behind.
+    own_at: u64,
     /// See [`Scanner::is_cut_off`].
     is_cut: bool,
     /// Where the damage begins that is being skipped.
     skipping_from: Option<u64>,
-    /// From zeroes on, in a recycled file: unless a record follows, the log ended there, and what is left is of the file's former life.
-    skips_former_life: bool,
     skipped_count: u64,
     skipped_bytes: u64,
 }
@@ -151,9 +151,9 @@ impl Scanner {
             end: LogEnd::NotReached,
             failure: None,
             nonzero_at: 0,
+            own_at: 0,
             is_cut: false,
             skipping_from: None,
-            skips_former_life: false,
             skipped_count: 0,
             skipped_bytes: 0,
         })
@@ -294,20 +294,18 @@ impl Scanner {
         self.at = next;
     }
 
-    /// Zeroes where a header should be: the rest of a file allocated in advance, or a hole that something follows.
+    /// Zeroes where a header should be: the rest of a file allocated in advance, those that were written ahead into a recycled
+    /// one, with its former life behind, or a hole that something follows.
     fn zeroes(&mut self) -> Result<()> {
         let offset = self.offset();
-        if self.is_zero_to_the_end()? {
+        if self.is_zero_to_the_end()? || (self.is_recycled && !self.own_follows()?) {
             if self.assembler.is_within() {
                 return self.damaged(self.block.len(), true, "nothing was written behind its beginning");
             }
             self.end_clean(offset);
             return Ok(());
         }
-        let begins = self.skipping_from.is_none();
-        self.damaged(self.block.len(), true, "zeroes where a record should begin")?;
-        self.skips_former_life |= begins && self.is_recycled;
-        Ok(())
+        self.damaged(self.block.len(), true, "zeroes where a record should begin")
     }
 
     fn end_of_file(&mut self) -> Result<()> {
@@ -338,7 +336,6 @@ impl Scanner {
             RecoveryMode::SkipCorrupt => {
                 if self.skipping_from.is_none() {
                     self.skipping_from = Some(begun);
-                    self.skips_former_life = false;
                     self.skipped_count += 1;
                 }
                 // Right behind it if something decodes there, else in the next block.
@@ -352,9 +349,6 @@ impl Scanner {
     }
 
     fn end_clean(&mut self, offset: u64) {
-        if self.skips_former_life && self.skipping_from.take().is_some() {
-            self.skipped_count = self.skipped_count.saturating_sub(1);
-        }
         self.end_skipping(offset);
         self.end = LogEnd::Clean { offset: self.whole_bytes };
     }
@@ -421,6 +415,31 @@ impl Scanner {
         Ok(got > 0)
     }
 
+    /// Whether a whole fragment of this log follows, wherever it begins, to the end of the file. Reads that, each block once.
+    fn own_follows(&mut self) -> Result<bool> {
+        let mut offset = self.block_offset + self.block.len() as u64;
+        if offset <= self.own_at {
+            return Ok(true);
+        }
+        let number = self.log_number;
+        if has_own(self.block.get(self.at..).unwrap_or_default(), number) {
+            return Ok(true);
+        }
+        let mut block = vec![0; BLOCK_BYTES];
+        while offset < self.file_bytes {
+            let got = self.file.read_at(offset, &mut block)?;
+            if got == 0 {
+                break;
+            }
+            if has_own(block.get(..got).unwrap_or_default(), number) {
+                self.own_at = offset;
+                return Ok(true);
+            }
+            offset += got as u64;
+        }
+        Ok(false)
+    }
+
     /// Whether nothing but zeroes follows, to the end of the file. Reads them, each block once.
     fn is_zero_to_the_end(&mut self) -> Result<bool> {
         let mut offset = self.block_offset + self.block.len() as u64;
@@ -441,6 +460,21 @@ impl Scanner {
         }
         Ok(true)
     }
+}
+
+/// Whether a whole recyclable fragment of log `number` begins anywhere in the part of a block.
+fn has_own(block: &[u8], number: u32) -> bool {
+    let number_bytes = number.to_le_bytes();
+    let is_own = |at: usize| {
+        let next = next_fragment(block, at, Some(number));
+        matches!(next, Fragment::Whole { recyclable: true, .. })
+    };
+    block
+        .get(HEADER_BYTES..)
+        .unwrap_or_default()
+        .windows(number_bytes.len())
+        .enumerate()
+        .any(|(at, bytes)| bytes == number_bytes && is_own(at))
 }
 
 #[cfg(test)]

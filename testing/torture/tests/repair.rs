@@ -36,8 +36,7 @@ impl Scene {
     /// `is_closed`: by its owner, else by the death of the process.
     fn new(seed: u64, count: usize, is_closed: bool) -> Self {
         let mut random = Rng::with_seed(seed);
-        // Behind the end of a log that is written over lies its former life, which a repair cannot tell from a loss.
-        let options = Options { recycled_logs_max: 0, ..options::store(&mut random, &FAMILIES, 0) };
+        let options = options::store(&mut random, &FAMILIES, 0);
         let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
         let disk = SimDisk::new();
         let db = open(&disk, &options).unwrap();

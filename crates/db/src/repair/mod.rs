@@ -51,8 +51,8 @@ pub struct DbRepair {
     pub rewritten_entries: u64,
     /// Batches of the logs that were made tables.
     pub log_batches: u64,
-    /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too, and with it what
-    /// its former life left there ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)).
+    /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too, and where that is a
+    /// recycled one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) what its former life left behind it.
     pub lost_log_bytes: u64,
     /// Blocks of tables that are lost, each with some keys that nobody can name.
     pub lost_blocks: u64,

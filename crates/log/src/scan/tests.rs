@@ -368,12 +368,23 @@ fn a_recycled_file_ends_where_its_former_life_begins() {
     assert!(matches!(found.end, Ok(LogEnd::Torn { .. })), "{:?}", found.end);
     // The writer keeps zeroes ahead of itself: behind them nothing of this log was lost, unless a record of it follows.
     let left = [&own[..], &[0; 40], &former[30..]].concat();
-    let found = scan(&disk_with(left.clone()), RecoveryMode::SkipCorrupt);
-    assert_eq!((found.records.len(), found.end, found.skipped), (2, clean(own.len()), (0, 0)));
+    for mode in MODES {
+        let found = scan(&disk_with(left.clone()), mode);
+        assert_eq!((found.records.len(), found.end, found.skipped), (2, clean(own.len()), (0, 0)), "{mode:?}");
+    }
     let hole = left.len().next_multiple_of(BLOCK_BYTES) - left.len();
     let followed = [&left[..], &vec![0; hole], &recyclable(5, 7, b"three")].concat();
     let found = scan(&disk_with(followed), RecoveryMode::SkipCorrupt);
     assert_eq!((found.records.len(), found.skipped.0), (3, 1));
+    // Wherever that begins: here in the midst of the former life, in the same block and in a later one.
+    for bytes in [
+        [&own[..], &[0; 40], &former[30..500], &recyclable(5, 7, b"three"), &former[530..]].concat(),
+        [&left[..], &former, &former, &former, &former, &former[..77], &recyclable(5, 7, b"three"), &former[100..]]
+            .concat(),
+    ] {
+        let found = scan(&disk_with(bytes), RecoveryMode::PointInTime);
+        assert!(matches!(found.end, Ok(LogEnd::Torn { .. })), "{:?}", found.end);
+    }
 }
 
 #[test]
