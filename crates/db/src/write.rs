@@ -188,9 +188,12 @@ impl Store {
         self.admit(&request)?;
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
         let weigh = |request: &Request| request.user_bytes;
+        let waits_for_device = |request: &Request| request.options.sync;
         let write = |lead: &mut Lead, group: &mut Vec<Request>| self.write_group(lead, group);
         let settle = |group: &mut [Request]| self.finish_synced(group);
-        let Some(logged) = self.commit.submit_and_return(request, weigh, group_bytes_max, write, settle)? else {
+        let Some(logged) =
+            self.commit.submit_and_return(request, weigh, waits_for_device, group_bytes_max, write, settle)?
+        else {
             return Ok(None);
         };
         if !logged.is_shown {

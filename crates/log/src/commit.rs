@@ -15,6 +15,8 @@
 //!   in one, to be woken takes longer than to wait.
 //! - C6: of groups that [fly](CommitQueue::submit_and_finish), [`FLYING_MAX`] do so at a time. Meanwhile the core stays where it is, and
 //!   those who wait form a larger group; the first of them is told when one lands.
+//! - C7: a leader who is [patient](CommitQueue::submit_and_return), because what it is about to do takes long, first lets those come back
+//!   who were there a moment ago, for as long as [`YIELDS`] turns of the processor: else they form two groups, which take turns at the device.
 //!
 //! Cost: alone, a request takes two short locks, allocates nothing and makes no system call. In company it costs one
 //! small allocation and, unless the news come soon, one sleep and one wake-up. Model-checked in `tests/commit_model.rs`.
@@ -25,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, look_for, thread_local, wait};
+use crate::sync::{Condvar, Mutex, MutexGuard, YIELDS, look_for, thread_local, wait, yield_now};
 use crate::{Error, ErrorKind, Result};
 
 /// Groups that were handed to the device and are not back. Measured: two at a time make a third more syncs than one on ext4, whose journal
@@ -44,6 +46,8 @@ struct Line<R, L> {
     broken: bool,
     /// Groups on their way (C6).
     flying: usize,
+    /// How many were there when the last group was written: in it, and waiting (C7).
+    crowd: usize,
     waiting: VecDeque<Waiter<R>>,
 }
 
@@ -148,14 +152,9 @@ impl<R, L> Line<R, L> {
         self.waiting.front().is_some_and(|first| Arc::ptr_eq(&first.seat, seat))
     }
 
-    /// Takes the group off the front of the line: the new leader, and those behind it whose weights fit with its own.
-    fn gather(&mut self, group: &mut Vec<R>, group_bytes_max: usize) -> Vec<Member<R>> {
+    /// Takes from the front of the line those whose weights fit with the leader's, `group_bytes`.
+    fn gather(&mut self, group: &mut Vec<R>, mut group_bytes: usize, group_bytes_max: usize) -> Vec<Member<R>> {
         let mut members = Vec::new();
-        let Some(Waiter { work: Work::Member { request, weight }, .. }) = self.waiting.pop_front() else {
-            return members;
-        };
-        group.push(request);
-        let mut group_bytes = weight;
         while let Some(next) = self.waiting.pop_front() {
             match next {
                 Waiter { work: Work::Member { request, weight }, seat, returned }
@@ -179,7 +178,9 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     /// An empty line before `lead`.
     pub fn new(lead: L) -> Self {
         let core = Box::new(Core { lead, group: Vec::new() });
-        Self { line: Mutex::new(Line { core: Some(core), broken: false, flying: 0, waiting: VecDeque::new() }) }
+        Self {
+            line: Mutex::new(Line { core: Some(core), broken: false, flying: 0, crowd: 0, waiting: VecDeque::new() }),
+        }
     }
 
     /// As [`submit_and_return`](Self::submit_and_return), for who does not need the request any more.
@@ -196,7 +197,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         group_bytes_max: usize,
         run: impl FnOnce(&mut L, &mut Vec<R>) -> Result<()>,
     ) -> Result<()> {
-        self.submit_and_return(request, weigh, group_bytes_max, run, |_| Ok(())).map(drop)
+        self.submit_and_return(request, weigh, |_| false, group_bytes_max, run, |_| Ok(())).map(drop)
     }
 
     /// Joins the line with `request` and returns when it was written, by this thread or another.
@@ -205,6 +206,8 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     /// their weights (as `weigh` says) sum up to `group_bytes_max` at most; its own is taken whatever
     /// it weighs. The result of `run` is the result of every member. What it leaves in the group goes back to the members, in
     /// their order, with what it changed in them: so each can go on by itself, while the next group is written.
+    ///
+    /// If `is_patient` says so of its request, the leader first waits a little for those who were there a moment ago (C7).
     ///
     /// Before they get them back, and once the next may lead, `settle` does for all what is better done by one.
     ///
@@ -219,25 +222,26 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         &self,
         request: R,
         weigh: fn(&R) -> usize,
+        is_patient: fn(&R) -> bool,
         group_bytes_max: usize,
         run: impl FnOnce(&mut L, &mut Vec<R>) -> Result<()>,
         settle: impl FnOnce(&mut [R]) -> Result<()>,
     ) -> Result<Option<R>> {
-        let weight = weigh(&request);
-        let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max) {
+        let (weight, is_patient) = (weigh(&request), is_patient(&request));
+        let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max, is_patient) {
             Turn::Lead { core, members } => (core, members),
             Turn::Answered(answer) => return answer,
         };
         match catch_unwind(AssertUnwindSafe(|| run(&mut core.lead, &mut core.group))) {
             Ok(result) if members.is_empty() => {
                 let mut own = core.group.pop();
-                self.leave(core);
+                self.leave(core, 1);
                 result.and_then(|()| own.as_mut().map_or(Ok(()), |own| settle(std::slice::from_mut(own))))?;
                 Ok(own)
             }
             Ok(result) => {
                 let mut group = std::mem::take(&mut core.group);
-                self.leave(core);
+                self.leave(core, 1 + members.len());
                 let settled = catch_unwind(AssertUnwindSafe(|| result.and_then(|()| settle(&mut group))));
                 let result = settled.as_ref().map_or_else(|_| Err(broken()), Result::clone);
                 let mut group = group.drain(..);
@@ -276,7 +280,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         finish: impl FnOnce(T, &[R], Flight<'_, R, L>) -> Result<()>,
     ) -> Result<()> {
         let weight = weigh(&request);
-        let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max) {
+        let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max, false) {
             Turn::Lead { core, members } => (core, members),
             Turn::Answered(answer) => return answer.map(drop),
         };
@@ -315,13 +319,13 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     pub fn exclusive<T>(&self, run: impl FnOnce(&mut L) -> T) -> T {
         let mut core = loop {
             // Only requests are answered by others, so this goes round once.
-            if let Turn::Lead { core, .. } = self.enter(Work::Alone, 0) {
+            if let Turn::Lead { core, .. } = self.enter(Work::Alone, 0, false) {
                 break core;
             }
         };
         match catch_unwind(AssertUnwindSafe(|| run(&mut core.lead))) {
             Ok(made) => {
-                self.leave(core);
+                self.leave(core, 0);
                 made
             }
             Err(panic) => self.leave_broken(core, Vec::new(), panic),
@@ -334,7 +338,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     }
 
     /// Waits for a turn to lead, or for the answer of another leader.
-    fn enter(&self, work: Work<R>, group_bytes_max: usize) -> Turn<R, L> {
+    fn enter(&self, work: Work<R>, group_bytes_max: usize, is_patient: bool) -> Turn<R, L> {
         let mut line = self.line.lock();
         if line.broken && matches!(work, Work::Member { .. }) {
             return Turn::Answered(Err(broken()));
@@ -342,11 +346,14 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         if line.waiting.is_empty()
             && let Some(mut core) = line.take_core()
         {
-            drop(line);
-            if let Work::Member { request, .. } = work {
-                core.group.push(request);
+            let Work::Member { request, weight } = work else { return Turn::Lead { core, members: Vec::new() } };
+            core.group.push(request);
+            if !is_patient || line.crowd <= 1 {
+                return Turn::Lead { core, members: Vec::new() };
             }
-            return Turn::Lead { core, members: Vec::new() };
+            line = self.wait_for_crowd(line, 1);
+            let members = line.gather(&mut core.group, weight, group_bytes_max);
+            return Turn::Lead { core, members };
         }
         let (seat, returned) = (Seat::of_this_thread(), Returned::default());
         line.waiting.push_back(Waiter { work, seat: seat.clone(), returned: returned.clone() });
@@ -359,15 +366,37 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
             if line.is_first(&seat)
                 && let Some(mut core) = line.take_core()
             {
-                let members = line.gather(&mut core.group, group_bytes_max);
+                if is_patient {
+                    line = self.wait_for_crowd(line, 0);
+                }
+                let mut members = Vec::new();
+                if let Some(Waiter { work: Work::Member { request, weight }, .. }) = line.waiting.pop_front() {
+                    core.group.push(request);
+                    members = line.gather(&mut core.group, weight, group_bytes_max);
+                }
                 return Turn::Lead { core, members };
             }
         }
     }
 
-    /// Puts the core back and tells the first in line to take it.
-    fn leave(&self, core: Box<Core<R, L>>) {
-        hand_over(self.line.lock(), core);
+    /// Gives way to those who were there a moment ago (C7), by whoever has the core; `ahead`: of the group are not in line any more.
+    fn wait_for_crowd<'a>(&'a self, mut line: MutexGuard<'a, Line<R, L>>, ahead: usize) -> MutexGuard<'a, Line<R, L>> {
+        for _ in 0..YIELDS {
+            if ahead + line.waiting.len() >= line.crowd {
+                break;
+            }
+            drop(line);
+            yield_now();
+            line = self.line.lock();
+        }
+        line
+    }
+
+    /// Puts the core back, after a group of so many, and tells the first in line to take it.
+    fn leave(&self, core: Box<Core<R, L>>, group_len: usize) {
+        let mut line = self.line.lock();
+        line.crowd = group_len + line.waiting.len();
+        hand_over(line, core);
     }
 
     /// The same after a panic: everyone but those who want to be alone is refused (C4).

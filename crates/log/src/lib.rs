@@ -30,6 +30,7 @@ pub use error::{Error, ErrorKind, Result};
 mod sync {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread::yield_now;
     pub(crate) use std::thread_local;
 
     /// Looks of one who waits to be shown: about two microseconds, what it takes to insert a few entries.
@@ -37,6 +38,9 @@ mod sync {
 
     /// About two microseconds: half of what a sleep and a wake-up take.
     const LOOKS: u32 = 100;
+
+    /// Turns of the processor that a patient leader gives away: with nobody else to run some 20 µs, a quarter of a fast device's sync.
+    pub(crate) const YIELDS: u32 = 64;
 
     /// Returns when it is so, or after a while.
     pub(crate) fn look_for(is_so: impl Fn() -> bool) {

@@ -18,7 +18,11 @@ use commit::CommitQueue;
 /// The face of `parking_lot`, as far as it is used, on shuttle's locks.
 mod sync {
     pub(crate) use shuttle::sync::{Condvar, MutexGuard};
+    pub(crate) use shuttle::thread::yield_now;
     pub(crate) use shuttle::thread_local;
+
+    /// Who gives way twice meets every schedule that one who does so more often meets.
+    pub(crate) const YIELDS: u32 = 2;
 
     /// A schedule in which somebody looks and finds nothing is one in which it did not look.
     pub(crate) fn look_for(_: impl Fn() -> bool) {}
@@ -61,7 +65,8 @@ fn no_schedule_loses_a_wake_up_a_request_or_the_order() {
                             written.append(group);
                             Ok(())
                         };
-                        queue.submit((number, index), |_| 1, 2, write).unwrap();
+                        let is_patient = |(number, _): &(u8, u8)| *number > 0;
+                        queue.submit_and_return((number, index), |_| 1, is_patient, 2, write, |_| Ok(())).unwrap();
                         if number == 0 {
                             queue.exclusive(|written| written.retain(|(number, _)| *number != 9));
                         }

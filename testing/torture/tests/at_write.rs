@@ -386,7 +386,7 @@ fn assert_survives_death(
     let files = play(&healthy, &mut Ledger::default()).unwrap();
     assert!(files >= least_files, "a memtable of {files} blob files shows nothing");
     let ops = healthy.op_count();
-    for n in (seed..ops).step_by(17) {
+    for n in (seed..ops).step_by(29) {
         let disk = prepared.after_process_death();
         disk.die_after(n);
         let mut ledger = Ledger::default();
