@@ -79,6 +79,7 @@ on_both! {
     reopening_cuts_what_lies_behind
     preallocating_does_not_change_where_appends_go
     appends_of_all_sizes_go_to_preallocated_blocks_and_beyond
+    what_synced_appends_take_along_is_zeroes_and_counts_for_nothing
     a_preallocated_file_is_cut_and_goes_on
     a_window_shows_what_was_appended_and_nothing_else
     a_recycled_file_is_written_over_and_keeps_its_old_end
@@ -288,6 +289,37 @@ fn appends_of_all_sizes_go_to_preallocated_blocks_and_beyond(place: &Place) {
         }
     }
     assert!(expected.len() > 3 << 20 && file.len() == expected.len() as u64);
+    file.seal().unwrap();
+    assert!(place.files().read(&path).unwrap() == expected);
+}
+
+/// Appends that are each synced may take zeroes along, to where blocks were preallocated: whoever looks after a process died there finds
+/// what was appended, and nothing else, also where it was cut and goes on, and at the end of the blocks.
+fn what_synced_appends_take_along_is_zeroes_and_counts_for_nothing(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    let reserved = 300 << 10;
+    file.preallocate(reserved).unwrap();
+    let mut expected = Vec::new();
+    for round in 0..90usize {
+        let bytes = vec![round as u8 + 1; [5000, 1, 700, 4096, 9000, 3, 8192][round % 7]];
+        file.append(&[&bytes]).unwrap();
+        expected.extend_from_slice(&bytes);
+        assert_eq!(file.len(), expected.len() as u64);
+        if round == 20 {
+            expected.truncate(expected.len() - 10_000);
+            file.truncate(expected.len() as u64).unwrap();
+            file.preallocate(reserved).unwrap();
+        }
+        if round % 9 != 8 {
+            file.sync().unwrap();
+        }
+        let found = place.files().read(&path).unwrap();
+        assert!(found.len() as u64 <= reserved.max(expected.len() as u64), "round {round}: {}", found.len());
+        let (whole, behind) = found.split_at(expected.len());
+        assert!(whole == expected && behind.iter().all(|&byte| byte == 0), "round {round}");
+    }
+    assert!(expected.len() as u64 > reserved);
     file.seal().unwrap();
     assert!(place.files().read(&path).unwrap() == expected);
 }

@@ -7,6 +7,7 @@ pub mod cask;
 pub mod crash;
 pub mod fuzz;
 pub mod history;
+pub mod hooked;
 pub mod model;
 pub mod options;
 pub mod raft;

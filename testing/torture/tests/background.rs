@@ -1,15 +1,12 @@
 //! Background work that fails: what it costs those who write, what becomes of its claims, and who is told.
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::{Fault, SimDisk};
-use esker::env::{
-    AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Result as EnvResult, Space, Thread, Threads,
-};
+use esker::env::{Env, Result as EnvResult, Thread, Threads};
 use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
+use esker_torture::hooked::{Call, Hooked};
 
 fn options(background_jobs: usize) -> Options {
     let family = FamilyOptions {
@@ -126,58 +123,16 @@ fn a_log_that_could_not_be_begun_goes() {
     }
 }
 
-/// A file system whose tables cannot be made without a panic, once it is told so.
-#[derive(Debug)]
-struct Panics {
-    files: Arc<dyn FileSystem>,
-    armed: AtomicBool,
-}
-
-impl FileSystem for Panics {
-    fn create(&self, path: &Path) -> EnvResult<Arc<dyn AppendFile>> {
-        let is_table = path.extension().is_some_and(|extension| extension == "sst");
-        assert!(!is_table || !self.armed.load(Ordering::Relaxed), "no table today");
-        self.files.create(path)
-    }
-    fn reopen(&self, path: &Path, len: u64) -> EnvResult<Arc<dyn AppendFile>> {
-        self.files.reopen(path, len)
-    }
-    fn open(&self, path: &Path) -> EnvResult<Arc<dyn ReadFile>> {
-        self.files.open(path)
-    }
-    fn list(&self, dir: &Path) -> EnvResult<Vec<DirEntry>> {
-        self.files.list(dir)
-    }
-    fn metadata(&self, path: &Path) -> EnvResult<Metadata> {
-        self.files.metadata(path)
-    }
-    fn create_dir_all(&self, dir: &Path) -> EnvResult<()> {
-        self.files.create_dir_all(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> EnvResult<()> {
-        self.files.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> EnvResult<()> {
-        self.files.link(from, to)
-    }
-    fn remove(&self, path: &Path) -> EnvResult<()> {
-        self.files.remove(path)
-    }
-    fn remove_dir(&self, dir: &Path) -> EnvResult<()> {
-        self.files.remove_dir(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> EnvResult<()> {
-        self.files.sync_dir(dir)
-    }
-    fn punch_hole(&self, path: &Path, range: Range<u64>) -> EnvResult<()> {
-        self.files.punch_hole(path, range)
-    }
-    fn space(&self, path: &Path) -> EnvResult<Space> {
-        self.files.space(path)
-    }
-    fn lock(&self, path: &Path) -> EnvResult<Box<dyn Lock>> {
-        self.files.lock(path)
-    }
+/// The machine of `disk`, where no table can be made without a panic from when the second one is set.
+fn without_tables(disk: &SimDisk) -> (Env, Arc<AtomicBool>) {
+    let armed = Arc::new(AtomicBool::new(false));
+    let is_armed = Arc::clone(&armed);
+    let files = Hooked::new(disk.env().files, move |call| {
+        let is_table = matches!(call, Call::Create(path) if path.extension().is_some_and(|found| found == "sst"));
+        assert!(!is_table || !is_armed.load(Ordering::Relaxed), "no table today");
+        Ok(())
+    });
+    (Env { files: Arc::new(files), ..disk.env() }, armed)
 }
 
 /// Goal: a panic in background work is told to whoever waits for it and to `stats`, and keeps nobody from closing.
@@ -185,13 +140,12 @@ impl FileSystem for Panics {
 fn a_panic_in_the_background_is_an_error_and_close_returns() {
     for background_jobs in [0, 1, 3] {
         let disk = SimDisk::new();
-        let files = Arc::new(Panics { files: disk.env().files, armed: AtomicBool::new(false) });
-        let env = Env { files: files.clone(), ..disk.env() };
+        let (env, armed) = without_tables(&disk);
         let db = Db::open_with_env("/store", options(background_jobs), env).unwrap();
         db.put("before", "x").unwrap();
         db.flush().unwrap();
         db.put("key", "value").unwrap();
-        files.armed.store(true, Ordering::Relaxed);
+        armed.store(true, Ordering::Relaxed);
         let error = db.flush().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
         assert!(error.to_string().contains("no table today"), "{error}");
@@ -209,8 +163,7 @@ fn a_panic_in_the_background_is_an_error_and_close_returns() {
 #[test]
 fn a_panic_in_a_compaction_by_hand_is_an_error() {
     let disk = SimDisk::new();
-    let files = Arc::new(Panics { files: disk.env().files, armed: AtomicBool::new(false) });
-    let env = Env { files: files.clone(), ..disk.env() };
+    let (env, armed) = without_tables(&disk);
     let mut options = options(2);
     options.families.insert("default".to_owned(), FamilyOptions::default());
     let db = Db::open_with_env("/store", options, env).unwrap();
@@ -218,7 +171,7 @@ fn a_panic_in_a_compaction_by_hand_is_an_error() {
         db.put("key", value).unwrap();
         db.flush().unwrap();
     }
-    files.armed.store(true, Ordering::Relaxed);
+    armed.store(true, Ordering::Relaxed);
     let error = db.compact_range(&db.default_column_family(), None, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     assert_eq!(db.close().unwrap_err().kind(), ErrorKind::ReadOnly);

@@ -45,7 +45,9 @@ impl Sync {
                 "a sync failed, so what is durable is unknown; reopen to go on",
                 error,
             )
-        })
+        })?;
+        // What it lost was told to another that ran beside it, perhaps.
+        self.broken.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

@@ -1,0 +1,140 @@
+//! A file system that asks before it does something: to hold a call until something else has happened, to let it fail, or to panic.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::env::{Access, AppendFile, DirEntry, FileSystem, Lock, Metadata, ReadFile, Result, Space, Window};
+
+/// What is about to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// A file is made.
+    Create(&'a Path),
+    /// A file is made durable.
+    Sync(&'a Path),
+}
+
+type Hook = Arc<dyn Fn(Call<'_>) -> Result<()> + Send + Sync>;
+
+/// See the module's head.
+#[derive(Clone)]
+pub struct Hooked {
+    files: Arc<dyn FileSystem>,
+    hook: Hook,
+}
+
+impl Hooked {
+    /// `files`, but only what `hook` returns from is done, unless it returns an error: that is the call's.
+    pub fn new(files: Arc<dyn FileSystem>, hook: impl Fn(Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self { files, hook: Arc::new(hook) }
+    }
+
+    fn appended(&self, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
+        Arc::new(HookedFile { file, hook: Arc::clone(&self.hook) })
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hooked").field(&self.files).finish()
+    }
+}
+
+impl FileSystem for Hooked {
+    fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
+        (self.hook)(Call::Create(path))?;
+        self.files.create(path).map(|file| self.appended(file))
+    }
+    fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>> {
+        self.files.reopen(path, len).map(|file| self.appended(file))
+    }
+    fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
+        self.files.recycle(from, to).map(|file| self.appended(file))
+    }
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.files.open(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.files.list(dir)
+    }
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.files.metadata(path)
+    }
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.files.create_dir_all(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.files.rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.files.link(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.files.remove(path)
+    }
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.files.remove_dir(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.files.sync_dir(dir)
+    }
+    fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()> {
+        self.files.punch_hole(path, range)
+    }
+    fn space(&self, path: &Path) -> Result<Space> {
+        self.files.space(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        self.files.lock(path)
+    }
+    fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        self.files.share_dir(dir)
+    }
+    fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        self.files.claim_dir(dir)
+    }
+}
+
+struct HookedFile {
+    file: Arc<dyn AppendFile>,
+    hook: Hook,
+}
+
+impl fmt::Debug for HookedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HookedFile").field(&self.file).finish()
+    }
+}
+
+impl AppendFile for HookedFile {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+    fn append(&self, parts: &[&[u8]]) -> Result<()> {
+        self.file.append(parts)
+    }
+    fn sync(&self) -> Result<()> {
+        (self.hook)(Call::Sync(self.file.path()))?;
+        self.file.sync()
+    }
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.truncate(len)
+    }
+    fn preallocate(&self, len: u64) -> Result<bool> {
+        self.file.preallocate(len)
+    }
+    fn seal(&self) -> Result<()> {
+        self.file.seal()
+    }
+    fn window(&self) -> Result<Option<Arc<dyn Window>>> {
+        self.file.window()
+    }
+    fn advise(&self, access: Access) {
+        self.file.advise(access);
+    }
+}
