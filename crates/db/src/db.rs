@@ -114,7 +114,7 @@ impl Db {
         Ok(())
     }
 
-    fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.open.store
     }
 

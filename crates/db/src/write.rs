@@ -516,3 +516,6 @@ pub(crate) fn check_options(options: WriteOptions) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

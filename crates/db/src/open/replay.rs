@@ -72,8 +72,8 @@ impl Logs {
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
-        // Where the log before ended.
-        let mut before: Option<(FileNumber, u64)> = None;
+        // Where each log ended. The one that a note is about need not be the one before: another may have been begun in vain between them.
+        let mut ended: BTreeMap<FileNumber, u64> = BTreeMap::new();
         let mut rest = logs.iter();
         while let Some(log) = rest.next() {
             let path = &log.path;
@@ -84,11 +84,12 @@ impl Logs {
                 let (sequence, count) = check_batch(path, offset, record)?;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
-                        missing = before.filter(|before| lacks(*before, &note));
+                        let before = ended.get(&note.log).copied();
+                        missing = before.filter(|&end| lacks(end, &note)).map(|end| (note.log, end));
                         if missing.is_some() {
                             break;
                         }
-                        if before.is_some_and(|(number, _)| number == note.log) {
+                        if before.is_some() {
                             // Whole, whatever a process that died before it sealed the file left behind its end.
                             torn = None;
                             found.torn_at = None;
@@ -158,7 +159,7 @@ impl Logs {
                 LogEnd::Clean { offset } => end = end.or(Some(offset)),
                 LogEnd::NotReached => {}
             }
-            before = end.map(|end| (log.number, end));
+            ended.extend(end.map(|end| (log.number, end)));
         }
         Ok(Self { logs, found, pointers, ends, skipped })
     }
@@ -233,10 +234,10 @@ fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
     Ok(last)
 }
 
-/// Whether the log that ended at `before` is the one that `note` is about, and is not whole.
-fn lacks((number, end): (FileNumber, u64), note: &LogNote) -> bool {
+/// Whether the log that `note` is about is not whole, as it ended at `end`.
+fn lacks(end: u64, note: &LogNote) -> bool {
     // Padding of a block is no record, and shorter than any.
-    number == note.log && end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= note.end
+    end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= note.end
 }
 
 /// Whether `log` may be left out because an earlier one ends at `before`, too early.

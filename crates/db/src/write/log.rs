@@ -245,7 +245,7 @@ impl Store {
     }
 
     /// A log for later.
-    fn make_log(&self) -> Result<SpareLog> {
+    pub(super) fn make_log(&self) -> Result<SpareLog> {
         let number = self.new_file_number();
         let path = self.path_of(&FileName::Wal(number));
         if let Some(old) = self.take_retired_log() {

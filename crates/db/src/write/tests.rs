@@ -1,0 +1,301 @@
+//! What is seen only from within: logs that were made ahead of time, whatever background thread makes them, and syncs that several
+//! changes share.
+
+use std::collections::BTreeMap;
+
+use esker_env::sim::{Fault, SimDisk, Survivors};
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_log::scan::RecoveryMode;
+
+use crate::{Change, Db, ErrorKind, FamilyOptions, Options, Separation, WriteOptions};
+
+const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
+/// The default column family.
+const FAMILY: [u32; 1] = [0];
+
+fn options(recycled_logs_max: usize) -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        write_buffer_count_max: 8,
+        separation: Separation::Off,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    Options { create_if_missing: true, background_jobs: 0, recycled_logs_max, families, ..Options::default() }
+}
+
+fn open(disk: &SimDisk, recycled_logs_max: usize) -> crate::Result<Db> {
+    Db::open_with_env("/store", options(recycled_logs_max), disk.env())
+}
+
+/// Begins another log, without a flush.
+fn rotate(db: &Db) -> crate::Result<()> {
+    db.store().commit.exclusive(|lead| db.store().rotate(lead, &FAMILY))
+}
+
+/// What a store holds: the newest of each key.
+fn contents(db: &Db) -> BTreeMap<u8, u32> {
+    let entry = |entry: crate::Result<(Vec<u8>, Vec<u8>)>| {
+        let (key, value) = entry.unwrap();
+        (key[0], u32::from_be_bytes(value[..4].try_into().unwrap()))
+    };
+    db.iter().unwrap().entries().map(|found| entry(found.map(|(key, value)| (key.to_vec(), value.to_vec())))).collect()
+}
+
+/// What was written, in order, and how many from the front were acknowledged, and promised to survive power loss.
+#[derive(Debug, Default)]
+struct Ledger {
+    written: Vec<u32>,
+    acknowledged: usize,
+    durable: usize,
+}
+
+impl Ledger {
+    fn key(n: u32) -> u8 {
+        (n % 5) as u8
+    }
+
+    fn holds(&self, found: &BTreeMap<u8, u32>, least: usize) -> bool {
+        (least..=self.written.len()).any(|count| {
+            let expected: BTreeMap<u8, u32> = self.written[..count].iter().map(|&n| (Self::key(n), n)).collect();
+            expected == *found
+        })
+    }
+}
+
+/// Writes while logs are made ahead of time and taken, and memtables are sealed and flushed. Ends when nothing can be written any more.
+fn life(disk: &SimDisk, recycled_logs_max: usize) -> Ledger {
+    let mut ledger = Ledger::default();
+    let Ok(db) = open(disk, recycled_logs_max) else { return ledger };
+    let family = db.default_column_family();
+    for n in 1..=30u32 {
+        // Should it fail, whoever needs the log makes it.
+        if n % 6 == 2 {
+            let _ = db.store().make_spare_log();
+        }
+        let sealed = match n % 12 {
+            6 => rotate(&db),
+            0 => db.flush(),
+            _ => Ok(()),
+        };
+        if sealed.is_ok() && n % 12 == 0 {
+            ledger.durable = ledger.acknowledged;
+        }
+        ledger.written.push(n);
+        let options = if n % 7 == 0 { SYNCED } else { WriteOptions::default() };
+        match db.put_cf(&family, [Ledger::key(n)], n.to_be_bytes().repeat(40), &options) {
+            Ok(()) => {
+                ledger.acknowledged = ledger.written.len();
+                ledger.durable = if options.sync { ledger.acknowledged } else { ledger.durable };
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted) && !disk.is_dead() => {
+                ledger.written.pop();
+            }
+            Err(_) => break,
+        }
+    }
+    std::mem::forget(db);
+    ledger
+}
+
+fn survivors(seed: u64) -> [Survivors; 3] {
+    [Survivors::Sample { seed }, Survivors::Nothing, Survivors::Everything]
+}
+
+fn assert_holds(ledger: &Ledger, least: usize, image: &SimDisk, recycled: usize, what: &str) {
+    let db = open(image, recycled).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = contents(&db);
+    assert!(ledger.holds(&found, least), "{what}: {found:?} of {ledger:?}");
+    db.put("after", "x").unwrap();
+    db.close().unwrap();
+}
+
+/// Goal: wherever the machine dies while logs are made ahead of time and taken, what was promised is there, in order.
+#[test]
+fn spare_logs_lose_nothing_wherever_the_machine_dies() {
+    for recycled in [0, 2] {
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        assert_eq!(life(&healthy, recycled).acknowledged, 30);
+        let made =
+            |word: &str| healthy.trace().iter().filter(|line| line.contains(word) && line.contains(".log")).count();
+        assert!(made("create") + made("rename") >= 6, "one for each rotation, and the first");
+        for n in 0..healthy.op_count() {
+            let disk = SimDisk::new();
+            disk.die_after(n);
+            let ledger = life(&disk, recycled);
+            let what = format!("{recycled} logs kept, died at operation {n}");
+            assert_holds(&ledger, ledger.acknowledged, &disk.after_process_death(), recycled, &what);
+            for survivors in survivors(n) {
+                let what = format!("{what}, {survivors:?}");
+                assert_holds(&ledger, ledger.durable, &disk.after_power_loss(survivors), recycled, &what);
+            }
+        }
+    }
+}
+
+/// Goal: whatever call fails while logs are made ahead of time and taken, a failure that says that nothing was written is true, and
+/// what was promised is there.
+#[test]
+fn spare_logs_lose_nothing_whatever_call_fails() {
+    for recycled in [0, 2] {
+        let healthy = SimDisk::new();
+        life(&healthy, recycled);
+        let faults = [Fault::Eio, Fault::NoSpace, Fault::EioAfter, Fault::ShortWrite { kept_bytes: 5 }];
+        // Each kind of fault at every fourth operation, another one where logs are kept.
+        for (n, &fault) in (0..healthy.op_count()).zip(faults.iter().cycle().skip(recycled)) {
+            let disk = SimDisk::new();
+            disk.fail_at(n, fault);
+            let ledger = life(&disk, recycled);
+            let what = format!("{recycled} logs kept, operation {n} fails with {fault:?}");
+            for survivors in survivors(n) {
+                let what = format!("{what}, {survivors:?}");
+                assert_holds(&ledger, ledger.durable, &disk.after_power_loss(survivors), recycled, &what);
+            }
+            assert_holds(&ledger, ledger.acknowledged, &disk.after_process_death(), recycled, &what);
+        }
+    }
+}
+
+/// Goal: a log that was being made when another one was needed at once is not taken afterwards: logs count in the order of
+/// their numbers, and a power loss takes no write without all that came after it.
+#[test]
+fn a_spare_log_that_came_too_late_is_not_taken() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let store = db.store();
+    db.put([1], [1; 600]).unwrap();
+    let late = store.make_log().unwrap();
+    rotate(&db).unwrap();
+    db.put([2], [2; 600]).unwrap();
+    store.state.lock().spare_log = Some(late);
+    rotate(&db).unwrap();
+    db.put([3], [3; 600]).unwrap();
+    std::mem::forget(db);
+    for seed in 0..100 {
+        let db = open(&disk.after_power_loss(Survivors::Sample { seed }), 0).unwrap();
+        let keys: Vec<u8> = contents(&db).into_keys().collect();
+        assert!([1, 2, 3].starts_with(&keys), "seed {seed}: {keys:?}");
+    }
+    assert_eq!(contents(&open(&disk.after_process_death(), 0).unwrap()).len(), 3);
+}
+
+/// Goal: a log that was begun in vain, and stands between two others, does not hide that a power loss took the end of the first.
+#[test]
+fn a_spare_log_that_nobody_took_hides_nothing_of_the_one_before_it() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    db.put([1], [1; 600]).unwrap();
+    drop(db.store().make_log().unwrap());
+    rotate(&db).unwrap();
+    db.put([2], [2; 600]).unwrap();
+    std::mem::forget(db);
+    for seed in 0..60 {
+        let db = open(&disk.after_power_loss(Survivors::Sample { seed }), 0).unwrap();
+        let keys: Vec<u8> = contents(&db).into_keys().collect();
+        assert!([1, 2].starts_with(&keys), "seed {seed}: {keys:?}");
+    }
+}
+
+/// Goal: a log that was made in vain goes when the store is closed.
+#[test]
+fn a_spare_log_does_not_outlive_the_store() {
+    let logs = |spare: bool| {
+        let disk = SimDisk::new();
+        let db = open(&disk, 0).unwrap();
+        db.put("key", "value").unwrap();
+        if spare {
+            db.store().make_spare_log().unwrap();
+        }
+        db.close().unwrap();
+        disk.paths().iter().filter(|path| path.extension().is_some_and(|found| found == "log")).count()
+    };
+    assert_eq!((logs(false), logs(true)), (1, 1));
+}
+
+/// Goal: where no log says what became of the one before it, as in a store that RocksDB wrote, only the last one may end torn, though
+/// both carry their numbers as logs do that were written over.
+/// Method: the second log is begun without its note.
+#[test]
+fn a_spare_log_without_a_note_makes_the_one_before_it_no_last_one() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 2).unwrap();
+    let store = db.store();
+    db.put([1], [1; 600]).unwrap();
+    db.put([2], [2; 600]).unwrap();
+    let first = store.commit.exclusive(|lead| {
+        let number = store.new_file_number();
+        let path = store.path_of(&esker_format::file_name::FileName::Wal(number));
+        lead.wal = Some(store.create_log(number, &path).unwrap());
+        store.state.lock().wals.insert(number, 0);
+        std::mem::replace(&mut lead.wal_number, number)
+    });
+    assert!(first < FileNumber::MAX);
+    db.put([3], [3; 600]).unwrap();
+    let path = store.path_of(&esker_format::file_name::FileName::Wal(first));
+    std::mem::forget(db);
+    let disk = disk.after_process_death();
+    let whole = disk.file_bytes(&path).unwrap();
+    let end = whole.iter().rposition(|&byte| byte != 0).unwrap();
+    disk.overwrite(&path, whole[..end - 5].to_vec());
+    let options = Options { wal_recovery: RecoveryMode::TolerateTornTail, ..options(2) };
+    let error = Db::open_with_env("/store", options, disk.env()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(path.as_path())), "{error}");
+}
+
+/// Changes of four keys, each by a thread of its own, all in line when the first of them is let in; what each was told.
+fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
+    let family = db.default_column_family();
+    let change = |n: u32| {
+        let mut decide = |_: Option<&[u8]>| Change::Put(n.to_be_bytes().to_vec());
+        db.store().update(&family, &[n as u8], SYNCED, &mut decide).map(drop).map_err(|error| error.kind())
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = db.store().commit.exclusive(|_| {
+            let writers = (0..4).map(|n| scope.spawn(move || change(n))).collect();
+            while db.store().commit.waiting_count() < 4 {
+                std::thread::yield_now();
+            }
+            writers
+        });
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+/// Goal: a change that was to be synced is durable when it returns, and those who come together share syncs (U4).
+#[test]
+fn changes_that_are_a_shared_sync_are_all_durable() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let before = db.stats().wal_syncs;
+    assert!(changes(&db).iter().all(Result::is_ok));
+    let syncs = db.stats().wal_syncs - before;
+    assert!((1..=2).contains(&syncs), "{syncs}: the last may come too late for that of the others");
+    let db = open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap();
+    assert_eq!(contents(&db), (0..4).map(|n| (n as u8, n)).collect());
+}
+
+/// Goal: of changes whose shared sync fails none is acknowledged, whoever of them ran it; the next life builds on none of them that a power
+/// loss may take.
+#[test]
+fn changes_whose_shared_sync_fails_are_not_acknowledged() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    db.put_cf(&db.default_column_family(), [9], 9u32.to_be_bytes(), &SYNCED).unwrap();
+    // One append for each; what follows is the sync.
+    disk.fail_at(disk.op_count() + 4, Fault::Eio);
+    assert_eq!(changes(&db), [Err(ErrorKind::ReadOnly); 4]);
+    assert_eq!(db.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
+    std::mem::forget(db);
+    for survivors in survivors(7) {
+        let found = contents(&open(&disk.after_power_loss(survivors), 0).unwrap());
+        assert_eq!(found.get(&9), Some(&9), "{survivors:?}");
+    }
+    let again = disk.after_process_death();
+    let db = open(&again, 0).unwrap();
+    let kept = contents(&db);
+    db.put_cf(&db.default_column_family(), [8], 8u32.to_be_bytes(), &SYNCED).unwrap();
+    std::mem::forget(db);
+    let found = contents(&open(&again.after_power_loss(Survivors::Nothing), 0).unwrap());
+    assert_eq!(found, kept.into_iter().chain([(8, 8)]).collect());
+}
