@@ -21,10 +21,11 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use esker_env::os::{HUGE_PAGE_BYTES, Pages};
-use parking_lot::Mutex;
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Size of the first chunk.
 const CHUNK_BYTES_MIN: usize = 4 << 10;

@@ -49,6 +49,10 @@ use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 pub(crate) use iterate::{MemtableIterator, PinnedEntry};
 use skip_list::SkipList;
 
+/// Fingers are made when there are so many nodes of a height above 1, and again whenever there are twice as many: a
+/// list of fewer is in the processor's cache as it is. Miri, which takes a second for some hundred entries, is to see them too.
+const TALL_MIN: usize = if cfg!(miri) { 8 } else { 1 << 10 };
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Memtable {

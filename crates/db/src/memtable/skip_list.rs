@@ -39,19 +39,17 @@ use std::mem::{offset_of, size_of};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use esker_format::rocksdb::internal_key::{TAG_BYTES, compare_user_keys};
 
+use super::TALL_MIN;
 use super::arena::{Arena, PIECE_ALIGNMENT};
 use super::fingers::Fingers;
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Levels at most: with every fourth node one higher, enough for 4^12, 16 million nodes.
 const HEIGHT_MAX: usize = 12;
 
-/// Fingers are made when there are so many nodes of a height above 1, and again whenever there are twice as many: a
-/// list of fewer is in the processor's cache as it is.
-const TALL_MIN: usize = 1 << 10;
 /// How often they are made: the last time for 2^19 nodes, which takes some ten milliseconds. From then on, steps get more.
 const FINGERS_MAX: usize = 8;
 /// Steps from a finger on, at each level, after which a search begins anew from the top: many keys with equal first bytes.

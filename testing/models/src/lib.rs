@@ -1,0 +1,73 @@
+//! The memtable's skip list, its arena and its fingers, compiled a second time over shuttle's atomics and locks. A library, so
+//! that the unit tests within these files are not compiled along.
+
+#[path = "../../../crates/db/src/memtable/arena.rs"]
+mod arena;
+#[path = "../../../crates/db/src/memtable/fingers.rs"]
+mod fingers;
+#[path = "../../../crates/db/src/memtable/skip_list.rs"]
+#[expect(dead_code, reason = "a part of another crate's source")]
+mod skip_list;
+
+use skip_list::SkipList;
+
+/// So few that fingers are made, and made again, within a schedule.
+const TALL_MIN: usize = 1;
+
+/// The faces of `parking_lot` and of the standard library, as far as they are used, on shuttle's.
+mod sync {
+    use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            // As there: a panic does not poison it.
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+    }
+}
+
+/// The list, as far as its schedules look at it.
+#[derive(Debug, Default)]
+pub struct List(SkipList);
+
+impl List {
+    /// Adds `key`, with a value that tells of it.
+    pub fn insert(&self, key: u64) {
+        self.0.insert(&key.to_be_bytes(), 0, &(!key).to_be_bytes());
+    }
+
+    /// All keys, in the order in which a reader meets them.
+    pub fn keys(&self) -> Vec<u64> {
+        std::iter::successors(self.0.first(), |entry| entry.next()).map(key_of).collect()
+    }
+
+    /// The first key not before `key`.
+    pub fn first_at_or_after(&self, key: u64) -> Option<u64> {
+        self.0.first_at_or_after(&target(key)).map(key_of)
+    }
+
+    /// The last key not after `key`.
+    pub fn last_at_or_before(&self, key: u64) -> Option<u64> {
+        self.0.last_at_or_before(&target(key)).map(key_of)
+    }
+}
+
+fn target(key: u64) -> Vec<u8> {
+    [key.to_be_bytes(), [0; 8]].concat()
+}
+
+/// The key of an entry that is whole.
+fn key_of(entry: skip_list::Entry<'_>) -> u64 {
+    let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let (key, value) = (number(entry.key().first_chunk()), number(entry.value().first_chunk()));
+    assert_eq!(
+        (entry.key().len(), entry.value().len(), key),
+        (16, 8, !value),
+        "an entry that was not written to its end"
+    );
+    key
+}
