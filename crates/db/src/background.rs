@@ -49,6 +49,8 @@ const GARBAGE_PART_MIN: f64 = 0.25;
 /// What makes a pass worth it where writers wait for space: a page, and this part of a file.
 const FREED_BYTES_MIN: u64 = 4096;
 const PART_IF_SHORT: f64 = 0.05;
+/// Values are brought together for scans from so many on that they found here and there.
+const GATHERED_BYTES_MIN: u64 = 1 << 20;
 /// How long failed work rests before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -118,6 +120,13 @@ enum Work {
 }
 
 impl Work {
+    fn of_pass(pass: Pass) -> Self {
+        match pass {
+            Pass::Sweep(plan) => Self::Compaction(plan),
+            Pass::Relocation(plan) => Self::Relocation(plan),
+        }
+    }
+
     /// Says in `state` that its tables are being read.
     fn claim_tables(&self, state: &mut State) {
         match self {
@@ -185,6 +194,8 @@ impl Store {
             state.to_compact.extend(freed);
         }
         let families = self.families.load();
+        let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
+        state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
         // In turn, so that a family whose compaction fails starves no other.
         let next = state.last_compacted.saturating_add(1);
         let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
@@ -237,14 +248,40 @@ impl Store {
         {
             return Some(Work::Punch(plan));
         }
-        let need = need?;
-        let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| match pass {
-            Pass::Sweep(plan) => Work::Compaction(plan),
-            Pass::Relocation(plan) => Work::Relocation(plan),
-        });
+        let Some(need) = need else { return self.pick_gathering(state, family, &left, damaged) };
+        let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
         pass.or_else(
             || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::Compaction) },
         )
+    }
+
+    /// What brings values together for the sake of scans, where there is room beside everything else.
+    fn pick_gathering(
+        &self,
+        state: &State,
+        family: &Arc<Family>,
+        left: &Left,
+        damaged: &BTreeSet<FileNumber>,
+    ) -> Option<Work> {
+        let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
+        let room = u64::try_from(left.bound.min(left.disk).saturating_sub(unflushed)).unwrap_or(0);
+        let scattered = family.walks.scattered_bytes();
+        if scattered < GATHERED_BYTES_MIN {
+            return None;
+        }
+        let bytes_max = scattered.min(room);
+        let need = Need {
+            copied_bytes_max: bytes_max,
+            written_bytes_max: bytes_max,
+            freed_bytes_min: 0,
+            garbage_part_min: 0.0,
+            hidden_part: 0.0,
+            can_punch: false,
+            may_sweep: !state.unswept.contains(&family.id),
+        };
+        let pass = reclaim::pick_gathering(family, &need, bytes_max, damaged)?;
+        family.walks.pay_scattered(pass.written_bytes());
+        Some(Work::of_pass(pass))
     }
 
     /// What is to be freed, if it is time: when what is left would not take another pass with what memtables hold.

@@ -160,7 +160,9 @@ impl Family {
 
     /// Of what a compaction brought down, so much had overwritten something.
     pub(crate) fn note_overwritten(&self, part: f64) {
-        let mean = f64::midpoint(self.overwritten_part(), part.clamp(0.0, 1.0));
+        let part = part.clamp(0.0, 1.0);
+        // More at once, less step by step: it is space that may not be there.
+        let mean = part.max(f64::midpoint(self.overwritten_part(), part));
         self.overwritten_part.store(mean.to_bits(), Ordering::Relaxed);
     }
 

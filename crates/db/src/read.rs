@@ -68,6 +68,7 @@ impl Store {
         take: impl FnOnce(&View, Found) -> Result<T>,
     ) -> Result<T> {
         self.check_open()?;
+        let began = self.pace.begin_call(&*self.env.clock);
         let view = family.view.load();
         let sequence = self.sequence_for(options)?;
         let tag = (sequence.get() << 8 | u64::from(internal_key::SEEK_KIND_TAG)).to_le_bytes();
@@ -81,7 +82,9 @@ impl Store {
             }
             None => find(&view, &[key, &tag].concat(), options.fill_cache)?,
         };
-        take(&view, found)
+        let taken = take(&view, found);
+        self.pace.end_call(began, &*self.env.clock);
+        taken
     }
 
     /// What a read sees: up to its snapshot, or up to now.

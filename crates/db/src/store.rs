@@ -35,7 +35,7 @@ use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
-use crate::reclaim::{Room, Trash};
+use crate::reclaim::{Pace, Room, Trash};
 use crate::snapshot::SnapshotList;
 use crate::version::ManifestWriter;
 use crate::write::log::{EndedLog, SpareLog};
@@ -62,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) cannot_punch: AtomicBool,
     /// How fast reclaim may go.
     pub(crate) pacer: Pacer,
+    /// How callers fare meanwhile.
+    pub(crate) pace: Pace,
     /// How much may still be written.
     pub(crate) room: Room,
     pub(crate) snapshots: Arc<SnapshotList>,
@@ -207,6 +209,7 @@ impl Store {
             default_family: parts.default_family,
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
             pacer: pacer(&parts.env, &parts.options),
+            pace: Pace::new(parts.options.background_jobs, parts.options.reclaim_mode),
             room: Room::new(parts.meter),
             env: parts.env,
             dir: parts.dir,

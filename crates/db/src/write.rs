@@ -186,6 +186,7 @@ impl Store {
 
     fn submit(&self, request: Request) -> Result<Option<Request>> {
         self.admit(&request)?;
+        let began = self.pace.begin_call(&*self.env.clock);
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
         let weigh = |request: &Request| request.user_bytes;
         let waits_for_device = |request: &Request| request.options.sync;
@@ -199,6 +200,7 @@ impl Store {
         if !logged.is_shown {
             self.finish(&logged.batch)?;
         }
+        self.pace.end_call(began, &*self.env.clock);
         Ok(Some(logged))
     }
 

@@ -289,6 +289,14 @@ pub trait FileSystem: Debug + Send + Sync {
     /// `Unsupported` where the file system has no holes.
     fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()>;
 
+    /// The same for many ranges, in their order.
+    ///
+    /// # Errors
+    /// As [`punch_hole`](Self::punch_hole); some of them may be holes.
+    fn punch_holes(&self, path: &Path, ranges: &[Range<u64>]) -> Result<()> {
+        ranges.iter().try_for_each(|range| self.punch_hole(path, range.clone()))
+    }
+
     /// Room on the file system that holds `path`.
     fn space(&self, path: &Path) -> Result<Space>;
 

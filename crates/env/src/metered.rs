@@ -240,6 +240,12 @@ impl FileSystem for Metered {
         punched
     }
 
+    fn punch_holes(&self, path: &Path, ranges: &[Range<u64>]) -> Result<()> {
+        let punched = self.files.punch_holes(path, ranges);
+        self.measure(path);
+        punched
+    }
+
     fn space(&self, path: &Path) -> Result<Space> {
         self.files.space(path)
     }

@@ -3,6 +3,7 @@
 //! Both are pure at heart: time comes in as an argument, so the same calls give the same waits on every machine.
 
 mod bucket;
+mod courtesy;
 mod delay;
 mod queue;
 
@@ -13,6 +14,7 @@ use esker_env::Clock;
 use parking_lot::Mutex;
 
 pub use bucket::Bucket;
+pub use courtesy::{Courtesy, Latencies, Window};
 pub use delay::{Debt, WriteDelay};
 pub use queue::{Grant, Queues};
 

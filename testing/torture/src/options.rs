@@ -58,6 +58,7 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         manifest_bytes_max: [4 << 10, 64 << 20][random.usize(..2)],
         memory_limit: [0, 0, 1 << 20][random.usize(..3)],
         cache_blobs: random.bool(),
+        holes_within_values: random.bool(),
         mmap_reads: random.bool(),
         ..Options::default()
     }

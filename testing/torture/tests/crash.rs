@@ -131,7 +131,7 @@ fn reclaim_survives_death_at_every_operation() {
         let mut random = Rng::with_seed(400 + seed);
         let mut options = options::store(&mut random, &FAMILIES, 0);
         (options.max_space_amp, options.reclaim_mode) = (1.05, ReclaimMode::Auto);
-        options.punch_holes = seed % 2 == 0;
+        (options.punch_holes, options.holes_within_values) = (seed % 2 == 0, seed % 4 == 0);
         for family in options.families.values_mut() {
             family.separation = if seed % 3 == 0 { Separation::AtWrite } else { Separation::AtFlush };
             (family.min_blob_size, family.blob_compression) = (100, Compression::None);

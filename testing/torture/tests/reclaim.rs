@@ -557,7 +557,7 @@ fn garbage_auto(db: &Db) -> Contents {
 
 /// Values of several pages, in one file for each flush, of which every second was overwritten: half of each file is dead.
 fn large_garbage(disk: &SimDisk) -> Contents {
-    let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual), disk.env()).unwrap();
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, false), disk.env()).unwrap();
     let mut expected = Contents::new();
     for round in 0..2 {
         for n in (0..60).step_by(1 + round as usize) {
@@ -570,8 +570,8 @@ fn large_garbage(disk: &SimDisk) -> Contents {
     expected
 }
 
-fn large_options(mode: ReclaimMode) -> Options {
-    let mut options = Options { punch_holes: true, ..options(mode) };
+fn large_options(mode: ReclaimMode, holes_within_values: bool) -> Options {
+    let mut options = Options { holes_within_values, ..options(mode) };
     let family = options.families.get_mut("default").unwrap();
     (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 1 << 20);
     options
@@ -584,8 +584,8 @@ fn large_value(n: u32, round: u32) -> Vec<u8> {
 }
 
 /// Opens with reclaim in the background and lets it do what is due.
-fn let_punch(disk: &SimDisk) -> esker::Result<Db> {
-    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto), disk.env())?;
+fn let_punch(disk: &SimDisk, within: bool) -> esker::Result<Db> {
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env())?;
     db.flush()?;
     Ok(db)
 }
@@ -598,10 +598,14 @@ fn allocated(disk: &SimDisk) -> u64 {
 /// content, and damage of what lives is still found.
 #[test]
 fn holes_give_dead_pages_back_and_nothing_else() {
+    [false, true].into_iter().for_each(holes_give_pages_back);
+}
+
+fn holes_give_pages_back(within: bool) {
     let disk = SimDisk::new();
     let expected = large_garbage(&disk);
     let (before, blobs) = (allocated(&disk), files(&disk, "blob"));
-    let db = let_punch(&disk).unwrap();
+    let db = let_punch(&disk, within).unwrap();
     let stats = db.stats();
     assert_eq!((stats.punches, stats.relocations), (1, 0), "holes alone keep the bound");
     assert!(stats.punched_bytes > 350_000 && before - allocated(&disk) == stats.punched_bytes, "{stats:?}");
@@ -611,7 +615,7 @@ fn holes_give_dead_pages_back_and_nothing_else() {
     assert!(contents(&db) == expected);
     assert_sound(&db, "with holes");
     db.close().unwrap();
-    let db = let_punch(&disk).unwrap();
+    let db = let_punch(&disk, within).unwrap();
     assert_eq!(db.stats().relocations, 0, "holes of an earlier life are remembered by the file system");
     assert_sound(&db, "reopened");
     db.close().unwrap();
@@ -622,7 +626,7 @@ fn holes_give_dead_pages_back_and_nothing_else() {
         };
         let damaged = disk.after_process_death();
         assert!(damaged.flip_bit(path, (at as u64 + 9) * 8));
-        let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual), damaged.env()).unwrap();
+        let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, within), damaged.env()).unwrap();
         assert!(!db.check(&mut |_| {}).unwrap().errors.is_empty());
         return;
     }
@@ -632,9 +636,10 @@ fn holes_give_dead_pages_back_and_nothing_else() {
 /// Goal: nobody's values become holes: not what an iterator may still read, and not in a file with a second name.
 #[test]
 fn no_hole_is_made_where_somebody_may_read() {
+    let within = false;
     let disk = SimDisk::new();
     large_garbage(&disk);
-    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto), disk.env()).unwrap();
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
     // An iterator over what was before the garbage became known would read it: here, over a version of its own.
     let expected: Contents = contents(&db);
     let mut iterator = db.iter().unwrap();
@@ -659,7 +664,7 @@ fn no_hole_is_made_where_somebody_may_read() {
     }
     let shared: Vec<_> = files(&disk, "blob").into_iter().filter(|path| !path.starts_with("/store")).collect();
     let bytes: Vec<_> = shared.iter().map(|path| disk.file_bytes(path).unwrap()).collect();
-    let db = let_punch(&disk).unwrap();
+    let db = let_punch(&disk, within).unwrap();
     assert_eq!(db.stats().punched_bytes, 0);
     assert!(shared.iter().zip(&bytes).all(|(path, bytes)| disk.file_bytes(path).unwrap() == *bytes));
 }
@@ -668,11 +673,12 @@ fn no_hole_is_made_where_somebody_may_read() {
 /// is gone, holes are made.
 #[test]
 fn no_hole_is_made_while_another_handle_reads() {
+    let within = false;
     let disk = SimDisk::new();
     large_garbage(&disk);
-    let reader = Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto), disk.env()).unwrap();
+    let reader = Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
     let seen = contents(&reader);
-    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto), disk.env()).unwrap();
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
     let overwrite = |keys: std::ops::Range<u32>| {
         for n in keys.step_by(3) {
             db.put(key(n), large_value(n, 7)).unwrap();
@@ -689,13 +695,49 @@ fn no_hole_is_made_while_another_handle_reads() {
     assert_sound(&db, "with holes");
 }
 
+/// Goal: what scans find here and there is brought together, in key order, once they have read as much as that costs; answers stay.
+#[test]
+fn scans_have_scattered_values_brought_together() {
+    let disk = SimDisk::new();
+    let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
+    options.families.get_mut("default").unwrap().separation = Separation::AtWrite;
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let mut order: Vec<u32> = (0..600).collect();
+    fastrand::Rng::with_seed(5).shuffle(&mut order);
+    order.into_iter().for_each(|n| db.put(key(n), value(n, 0)).unwrap());
+    let scan = || {
+        let before = db.stats().blob_read_calls;
+        let found = contents(&db);
+        let calls = db.stats().blob_read_calls - before;
+        // Background work looks at what there is to do.
+        db.put(key(0), value(0, 0)).unwrap();
+        db.flush().unwrap();
+        (calls, found)
+    };
+    let (before, expected) = scan();
+    assert_eq!(db.stats().relocations, 0, "one scan is not worth it");
+    for _ in 0..24 {
+        scan();
+    }
+    let (after, found) = scan();
+    assert!(found == expected && db.stats().relocations > 0, "{:?}", db.stats());
+    assert!(after * 5 < before, "{after} reads instead of {before}");
+    let passes = db.stats().relocations;
+    for _ in 0..16 {
+        scan();
+    }
+    assert_eq!(db.stats().relocations, passes, "what lies together is left alone");
+    assert_sound(&db, "brought together");
+}
+
 /// Goal: where the file system has no holes, values are copied instead, and nobody is told of an error.
 #[test]
 fn without_holes_values_are_copied() {
+    let within = false;
     let disk = SimDisk::new();
     let expected = large_garbage(&disk);
     let env = Env { files: Arc::new(NoHoles(disk.env().files)), ..disk.env() };
-    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto), env).unwrap();
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), env).unwrap();
     db.flush().unwrap();
     let stats = db.stats();
     assert!(stats.relocations > 0 && stats.punched_bytes == 0 && stats.background_error.is_none(), "{stats:?}");
@@ -755,34 +797,36 @@ impl FileSystem for NoHoles {
 /// Goal: a machine that dies among holes, and a call that fails there, lose no value, whatever of the holes survives.
 #[test]
 fn death_and_failures_among_holes_lose_nothing() {
-    let made = SimDisk::new();
-    let expected = large_garbage(&made);
-    let healthy = made.after_process_death();
-    healthy.set_tracing(true);
-    let_punch(&healthy).unwrap();
-    let trace = healthy.trace();
-    let index = |line: &String| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
-    let punches: Vec<u64> = trace.iter().filter(|line| line.contains("punch_hole")).map(index).collect();
-    assert!(punches.len() > 20, "{trace:?}");
-    for &n in punches.iter().step_by(3) {
-        let disk = made.after_process_death();
-        disk.die_after(n + 1);
-        drop(let_punch(&disk));
-        for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
-            let what = format!("died after operation {n}, {survivors:?}");
-            let image = disk.after_power_loss(survivors);
-            let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual), image.env()).unwrap();
-            assert!(contents(&db) == expected, "{what}");
-            assert_sound(&db, &what);
-            drop(db);
-            let db = let_punch(&image).unwrap();
-            assert!(contents(&db) == expected, "{what}, and once more");
+    for within in [false, true] {
+        let made = SimDisk::new();
+        let expected = large_garbage(&made);
+        let healthy = made.after_process_death();
+        healthy.set_tracing(true);
+        let_punch(&healthy, within).unwrap();
+        let trace = healthy.trace();
+        let index = |line: &String| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+        let punches: Vec<u64> = trace.iter().filter(|line| line.contains("punch_hole")).map(index).collect();
+        assert!(punches.len() > 20, "{trace:?}");
+        for &n in punches.iter().step_by(3) {
+            let disk = made.after_process_death();
+            disk.die_after(n + 1);
+            drop(let_punch(&disk, within));
+            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+                let what = format!("died after operation {n}, {survivors:?}");
+                let image = disk.after_power_loss(survivors);
+                let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, within), image.env()).unwrap();
+                assert!(contents(&db) == expected, "{what}");
+                assert_sound(&db, &what);
+                drop(db);
+                let db = let_punch(&image, within).unwrap();
+                assert!(contents(&db) == expected, "{what}, and once more");
+            }
+            let disk = made.after_process_death();
+            disk.fail_at(n, Fault::Eio);
+            let db = let_punch(&disk, within).unwrap();
+            assert_eq!(db.stats().background_error.map(|error| error.kind()), Some(ErrorKind::Io));
+            assert!(contents(&db) == expected);
+            assert_sound(&db, "after a failure");
         }
-        let disk = made.after_process_death();
-        disk.fail_at(n, Fault::Eio);
-        let db = let_punch(&disk).unwrap();
-        assert_eq!(db.stats().background_error.map(|error| error.kind()), Some(ErrorKind::Io));
-        assert!(contents(&db) == expected);
-        assert_sound(&db, "after a failure");
     }
 }

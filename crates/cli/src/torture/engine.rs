@@ -161,6 +161,7 @@ fn db_options(random: &mut Random, at_write: bool) -> Options {
         background_jobs: 2,
         wal_bytes_max: pick(random, &[0, 1 << 20], 0),
         punch_holes: random.below(2) == 0,
+        holes_within_values: random.below(2) == 0,
         manifest_bytes_max: 64 << 10,
         ..Options::default()
     }

@@ -22,6 +22,7 @@ impl Store {
             return Ok(());
         }
         let is_move = plan.is_trivial_move();
+        let _pass = (!plan.victims.is_empty()).then(|| self.begin_pass());
         let edit = if is_move { move_edit(plan) } else { merge(plan, self) };
         let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
         self.install_or_discard(&plan.family, edit, &[])?;
@@ -128,7 +129,7 @@ fn move_value(
     };
     let bytes = accounted_bytes(&index, key.user_key.len());
     if !plan.victims.is_empty() {
-        crate::reclaim::pace(outputs.store(), bytes)?;
+        outputs.store().pace(bytes)?;
     }
     garbage.entry(index.file).or_default().add(1, bytes);
     outputs.add_moved(key, &index, &blob.file)

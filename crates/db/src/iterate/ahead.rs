@@ -16,7 +16,7 @@ use std::ops::Range;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::ValueKind;
 
-use super::pace::Pace;
+use super::pace::{Pace, Walks};
 use super::walk::Walker;
 use crate::Result;
 use crate::blob::{BlobBatch, Fetched};
@@ -96,7 +96,7 @@ impl Ahead {
     }
 
     /// The value of the entry that it shows.
-    pub(super) fn value(&self, blobs: &BlobReader, view: &View, pace: &Pace) -> Result<PinnedSlice> {
+    pub(super) fn value(&self, blobs: &BlobReader, view: &View, pace: &Pace, walks: &Walks) -> Result<PinnedSlice> {
         let Some(slot) = self.slots.get(self.at) else { return Ok(PinnedSlice::default()) };
         slot.asked.set(true);
         match &slot.value {
@@ -104,7 +104,7 @@ impl Ahead {
             Value::Stored(_, value) => Ok(value.clone()),
             Value::Pointer(index) => {
                 if slot.fetched.get().is_none() {
-                    self.fetch(blobs, pace);
+                    self.fetch(blobs, pace, walks);
                 }
                 match slot.fetched.get() {
                     Some(fetched) => fetched.take(self.key_of(slot), index),
@@ -115,7 +115,7 @@ impl Ahead {
     }
 
     /// Reads what is to be read together, if that was not done yet.
-    fn fetch(&self, blobs: &BlobReader, pace: &Pace) {
+    fn fetch(&self, blobs: &BlobReader, pace: &Pace, walks: &Walks) {
         let mut batch = self.batch.borrow_mut();
         if batch.len() < 2 {
             // Nothing is saved by reading one value as a batch.
@@ -132,6 +132,7 @@ impl Ahead {
                 let _ = slot.fetched.set(fetched);
             }
         });
+        walks.note_batch(values, bytes, reads);
         blobs.counts().add(values, bytes, reads);
     }
 

@@ -6,7 +6,7 @@
 //!
 //! - P1: it changes what is read when, never what is shown.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::blob::Onward;
 
@@ -17,6 +17,12 @@ const VALUES_MAX: usize = 64;
 /// Walks that are remembered: one that stops early makes the next ones careful for as long.
 const WALKS: usize = 4;
 
+/// Neighbours that are read together and say something about where values lie: in many places, if a read brings so few values, and
+/// so few bytes that it takes much longer than they do.
+const VALUES_TOGETHER_MIN: u64 = 8;
+const VALUES_PER_READ: u64 = 4;
+const BYTES_PER_READ: u64 = 64 << 10;
+
 /// A walk that nobody expected goes on for sure from so many values a batch on.
 const VALUES_SURE: usize = 16;
 
@@ -25,6 +31,8 @@ const VALUES_SURE: usize = 16;
 pub(crate) struct Walks {
     last: [AtomicU32; WALKS],
     next: AtomicUsize,
+    /// Bytes of values that were wanted together and lay here and there.
+    scattered: AtomicU64,
 }
 
 impl Walks {
@@ -33,6 +41,30 @@ impl Walks {
         if let Some(last) = self.last.get(place) {
             last.store(u32::try_from(values).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
+    }
+
+    /// So many neighbours were read, with so many reads.
+    pub(super) fn note_batch(&self, values: u64, bytes: u64, reads: u64) {
+        let is_scattered = reads * VALUES_PER_READ > values && bytes < reads * BYTES_PER_READ;
+        if values < VALUES_TOGETHER_MIN {
+            return;
+        }
+        if is_scattered {
+            self.scattered.fetch_add(bytes, Ordering::Relaxed);
+        } else if self.scattered_bytes() > 0 {
+            self.pay_scattered(bytes);
+        }
+    }
+
+    /// Bytes of values that walks found here and there, less what they found together since, and what was brought together for that.
+    pub(crate) fn scattered_bytes(&self) -> u64 {
+        self.scattered.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes are brought together.
+    pub(crate) fn pay_scattered(&self, bytes: u64) {
+        let paid = |owed: u64| Some(owed.saturating_sub(bytes));
+        let _ = self.scattered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 
     /// What a walk may be expected to ask for at least.

@@ -152,7 +152,7 @@ impl DbIterator {
     /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it.
     pub fn value(&self) -> Result<PinnedSlice> {
         if self.ahead.shows() {
-            return self.ahead.value(&self.blobs, &self.view, &self.pace);
+            return self.ahead.value(&self.blobs, &self.view, &self.pace, &self.family.walks);
         }
         self.check_valid()?;
         let stored = self.walker.stored();

@@ -7,6 +7,7 @@
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
+//! | [`pace`]     | how fast values are copied                                                                  |
 //! | [`range`]    | whole tables of a range of keys go                                                          |
 //! | [`by_hand`]  | the same when a user asks, and what it would do                                             |
 //!
@@ -20,6 +21,7 @@
 //!   room for, however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod pace;
 mod pick;
 mod punch;
 mod range;
@@ -28,9 +30,9 @@ mod room;
 mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
-pub(crate) use pick::{Goal, Need, Pass, Relocation, hidden_bytes, pick, pick_pass};
+pub(crate) use pace::Pace;
+pub(crate) use pick::{Goal, Need, Pass, Relocation, hidden_bytes, pick, pick_gathering, pick_pass};
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
 pub(crate) use range::Removal;
-pub(crate) use relocate::pace;
 pub(crate) use room::{Left, Reserved, Room};
 pub(crate) use trash::Trash;

@@ -8,6 +8,7 @@
 //!   those with the most garbage.
 //! - K2: where most tables point into these files, or much is hidden, a *sweep* over all levels brings both to light and to an
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
+//! - K4: where scans find neighbours in many files, the smallest are merged for their sake, and no more is written than they read so.
 //! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
 use std::collections::BTreeSet;
@@ -24,6 +25,8 @@ use crate::version::{TableFile, Version};
 const SWEEP_BYTES_MAX: u64 = 256 << 20;
 /// Where holes are to be had: the least part of a file that is garbage for its values to be copied (K3).
 const PART_BESIDE_HOLES: f64 = 0.5;
+/// Files that become one, where scans touch many: fewer are not worth it.
+const GATHERED_MIN: usize = 4;
 
 /// Blob files to empty, and the tables to rewrite for that.
 #[derive(Debug)]
@@ -59,6 +62,16 @@ impl Relocation {
 pub(crate) enum Pass {
     Sweep(compaction::Plan),
     Relocation(Relocation),
+}
+
+impl Pass {
+    /// About what it will write.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        match self {
+            Self::Sweep(plan) => plan.written_bytes(),
+            Self::Relocation(plan) => plan.written_bytes(),
+        }
+    }
 }
 
 /// What a pass may cost, and has to bring.
@@ -127,7 +140,38 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     candidates.retain(|file| file.live_bytes <= room);
     let chosen = within(need.copied_bytes_max.min(room), candidates);
     let freed: u64 = uses.iter().filter(|file| chosen.contains(&file.number)).map(Use::garbage_bytes).sum();
-    let relocation = relocation_of(family, &version, chosen.clone());
+    pass_over(family, &version, chosen, need, freed, hidden)
+}
+
+/// A pass that brings the values of the smallest files together, in key order, where scans found neighbours here and there (K4): within
+/// `bytes_max` of what it copies. `None` if that would not make much fewer of them.
+pub(crate) fn pick_gathering(
+    family: &Arc<Family>,
+    need: &Need,
+    bytes_max: u64,
+    damaged: &BTreeSet<FileNumber>,
+) -> Option<Pass> {
+    let version = family.view.load().version.clone();
+    let mut files: Vec<Use> = uses_of(&version).filter(|file| !damaged.contains(&file.number)).collect();
+    files.sort_by_key(|file| (file.live_bytes, file.number));
+    let chosen = within(need.copied_bytes_max.min(bytes_max), files);
+    if chosen.len() < GATHERED_MIN {
+        return None;
+    }
+    let pass = pass_over(family, &version, chosen, &Need { freed_bytes_min: 0, ..*need }, 1, 0)?;
+    Some(pass).filter(|pass| pass.written_bytes() <= bytes_max)
+}
+
+fn pass_over(
+    family: &Arc<Family>,
+    version: &Arc<Version>,
+    chosen: BTreeSet<FileNumber>,
+    need: &Need,
+    freed: u64,
+    hidden: u64,
+) -> Option<Pass> {
+    let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let relocation = relocation_of(family, version, chosen.clone());
     let touched = |plan: &Relocation| plan.tables.iter().map(|(_, table)| table.meta.file_bytes).sum::<u64>();
     let touched = relocation.as_ref().map_or(0, touched);
     let sweeps = need.may_sweep
@@ -136,7 +180,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let fits = |plan_bytes: u64| plan_bytes <= need.written_bytes_max;
     if sweeps {
         let is_worth_it = freed + hidden >= need.freed_bytes_min.max(1);
-        let sweep = if is_worth_it { compaction::pick_sweep(family, &version, chosen) } else { None };
+        let sweep = if is_worth_it { compaction::pick_sweep(family, version, chosen) } else { None };
         return sweep.filter(|plan| fits(plan.written_bytes())).map(Pass::Sweep);
     }
     let is_worth_it =

@@ -7,13 +7,13 @@
 //! - H3: pointers lie in tables only: a memtable holds none, as open turns what the logs had into tables.
 //! - H4: a file with a second name is shared with somebody who may point elsewhere into it: it stays whole.
 //!   While a copy of the store is being made, no pass begins; what one that goes on takes away is dead in the copy, too (H1).
-//! - H5: only whole pages within dead values become holes. Bytes of live records never change (F2), and headers and keys of
-//!   dead ones stay, so that whoever walks a file from front to back, as RocksDB's tools do, finds the next record.
+//! - H5: only whole pages between the living become holes: bytes of live records never change (F2). With `holes_within_values` headers
+//!   and keys of dead ones stay, so that whoever walks a file from front to back, as RocksDB's tools do, finds the next record.
 //! - H6: nor is one made while another handle has the store open for reading, in whatever process: it may see an older version. Such
 //!   a handle shares the directory before it reads the manifest; a pass has it alone, or does nothing.
 //!
-//! Cost: the keys of the tables that point into the files, once; for each dead record one read of its header, and for each that
-//! died since the last look one system call. Worth it where values are so large that most of one is whole pages.
+//! Cost: the keys of the tables that point into the files, once; a system call for each hole that is new or has grown; within values,
+//! one read of each dead record's header. Worth it where values are so large that most of one is whole pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -38,6 +38,8 @@ const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 /// New garbage that is worth a look, in bytes and as a part of the file.
 const GARBAGE_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 const GARBAGE_PART_MIN: u64 = 16;
+/// Holes that are made before it is asked whether the store closes.
+const HOLES_MAX: usize = 256;
 /// Records that one pass keeps the places of: 64 MiB of memory.
 const RECORDS_MAX: u64 = 4 << 20;
 
@@ -125,23 +127,44 @@ impl Store {
         };
         let mut punched = blob.holes.punched();
         let mut known = std::mem::take(&mut *punched).into_iter().peekable();
+        let mut fresh = Vec::new();
         for gap in gaps(live, blob.file.records_end()) {
             let mut at = gap.start;
-            while let Some((pages, end)) = dead_value(&blob.file, at, gap.end)? {
-                while known.next_if(|&start| start < at).is_some() {}
-                if known.next_if_eq(&at).is_none() && !pages.is_empty() {
-                    match files.punch_hole(path, pages) {
-                        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
-                        result => result?,
-                    }
-                }
-                punched.push(at);
+            while let Some((pages, end)) = self.dead_pages(&blob.file, at..gap.end)? {
                 at = end;
+                if pages.is_empty() {
+                    continue;
+                }
+                while known.next_if(|hole| hole.start < pages.start).is_some() {}
+                if known.next_if_eq(&pages).is_none() {
+                    fresh.push(pages.clone());
+                }
+                punched.push(pages);
+            }
+        }
+        for holes in fresh.chunks(HOLES_MAX) {
+            self.check_open()?;
+            match files.punch_holes(path, holes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
+                Err(error) => {
+                    // Which of them are holes is not known: the next pass makes all anew.
+                    punched.clear();
+                    return Err(error.into());
+                }
+                Ok(()) => {}
             }
         }
         let after = files.metadata(path)?;
         blob.holes.set_bytes(after.len.saturating_sub(after.allocated));
         Ok(Some(before.allocated.saturating_sub(after.allocated)))
+    }
+
+    /// The next pages of a gap that may go, and where to go on in it; `None` at its end.
+    fn dead_pages(&self, blob: &BlobFile, gap: Range<u64>) -> Result<Option<(Range<u64>, u64)>> {
+        if self.options.holes_within_values {
+            return dead_value(blob, gap.start, gap.end);
+        }
+        Ok((!gap.is_empty()).then(|| (whole_pages(gap.clone()), gap.end)))
     }
 }
 

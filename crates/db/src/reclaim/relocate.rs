@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
-use esker_log::pacer::Class;
 
 use super::Relocation;
 use crate::compaction::Sieve;
@@ -19,15 +18,13 @@ use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
-/// What is asked of the pacer at a time: at the lowest rate, a second's worth.
-const PIECE_BYTES: u64 = 64 << 10;
-
 impl Store {
     /// Runs a pass and installs what comes of it. Its tables are claimed by the caller.
     pub(crate) fn run_relocation(&self, plan: &Relocation) -> Result<()> {
         if plan.family.is_dropped() {
             return Ok(());
         }
+        let _pass = self.begin_pass();
         let edit = relocate(plan, self).map_err(|error| error.while_doing("moving values out of blob files"))?;
         self.install_or_discard(&plan.family, edit, &[])?;
         self.counters.relocations.add(1);
@@ -73,24 +70,12 @@ fn rewrite(
             return Err(Error::new(ErrorKind::Corruption, reason));
         };
         let bytes = accounted_bytes(&index, key.user_key.len());
-        pace(store, bytes)?;
+        store.pace(bytes)?;
         garbage.entry(index.file).or_default().add(1, bytes);
         outputs.add_moved(key, &index, &blob.file)
     })?;
     for (file, dropped) in sieve.into_garbage() {
         garbage.entry(file).or_default().add(dropped.count, dropped.bytes);
-    }
-    Ok(())
-}
-
-/// Waits until `bytes` may be copied, unless the store is closed meanwhile.
-pub(crate) fn pace(store: &Store, bytes: u64) -> Result<()> {
-    let mut left = bytes;
-    while left > 0 {
-        store.check_open()?;
-        let piece = left.min(PIECE_BYTES);
-        store.pacer.request(Class::Reclaim, piece);
-        left -= piece;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! - F2: whoever reads a file holds its `Arc` (through a `Version`), so the trash never gets a file that is being read.
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,7 +55,7 @@ pub(crate) struct BlobHandle {
 pub(crate) struct Holes {
     bytes: AtomicU64,
     looked_at: AtomicU64,
-    punched: Mutex<Vec<u64>>,
+    punched: Mutex<Vec<Range<u64>>>,
 }
 
 impl Holes {
@@ -67,9 +68,8 @@ impl Holes {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Where the dead records begin, ascending, whose pages were given back since the store was opened. Held while a file
-    /// gets holes.
-    pub(crate) fn punched(&self) -> MutexGuard<'_, Vec<u64>> {
+    /// The holes made since the store was opened, ascending. Held while a file gets more.
+    pub(crate) fn punched(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
         self.punched.lock()
     }
 

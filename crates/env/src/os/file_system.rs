@@ -85,7 +85,14 @@ impl FileSystem for OsFileSystem {
     }
 
     fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()> {
-        punch_hole(path, &range).map_err(|source| Error::new("punching a hole into", path, source).at(range.start))
+        self.punch_holes(path, std::slice::from_ref(&range))
+    }
+
+    fn punch_holes(&self, path: &Path, ranges: &[Range<u64>]) -> Result<()> {
+        let failed = |source| Error::new("punching a hole into", path, source);
+        let file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+        let punch = |range: &Range<u64>| punch_hole(&file, range).map_err(|source| failed(source).at(range.start));
+        ranges.iter().filter(|range| !range.is_empty()).try_for_each(punch)
     }
 
     fn space(&self, path: &Path) -> Result<Space> {
@@ -146,16 +153,12 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-fn punch_hole(path: &Path, range: &Range<u64>) -> io::Result<()> {
+fn punch_hole(file: &fs::File, range: &Range<u64>) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
-    let file = fs::OpenOptions::new().write(true).open(path)?;
-    if range.is_empty() {
-        return Ok(());
-    }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     loop {
-        match fallocate(&file, flags, range.start, range.end - range.start) {
+        match fallocate(file, flags, range.start, range.end - range.start) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -167,6 +170,6 @@ fn punch_hole(path: &Path, range: &Range<u64>) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn punch_hole(_: &Path, _: &Range<u64>) -> io::Result<()> {
+fn punch_hole(_: &fs::File, _: &Range<u64>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "Esker punches holes on Linux only"))
 }
