@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use esker_env::os::prefetch;
 use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
 use esker_format::compression::{self, Compression};
 use esker_format::varint::{self, VARINT64_BYTES_MAX};
@@ -100,6 +101,8 @@ impl Store {
             let files = files.get_or_insert_with(|| self.files.load());
             let Some(file) = files.get(slot.place().file) else { return Ok(Search::Moved) };
             let raw = file.record_bytes(&slot)?;
+            // All of it at once: the head, which is looked at first, says nothing that would be needed for that.
+            prefetch(&raw);
             match self.examine(file, &slot, &raw, key) {
                 Ok(Some(found)) => return Ok(Search::Found(take(&found)?)),
                 Ok(None) => {}
@@ -136,6 +139,9 @@ impl Store {
         }
         if record.compression != Compression::None {
             return self.unpacked(found);
+        }
+        if let Some(value) = CaskValue::short(record.value) {
+            return Ok(value);
         }
         match raw {
             Cow::Borrowed(_) => {

@@ -7,7 +7,7 @@
 //! | active file of a stripe; the slots of its keys | that stripe  | writers; the swap of a merge, key by key          |
 //! | manifest, next file number      | `installer`                 | whoever creates, seals or drops files             |
 //! | retired and reserved files, background errors | `state`       | writers and background threads                    |
-//! | slots                           | their shard                 | whoever holds the key's stripe                    |
+//! | slots                           | their shard; readers take no lock | whoever holds the key's stripe              |
 //! | what readers see                | nothing: `ArcSwap`, atomics | replaced under `installer`                        |
 //!
 //! Locks are taken in the order of the rows; of several stripes, by ascending index.
@@ -47,7 +47,8 @@ pub(crate) enum Condition {
 #[repr(align(128))]
 pub(crate) struct Stripe {
     pub(crate) active: Mutex<StripeState>,
-    /// Keys of this stripe that have a value, modulo 2⁶⁴: an open enters all of them in the first stripe.
+    /// Keys of this stripe that have a value, modulo 2⁶⁴: an open enters all of them in the first stripe. Changed under this stripe's
+    /// lock alone.
     pub(crate) key_count: AtomicU64,
     /// See [`CaskStats::user_bytes`](crate::CaskStats::user_bytes). Added to under this stripe's lock alone.
     pub(crate) user_bytes: AtomicU64,
@@ -56,6 +57,13 @@ pub(crate) struct Stripe {
 }
 
 impl Stripe {
+    /// So many keys more have a value, or fewer. The stripe is locked.
+    #[inline]
+    pub(crate) fn count_keys(&self, more: i64) {
+        let count = self.key_count.load(Ordering::Relaxed).wrapping_add_signed(more);
+        self.key_count.store(count, Ordering::Relaxed);
+    }
+
     /// A write of that many bytes, which became a record of `record_bytes`. The stripe is locked.
     #[inline]
     pub(crate) fn count_written(&self, user_bytes: u64, record_bytes: u64) {

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use crate::file::DataFile;
 
-/// A value. It dereferences to `[u8]`, and shares the mapping of the data file that it lies in, where it lies in one and is
-/// not packed; otherwise it has its own bytes.
+/// Values up to this length are copied: that costs less than counting a reference, which besides is one place in memory that all
+/// who read from one file would write to.
+const SHORT_BYTES_MAX: usize = 118;
+
+/// A value. It dereferences to `[u8]`, and shares the mapping of the data file that it lies in, where it lies in one, is
+/// not packed and has more than 118 bytes; otherwise it has its own bytes.
 ///
-/// Cost: cloning counts a reference; no byte is copied. A value that shares a mapping keeps the data file's disk space taken,
+/// Cost: 120 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
 /// even after a merge has removed the file: copy what is kept for long with [`into_vec`](Self::into_vec).
 #[derive(Clone, Default)]
 pub struct CaskValue(Source);
@@ -18,6 +22,8 @@ pub struct CaskValue(Source);
 enum Source {
     #[default]
     Empty,
+    /// So many of the bytes.
+    Short(u8, [u8; SHORT_BYTES_MAX]),
     /// The range can be lent by the file.
     Shared(Arc<DataFile>, Range<u64>),
     Owned(Arc<Vec<u8>>),
@@ -26,6 +32,15 @@ enum Source {
 impl CaskValue {
     pub(crate) fn owned(bytes: Vec<u8>) -> Self {
         if bytes.is_empty() { Self::default() } else { Self(Source::Owned(Arc::new(bytes))) }
+    }
+
+    /// A copy, if it is short.
+    #[inline]
+    pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
+        let mut copy = [0; SHORT_BYTES_MAX];
+        copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        // At most 118.
+        Some(Self(Source::Short(bytes.len() as u8, copy)))
     }
 
     /// `range` is one that the file can lend, now and so for ever (F2).
@@ -47,6 +62,7 @@ impl Source {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Empty => &[],
+            Self::Short(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
             // It was lent when the value was made, so the default is never taken.
             Self::Shared(file, range) => file.slice(range.clone()).unwrap_or_default(),
             Self::Owned(bytes) => bytes,

@@ -11,14 +11,15 @@
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
 //!
 //! Cost: one look-up (which reads the record that is replaced, from memory), one CRC, one copy into the mapped end of the file.
-//! No allocation and no system call, but for rotation and where there is no mapped end.
+//! No allocation and no system call, but for rotation and where there is no mapped end. Three locks without company (stripe, file,
+//! shard) and one atomic addition: each waits for all stores before it, so counters that the stripe's lock guards are plain stores.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_format::cask::record::{self, Record};
+use esker_format::cask::record::{self, Head, Record};
 use esker_format::compression::{self, Compression};
 use parking_lot::MutexGuard;
 
@@ -99,6 +100,10 @@ impl Store {
         let Some(stripe) = self.stripe(change.hash) else { return Ok(None) };
         let mut state = stripe.active.lock();
         self.check_writable()?;
+        self.keydir.prefetch_slots(change.hash);
+        // What is written in any case is framed while the slots are on their way.
+        let is_certain = matches!(condition, Condition::Always) && change.value.is_some();
+        let framed = if is_certain { Some(self.framed(&mut state, &change)?) } else { None };
         let located = self.locate(change.hash, key)?;
         if !self.holds(condition, change.hash, key)? {
             return Ok(None);
@@ -108,16 +113,29 @@ impl Store {
             // W4.
             return if options.sync { self.sync_all().map(|()| None) } else { Ok(None) };
         }
-        let active = self.room(&mut state, change.bytes())?;
-        let version = self.next_version.fetch_add(1, Ordering::Relaxed);
-        let record = change.record(version, false);
-        let head = record.head(active.data.salt).map_err(|error| too_large(&error))?;
-        let offset = self.append(&mut state, &active, &[head.as_bytes(), key, record.value])?;
-        active.data.set_end(offset + record.bytes());
-        self.apply(&mut self.keydir.one(), stripe, &change, located, version, &active.data, offset);
+        let (version, head) = match framed {
+            Some(framed) => framed,
+            None => self.framed(&mut state, &change)?,
+        };
+        let value = change.value.as_deref().unwrap_or_default();
+        let offset = self.append(&mut state, &[head.as_bytes(), key, value])?;
+        if let Some(active) = &state.file {
+            active.data.set_end(offset + change.bytes());
+            self.apply(&mut self.keydir.one(), stripe, &change, located, version, &active.data, offset);
+        }
+        let follow_up = self.follow_up(&state, options.sync);
         drop(state);
-        self.acknowledge(&active, options.sync)?;
+        self.acknowledge(follow_up, options.sync)?;
         Ok(Some(version))
+    }
+
+    /// The version of a change, and what goes before its key, for the stripe's active file, which has room for it then.
+    #[inline]
+    fn framed(&self, state: &mut StripeState, change: &Change<'_>) -> Result<(u64, Head)> {
+        let salt = self.room(state, change.bytes())?;
+        let version = self.next_version.fetch_add(1, Ordering::Relaxed);
+        let head = change.record(version, false).head(salt).map_err(|error| too_large(&error))?;
+        Ok((version, head))
     }
 
     /// Whether the key's value was `expected`, and is `new` now.
@@ -136,16 +154,27 @@ impl Store {
         Ok(self.write_one(key, new, Condition::Equals(expected), options)?.is_some())
     }
 
-    /// Everything that comes after a write took effect.
+    /// The stripe's active file, if anything is to be done about it once the stripe is free, and where it ends.
     #[inline]
-    fn acknowledge(&self, active: &ActiveFile, sync: bool) -> Result<()> {
+    fn follow_up(&self, state: &StripeState, sync: bool) -> Option<(Arc<ActiveFile>, u64)> {
+        let active = state.file.as_ref()?;
         let end = active.data.end();
         let (part, whole) = WANT_NEXT_AT;
-        if end * whole > self.options.file_bytes * part {
-            self.want_next(active);
-        }
-        if sync {
-            self.note(active.sync_to(end))?;
+        let wants_next = end * whole > self.options.file_bytes * part && !active.asked_for_next.load(Ordering::Relaxed);
+        (sync || wants_next).then(|| (active.clone(), end))
+    }
+
+    /// Everything that comes after a write took effect.
+    #[inline]
+    fn acknowledge(&self, follow_up: Option<(Arc<ActiveFile>, u64)>, sync: bool) -> Result<()> {
+        if let Some((active, end)) = follow_up {
+            let (part, whole) = WANT_NEXT_AT;
+            if end * whole > self.options.file_bytes * part {
+                self.want_next(&active);
+            }
+            if sync {
+                self.note(active.sync_to(end))?;
+            }
         }
         if self.is_work_due.load(Ordering::Relaxed) {
             self.do_or_leave_work();
@@ -169,6 +198,8 @@ impl Store {
         if let Some(ttl) = ttl {
             validate_ttl("the time to live", ttl)?;
         }
+        let hash = self.keydir.hash(key);
+        self.keydir.prefetch(hash);
         let user_bytes = (key.len() + value.map_or(0, <[u8]>::len)) as u64;
         let (value, compression) = match value {
             Some(value) => self.packed(value)?,
@@ -178,7 +209,7 @@ impl Store {
         // A second that has begun counts as a whole one.
         let seconds = ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0));
         let expires_at = seconds.map(|seconds| self.env.clock.unix_seconds().saturating_add(seconds));
-        Ok(Change { hash: self.keydir.hash(key), key, value, compression, expires_at, user_bytes })
+        Ok(Change { hash, key, value, compression, expires_at, user_bytes })
     }
 
     fn packed<'a>(&self, value: &'a [u8]) -> Result<(Option<Cow<'a, [u8]>>, Compression)> {
@@ -231,22 +262,24 @@ impl Store {
         Ok(located)
     }
 
-    /// The stripe's active file, with room for `bytes`.
+    /// Sees to it that the stripe has an active file with room for `bytes`. The file's salt.
     #[inline]
-    fn room(&self, state: &mut StripeState, bytes: u64) -> Result<Arc<ActiveFile>> {
+    fn room(&self, state: &mut StripeState, bytes: u64) -> Result<u32> {
         if let Some(active) = &state.file {
             let end = active.data.end();
             // A file that has nothing yet takes a record of any size.
             if end.saturating_add(bytes) <= self.options.file_bytes || end == record::FIRST_OFFSET {
-                return Ok(active.clone());
+                return Ok(active.data.salt);
             }
         }
-        self.rotate(state)
+        Ok(self.rotate(state)?.data.salt)
     }
 
-    /// Adds bytes to the active file. If that fails and leaves something behind, the file is given up.
+    /// Adds bytes to the active file, which [`room`](Self::room) has seen to. If that fails and leaves something behind, the file is
+    /// given up.
     #[inline]
-    fn append(&self, state: &mut StripeState, active: &Arc<ActiveFile>, parts: &[&[u8]]) -> Result<u64> {
+    fn append(&self, state: &mut StripeState, parts: &[&[u8]]) -> Result<u64> {
+        let Some(active) = &state.file else { return Err(Error::invalid_argument("the stripe has no active file")) };
         match active.append(parts) {
             // A slot can say it: a file has at most 2 GiB, and one batch of 2 GiB or one record goes beyond that.
             Ok(offset) => Ok(offset),
@@ -289,7 +322,7 @@ impl Store {
                 forget(held, slot);
             }
             if newest.is_some() {
-                stripe.key_count.fetch_sub(1, Ordering::Relaxed);
+                stripe.count_keys(-1);
             }
             return;
         }
@@ -299,7 +332,7 @@ impl Store {
         match newest {
             None => {
                 held.change(hash, |shard| shard.insert(slot));
-                stripe.key_count.fetch_add(1, Ordering::Relaxed);
+                stripe.count_keys(1);
             }
             Some(replaced) if keep == 1 => {
                 held.change(hash, |shard| shard.replace(replaced.place(), slot));
@@ -348,20 +381,21 @@ impl Store {
             drop(guards);
             return if sync { self.sync_all().map(|()| None) } else { Ok(None) };
         };
-        let active = self.room(state, work.iter().map(|(change, _)| change.bytes()).sum())?;
+        let salt = self.room(state, work.iter().map(|(change, _)| change.bytes()).sum())?;
         let first_version = self.next_version.fetch_add(work.len() as u64, Ordering::Relaxed);
         let mut buffer = std::mem::take(&mut state.buffer);
         buffer.clear();
         for (index, (change, _)) in work.iter().enumerate() {
             let is_continued = index + 1 < work.len();
             let record = change.record(first_version + index as u64, is_continued);
-            record.encode(active.data.salt, &mut buffer).map_err(|error| too_large(&error))?;
+            record.encode(salt, &mut buffer).map_err(|error| too_large(&error))?;
         }
-        let appended = self.append(state, &active, &[&buffer]);
+        let appended = self.append(state, &[&buffer]);
         let bytes = buffer.len() as u64;
         buffer.shrink_to(BUFFER_BYTES_KEPT);
         state.buffer = buffer;
         let mut offset = appended?;
+        let Some(active) = state.file.clone() else { return Ok(None) };
         active.data.set_end(offset + bytes);
         let mut version = first_version;
         let mut held = self.keydir.hold(work.iter().map(|(change, _)| change.hash));
@@ -373,8 +407,9 @@ impl Store {
             version += 1;
         }
         held.release().iter().for_each(|slot| self.bury(slot));
+        let follow_up = self.follow_up(state, sync);
         drop(guards);
-        self.acknowledge(&active, sync)?;
+        self.acknowledge(follow_up, sync)?;
         Ok(Some(version - 1))
     }
 

@@ -291,7 +291,8 @@ fn b9_memory_follows_the_keys_not_the_writes() {
     }
     let stats = cask.stats();
     assert!(stats.dead_records < 60_000 && stats.ledger_bytes < 400_000, "{stats:?}");
-    assert!(stats.directory_bytes < 2 << 20, "{stats:?}");
+    // Two megabytes of empty shards, and at most one step of a table for each key.
+    assert!(stats.directory_bytes <= (2 << 20) + 500 * 1024, "{stats:?}");
 }
 
 /// B10. The ledger is what the files say, after overwrites, deletes, expiry, merges and deaths.
@@ -326,6 +327,37 @@ fn b10_the_ledger_never_drifts() {
         let stats = cask.stats();
         assert_eq!(check.records, stats.records, "ESKER_SEED={seed}");
         assert_eq!(check.live_records + check.tombstones + stats.dead_records, stats.records, "ESKER_SEED={seed}");
+    }
+}
+
+/// Goal: space of values that have expired comes back while others of their files live on, by merges that nobody asked for; and so
+/// after a reopen, which has the times from hints and from the file that was open.
+#[test]
+fn space_of_expired_values_comes_back_while_their_neighbours_live() {
+    for reopens in [false, true] {
+        let disk = SimDisk::new();
+        let options = CaskOptions { merge_garbage_ratio: 0.4, ..options() };
+        let mut cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let lives_on = |n: u64| n.is_multiple_of(5);
+        for n in 0..60 {
+            let ttl = Some(Duration::from_secs(if lives_on(n) { 1_000_000 } else { 60 + n % 10 }));
+            cask.put_with(format!("key{n}"), [b'v'; 200], &CaskWriteOptions { sync: false, ttl }).unwrap();
+        }
+        let before = cask.stats().bytes;
+        if reopens {
+            cask.close().unwrap();
+            cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        }
+        disk.clock().advance(Duration::from_secs(1000));
+        // Begins another file, which is when a store without threads looks for work.
+        fill(&cask, "more");
+        let stats = cask.stats();
+        assert!(stats.bytes < before / 2 + 5_000, "{} bytes of {before}, reopened: {reopens}", stats.bytes);
+        for n in 0..60 {
+            assert_eq!(cask.exists(format!("key{n}")).unwrap(), lives_on(n), "key {n}");
+        }
+        let check = cask.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{:?}", check.errors);
     }
 }
 

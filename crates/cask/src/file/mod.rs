@@ -9,6 +9,7 @@
 
 mod active;
 mod dead;
+mod expiry;
 mod table;
 mod tally;
 mod walk;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 
 pub(crate) use active::ActiveFile;
 pub(crate) use dead::{DeadCursor, DeadList};
+pub(crate) use expiry::Expiry;
 pub(crate) use table::FileTable;
 pub(crate) use tally::Tally;
 pub(crate) use walk::{Step, Walk};
@@ -49,9 +51,7 @@ pub(crate) struct DataFile {
     record_count: AtomicU64,
     tombstone_count: AtomicU64,
     tombstone_bytes: AtomicU64,
-    /// Bytes of records that expire, and when the last of them will have.
-    expiring_bytes: AtomicU64,
-    expires_at_max: AtomicU64,
+    expiry: Mutex<Expiry>,
     /// The highest version in it.
     version_max: AtomicU64,
     dead: Mutex<DeadList>,
@@ -69,10 +69,6 @@ pub(crate) struct FileUsage {
     pub(crate) dead_bytes: u64,
     pub(crate) tombstones: u64,
     pub(crate) tombstone_bytes: u64,
-    /// Bytes of records that expire, dead ones included.
-    pub(crate) expiring_bytes: u64,
-    /// When the last of them will have expired.
-    pub(crate) expires_at_max: u64,
 }
 
 /// What identifies a data file.
@@ -103,8 +99,7 @@ impl DataFile {
             record_count: AtomicU64::new(0),
             tombstone_count: AtomicU64::new(0),
             tombstone_bytes: AtomicU64::new(0),
-            expiring_bytes: AtomicU64::new(0),
-            expires_at_max: AtomicU64::new(0),
+            expiry: Mutex::default(),
             version_max: AtomicU64::new(0),
             dead: Mutex::default(),
             is_sealed: AtomicBool::new(false),
@@ -121,8 +116,7 @@ impl DataFile {
             record_count: AtomicU64::new(self.record_count()),
             tombstone_count: AtomicU64::new(self.tombstone_count.load(Ordering::Relaxed)),
             tombstone_bytes: AtomicU64::new(self.tombstone_bytes.load(Ordering::Relaxed)),
-            expiring_bytes: AtomicU64::new(self.expiring_bytes.load(Ordering::Relaxed)),
-            expires_at_max: AtomicU64::new(self.expires_at_max.load(Ordering::Relaxed)),
+            expiry: Mutex::new(self.expiry.lock().clone()),
             version_max: AtomicU64::new(self.version_max()),
             dead: Mutex::new(std::mem::take(&mut *dead)),
             ..Self::new(identity, self.path.clone(), self.reader.clone(), window)
@@ -142,15 +136,17 @@ impl DataFile {
     /// Counts a record that is in the file now. Only by whoever appends.
     #[inline]
     pub(crate) fn count(&self, bytes: u64, version: u64, is_tombstone: bool, expires_at: Option<u64>) {
-        self.record_count.fetch_add(1, Ordering::Relaxed);
-        self.version_max.fetch_max(version, Ordering::Relaxed);
+        // Nobody else counts: loads and stores cost less than atomic additions.
+        let add =
+            |counter: &AtomicU64, more: u64| counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        add(&self.record_count, 1);
+        self.version_max.store(self.version_max().max(version), Ordering::Relaxed);
         if is_tombstone {
-            self.tombstone_count.fetch_add(1, Ordering::Relaxed);
-            self.tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
+            add(&self.tombstone_count, 1);
+            add(&self.tombstone_bytes, bytes);
         }
         if let Some(expires_at) = expires_at {
-            self.expiring_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.expires_at_max.fetch_max(expires_at, Ordering::Relaxed);
+            self.expiry.lock().add(expires_at, bytes);
         }
     }
 
@@ -160,8 +156,13 @@ impl DataFile {
         self.version_max.fetch_max(tally.version_max, Ordering::Relaxed);
         self.tombstone_count.fetch_add(tally.tombstones, Ordering::Relaxed);
         self.tombstone_bytes.fetch_add(tally.tombstone_bytes, Ordering::Relaxed);
-        self.expiring_bytes.fetch_add(tally.expiring_bytes, Ordering::Relaxed);
-        self.expires_at_max.fetch_max(tally.expires_at_max, Ordering::Relaxed);
+        self.expiry.lock().add_all(&tally.expiry);
+    }
+
+    /// Bytes of records that have expired at `now` (seconds since 1970), dead ones included: no more than that, and less by those that
+    /// expired last (`expiry.rs`).
+    pub(crate) fn expired_bytes(&self, now: u64) -> u64 {
+        self.expiry.lock().expired_bytes(now)
     }
 
     pub(crate) fn version_max(&self) -> u64 {
@@ -198,8 +199,6 @@ impl DataFile {
             dead_bytes: dead.bytes(),
             tombstones: self.tombstone_count.load(Ordering::Relaxed),
             tombstone_bytes: self.tombstone_bytes.load(Ordering::Relaxed),
-            expiring_bytes: self.expiring_bytes.load(Ordering::Relaxed),
-            expires_at_max: self.expires_at_max.load(Ordering::Relaxed),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use esker_format::cask::hint::Entry;
 
+use super::Expiry;
+
 /// Sums over records.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
@@ -9,8 +11,7 @@ pub(crate) struct Tally {
     pub(crate) version_max: u64,
     pub(crate) tombstones: u64,
     pub(crate) tombstone_bytes: u64,
-    pub(crate) expiring_bytes: u64,
-    pub(crate) expires_at_max: u64,
+    pub(crate) expiry: Expiry,
 }
 
 impl Tally {
@@ -23,8 +24,7 @@ impl Tally {
             self.tombstone_bytes += entry.record_bytes;
         }
         if let Some(expires_at) = entry.expires_at {
-            self.expiring_bytes += entry.record_bytes;
-            self.expires_at_max = self.expires_at_max.max(expires_at);
+            self.expiry.add(expires_at, entry.record_bytes);
         }
     }
 }

@@ -5,202 +5,237 @@
 //!
 //! - K1: occupied slots ascend by tag.
 //! - K2: no slot lies before its home, and none between a slot and its home is empty.
-//! - K3: a table grows by a twelfth, never by doubling, and is laid out anew in place: no second table beside it.
+//! - K3: a table grows by a twelfth, never by doubling, and is laid out anew where it is; only its slots are copied aside meanwhile.
 //!
 //! By K1 and K2 a search ends at the first empty slot or higher tag, so a miss costs no more than a hit (at 7/8 full some
-//! five slots, one or two cache lines), and a rebuild for another size is two passes in order.
+//! five slots, one or two cache lines), and a rebuild for another size is one pass in order.
 
 use super::slot::{Place, Slot};
+use super::table::{Cursor, SEGMENT_SLOTS, Table};
 
-/// A table grows in steps of so many slots: 1 KiB.
-const STEP_SLOTS: usize = 64;
 /// Slots behind the last home, so that the last tags nearly always have somewhere to go.
 const OVERFLOW_SLOTS_MAX: usize = 48;
 
-#[derive(Debug, Default)]
-pub(crate) struct Shard {
-    slots: Vec<Slot>,
-    /// Places that are some tag's home; behind them is room for the last tags, as much as it takes.
-    homes: usize,
-    len: usize,
+/// How many slots a table takes in memory that holds `len` of them.
+fn room_for(len: usize) -> usize {
+    (len * 8 / 7 + 1).next_multiple_of(SEGMENT_SLOTS)
 }
 
-impl Shard {
-    pub(crate) const EMPTY: Self = Self { slots: Vec::new(), homes: 0, len: 0 };
-
-    const fn capacity(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Bytes of memory behind it.
-    pub(crate) const fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
-    }
-
+/// Looking: what it finds counts as the table's sequence says.
+impl<'a> Table<'a> {
     #[inline]
     fn home(&self, tag: u32) -> usize {
-        ((u64::from(tag) * self.homes as u64) >> 32) as usize
+        ((u64::from(tag) * self.homes() as u64) >> 32) as usize
     }
 
-    /// The slot at `index`; empty if there is none.
+    /// Where the search for a tag begins.
     #[inline]
-    fn at(&self, index: usize) -> Slot {
-        self.slots.get(index).copied().unwrap_or(Slot::EMPTY)
-    }
-
-    fn at_mut(&mut self, index: usize) -> Option<&mut Slot> {
-        self.slots.get_mut(index)
-    }
-
-    fn set(&mut self, index: usize, slot: Slot) {
-        if let Some(place) = self.at_mut(index) {
-            *place = slot;
-        }
+    pub(super) fn begin(&self, tag: u32) -> Cursor<'a> {
+        self.cursor(self.home(tag))
     }
 
     /// Where the first slot lies whose tag is not lower, or where it would.
-    fn lower_bound(&self, tag: u32) -> usize {
-        let mut index = self.home(tag);
-        loop {
-            let slot = self.at(index);
+    #[inline]
+    fn lower_bound(&self, tag: u32) -> Cursor<'a> {
+        let mut cursor = self.begin(tag);
+        while let Some(slot) = cursor.slot() {
             if slot.is_empty() || slot.tag() >= tag {
-                return index;
+                break;
             }
-            index += 1;
+            cursor.step();
         }
+        cursor
     }
 
     /// Every slot with this tag.
     #[inline]
-    pub(crate) fn with_tag(&self, tag: u32, mut take: impl FnMut(Slot)) {
-        let mut index = self.lower_bound(tag);
-        loop {
-            let slot = self.at(index);
+    pub(super) fn with_tag(&self, tag: u32, mut take: impl FnMut(Slot)) {
+        let mut cursor = self.lower_bound(tag);
+        while let Some(slot) = cursor.slot() {
             if slot.is_empty() || slot.tag() != tag {
                 return;
             }
             take(slot);
-            index += 1;
+            cursor.step();
         }
     }
 
-    fn position(&self, tag: u32, place: Place) -> Option<usize> {
-        let mut index = self.lower_bound(tag);
+    fn position(&self, tag: u32, place: Place) -> Option<Cursor<'a>> {
+        let mut cursor = self.lower_bound(tag);
         loop {
-            let slot = self.at(index);
-            if slot.is_empty() || slot.tag() != tag {
-                return None;
-            }
+            let slot = cursor.slot().filter(|slot| !slot.is_empty() && slot.tag() == tag)?;
             if slot.place() == place {
-                return Some(index);
+                return Some(cursor);
             }
-            index += 1;
+            cursor.step();
         }
     }
+}
 
-    /// How many slots a table takes in memory that holds `len` of them.
-    pub(crate) fn room_for(len: usize) -> usize {
-        (len * 8 / 7 + 1).div_ceil(STEP_SLOTS) * STEP_SLOTS
+/// A shard that is the caller's alone to change, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Shard<'a> {
+    table: Table<'a>,
+}
+
+impl Drop for Shard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.table.end_change();
     }
+}
 
-    /// A table of `slots`, which ascend by tag: in the memory that they have, if that is about what a table needs.
-    pub(crate) fn from_sorted(slots: Vec<Slot>) -> Self {
-        let (len, room) = (slots.len(), slots.capacity() / STEP_SLOTS * STEP_SLOTS);
-        if len == 0 {
-            return Self::default();
-        }
-        let least = Self::room_for(len);
-        let mut shard = Self { slots, homes: 0, len };
-        shard.resize(if room <= least + least / 8 { room.max(least) } else { least });
-        shard
+impl<'a> Shard<'a> {
+    /// `None`: somebody else changes it.
+    #[inline]
+    pub(super) fn try_lock(table: Table<'a>) -> Option<Self> {
+        // Made only then: dropping one ends a change.
+        table.try_begin_change().then(|| Self { table })
     }
 
     /// Adds a slot.
     pub(crate) fn insert(&mut self, slot: Slot) {
-        let capacity = self.capacity();
-        if (self.len + 1) * 8 > capacity * 7 {
+        let (capacity, len) = (self.table.capacity(), self.table.len());
+        if (len + 1) * 8 > capacity * 7 {
             self.resize(capacity + capacity / 12 + 1);
         }
         if let Some(pushed_out) = self.push(slot) {
-            let index = self.capacity();
-            self.lengthen(index + STEP_SLOTS);
-            self.set(index, pushed_out);
+            let end = self.table.capacity();
+            self.lengthen(end + SEGMENT_SLOTS);
+            self.table.cursor(end).set(pushed_out);
         }
-        self.len += 1;
+        self.table.set_homes_and_len(self.table.homes(), len + 1);
     }
 
     /// Empty slots behind the last.
     fn lengthen(&mut self, capacity: usize) {
-        self.slots.reserve_exact(capacity.saturating_sub(self.slots.len()));
-        self.slots.resize(capacity, Slot::EMPTY);
+        let mut cursor_at = self.table.capacity();
+        self.table.set_capacity(capacity);
+        while cursor_at < capacity {
+            self.table.cursor(cursor_at).set(Slot::EMPTY);
+            cursor_at += 1;
+        }
     }
 
     /// Puts a slot into its place, moving those with higher tags on; returns what falls off the end.
     fn push(&mut self, slot: Slot) -> Option<Slot> {
         let mut carried = slot;
-        let mut index = self.lower_bound(slot.tag());
-        while !carried.is_empty() {
-            let Some(place) = self.at_mut(index) else { return Some(carried) };
-            std::mem::swap(place, &mut carried);
-            index += 1;
+        let mut cursor = self.table.lower_bound(slot.tag());
+        while let Some(found) = cursor.slot() {
+            cursor.set(carried);
+            if found.is_empty() {
+                return None;
+            }
+            carried = found;
+            cursor.step();
         }
-        None
+        Some(carried)
     }
 
     /// Puts `new` where the slot for `place` is. `false` if there is none: somebody was faster.
     pub(crate) fn replace(&mut self, place: Place, new: Slot) -> bool {
-        let Some(index) = self.position(new.tag(), place) else { return false };
-        self.set(index, new);
-        true
+        self.table.position(new.tag(), place).is_some_and(|cursor| cursor.set(new))
     }
 
     /// Takes the slot for `place` out, and returns it.
     pub(crate) fn remove(&mut self, tag: u32, place: Place) -> Option<Slot> {
-        let index = self.position(tag, place)?;
-        let removed = self.at(index);
-        self.close_gap(index);
-        self.len -= 1;
-        if self.capacity() > STEP_SLOTS && self.len * 2 < self.capacity() {
-            self.resize(self.len * 8 / 7 + 1);
+        let cursor = self.table.position(tag, place)?;
+        let removed = cursor.slot();
+        self.close_gap(cursor);
+        let (capacity, len) = (self.table.capacity(), self.table.len() - 1);
+        self.table.set_homes_and_len(self.table.homes(), len);
+        if capacity > SEGMENT_SLOTS && len * 2 < capacity {
+            self.resize(len * 8 / 7 + 1);
         }
-        Some(removed)
+        removed
     }
 
-    /// Moves those behind `index` back by one, as far as their homes allow (K2).
-    fn close_gap(&mut self, mut index: usize) {
+    /// Moves those behind `gap` back by one, as far as their homes allow (K2).
+    fn close_gap(&mut self, mut gap: Cursor<'_>) {
         loop {
-            let next = self.at(index + 1);
-            if next.is_empty() || self.home(next.tag()) > index {
+            let mut next = gap;
+            next.step();
+            let Some(slot) = next.slot().filter(|slot| !slot.is_empty()) else { break };
+            if self.table.home(slot.tag()) > gap.index() {
                 break;
             }
-            self.set(index, next);
-            index += 1;
+            gap.set(slot);
+            gap = next;
         }
-        self.set(index, Slot::EMPTY);
+        gap.set(Slot::EMPTY);
     }
 
-    /// Lays the slots out anew in a table of at least `capacity`, in place (K3): first all move to the end, then each to where
-    /// it belongs, which is never behind where it waits.
+    /// Lays the slots out anew in a table of at least `capacity` (K3).
     fn resize(&mut self, capacity: usize) {
-        let capacity = capacity.max(self.len + 1).div_ceil(STEP_SLOTS) * STEP_SLOTS;
-        self.homes = capacity - (capacity / 16).min(OVERFLOW_SLOTS_MAX);
-        self.slots.retain(|slot| !slot.is_empty());
+        let mut slots = Vec::with_capacity(self.table.len());
+        slots.extend(self.row(self.table.capacity()).filter(|slot| !slot.is_empty()));
+        self.lay_out(&slots, capacity);
+    }
+
+    fn row(&self, len: usize) -> impl Iterator<Item = Slot> + 'a {
+        let mut cursor = self.table.cursor(0);
+        (0..len).map_while(move |_| {
+            let slot = cursor.slot();
+            cursor.step();
+            slot
+        })
+    }
+
+    /// These and no others, which ascend by tag.
+    fn lay_out(&mut self, slots: &[Slot], capacity: usize) {
+        let capacity = capacity.max(slots.len() + 1).next_multiple_of(SEGMENT_SLOTS);
+        let homes = capacity - (capacity / 16).min(OVERFLOW_SLOTS_MAX);
+        self.table.set_homes_and_len(homes, slots.len());
         // Where the last one will lie: more room than was asked for, if the last tags are many.
-        let end = self.slots.iter().fold(0, |free, slot| self.home(slot.tag()).max(free) + 1);
-        let capacity = end.max(capacity);
-        self.lengthen(capacity);
-        self.slots.shrink_to(capacity);
-        self.slots.copy_within(..self.len, capacity - self.len);
-        let vacated = (capacity - self.len).min(self.len);
-        self.slots.iter_mut().take(vacated).for_each(|slot| *slot = Slot::EMPTY);
-        let mut free = 0;
-        for index in capacity - self.len..capacity {
-            let slot = self.at(index);
-            // Never behind `index`: those that follow need as many places before the end as they wait in.
-            let place = self.home(slot.tag()).max(free);
-            self.set(index, Slot::EMPTY);
-            self.set(place, slot);
-            free = place + 1;
+        let end = slots.iter().fold(0, |free, slot| self.table.home(slot.tag()).max(free) + 1);
+        self.table.set_capacity(end.max(capacity).next_multiple_of(SEGMENT_SLOTS));
+        let mut cursor = self.table.cursor(0);
+        for slot in slots {
+            let home = self.table.home(slot.tag());
+            while cursor.index() < home {
+                cursor.set(Slot::EMPTY);
+                cursor.step();
+            }
+            cursor.set(*slot);
+            cursor.step();
+        }
+        while cursor.set(Slot::EMPTY) {
+            cursor.step();
+        }
+    }
+}
+
+/// While a store is being opened, a shard is a list in no order first: in the memory of the table that it becomes.
+impl Shard<'_> {
+    /// Adds slots to the list.
+    pub(crate) fn gather(&mut self, slots: &[Slot]) {
+        let len = self.table.len();
+        let end = len + slots.len();
+        if end > self.table.capacity() {
+            self.table.set_capacity(end.next_multiple_of(SEGMENT_SLOTS));
+        }
+        let mut cursor = self.table.cursor(len);
+        for slot in slots {
+            cursor.set(*slot);
+            cursor.step();
+        }
+        self.table.set_homes_and_len(0, end);
+    }
+
+    /// Takes the list out.
+    pub(crate) fn take_gathered(&mut self) -> Vec<Slot> {
+        let gathered = self.row(self.table.len()).collect();
+        self.table.set_homes_and_len(0, 0);
+        gathered
+    }
+
+    /// A table of these, which ascend by tag, in place of everything.
+    pub(crate) fn settle(&mut self, slots: &[Slot]) {
+        if slots.is_empty() {
+            self.table.set_homes_and_len(0, 0);
+            self.table.set_capacity(0);
+        } else {
+            self.lay_out(slots, room_for(slots.len()));
         }
     }
 }

@@ -40,6 +40,18 @@ impl Slot {
         Self { tag, file: place.file.get(), offset: place.offset, bytes }
     }
 
+    /// As it lies in memory: tag and file, offset and length.
+    #[inline]
+    pub(super) const fn words(self) -> [u64; 2] {
+        [self.tag as u64 | (self.file as u64) << 32, self.offset as u64 | (self.bytes as u64) << 32]
+    }
+
+    /// What [`words`](Self::words) made of it.
+    #[inline]
+    pub(super) const fn from_words([first, second]: [u64; 2]) -> Self {
+        Self { tag: first as u32, file: (first >> 32) as u32, offset: second as u32, bytes: (second >> 32) as u32 }
+    }
+
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.file == 0

@@ -2,55 +2,16 @@
 //!
 //! - G1: a thread sorts what it has read by shard before it hands it on. So the end of a list, which another processor may have
 //!   written last, is fetched once for a run of slots and not for each.
-//! - G2: a list has the memory of the table that it becomes: there is no second copy of the directory, not even for a moment.
+//! - G2: a list has the memory of the table that it becomes: there is no second copy of the directory, but for one shard and thread.
 //!
 //! Cost: 16 bytes for each record, dead ones included, and 9 MiB for each thread.
 
 use esker_format::cask::FileNumber;
-use parking_lot::Mutex;
 
-use crate::keydir::{KeyHash, SHARD_COUNT, Shard, Slot};
+use crate::keydir::{KeyDir, KeyHash, SHARD_COUNT, Slot};
 
 /// Slots that a thread sorts at once: some 16 for each shard.
 const BATCH_LEN: usize = 1 << 18;
-
-/// The lists of all shards.
-pub(super) struct Gathered {
-    lists: Box<[Mutex<Vec<Slot>>]>,
-    /// Slots that a list has room for from the start.
-    room: usize,
-}
-
-impl Gathered {
-    /// For about so many records.
-    pub(super) fn new(records: u64) -> Self {
-        let mean = usize::try_from(records).unwrap_or(0) / SHARD_COUNT;
-        // Three standard deviations above the mean, as hashes fall: few lists have to move.
-        let room = if mean == 0 { 0 } else { Shard::room_for(mean + 3 * mean.isqrt()) };
-        Self { lists: (0..SHARD_COUNT).map(|_| Mutex::default()).collect(), room }
-    }
-
-    fn add(&self, shard: usize, slots: &[Slot]) {
-        let Some(list) = self.lists.get(shard) else { return };
-        let mut list = list.lock();
-        if list.capacity() == 0 {
-            list.reserve_exact(self.room.max(slots.len()));
-        }
-        list.extend_from_slice(slots);
-    }
-
-    /// What was gathered for a shard.
-    pub(super) fn take(&self, shard: usize) -> Vec<Slot> {
-        self.lists.get(shard).map(|list| std::mem::take(&mut *list.lock())).unwrap_or_default()
-    }
-
-    /// Takes back everything that points into a file.
-    pub(super) fn forget(&self, file: FileNumber) {
-        for list in &self.lists {
-            list.lock().retain(|slot| slot.place().file != file);
-        }
-    }
-}
 
 /// What one thread has read and not handed on yet.
 #[derive(Default)]
@@ -62,7 +23,7 @@ pub(super) struct Batch {
 
 impl Batch {
     #[inline]
-    pub(super) fn add(&mut self, hash: KeyHash, slot: Slot, to: &Gathered) {
+    pub(super) fn add(&mut self, hash: KeyHash, slot: Slot, to: &KeyDir) {
         // Fourteen bits.
         self.shards.push(hash.shard() as u16);
         self.slots.push(slot);
@@ -72,7 +33,7 @@ impl Batch {
     }
 
     /// By counting: how many there are of each shard says where each of them begins.
-    pub(super) fn hand_on(&mut self, to: &Gathered) {
+    pub(super) fn hand_on(&mut self, to: &KeyDir) {
         let mut ends = vec![0usize; SHARD_COUNT];
         for shard in &self.shards {
             if let Some(count) = ends.get_mut(usize::from(*shard)) {
@@ -96,7 +57,7 @@ impl Batch {
         let mut begin = 0;
         for (shard, end) in ends.into_iter().enumerate() {
             match self.sorted.get(begin..end) {
-                Some(slots) if !slots.is_empty() => to.add(shard, slots),
+                Some(slots) if !slots.is_empty() => to.lock(shard).gather(slots),
                 _ => {}
             }
             begin = end;
@@ -106,31 +67,35 @@ impl Batch {
     }
 
     /// Takes back everything that points into a file, also from where it was handed on.
-    pub(super) fn forget(&mut self, file: FileNumber, from: &Gathered) {
+    pub(super) fn forget(&mut self, file: FileNumber, from: &KeyDir) {
         self.hand_on(from);
-        from.forget(file);
+        for shard in 0..SHARD_COUNT {
+            let mut list = from.lock(shard);
+            let mut slots = list.take_gathered();
+            slots.retain(|slot| slot.place().file != file);
+            list.gather(&slots);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keydir::{KeyDir, Place};
+    use crate::keydir::Place;
 
     #[test]
     fn every_slot_arrives_in_its_shard_and_those_of_a_file_can_be_taken_back() {
         let keydir = KeyDir::new(7);
-        let gathered = Gathered::new(300_000);
         let mut batch = Batch::default();
         let place = |n: u32| Place { file: FileNumber::new(1 + n % 3).unwrap(), offset: n };
         for n in 0..300_000u32 {
             let hash = keydir.hash(&n.to_le_bytes());
-            batch.add(hash, Slot::new(hash.tag(), place(n), 30), &gathered);
+            batch.add(hash, Slot::new(hash.tag(), place(n), 30), &keydir);
         }
-        batch.forget(FileNumber::new(2).unwrap(), &gathered);
+        batch.forget(FileNumber::new(2).unwrap(), &keydir);
         let mut found = vec![false; 300_000];
         for shard in 0..SHARD_COUNT {
-            for slot in gathered.take(shard) {
+            for slot in keydir.lock(shard).take_gathered() {
                 let n = slot.place().offset;
                 let hash = keydir.hash(&n.to_le_bytes());
                 assert_eq!((hash.shard(), hash.tag(), place(n)), (shard, slot.tag(), slot.place()));

@@ -21,10 +21,10 @@ use esker_env::Env;
 use esker_format::cask::FileName;
 use esker_format::cask::hint::Entry;
 use esker_format::cask::manifest::FileState;
-use esker_format::cask::record::{self, FIRST_OFFSET, Record};
+use esker_format::cask::record::{FIRST_OFFSET, Record};
 use parking_lot::Mutex;
 
-use super::gather::{Batch, Gathered};
+use super::gather::Batch;
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
 use crate::file::{DataFile, Step, Tally, Walk};
@@ -41,7 +41,6 @@ pub(crate) struct Loader {
     files: Vec<Mutex<OpenedFile>>,
     /// The same files, by ascending number, for whoever looks one up.
     pub(super) by_number: Vec<Known>,
-    pub(super) gathered: Gathered,
     pub(super) keep_versions: usize,
     /// Of the newest records, how many are values.
     pub(super) key_count: AtomicU64,
@@ -105,16 +104,9 @@ fn ended_early() -> Error {
 impl Loader {
     /// `files` by ascending number.
     pub(crate) fn new(keydir: KeyDir, files: Vec<OpenedFile>, keep_versions: usize) -> Self {
-        let sealed = |file: &OpenedFile| match file.state {
-            // As many as fit into what the file was found to hold: room is made for them at once.
-            FileState::Sealed { record_count, data_bytes } => record_count.min(data_bytes / record::HEAD_BYTES as u64),
-            FileState::Open => 0,
-        };
         let known = |file: &OpenedFile| Known { data: file.data.clone(), hint: OnceLock::new() };
         Self {
             keydir,
-            // A manifest may say anything: records of a store take memory when they are met.
-            gathered: Gathered::new(files.iter().map(sealed).fold(0, u64::saturating_add)),
             by_number: files.iter().map(known).collect(),
             files: files.into_iter().map(Mutex::new).collect(),
             keep_versions,
@@ -139,7 +131,7 @@ impl Loader {
             let (Some(file), Some(known)) = (self.files.get(index), self.by_number.get(index)) else { break };
             self.read_file(env, &mut file.lock(), known, &mut batch)?;
         }
-        batch.hand_on(&self.gathered);
+        batch.hand_on(&self.keydir);
         Ok(())
     }
 
@@ -188,7 +180,7 @@ impl Loader {
             self.meet(data, entry, &mut tally, batch)
         })?;
         if !is_whole || tally.records != record_count {
-            batch.forget(data.number, &self.gathered);
+            batch.forget(data.number, &self.keydir);
             return Ok(None);
         }
         if end != data.end() {
@@ -267,7 +259,7 @@ impl Loader {
         let hash = self.keydir.hash(entry.key);
         let slot = data.slot(hash.tag(), entry.offset, entry.record_bytes)?;
         tally.add(entry);
-        batch.add(hash, if entry.is_tombstone { slot.with_tombstone() } else { slot }, &self.gathered);
+        batch.add(hash, if entry.is_tombstone { slot.with_tombstone() } else { slot }, &self.keydir);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use super::load::{Known, Loader};
-use crate::keydir::{Shard, Slot};
+use crate::keydir::Slot;
 use crate::{Error, Result};
 
 /// A record among others with its tag.
@@ -20,7 +20,8 @@ struct Rival<'a> {
 
 impl Loader {
     pub(super) fn settle_shard(&self, index: usize) -> Result<()> {
-        let mut slots = self.gathered.take(index);
+        let mut shard = self.keydir.lock(index);
+        let mut slots = shard.take_gathered();
         slots.sort_unstable_by_key(Slot::tag);
         for rivals in slots.chunk_by_mut(|one, other| one.tag() == other.tag()) {
             if rivals.len() > 1 {
@@ -30,7 +31,7 @@ impl Loader {
         slots.retain(|slot| !slot.is_empty() && !slot.is_tombstone());
         let keys = slots.iter().filter(|slot| !slot.is_old()).count();
         self.key_count.fetch_add(keys as u64, Ordering::Relaxed);
-        self.keydir.set_shard(index, Shard::from_sorted(slots));
+        shard.settle(&slots);
         Ok(())
     }
 

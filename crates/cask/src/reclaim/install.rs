@@ -103,7 +103,7 @@ fn end_history(store: &Store, moved: &Move, original: &Slot) {
     if !original.is_old()
         && let Some(stripe) = store.stripe(moved.hash)
     {
-        stripe.key_count.fetch_sub(1, Ordering::Relaxed);
+        stripe.count_keys(-1);
     }
     store.forget(moved.hash, original);
     older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));

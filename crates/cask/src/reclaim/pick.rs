@@ -35,10 +35,8 @@ fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
     let measured = sealed.map(|file| {
         let usage = file.usage();
         let tombstones = if usage.tombstones > 0 && tombstones_can_go(file, files) { usage.tombstone_bytes } else { 0 };
-        // Those that expire are looked at as a whole, once the last of them has.
-        let has_expired = usage.expiring_bytes > 0 && usage.expires_at_max <= now;
-        let expired = if has_expired { usage.expiring_bytes } else { 0 };
-        let gain = (usage.dead_bytes + tombstones + expired).min(usage.bytes);
+        // Some of what has expired may be dead besides: then there is less to gain, and a merge that finds out.
+        let gain = (usage.dead_bytes + tombstones + file.expired_bytes(now)).min(usage.bytes);
         Candidate { file: file.clone(), usage, gain }
     });
     measured.collect()

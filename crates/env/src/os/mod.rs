@@ -3,8 +3,8 @@
 //! - Reads and writes are positional, so no handle has a cursor to fight over. Interrupted and short calls are
 //!   carried on until everything is done or the system says why not.
 //! - Sync is `fdatasync` (`F_FULLFSYNC` on macOS).
-//! - The only `unsafe` of the crate is in `map`, `tail` and `pages`: mapping a file to read it, the end of one to append to it, and
-//!   memory without a file.
+//! - The only `unsafe` of the crate is in `map`, `tail`, `pages` and `prefetch`: mapping a file to read it, the end of one to append
+//!   to it, memory without a file, and asking for memory ahead of its use.
 //! - What only Linux has (preallocation, holes, read hints) answers "not here" elsewhere, through the trait's own words.
 
 mod append_file;
@@ -14,6 +14,7 @@ mod file_system;
 mod lock;
 mod map;
 mod pages;
+mod prefetch;
 mod read_file;
 mod tail;
 mod threads;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 pub use clock::OsClock;
 pub use entropy::OsEntropy;
 pub use file_system::OsFileSystem;
-pub use pages::{HUGE_PAGE_BYTES, Pages};
+pub use pages::{HUGE_PAGE_BYTES, Pages, Words};
+pub use prefetch::prefetch;
 pub use threads::OsThreads;
 
 use crate::Env;

@@ -5,6 +5,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -17,6 +18,34 @@ pub struct Pages {
     mapped: NonNull<u8>,
     mapped_bytes: usize,
     start: NonNull<u8>,
+}
+
+/// Zeroed memory of the same kind, as words that any thread may load and store.
+#[derive(Debug)]
+pub struct Words {
+    /// Nobody has a pointer into it but [`words`](Self::words).
+    pages: Pages,
+    count: usize,
+}
+
+impl Words {
+    /// `count` words; `None` if the system has no memory for them.
+    pub fn new(count: usize) -> Option<Self> {
+        // Miri, which checks who uses them, knows no mappings.
+        if cfg!(miri) {
+            return None;
+        }
+        let pages = Pages::new(count.checked_mul(size_of::<AtomicU64>())?)?;
+        Some(Self { pages, count })
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so many words were mapped, from a multiple of their alignment on, for as long as `self` lives; zeroes are
+        // valid words, and nobody reaches them but through this shared slice.
+        unsafe { std::slice::from_raw_parts(self.pages.start().as_ptr().cast::<AtomicU64>(), self.count) }
+    }
 }
 
 // SAFETY: memory of the process, of no thread in particular; only the one owner gives it back.
@@ -86,5 +115,20 @@ mod tests {
             }
         }
         assert!(Pages::new(usize::MAX).is_none() && Pages::new(usize::MAX / 2).is_none());
+    }
+
+    #[test]
+    fn words_are_zeroes_and_keep_what_any_thread_stores() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let words = Words::new(1 << 19).unwrap();
+        assert_eq!(words.words().len(), 1 << 19);
+        assert!(words.words().iter().all(|word| word.load(Relaxed) == 0));
+        std::thread::scope(|scope| {
+            for half in words.words().chunks(1 << 18) {
+                scope.spawn(move || half.iter().zip(1..).for_each(|(word, n)| word.store(n, Relaxed)));
+            }
+        });
+        assert_eq!(words.words().iter().map(|word| word.load(Relaxed)).sum::<u64>(), ((1 << 18) + 1) << 18);
+        assert!(Words::new(usize::MAX).is_none() && Words::new(usize::MAX / 16).is_none());
     }
 }

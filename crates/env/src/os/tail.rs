@@ -39,6 +39,11 @@ pub(super) const READY_BYTES_MAX: u64 = 64 << 10;
 pub(super) const READY_HUGE_BYTES_MAX: u64 = HUGE_PAGE_BYTES as u64;
 /// From this much on, whole huge pages are made ready.
 const WHOLE_FROM_BYTES: u64 = READY_HUGE_BYTES_MAX / 2;
+/// How much behind an append is fetched into the processor's cache. Records of 136 bytes touch three lines; the fourth is for
+/// those that begin late in a line. Without it a put of one waits for each of them in turn.
+const FETCH_BYTES: u64 = 256;
+/// What a processor fetches at once.
+const LINE_BYTES: usize = 64;
 /// Zeroes for new pages, as often as needed.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -206,7 +211,18 @@ impl Tail {
             None => unsafe { start.cast::<u64>().as_ptr().write_unaligned(u64::from_ne_bytes(first)) },
         }
         self.publish(end);
+        self.fetch_next(end);
         true
+    }
+
+    /// The lines that the next append will go into: it comes too soon to wait for them then.
+    fn fetch_next(&self, end: u64) {
+        if end.saturating_add(FETCH_BYTES) > self.ready_to {
+            return;
+        }
+        for at in (0..FETCH_BYTES as usize).step_by(LINE_BYTES) {
+            super::prefetch::line_of(self.window.start.as_ptr().wrapping_add(end as usize + at));
+        }
     }
 
     /// Shows readers everything before `to`, which was written to the file.
