@@ -3,12 +3,14 @@
 //! - Reads and writes are positional, so no handle has a cursor to fight over. Interrupted and short calls are
 //!   carried on until everything is done or the system says why not.
 //! - Sync is `fdatasync` (`F_FULLFSYNC` on macOS).
-//! - The only `unsafe` of the crate is in `map`, `tail`, `pages` and `prefetch`: mapping a file to read it, the end of one to append
-//!   to it, memory without a file, and asking for memory ahead of its use.
+//! - The only `unsafe` of the crate is in `map`, `tail`, `pages`, `prefetch` and `current`: mapping a file to read it, the end of one to
+//!   append to it, memory without a file, asking for memory ahead of its use, and looking at what may be replaced meanwhile.
 //! - What only Linux has (preallocation, holes, read hints) answers "not here" elsewhere, through the trait's own words.
 
 mod append_file;
+mod barrier;
 mod clock;
+mod current;
 mod entropy;
 mod file_system;
 mod lock;
@@ -16,12 +18,15 @@ mod map;
 mod pages;
 mod prefetch;
 mod read_file;
+mod seat;
+mod sync;
 mod tail;
 mod threads;
 
 use std::sync::Arc;
 
 pub use clock::OsClock;
+pub use current::Current;
 pub use entropy::OsEntropy;
 pub use file_system::OsFileSystem;
 pub use pages::{HUGE_PAGE_BYTES, Pages, Words};
