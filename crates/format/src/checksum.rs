@@ -34,6 +34,41 @@ pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
+/// Up to so many bytes are put together before their CRC is taken.
+const SHORT_BYTES_MAX: usize = 192;
+
+/// Bytes that begin where a line of the processor's cache does.
+#[repr(align(64))]
+struct Aligned([u8; SHORT_BYTES_MAX]);
+
+/// The same for strings that follow each other, which it does not matter how the whole is cut into.
+///
+/// Cost: for up to 192 bytes in all, half of what [`crc32c_extend`] takes for each in turn: that goes byte by byte to the next multiple
+/// of eight and from the last, so often as the alignment says, which the processor cannot guess.
+#[inline]
+pub fn crc32c_extend_all<const COUNT: usize>(crc: u32, parts: [&[u8]; COUNT]) -> u32 {
+    short_crc(crc, &parts).unwrap_or_else(|| parts.iter().fold(crc, |crc, part| crc32c_extend(crc, part)))
+}
+
+/// `None` if the parts are too long, or too short to take up the CRC that they go on from.
+#[inline]
+fn short_crc(crc: u32, parts: &[&[u8]]) -> Option<u32> {
+    let mut buffer = Aligned([0; SHORT_BYTES_MAX]);
+    // At the end of the buffer, behind zeroes.
+    let start = parts.iter().try_fold(SHORT_BYTES_MAX, |left, part| left.checked_sub(part.len()))?;
+    let mut rest = buffer.0.get_mut(start..)?;
+    for part in parts {
+        let (place, behind) = rest.split_at_mut_checked(part.len())?;
+        place.copy_from_slice(part);
+        rest = behind;
+    }
+    // A CRC that goes on is one that begins, of bytes whose first four are those xor the (inverted) CRC so far; and one that begins at nothing
+    // is the same behind any number of zeroes. So what is looked at can begin at a multiple of eight.
+    let first = buffer.0.get_mut(start..)?.first_chunk_mut::<4>()?;
+    *first = (u32::from_le_bytes(*first) ^ !crc).to_le_bytes();
+    Some(crc32c::crc32c_append(!0, buffer.0.get(start & !7..)?))
+}
+
 /// A CRC as it is stored.
 #[inline]
 pub const fn mask(crc: u32) -> u32 {
@@ -129,6 +164,26 @@ mod tests {
         // The reference implementation's check values for empty input.
         assert_eq!(block_checksum(ChecksumKind::Xxh3, b"", 0), 0x38d3_94c2);
         assert_eq!(xxhash_rust::xxh32::xxh32(b"", 0), 0x02cc_5d05);
+    }
+
+    /// Goal: parts make the CRC of the whole, however long and however they are cut, at any alignment.
+    #[test]
+    fn parts_have_the_crc_of_the_whole() {
+        let bytes: Vec<u8> = (0..600u32).map(|n| (n * 31 + n / 7) as u8).collect();
+        for len in (0..210).chain([255, 256, 257, 590]) {
+            for (start, before) in [(0, 0), (1, 0), (3, 0xdead_beef), (7, !0)] {
+                let whole = &bytes[start..start + len];
+                let wanted = crc32c_extend(before, whole);
+                assert_eq!(crc32c_extend_all(before, [whole]), wanted, "{len} bytes from {start}");
+                let ((first, rest), third) = (whole.split_at(len / 3), len / 5);
+                let (second, last) = rest.split_at(third);
+                assert_eq!(
+                    crc32c_extend_all(before, [first, second, last]),
+                    wanted,
+                    "{len} bytes from {start} in three"
+                );
+            }
+        }
     }
 
     #[test]
