@@ -15,14 +15,19 @@ use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
+use esker::env::os::Words;
+use esker::env::{Env, Mapping};
 use esker::{Cask, CaskOptions};
 use esker_compare::Result;
 use esker_compare::cold;
 use esker_compare::data::{Data, Key, mix};
 use esker_compare::report::machine;
+use esker_format::cask::record::{FIRST_OFFSET, HEAD_BYTES};
 
 const VALUE_BYTES: usize = 100;
 const LARGE_VALUE_BYTES: usize = 100_000;
@@ -75,6 +80,8 @@ enum Part {
 enum Bar {
     AtLeast(f64),
     AtMost(f64),
+    /// There is none: it is only told.
+    None,
 }
 
 struct Row {
@@ -89,15 +96,17 @@ impl Row {
         match self.bar {
             Bar::AtLeast(least) => self.figure >= least,
             Bar::AtMost(most) => self.figure <= most,
+            Bar::None => true,
         }
     }
 
     fn line(&self) -> String {
+        let Self { what, figure, unit, .. } = self;
         let (sign, bar) = match self.bar {
             Bar::AtLeast(least) => ('≥', least),
             Bar::AtMost(most) => ('≤', most),
+            Bar::None => return format!("| {what} | – | {figure:.2} {unit} | – |"),
         };
-        let Self { what, figure, unit, .. } = self;
         format!(
             "| {what} | {sign} {bar} {unit} | {figure:.2} {unit} | {} |",
             if self.is_met() { "yes" } else { "**no**" }
@@ -208,6 +217,67 @@ fn on_threads(threads: u64, count: u64, work: impl Fn(u64) -> Result<f64> + Sync
     Ok(Rates { together: rate(elapsed), alone: rate(inside) })
 }
 
+/// What the machine allows: a table of words, each of which leads to a record in a mapping of the files that a Cask has left. No CRC, no locks,
+/// no merges, no growth. Every record is of one size, and of a key of its own.
+struct Bare {
+    /// 16 bits of the key's hash, 16 of the file's number from 1, 32 of the offset; 0 is empty.
+    table: Words,
+    files: Vec<Arc<dyn Mapping>>,
+}
+
+impl Bare {
+    const RECORD_BYTES: usize = HEAD_BYTES + size_of::<Key>() + VALUE_BYTES;
+
+    fn open(dir: &Path, keys: u64) -> Result<Self> {
+        let table = Words::new((keys as usize * 2).next_power_of_two()).ok_or("there is no memory for a bare table")?;
+        let mut bare = Self { table, files: Vec::new() };
+        for path in data_files(dir)? {
+            let file = Env::os().files.open(&path)?.map()?.ok_or("the file cannot be mapped")?;
+            let number = bare.files.len() as u64 + 1;
+            let mut at = FIRST_OFFSET as usize;
+            while let Some(key) = file.bytes().get(at + HEAD_BYTES..at + Self::RECORD_BYTES).and_then(<[u8]>::first_chunk) {
+                let (tag, places) = bare.look(key);
+                let word = tag << 48 | number << 32 | at as u64;
+                let free = places.into_iter().find(|place| place.load(Ordering::Relaxed) == 0);
+                free.ok_or("the bare table is full")?.store(word, Ordering::Relaxed);
+                at += Self::RECORD_BYTES;
+            }
+            bare.files.push(file);
+        }
+        Ok(bare)
+    }
+
+    /// What is compared of the hash, and where to look.
+    fn look(&self, key: &Key) -> (u64, impl Iterator<Item = &AtomicU64>) {
+        let words = self.table.words();
+        let (low, high) = (u64::from_le_bytes(half(key, 0)), u64::from_le_bytes(half(key, 8)));
+        let hash = mix(low ^ high.rotate_left(32));
+        let home = hash as usize & (words.len() - 1);
+        (hash >> 48, words.iter().skip(home).chain(words))
+    }
+
+    fn get(&self, key: &Key) -> Option<&[u8]> {
+        let (tag, places) = self.look(key);
+        let words = places.map(|place| place.load(Ordering::Relaxed)).take_while(|word| *word != 0);
+        let records = words.filter(|word| word >> 48 == tag).filter_map(|word| {
+            let file = self.files.get((word >> 32) as usize % (1 << 16) - 1)?;
+            file.bytes().get(word as u32 as usize + HEAD_BYTES..)?.get(..size_of::<Key>() + VALUE_BYTES)
+        });
+        records.filter_map(|record| record.strip_prefix(key)).next()
+    }
+
+    fn get_all(&self, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f64> {
+        timed(data, indexes, |key, value| match self.get(key) {
+            Some(found) if found == value => Ok(()),
+            _ => Err("the bare table has another value than was written".into()),
+        })
+    }
+}
+
+fn half(key: &Key, at: usize) -> [u8; 8] {
+    std::array::from_fn(|n| key.get(at + n).copied().unwrap_or_default())
+}
+
 impl Bars {
     fn row(&mut self, what: impl Into<String>, bar: Bar, figure: f64, unit: &'static str) {
         let row = Row { what: what.into(), bar, figure, unit };
@@ -228,7 +298,7 @@ impl Bars {
     fn few_keys(&mut self) -> Result<()> {
         let (data, keys) = (Data::new(1, VALUE_BYTES), self.args.few_keys);
         let millions = keys as f64 / MB;
-        let (mut puts, mut gets) = ([Rates::default(); 2], [Rates::default(); 2]);
+        let (mut puts, mut gets, mut floor) = ([Rates::default(); 2], [Rates::default(); 2], Rates::default());
         for (round, threads) in [1, 4, 1, 4].into_iter().enumerate() {
             let dir = self.fresh()?;
             let cask = Cask::open(&dir, options())?;
@@ -242,9 +312,14 @@ impl Bars {
             let place = usize::from(threads > 1);
             (puts[place], gets[place]) = (put.best(puts[place]), get.best(gets[place]));
             cask.close()?;
+            if threads == 1 {
+                let bare = Bare::open(&dir, keys)?;
+                floor = floor.best(on_threads(1, keys, |_| bare.get_all(&data, random(keys, keys, salt(0))))?);
+            }
         }
         self.row(format!("put, one thread, {millions} M keys"), Bar::AtLeast(1.5), puts[0].alone, "M/s");
         self.row(format!("get, one thread, {millions} M keys, page cache"), Bar::AtLeast(2.0), gets[0].alone, "M/s");
+        self.row("the same gets from a bare table over the same files", Bar::None, floor.alone, "M/s");
         self.row("put, 4 threads to one (2 cores)", Bar::AtLeast(1.0), puts[1].together / puts[0].together, "×");
         self.row("get, 4 threads to one (2 cores)", Bar::AtLeast(1.0), gets[1].together / gets[0].together, "×");
         Ok(())
