@@ -333,7 +333,8 @@ impl Cask {
         self.len() == 0
     }
 
-    /// The versions of `key` that are kept ([`CaskOptions::keep_versions`]), newest first. A deletion ends a key's history.
+    /// The versions of `key` that are kept ([`CaskOptions::keep_versions`]), newest first. A deletion ends a key's history, and so does
+    /// the end of its newest version's time.
     ///
     /// # Errors
     /// As [`get`](Self::get).

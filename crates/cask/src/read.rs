@@ -175,10 +175,11 @@ impl Store {
             for slot in candidates.iter() {
                 let Some(file) = files.get(slot.place().file) else { continue 'again };
                 let raw = file.record_bytes(&slot)?;
-                if let Some(found) = self.examine(file, &slot, &raw, key)?
-                    && !self.is_gone(&found.record)
-                {
+                let Some(found) = self.examine(file, &slot, &raw, key)? else { continue };
+                if !self.is_gone(&found.record) {
                     versions.push((found.record.version, self.value(&found)?));
+                } else if !slot.is_old() {
+                    return Ok(Vec::new());
                 }
             }
             versions.sort_unstable_by_key(|(version, _)| std::cmp::Reverse(*version));

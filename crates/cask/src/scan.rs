@@ -6,14 +6,17 @@
 //!   nothing but its bytes.
 //! - S3: files are decoded chunk by chunk (`scan/chunk.rs`), with the help of another thread once a scan turns out
 //!   long (`scan/ahead.rs`), where the store has threads at all. What it sees does not depend on who decodes; the order does.
+//! - S4: of a key that `get` does not find nothing is shown, whatever versions of it are kept (`scan/gone.rs`).
 //!
 //! Cost: one sequential pass; a sort of the offsets of a file's dead records when it is begun. Space of files that are
 //! merged meanwhile comes back when the scan is past them.
 
 mod ahead;
 mod chunk;
+mod gone;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::compression::Compression;
 
 use self::ahead::Source;
-use self::chunk::{Chunk, Decoder, Extent, Item};
+use self::chunk::{Chunk, Decoder, Extent, Item, Wanted};
 use crate::file::DataFile;
 use crate::read::Found;
 use crate::store::Store;
@@ -69,8 +72,12 @@ impl CaskScan {
     pub(crate) fn new(store: Arc<Store>) -> Result<Self> {
         store.check_open()?;
         let extents = store.extents().into_iter().filter(|(_, end, _)| *end > FIRST_OFFSET);
-        let waiting = extents.map(|(file, end, dead_len)| Extent { file, end, dead_len }).collect();
-        let decoder = Decoder::new(waiting, store.env.clock.unix_seconds(), store.options.verify_reads);
+        let mut waiting: Vec<_> = extents.map(|(file, end, dead_len)| Extent { file, end, dead_len }).collect();
+        let now = store.env.clock.unix_seconds();
+        let keeps_older = store.options.keep_versions > 1;
+        let gone = if keeps_older { gone::find(&waiting, now)? } else { HashSet::new() };
+        let wanted = Wanted { now, verify: store.options.verify_reads, gone: Arc::new(gone) };
+        let decoder = Decoder::new(waiting.drain(..).collect(), wanted);
         let source = Source::new(store.env.clone(), decoder, store.options.background_jobs > 0);
         Ok(Self { store, source, chunk: None, next: 0, packed_value: Vec::new() })
     }

@@ -129,13 +129,11 @@ fn play_cask(deeds: &[CaskDeed], options: &CaskOptions) -> Result<Vec<String>> {
                 format!("{} {:?} {}", found(cask.get(key)?.as_deref()), cask.value_len(key)?, cask.exists(key)?)
             }
             CaskDeed::Scan => {
-                // Of several versions that are kept, the scan shows all, also where the newest has expired: `get` says which.
+                // Of several versions that are kept, the scan shows all, but only of keys that `get` finds.
                 let mut entries = BTreeMap::new();
                 let mut scan = cask.scan()?;
                 while scan.advance()? {
-                    if let Some(newest) = cask.get(scan.key())? {
-                        entries.insert(digest(scan.key()), digest(&newest));
-                    }
+                    entries.insert(digest(scan.key()), found(cask.get(scan.key())?.as_deref()));
                 }
                 format!("{entries:?}")
             }

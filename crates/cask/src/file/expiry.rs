@@ -75,6 +75,11 @@ impl Expiry {
         }
     }
 
+    /// Whether anything was added.
+    pub(crate) const fn has_any(&self) -> bool {
+        self.total > 0
+    }
+
     /// Bytes of records that have expired at `now`, by X2.
     pub(crate) fn expired_bytes(&self, now: u64) -> u64 {
         if self.latest <= now {

@@ -159,6 +159,11 @@ impl DataFile {
         self.expiry.lock().add_all(&tally.expiry);
     }
 
+    /// Whether it has records that expire, whenever that is.
+    pub(crate) fn expires(&self) -> bool {
+        self.expiry.lock().has_any()
+    }
+
     /// Bytes of records that have expired at `now` (seconds since 1970), dead ones included: no more than that, and less by those that
     /// expired last (`expiry.rs`).
     pub(crate) fn expired_bytes(&self, now: u64) -> u64 {

@@ -7,7 +7,7 @@
 //! Cost: some 25 ns for a record of 136 bytes, most of it for its CRC; 24 bytes of memory. No lock, no call, no allocation for each.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,8 +95,18 @@ pub(super) struct Decoder {
     /// Files that nobody has taken.
     waiting: Arc<Mutex<VecDeque<Extent>>>,
     current: Option<Current>,
-    now: u64,
-    verify: bool,
+    wanted: Wanted,
+}
+
+/// Which records a scan shows.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    /// Those that live then.
+    pub(super) now: u64,
+    /// Only if their CRC holds.
+    pub(super) verify: bool,
+    /// None of these keys.
+    pub(super) gone: Arc<HashSet<Vec<u8>>>,
 }
 
 struct Current {
@@ -119,14 +129,13 @@ enum Stop {
 }
 
 impl Decoder {
-    /// For what lives at `now`; `verify`: only if its CRC holds.
-    pub(super) fn new(waiting: VecDeque<Extent>, now: u64, verify: bool) -> Self {
-        Self { waiting: Arc::new(Mutex::new(waiting)), current: None, now, verify }
+    pub(super) fn new(waiting: VecDeque<Extent>, wanted: Wanted) -> Self {
+        Self { waiting: Arc::new(Mutex::new(waiting)), current: None, wanted }
     }
 
     /// One that takes of the same files.
     pub(super) fn another(&self) -> Self {
-        Self { waiting: self.waiting.clone(), current: None, now: self.now, verify: self.verify }
+        Self { waiting: self.waiting.clone(), current: None, wanted: self.wanted.clone() }
     }
 
     /// Files that nobody has taken.
@@ -155,7 +164,7 @@ impl Decoder {
                 self.current = None;
                 continue;
             }
-            let chunk = current.chunk(self.now, self.verify);
+            let chunk = current.chunk(&self.wanted);
             if chunk.is_err() {
                 self.current = None;
             }
@@ -180,7 +189,7 @@ impl Current {
         }
     }
 
-    fn chunk(&mut self, now: u64, verify: bool) -> Result<Chunk> {
+    fn chunk(&mut self, shown: &Wanted) -> Result<Chunk> {
         self.announce();
         let file = self.file.clone();
         let mut wanted = CHUNK_BYTES;
@@ -188,7 +197,7 @@ impl Current {
             let (base, until) = (self.next, self.end.min(self.next.saturating_add(wanted)));
             let bytes = file.bytes(base..until)?;
             let mut items = Vec::with_capacity(CHUNK_LEN.min(bytes.len() / HEAD_BYTES));
-            let error = match self.decode(&bytes, now, verify, &mut items) {
+            let error = match self.decode(&bytes, shown, &mut items) {
                 Stop::Needs(more) if base == self.next => {
                     wanted = more;
                     continue;
@@ -208,7 +217,7 @@ impl Current {
     }
 
     /// What lives in `bytes`, which begin at `next`; moves `next` behind what was looked at.
-    fn decode(&mut self, bytes: &[u8], now: u64, verify: bool, items: &mut Vec<Item>) -> Stop {
+    fn decode(&mut self, bytes: &[u8], shown: &Wanted, items: &mut Vec<Item>) -> Stop {
         let mut rest = bytes;
         while items.len() < CHUNK_LEN && self.next < self.end {
             let Some(record_bytes) = record::peek_bytes(rest) else {
@@ -229,13 +238,18 @@ impl Current {
                 Ok(record) => record,
                 Err(error) => return Stop::Damaged(error),
             };
-            if verify && let Err(error) = self.file.verify(offset, raw) {
+            if shown.verify
+                && let Err(error) = self.file.verify(offset, raw)
+            {
                 return Stop::Damaged(error);
             }
             self.next += record_bytes;
             rest = behind;
             let is_dead = self.dead.is_dead(offset);
-            if is_dead || record.is_tombstone || record.is_expired(now) {
+            if is_dead || record.is_tombstone || record.is_expired(shown.now) {
+                continue;
+            }
+            if !shown.gone.is_empty() && shown.gone.contains(record.key) {
                 continue;
             }
             // The widths of the fields on the disk.
