@@ -15,6 +15,7 @@
 //! | `reclaim`         | merging: pick, run, install                                             |
 //! | `open`            | manifest → hints → directory                                            |
 //! | `background`      | threads that seal and merge                                             |
+//! | `sync`            | what the directory's model has others of                                |
 //! | `check`, `repair`, `backup`, `stats` | what is wrong, mending it, copies, what there is     |
 
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod scan;
 mod seal;
 mod stats;
 mod store;
+mod sync;
 mod value;
 mod write;
 

@@ -1,7 +1,7 @@
 //! Reading: directory, then the record itself.
 //!
 //! - R1: no lock is held while a record is read. A slot may be moved by a merge meanwhile; its file is then gone from the
-//!   table, and the reader asks the directory again.
+//!   table, and the reader asks the directory again. A file stays readable while somebody looks at the table that has it, or holds it.
 //! - R2: a record is the key's if the key in it is. One that does not check out is never taken for another key's: it is an
 //!   error, as long as no sound record has the key.
 
@@ -21,6 +21,9 @@ use crate::{Error, Result};
 
 /// How often a file may vanish under a reader. Each time a merge has ended, which takes far longer than a read.
 const ATTEMPTS_MAX: usize = 1000;
+/// A record up to this length is read while the table is looked at: a page or two. Of a longer one the file is held, so that nobody waits
+/// who replaces the table.
+const LOOKED_AT_BYTES_MAX: u64 = 4096;
 
 /// A record in its file.
 pub(crate) struct Found<'a> {
@@ -39,48 +42,60 @@ impl Store {
 
     #[inline]
     pub(crate) fn get_at(&self, hash: KeyHash, key: &[u8]) -> Result<Option<CaskValue>> {
-        self.newest(hash, key, |found| if self.is_gone(&found.record) { Ok(None) } else { self.value(found).map(Some) })
+        let mut value = None;
+        self.newest(hash, key, |found| {
+            if !self.is_gone(&found.record) {
+                value = Some(self.value(found)?);
+            }
+            Ok(())
+        })?;
+        Ok(value)
     }
 
     pub(crate) fn exists_at(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
-        Ok(self.newest(hash, key, |found| Ok((!self.is_gone(&found.record)).then_some(())))?.is_some())
+        let mut is_there = false;
+        self.newest(hash, key, |found| {
+            is_there = !self.is_gone(&found.record);
+            Ok(())
+        })?;
+        Ok(is_there)
     }
 
     pub(crate) fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
         self.check_open()?;
+        let mut len = None;
         self.newest(self.keydir.hash(key), key, |found| {
-            let record = &found.record;
-            if self.is_gone(record) {
-                return Ok(None);
+            if !self.is_gone(&found.record) {
+                len = Some(unpacked_len(found)?);
             }
-            if record.compression == Compression::None {
-                return Ok(Some(record.value.len() as u64));
-            }
-            // Every packing begins with the length of what was packed.
-            let prefix = record.value.get(..VARINT64_BYTES_MAX).unwrap_or(record.value);
-            let (bytes, _) = varint::get_u64(prefix)
-                .ok_or_else(|| Error::corruption(&found.file.path, found.offset, "a packed value has no length"))?;
-            Ok(Some(bytes))
-        })
+            Ok(())
+        })?;
+        Ok(len)
     }
 
     fn is_gone(&self, record: &Record<'_>) -> bool {
         record.expires_at.is_some() && record.is_expired(self.env.clock.unix_seconds())
     }
 
-    /// What `take` makes of the key's newest record.
+    /// What `look` makes of the file that has the record of `slot`; `None`: it is not there any more.
     #[inline]
-    fn newest<T>(
-        &self,
-        hash: KeyHash,
-        key: &[u8],
-        mut take: impl FnMut(&Found<'_>) -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
+    pub(crate) fn with_file_of<R>(&self, slot: &Slot, mut look: impl FnMut(&Arc<DataFile>) -> R) -> Option<R> {
+        let is_short = slot.bytes().is_some_and(|bytes| bytes <= LOOKED_AT_BYTES_MAX);
+        // After the slot was read: what it points to is in the table, or was moved since.
+        if is_short {
+            return self.files.look(|files| files.get(slot.place().file).map(look));
+        }
+        let file = self.files.look(|files| files.get(slot.place().file).cloned())?;
+        Some(look(&file))
+    }
+
+    /// Shows `take` the key's newest record, if it has any.
+    #[inline]
+    fn newest(&self, hash: KeyHash, key: &[u8], mut take: impl FnMut(&Found<'_>) -> Result<()>) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            let candidates = self.keydir.newest(hash);
-            match self.among(&candidates, key, &mut take)? {
-                Search::Found(answer) => return Ok(answer),
-                Search::Absent => return Ok(None),
+            match self.among(&self.keydir.newest(hash), key, &mut take)? {
+                Search::Found | Search::Absent => return Ok(()),
+                Search::Damaged(error) => return Err(error),
                 Search::Moved => {}
             }
         }
@@ -88,28 +103,40 @@ impl Store {
     }
 
     #[inline]
-    fn among<T>(
+    fn among(
         &self,
         candidates: &Candidates,
         key: &[u8],
-        take: &mut impl FnMut(&Found<'_>) -> Result<Option<T>>,
-    ) -> Result<Search<Option<T>>> {
-        let mut files = None;
-        let mut damage = None;
+        take: &mut impl FnMut(&Found<'_>) -> Result<()>,
+    ) -> Result<Search> {
+        let mut search = Search::Absent;
         for slot in candidates.iter() {
-            // After the slot was read: what it points to is in the table, or was moved since.
-            let files = files.get_or_insert_with(|| self.files.load());
-            let Some(file) = files.get(slot.place().file) else { return Ok(Search::Moved) };
-            let raw = file.record_bytes(&slot)?;
-            // All of it at once: the head, which is looked at first, says nothing that would be needed for that.
-            prefetch(&raw);
-            match self.examine(file, &slot, &raw, key) {
-                Ok(Some(found)) => return Ok(Search::Found(take(&found)?)),
-                Ok(None) => {}
-                Err(error) => damage = Some(error),
+            match self.with_file_of(&slot, |file| self.try_at(file, &slot, key, take)).unwrap_or(Ok(Search::Moved))? {
+                Search::Absent => {}
+                Search::Damaged(error) => search = Search::Damaged(error),
+                done => return Ok(done),
             }
         }
-        damage.map_or(Ok(Search::Absent), Err)
+        Ok(search)
+    }
+
+    /// The record at `slot`, shown to `take` if it is the key's.
+    #[inline]
+    fn try_at(
+        &self,
+        file: &Arc<DataFile>,
+        slot: &Slot,
+        key: &[u8],
+        take: &mut impl FnMut(&Found<'_>) -> Result<()>,
+    ) -> Result<Search> {
+        let raw = file.record_bytes(slot)?;
+        // All of it at once: the head, which is looked at first, says nothing that would be needed for that.
+        prefetch(&raw);
+        match self.examine(file, slot, &raw, key) {
+            Ok(Some(found)) => take(&found).map(|()| Search::Found),
+            Ok(None) => Ok(Search::Absent),
+            Err(error) => Ok(Search::Damaged(error)),
+        }
     }
 
     /// The record at `slot`, if it is the key's.
@@ -189,11 +216,26 @@ impl Store {
     }
 }
 
-enum Search<T> {
-    Found(T),
+enum Search {
+    Found,
     Absent,
+    /// What may be the key's record cannot be read.
+    Damaged(Error),
     /// A merge has moved it since the directory was asked.
     Moved,
+}
+
+/// How long the value is as it was given.
+fn unpacked_len(found: &Found<'_>) -> Result<u64> {
+    let record = &found.record;
+    if record.compression == Compression::None {
+        return Ok(record.value.len() as u64);
+    }
+    // Every packing begins with the length of what was packed.
+    let prefix = record.value.get(..VARINT64_BYTES_MAX).unwrap_or(record.value);
+    let (bytes, _) = varint::get_u64(prefix)
+        .ok_or_else(|| Error::corruption(&found.file.path, found.offset, "a packed value has no length"))?;
+    Ok(bytes)
 }
 
 #[cold]

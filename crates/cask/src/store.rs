@@ -8,7 +8,7 @@
 //! | manifest, next file number      | `installer`                 | whoever creates, seals or drops files             |
 //! | retired and reserved files, background errors | `state`       | writers and background threads                    |
 //! | slots                           | their shard; readers take no lock | whoever holds the key's stripe              |
-//! | what readers see                | nothing: `ArcSwap`, atomics | replaced under `installer`                        |
+//! | what readers see                | nothing: `Current`, atomics | replaced under `installer`                        |
 //!
 //! Locks are taken in the order of the rows; of several stripes, by ascending index.
 
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use esker_env::Env;
+use esker_env::os::Current;
 use esker_format::cask::FileName;
 use esker_log::distrust;
 use esker_log::pacer::Pacer;
@@ -108,7 +108,7 @@ pub(crate) struct Store {
     pub(crate) options: CaskOptions,
     pub(crate) store_id: [u8; 16],
     pub(crate) keydir: KeyDir,
-    pub(crate) files: ArcSwap<FileTable>,
+    pub(crate) files: Current<FileTable>,
     pub(crate) stripes: Box<[Stripe]>,
     /// The version that the next record gets.
     pub(crate) next_version: AtomicU64,
@@ -158,7 +158,7 @@ impl Store {
             options,
             store_id: installer.store_id(),
             keydir,
-            files: ArcSwap::from_pointee(files),
+            files: Current::new(Arc::new(files)),
             next_version: AtomicU64::new(next_version),
             merging: Mutex::new(()),
             gate: Mutex::new(()),
@@ -269,7 +269,7 @@ impl Store {
 
     /// Readers find `file` from now on. Under `installer`, so that no change is lost.
     pub(crate) fn add_file(&self, _: &MutexGuard<'_, Installer>, file: Arc<DataFile>) {
-        self.files.store(Arc::new(self.files.load().with(file)));
+        self.files.replace(Arc::new(self.files.load().with(file)));
     }
 
     /// Makes everything written so far survive power loss.

@@ -8,12 +8,12 @@ use crate::file::DataFile;
 
 /// Values up to this length are copied: that costs less than counting a reference, which besides is one place in memory that all
 /// who read from one file would write to.
-const SHORT_BYTES_MAX: usize = 118;
+const SHORT_BYTES_MAX: usize = 112;
 
 /// A value. It dereferences to `[u8]`, and shares the mapping of the data file that it lies in, where it lies in one, is
-/// not packed and has more than 118 bytes; otherwise it has its own bytes.
+/// not packed and has more than 112 bytes; otherwise it has its own bytes.
 ///
-/// Cost: 120 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
+/// Cost: 128 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
 /// even after a merge has removed the file: copy what is kept for long with [`into_vec`](Self::into_vec).
 #[derive(Clone, Default)]
 pub struct CaskValue(Source);
@@ -22,11 +22,20 @@ pub struct CaskValue(Source);
 enum Source {
     #[default]
     Empty,
-    /// So many of the bytes.
-    Short(u8, [u8; SHORT_BYTES_MAX]),
+    Short(Short),
     /// The range can be lent by the file.
     Shared(Arc<DataFile>, Range<u64>),
     Owned(Arc<Vec<u8>>),
+}
+
+/// Bytes of its own. Whole words: so it is moved in pieces that a processor finds again in what it has just stored, which it does not
+/// in pieces that begin elsewhere; that would cost more than the copy.
+#[derive(Clone)]
+#[repr(align(8))]
+struct Short {
+    bytes: [u8; SHORT_BYTES_MAX],
+    /// How many of them there are.
+    len: u8,
 }
 
 impl CaskValue {
@@ -37,10 +46,10 @@ impl CaskValue {
     /// A copy, if it is short.
     #[inline]
     pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
-        let mut copy = [0; SHORT_BYTES_MAX];
-        copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        // At most 118.
-        Some(Self(Source::Short(bytes.len() as u8, copy)))
+        // At most 112.
+        let mut short = Short { bytes: [0; SHORT_BYTES_MAX], len: bytes.len() as u8 };
+        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self(Source::Short(short)))
     }
 
     /// `range` is one that the file can lend, now and so for ever (F2).
@@ -62,7 +71,7 @@ impl Source {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Empty => &[],
-            Self::Short(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Short(short) => short.bytes.get(..usize::from(short.len)).unwrap_or_default(),
             // It was lent when the value was made, so the default is never taken.
             Self::Shared(file, range) => file.slice(range.clone()).unwrap_or_default(),
             Self::Owned(bytes) => bytes,

@@ -7,7 +7,7 @@
 //!   its keys, whatever they were before.
 //! - W4: `sync` makes the file durable that has the record. A single delete that finds nothing to delete syncs everything instead:
 //!   what made the key go may not be durable yet.
-//! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who take one of these locks for each key,
+//! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who wait for a shard that is locked,
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
 //!
 //! Cost: one look-up (which reads the record that is replaced, from memory), one CRC, one copy into the mapped end of the file.
@@ -243,20 +243,21 @@ impl Store {
     pub(crate) fn locate(&self, hash: KeyHash, key: &[u8]) -> Result<Located> {
         let candidates = self.keydir.all(hash);
         let mut located = Located::default();
-        let mut files = None;
         for slot in candidates.iter() {
-            let files = files.get_or_insert_with(|| self.files.load());
             let place = slot.place();
-            let Some(file) = files.get(place.file) else {
+            let looked = self.with_file_of(&slot, |file| {
+                let raw = file.record_bytes(&slot)?;
+                match file.decode(place.offset.into(), &raw) {
+                    Ok(record) if record.key == key => located.take(slot, record.version),
+                    Ok(_) if record::checksum_holds(&raw, file.salt) => {}
+                    _ => located.is_damaged = true,
+                }
+                Ok(())
+            });
+            looked.unwrap_or_else(|| {
                 let reason = format!("the directory points to file {}, which is not there", place.file);
-                return Err(Error::corruption(&self.dir, place.offset.into(), reason));
-            };
-            let raw = file.record_bytes(&slot)?;
-            match file.decode(place.offset.into(), &raw) {
-                Ok(record) if record.key == key => located.take(slot, record.version),
-                Ok(_) if record::checksum_holds(&raw, file.salt) => {}
-                _ => located.is_damaged = true,
-            }
+                Err(Error::corruption(&self.dir, place.offset.into(), reason))
+            })?;
         }
         located.old.sort_unstable_by_key(|(version, _)| std::cmp::Reverse(*version));
         Ok(located)
@@ -360,9 +361,8 @@ impl Store {
 
     /// The record that `slot` pointed to is dead.
     pub(crate) fn bury(&self, slot: &Slot) {
-        if let Some(file) = self.files.load().get(slot.place().file) {
-            file.bury(slot);
-        }
+        // Of a file that is gone nothing is counted any more.
+        let _ = self.with_file_of(slot, |file| file.bury(slot));
     }
 
     /// Applies a batch. The version of its last record, or `None` if there was nothing to do.

@@ -4,9 +4,10 @@
 //!   last. So whoever has seen one of the changes sees all of them from then on.
 //! - T2: the ledger takes locks of its own, so what dies is entered there when the shards are free again (D2).
 
-use parking_lot::RwLockReadGuard;
-
-use super::{KeyDir, KeyHash, Shard, Slot};
+use super::directory::{KeyDir, KeyHash};
+use super::shard::Shard;
+use super::slot::Slot;
+use crate::sync::RwLockReadGuard;
 
 /// Shards that are locked for writing; or none, and each is locked for the moment of its change.
 pub(crate) struct Held<'a> {

@@ -4,9 +4,9 @@
 //! |----------------:|-------------------------------------------------------------------------------------------------|
 //! |               0 | the sequence: odd while somebody changes the shard                                              |
 //! |               1 | homes; slots that are taken                                                                     |
-//! |               2 | slots that there is room for; segment with the numbers of 256 more segments                     |
-//! |               3 | segment with the numbers of 256 segments, each of which has those of 256 more                   |
-//! |           4..16 | numbers of the first 24 segments: enough for 22 million keys in the whole directory             |
+//! |               2 | slots that there is room for; segment with the numbers of 512 more segments                     |
+//! |               3 | segment with the numbers of 512 segments, each of which has those of 512 more                   |
+//! |           4..32 | numbers of the first 56 segments: enough for 25 million keys in the whole directory             |
 //!
 //! - Q1: words of a shard change only while its sequence is odd, by whoever made it odd. It never goes down.
 //! - Q2: what a reader has seen counts if the sequence was even before and is the same afterwards: then nothing of it
@@ -16,21 +16,25 @@
 //!   it first with acquire, and last behind an acquire fence. So who sees one word of a change sees the odd sequence, or a later one
 //!   (for segments that change hands, by M2 of `arena.rs`).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-use super::arena::{Arena, SEGMENT_WORDS, SegmentId, exhausted};
+use super::arena::{Arena, SegmentId, exhausted};
 use super::slot::Slot;
+use crate::sync::SEGMENT_WORDS;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Two lines of a processor's cache.
-pub(super) const HEAD_WORDS: usize = 16;
+/// Four lines of a processor's cache.
+pub(super) const HEAD_WORDS: usize = 32;
+/// What of a head, and of slots, is fetched ahead: two lines.
+const FETCH_WORDS: usize = 16;
 /// A table grows in steps of so many slots: a segment.
 pub(super) const SEGMENT_SLOTS: usize = SEGMENT_WORDS / 2;
 /// Numbers of segments in a segment.
 const LIST_LEN: usize = SEGMENT_WORDS * 2;
+/// Slots that are looked at together: two lines.
+const AT_ONCE: usize = 8;
 const DIRECT_AT: usize = 4;
 const DIRECT_LEN: usize = (HEAD_WORDS - DIRECT_AT) * 2;
 
-type Head = [AtomicU64; HEAD_WORDS];
+pub(super) type Head = [AtomicU64; HEAD_WORDS];
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy)]
@@ -65,10 +69,8 @@ impl<'a> Table<'a> {
     /// Of the shard at `index`.
     #[inline]
     pub(super) fn new(arena: &'a Arena, index: usize) -> Self {
-        // For an index that no shard has.
-        static NONE: Head = [const { AtomicU64::new(0) }; HEAD_WORDS];
         let head = arena.heads().get(index * HEAD_WORDS..).and_then(|heads| heads.first_chunk());
-        Self { arena, head: head.unwrap_or(&NONE) }
+        Self { arena, head: head.unwrap_or_else(|| arena.no_head()) }
     }
 
     /// Its sequence, if nobody changes it now.
@@ -105,7 +107,7 @@ impl<'a> Table<'a> {
     /// Says that it will be looked at soon.
     #[inline]
     pub(super) fn prefetch_head(&self) {
-        esker_env::os::prefetch(self.head);
+        esker_env::os::prefetch(self.head.first_chunk::<FETCH_WORDS>().map_or(&[], |few| few.as_slice()));
     }
 
     #[inline]
@@ -247,6 +249,22 @@ impl<'a> Cursor<'a> {
         true
     }
 
+    /// Goes on to the first slot whose tag is not lower, which is not before this one, if it is one of the next few. By K1 and K2 of
+    /// `shard.rs` it is as many slots away as there are lower tags, so the processor need not guess where the search ends: a wrong guess
+    /// would take back what it has begun beyond.
+    #[inline]
+    pub(super) fn skip_lower(&mut self, tag: u32) {
+        let from = self.index % SEGMENT_SLOTS * 2;
+        let Some(few) = self.words.get(from..).and_then(<[AtomicU64]>::first_chunk::<{ AT_ONCE * 2 + 2 }>) else {
+            return;
+        };
+        let is_lower = |[first, _]: &&[AtomicU64; 2]| {
+            let (found, file) = halves(first.load(Ordering::Relaxed));
+            (found < tag) & (file != 0)
+        };
+        self.index += few.as_chunks().0.iter().take(AT_ONCE).filter(is_lower).count();
+    }
+
     #[inline]
     pub(super) fn step(&mut self) {
         self.index += 1;
@@ -259,8 +277,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn prefetch(&self) {
         let from = self.index % SEGMENT_SLOTS * 2;
-        // A line and the one behind it.
         let few = self.words.get(from..).unwrap_or_default();
-        esker_env::os::prefetch(few.get(..HEAD_WORDS).unwrap_or(few));
+        esker_env::os::prefetch(few.get(..FETCH_WORDS).unwrap_or(few));
     }
 }

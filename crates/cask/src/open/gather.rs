@@ -8,7 +8,8 @@
 
 use esker_format::cask::FileNumber;
 
-use crate::keydir::{KeyDir, KeyHash, SHARD_COUNT, Slot};
+use crate::keydir::{KeyDir, KeyHash, Slot};
+use crate::sync::SHARD_COUNT;
 
 /// Slots that a thread sorts at once: some 16 for each shard.
 const BATCH_LEN: usize = 1 << 18;

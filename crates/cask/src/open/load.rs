@@ -28,7 +28,8 @@ use super::gather::Batch;
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
 use crate::file::{DataFile, Step, Tally, Walk};
-use crate::keydir::{KeyDir, SHARD_COUNT};
+use crate::keydir::KeyDir;
+use crate::sync::SHARD_COUNT;
 use crate::{Error, Result};
 
 /// Fewer records than this are settled by one thread: starting another would take longer.

@@ -41,7 +41,7 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
     let installer = store.installer.lock();
     for victim in gone {
         let table = store.files.load().without(victim.number);
-        store.files.store(Arc::new(table));
+        store.files.replace(Arc::new(table));
     }
     drop(installer);
     drop(gate);

@@ -4,8 +4,9 @@ use esker_format::cask::FileNumber;
 use fastrand::Rng;
 
 use super::super::arena::Arena;
-use super::super::table::HEAD_WORDS;
-use super::*;
+use super::super::shard::{Shard, room_for};
+use super::super::slot::{Place, Slot};
+use super::super::table::{HEAD_WORDS, Table};
 
 fn place(n: u32) -> Place {
     Place { file: FileNumber::new(1 + n / 1000).unwrap(), offset: n % 1000 }
@@ -135,10 +136,10 @@ fn a_table_grows_through_all_kinds_of_lists_and_gives_every_segment_back() {
     let arena = arena();
     let empty = arena.memory_bytes();
     let mut shard = shard(&arena);
-    let count = if cfg!(miri) { 3_000u32 } else { 60_000 };
-    let slots: Vec<Slot> = (0..count).map(|n| Slot::new(n * 70_000, place(n), 7)).collect();
-    for len in [1_000, 3_000, 20_000, 60_000, 18_000, 17_000, 1_500, 1_600, 60_000, 10].map(|len| slots.len().min(len))
-    {
+    let count = if cfg!(miri) { 7_500u32 } else { 100_000 };
+    let slots: Vec<Slot> = (0..count).map(|n| Slot::new(n * 42_000, place(n), 7)).collect();
+    let lens = [1_000, 7_000, 60_000, 100_000, 65_000, 63_000, 6_000, 6_500, 100_000, 10];
+    for len in lens.map(|len| slots.len().min(len)) {
         shard.settle(&slots[..len]);
         check_invariants(&shard);
         assert!(shard.iter().eq(slots[..len].iter().copied()), "{len} slots");
@@ -147,7 +148,7 @@ fn a_table_grows_through_all_kinds_of_lists_and_gives_every_segment_back() {
     assert_eq!(arena.memory_bytes(), empty);
 }
 
-/// Goal: 24 bytes a key, at every moment from a few hundred keys a shard on.
+/// Goal: 24 bytes a key, at every moment from two thousand keys a shard on.
 #[test]
 fn a_growing_shard_wastes_little() {
     let mut random = Rng::with_seed(1);
@@ -155,7 +156,7 @@ fn a_growing_shard_wastes_little() {
     let mut shard = shard(&arena);
     for n in 0..if cfg!(miri) { 2_000 } else { 30_000 } {
         shard.insert(Slot::new(random.u32(..), place(n), 100));
-        if shard.len() >= 600 {
+        if shard.len() >= 2_000 {
             let bytes = shard.memory_bytes() as f64 / shard.len() as f64;
             assert!(bytes < 22.5, "{bytes} bytes a key at {} keys", shard.len());
         }

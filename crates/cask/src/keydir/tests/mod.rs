@@ -2,7 +2,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_format::cask::FileNumber;
 
+use super::directory::SHARD_SHIFT;
 use super::*;
+
+mod arena;
+mod shard;
 
 fn place(offset: u32) -> Place {
     Place { file: FileNumber::new(1).unwrap(), offset }
