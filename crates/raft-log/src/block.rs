@@ -6,12 +6,14 @@
 //!
 //! Cost: what is packed is copied, entries and items, so that reading it again looks at one piece of memory and not at the file.
 
+use std::hint;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_name::FileId;
-use esker_format::raft::item::{Action, ItemPlace, Items};
+use esker_format::raft::item::{Action, Entries, ItemPlace, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -28,6 +30,8 @@ const SHARD_BYTES_MIN: usize = 4 << 20;
 const SHARDS_MAX: usize = 16;
 /// What a block weighs beside its bytes: itself, and its place in the cache.
 const BLOCK_BYTES_MIN: usize = 256;
+/// The shortest item: group, kind, command.
+const ITEM_BYTES_MIN: usize = 3;
 
 /// One batch.
 #[derive(Debug)]
@@ -43,17 +47,37 @@ pub(crate) struct Block {
     items: Range<usize>,
     /// The items with entries, by group and first index, and in their order.
     index: Vec<Indexed>,
+    /// Where those lie that have several.
+    places: Vec<ItemPlace>,
 }
 
-/// An item with entries.
+/// An item with entries: half a cache line.
 #[derive(Debug)]
 struct Indexed {
     group: u64,
     first: u64,
     /// Where its entries lie together.
     entries: Range<u32>,
-    /// Where each of them ends is said here, if there are several.
-    several: Option<ItemPlace>,
+    /// Where each of them ends is said at this of the block's places, if there are several.
+    several: Option<NonZeroU32>,
+}
+
+/// Where entries lie that were found.
+#[derive(Debug, Clone)]
+pub(crate) enum Found<'a> {
+    One(Range<u32>),
+    Several(Entries<'a>),
+}
+
+impl<'a> Found<'a> {
+    /// Each of them, in order.
+    pub(crate) fn ranges(self) -> impl Iterator<Item = Range<u32>> + use<'a> {
+        let (one, several) = match self {
+            Self::One(range) => (Some(range), None),
+            Self::Several(entries) => (None, Some(entries.ranges())),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
+    }
 }
 
 impl Block {
@@ -95,8 +119,9 @@ impl Block {
         };
         let items_offset = offset.saturating_add(header.items_offset);
         let bytes = own.map_or(bytes, Bytes::Owned);
-        let mut block = Self { file, offset, items_offset, bytes, entries, items, index: Vec::new() };
-        block.index = block.sorted()?;
+        let (index, places) = (Vec::new(), Vec::new());
+        let mut block = Self { file, offset, items_offset, bytes, entries, items, index, places };
+        (block.index, block.places) = block.sorted()?;
         Ok(block)
     }
 
@@ -109,46 +134,58 @@ impl Block {
         self.bytes.as_slice().get(self.items.clone()).unwrap_or_default()
     }
 
-    /// The items with entries, sorted.
-    fn sorted(&self) -> Result<Vec<Indexed>> {
-        let mut sorted = Vec::new();
+    /// The items with entries, sorted, and the places of those with several.
+    fn sorted(&self) -> Result<(Vec<Indexed>, Vec<ItemPlace>)> {
         let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
+        // Mostly every other item puts a key.
+        let expected = usize::try_from(items.left()).unwrap_or(usize::MAX).min(self.items.len() / ITEM_BYTES_MIN);
+        let (mut sorted, mut places) = (Vec::with_capacity(expected.div_ceil(2)), Vec::new());
         loop {
             let place = items.place();
             let Some(item) = items.read().map_err(|error| self.damaged(error))? else { break };
             if let Action::Entries(entries) = item.action
                 && entries.count > 0
             {
-                let several = (entries.count > 1).then_some(place);
+                let mut several = None;
+                if entries.count > 1 {
+                    places.push(place);
+                    several = u32::try_from(places.len()).ok().and_then(NonZeroU32::new);
+                }
                 let (first, entries) = (entries.first_index, entries.start..entries.end);
                 sorted.push(Indexed { group: item.group, first, entries, several });
             }
         }
         // Mostly they are.
         sorted.sort_by_key(|item| (item.group, item.first));
-        Ok(sorted)
+        Ok((sorted, places))
     }
 
-    /// Where each entry of `group` from `first` on lies: those of the last of such items, since each replaces those before it.
-    pub(crate) fn find(&self, group: u64, first: u64) -> Result<impl Iterator<Item = Range<u32>> + '_> {
+    /// Where the entries of `group` from `first` on lie: those of the last of such items, since each replaces those before it.
+    pub(crate) fn find(&self, group: u64, first: u64) -> Result<Found<'_>> {
         let behind = self.index.partition_point(|item| (item.group, item.first) <= (group, first));
         let last = behind.checked_sub(1).and_then(|at| self.index.get(at));
-        let Some(item) = last.filter(|item| (item.group, item.first) == (group, first)) else {
-            let reason = format!("no entries of group {group} from {first} on");
-            return Err(self.file.corruption(self.offset, reason));
-        };
-        let (one, several) = match item.several {
-            None => (Some(item.entries.clone()), None),
-            Some(place) => {
-                let item = Items::at(self.raw_items(), place).read().map_err(|error| self.damaged(error))?;
-                (None, item.map(|item| item.action))
-            }
-        };
-        let several = several.into_iter().filter_map(|action| match action {
-            Action::Entries(entries) => Some(entries.ranges()),
-            _ => None,
-        });
-        Ok(one.into_iter().chain(several.flatten()))
+        let none = || self.file.corruption(self.offset, format!("no entries of group {group} from {first} on"));
+        let item = last.filter(|item| (item.group, item.first) == (group, first)).ok_or_else(none)?;
+        let Some(number) = item.several else { return Ok(Found::One(item.entries.clone())) };
+        let place = self.places.get(number.get() as usize - 1).ok_or_else(none)?;
+        let item = Items::at(self.raw_items(), *place).read().map_err(|error| self.damaged(error))?;
+        match item.map(|item| item.action) {
+            Some(Action::Entries(entries)) => Ok(Found::Several(entries)),
+            _ => Err(none()),
+        }
+    }
+
+    /// Touches what [`find`](Self::find) will look at first, so that the processor fetches it beside what else it waits for.
+    pub(crate) fn touch_index(&self) {
+        hint::black_box(self.index.get(self.index.len() / 2).map(|item| item.group));
+    }
+
+    /// The same for the first of the entries that were found.
+    pub(crate) fn touch_entry(&self, found: &Found<'_>) {
+        if let Found::One(range) = found {
+            let start = self.entries.start.saturating_add(range.start as usize);
+            hint::black_box(self.bytes.as_slice().get(start));
+        }
     }
 
     /// The bytes of an entry.
@@ -162,7 +199,10 @@ impl Block {
     /// Memory of its own that it may take.
     fn memory_bytes(&self) -> usize {
         let own = if let Bytes::Owned(bytes) = &self.bytes { bytes.capacity() } else { 0 };
-        BLOCK_BYTES_MIN + own + self.index.capacity() * size_of::<Indexed>()
+        BLOCK_BYTES_MIN
+            + own
+            + self.index.capacity() * size_of::<Indexed>()
+            + self.places.capacity() * size_of::<ItemPlace>()
     }
 }
 
@@ -216,6 +256,11 @@ impl Blocks {
         Ok(block)
     }
 
+    /// The batch at `place`, if it is here.
+    pub(crate) fn get(&self, place: Place) -> Option<Arc<Block>> {
+        self.cache.as_ref()?.get(&(place.file, place.offset))
+    }
+
     /// Lets go of the files of one queue before `file`, which have left it (K2).
     pub(crate) fn forget_before(&self, file: FileId) {
         if let Some(cache) = &self.cache {
@@ -251,9 +296,10 @@ mod tests {
         for entry in [19u32, 3] {
             assert_eq!(block.entry(entry * 500..entry * 500 + 500).unwrap(), [entry as u8; 500]);
         }
-        assert_eq!(block.find(1, 1).unwrap().count(), 20);
+        assert_eq!(block.find(1, 1).unwrap().ranges().count(), 20);
         let Bytes::Owned(own) = &block.bytes else { panic!("what is packed is unpacked to memory of its own") };
-        let taken = own.capacity() + block.index.capacity() * size_of::<Indexed>();
+        let index = block.index.capacity() * size_of::<Indexed>() + block.places.capacity() * size_of::<ItemPlace>();
+        let taken = own.capacity() + index;
         assert!(taken > 10_000 && taken <= block.memory_bytes(), "{taken} of {}", block.memory_bytes());
     }
 
@@ -272,7 +318,7 @@ mod tests {
             let file = log.store.append.file(1).unwrap();
             let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
             let block = log.store.block(file, place).unwrap();
-            let found = |group, first| block.find(group, first).map(Iterator::collect::<Vec<_>>);
+            let found = |group, first| block.find(group, first).map(|found| found.ranges().collect::<Vec<_>>());
             assert_eq!(found(7, 10).unwrap(), std::slice::from_ref(&(6..9)));
             assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);
             assert!(found(7, 11).is_err() && found(9, 10).is_err());

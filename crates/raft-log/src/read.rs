@@ -2,6 +2,8 @@
 //!
 //! - V1: which files hold an entry, and the files themselves, are taken under the group's lock, so that no file is given
 //!   up in between; the bytes are read without a lock.
+//! - V2: batches that are in the cache are looked up several at a time, each step for all of them, since most of the time goes into waiting
+//!   for memory; one that is not is read when it is its turn.
 //!
 //! Cost of entries that lie in memory: no system call, no copy before the caller's; a batch is checked, and unpacked if
 //! it is packed, once for all entries wanted of it.
@@ -15,6 +17,9 @@ use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
 use crate::store::Store;
 use crate::{ErrorKind, Refusal, Result};
+
+/// Batches that are looked up together, at most: what an entry of each takes still fits the processor's second cache.
+const TOGETHER_MAX: usize = 16;
 
 /// Indexes of one run, and the file that they lie in.
 type Part = (Run, Span, Arc<LogFile>);
@@ -50,18 +55,27 @@ impl Store {
         )
     }
 
-    /// Shows the entries of `parts`, in order, until told to stop.
-    fn show(&self, group: u64, parts: Vec<Part>, show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
-        for (run, part, file) in parts {
-            let block = self.block(file, run.place())?;
-            let entries = block.find(group, run.first)?;
-            let skipped = part.first.saturating_sub(run.first);
-            let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-            let mut ranges = entries.skip(skipped);
-            for index in part.first..part.next {
-                let range = ranges.next().ok_or_else(|| self.lost(run))?;
-                if show(index, block.entry(range)?).is_break() {
-                    return Ok(());
+    /// Shows the entries of `parts`, in order, until told to stop (V2).
+    fn show(&self, group: u64, parts: &[Part], show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
+        let mut rest = parts;
+        while let Some((first, _)) = rest.split_first() {
+            let mut blocks = vec![self.block(Arc::clone(&first.2), first.0.place())?];
+            let more = rest.iter().take(TOGETHER_MAX).skip(1);
+            blocks.extend(more.map_while(|(run, ..)| self.blocks.get(run.place())));
+            let (these, others) = rest.split_at(blocks.len().min(rest.len()));
+            rest = others;
+            blocks.iter().for_each(|block| block.touch_index());
+            let found = these.iter().zip(&blocks).map(|((run, ..), block)| block.find(group, run.first));
+            let found = found.collect::<Result<Vec<_>>>()?;
+            found.iter().zip(&blocks).for_each(|(found, block)| block.touch_entry(found));
+            for (((run, part, _), block), found) in these.iter().zip(&blocks).zip(found) {
+                let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
+                let mut ranges = found.ranges().skip(skipped);
+                for index in part.first..part.next {
+                    let range = ranges.next().ok_or_else(|| self.lost(*run))?;
+                    if show(index, block.entry(range)?).is_break() {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -96,7 +110,7 @@ impl RaftLog {
         });
         let Some(parts) = parts.flatten() else { return Ok(false) };
         let mut show = Some(show);
-        store.show(group, parts?, &mut |_, bytes| {
+        store.show(group, &parts?, &mut |_, bytes| {
             if let Some(show) = show.take() {
                 show(bytes);
             }
@@ -129,7 +143,7 @@ impl RaftLog {
             return Err(Refusal::Missing { group, index: begin }.into_error(ErrorKind::NotFound));
         };
         let mut count = 0;
-        store.show(group, parts?, &mut |index, bytes| {
+        store.show(group, &parts?, &mut |index, bytes| {
             count += 1;
             show(index, bytes)
         })?;

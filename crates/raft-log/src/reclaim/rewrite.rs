@@ -177,7 +177,7 @@ impl Store {
     /// Reads the entries of a run into `chunk`.
     fn read_run(&self, group: u64, run: Run, part: Span, file: Arc<LogFile>, chunk: &mut Chunk) -> Result<()> {
         let block = self.block(file, run.place())?;
-        let entries = block.find(group, run.first)?;
+        let entries = block.find(group, run.first)?.ranges();
         if chunk.old.is_empty() {
             chunk.first = part.first;
         }
