@@ -85,9 +85,9 @@ impl Piece {
         if self.count >= PIECE_RUNS || run.file != last.file || forward > u64::MAX / 2 {
             return false;
         }
-        // Grows by an eighth: a vector that doubles would waste as much as it holds.
+        // Grows by half: a vector that doubles would waste as much as it holds. What is left over goes when the piece is full.
         if self.steps.capacity() - self.steps.len() < 2 * varint::VARINT64_BYTES_MAX {
-            self.steps.reserve_exact((self.steps.len() / 8).max(2 * varint::VARINT64_BYTES_MAX));
+            self.steps.reserve_exact((self.steps.len() / 2).max(2 * varint::VARINT64_BYTES_MAX));
         }
         varint::put_u64(&mut self.steps, forward << 1 | u64::from(more != 1));
         if more != 1 {
