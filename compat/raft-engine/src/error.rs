@@ -16,6 +16,8 @@ pub enum Error {
     Corruption(String),
     /// The system refused, or a sync failed.
     Io(std::io::Error),
+    /// Bytes that were handed over are not what they should be.
+    Codec(esker_format::DecodeError),
     /// An entry is not what its type can read.
     Protobuf(protobuf::ProtobufError),
     /// Nothing was written; once more may do.
@@ -36,6 +38,7 @@ impl fmt::Display for Error {
             Self::InvalidArgument(reason) => write!(f, "Invalid Argument: {reason}"),
             Self::Corruption(reason) => write!(f, "Corruption: {reason}"),
             Self::Io(error) => write!(f, "IO Error: {error:?}"),
+            Self::Codec(error) => write!(f, "Codec Error: {error}"),
             Self::Protobuf(error) => write!(f, "Protobuf Error: {error}"),
             Self::TryAgain(reason) => write!(f, "TryAgain Error: {reason}"),
             Self::EntryCompacted => f.write_str("Entry Compacted"),
@@ -51,6 +54,12 @@ impl std::error::Error for Error {}
 impl From<protobuf::ProtobufError> for Error {
     fn from(error: protobuf::ProtobufError) -> Self {
         Self::Protobuf(error)
+    }
+}
+
+impl From<esker_format::DecodeError> for Error {
+    fn from(error: esker_format::DecodeError) -> Self {
+        Self::Codec(error)
     }
 }
 

@@ -3,7 +3,8 @@
 //! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories.
 //!
 //! What differs: what panics in the original (a gap, a compacted index, a failed sync) is an [`Error`]; `Engine::sync`
-//! syncs; and there are no `failpoints` and `swap` features. `unsafe_repair` needs the feature `scripting`, as in the original.
+//! syncs; there are no features `failpoints`, `nightly` and `swap`; and of `internals` there is what watches, dumps and purges, not
+//! the parts that the original is built of.
 
 #![forbid(unsafe_code)]
 
