@@ -175,6 +175,7 @@ impl Args {
             reclaim_mode: setup.mode,
             max_space_amp: setup.space_amp,
             punch_holes: setup.holes,
+            holes_within_values: false,
             families: [("default".to_owned(), family)].into(),
             ..Options::default()
         }
