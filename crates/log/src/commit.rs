@@ -16,7 +16,7 @@
 //! - C6: of groups that [fly](CommitQueue::submit_and_finish), [`FLYING_MAX`] do so at a time. Meanwhile the core stays where it is, and
 //!   those who wait form a larger group; the first of them is told when one lands.
 //! - C7: a leader who is [patient](CommitQueue::submit_and_return), because what it is about to do takes long, first lets those come back
-//!   who were there a moment ago, for as long as [`YIELDS`] turns of the processor: else they form two groups, which take turns at the device.
+//!   who were there a moment ago, for as long as `YIELDS` turns of the processor: else they form two groups, which take turns at the device.
 //!
 //! Cost: alone, a request takes two short locks, allocates nothing and makes no system call. In company it costs one
 //! small allocation and, unless the news come soon, one sleep and one wake-up. Model-checked in `tests/commit_model.rs`.
