@@ -119,6 +119,21 @@ fn options_are_printed_line_by_line() {
 }
 
 #[test]
+fn the_smallest_files_say_what_they_name() {
+    let place = loaded();
+    let current = named(&place, "CURRENT");
+    let manifest = named(&place, "MANIFEST").file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(dump(&current, &[]).done().text().contains(&format!("current manifest=\"{manifest}\"")));
+    let id = std::fs::read_to_string(named(&place, "IDENTITY")).unwrap();
+    assert!(dump(&named(&place, "IDENTITY"), &[]).done().text().contains(&format!("identity db_id=\"{id}\"")));
+    assert!(dump(&named(&place, "LOCK"), &[]).done().text().contains("mark name=\"LOCK\" bytes=0"));
+    for wrong in ["", "MANIFEST-000001", "000001.log\n", &"x".repeat(10_000)] {
+        std::fs::write(&current, wrong).unwrap();
+        assert!(dump(&current, &[]).no().text().contains("DAMAGE manifest"), "{wrong:?}");
+    }
+}
+
+#[test]
 fn what_is_not_a_store_file_is_damage_or_an_error_but_never_a_panic() {
     let place = Place::new();
     let file = place.write(

@@ -6,6 +6,7 @@ mod manifest;
 mod options;
 pub(crate) mod raft;
 pub(crate) mod report;
+mod small;
 pub(crate) mod source;
 mod table;
 mod wal;
@@ -26,7 +27,7 @@ use crate::output::Output;
 
 /// Print what is in one file of a store, with offsets
 ///
-/// Reads write-ahead logs, manifests, tables, blob files, OPTIONS, files of a Cask and of a Raft log without a store around them. Damage is printed where
+/// Reads write-ahead logs, manifests, tables, blob files, OPTIONS, CURRENT, IDENTITY, files of a Cask and of a Raft log without a store around them. Damage is printed where
 /// it is, and what the format lets be found behind it, too; the exit code is 1 then. Long values are shortened, except
 /// with --json.
 #[derive(Debug, Args)]
@@ -57,6 +58,10 @@ enum Kind {
     Table,
     Blob,
     Options,
+    Current,
+    Identity,
+    /// Its name is all it says
+    Mark,
     CaskData,
     CaskHint,
     CaskManifest,
@@ -67,7 +72,8 @@ impl Dump {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let name = file_name(&self.file);
         let raft_file = raft_file(&self.file);
-        let named = name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft)).or(cask_kind(&self.file));
+        let named =
+            name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft)).or(cask_kind(&self.file)).or(mark(&self.file));
         let kind = self.kind.or(named).ok_or_else(|| {
             let path = self.file.display();
             Failure::new(format_args!("{path}: the name does not say what it is; use --kind"))
@@ -83,6 +89,9 @@ impl Dump {
             Kind::Table => table::dump(&source, &mut report)?,
             Kind::Blob => blob::dump(&source, &mut report)?,
             Kind::Options => options::dump(&source, &mut report)?,
+            Kind::Current => small::current(&source, &mut report)?,
+            Kind::Identity => small::identity(&source, &mut report)?,
+            Kind::Mark => small::mark(&self.file, &source, &mut report)?,
             Kind::CaskData => cask::data(&source, &mut report)?,
             Kind::CaskHint => cask::hint(&source, &mut report)?,
             Kind::CaskManifest => cask::manifest(&source, &mut report)?,
@@ -116,6 +125,13 @@ fn cask_kind(path: &Path) -> Option<Kind> {
     }
 }
 
+/// Marks of every engine: the lock, a failed sync, and what was not finished.
+fn mark(path: &Path) -> Option<Kind> {
+    let is_mark =
+        matches!(path.file_name()?.to_str()?, "LOCK" | "SYNC-FAILED" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY");
+    is_mark.then_some(Kind::Mark)
+}
+
 fn kind_of(name: FileName) -> Option<Kind> {
     match name {
         FileName::Wal(_) => Some(Kind::Wal),
@@ -123,6 +139,8 @@ fn kind_of(name: FileName) -> Option<Kind> {
         FileName::Table(_) | FileName::LegacyTable(_) => Some(Kind::Table),
         FileName::Blob(_) => Some(Kind::Blob),
         FileName::Options(_) | FileName::OptionsTemporary(_) => Some(Kind::Options),
+        FileName::Current => Some(Kind::Current),
+        FileName::Identity => Some(Kind::Identity),
         _ => None,
     }
 }
