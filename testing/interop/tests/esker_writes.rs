@@ -446,7 +446,7 @@ fn rocksdb_reads_blob_files_with_holes() {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
         let options = workload::options(Compression::None, ChecksumKind::Xxh3);
-        let options = Options { background_jobs: 0, holes_within_values, ..options };
+        let options = Options { background_jobs: 0, punch_holes: true, holes_within_values, ..options };
         let (db, mut expected) = create(&store, &Options { reclaim_mode: ReclaimMode::Manual, ..options.clone() });
         let mut numbers = Numbers::new(3);
         let target = family(&db, SEPARATE);

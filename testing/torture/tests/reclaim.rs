@@ -28,6 +28,7 @@ fn options(mode: ReclaimMode) -> Options {
     };
     Options {
         create_if_missing: true,
+        punch_holes: true,
         background_jobs: 0,
         reclaim_mode: mode,
         families: [("default".to_owned(), family)].into(),

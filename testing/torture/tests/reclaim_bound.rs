@@ -45,6 +45,7 @@ fn options(kind: &Kind) -> Options {
     };
     Options {
         create_if_missing: true,
+        punch_holes: true,
         background_jobs: 0,
         families: [("default".to_owned(), family)].into(),
         ..Options::default()

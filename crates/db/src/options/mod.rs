@@ -119,15 +119,17 @@ pub struct Options {
     /// reclaim: choose it several write buffers and a blob file above what shall be stored.
     pub max_disk_bytes: u64,
 
-    /// Whether reclaim makes holes of the dead pages of blob files, before it copies what lives there. Default `true`.
+    /// Whether reclaim makes holes of the dead pages of blob files, before it copies what lives there. Default `false`: RocksDB
+    /// reads such files, but its tools that dump every record of a blob file, dead ones too (`ldb dump_live_files`), fail at a packed value with
+    /// a hole in it.
     ///
-    /// Costs no write, and is worth it for values of two pages (8 KiB) or more. RocksDB reads such files. Where the file system has no
+    /// Costs no write, and is worth it for values of two pages (8 KiB) or more. Where the file system has no
     /// holes, values are copied, as long as another process reads the store with Esker, too. RocksDB's read-only
     /// processes tell nobody that they read: switch it off to run them beside a writer.
     pub punch_holes: bool,
 
     /// Whether holes stay within values. Default `true`: RocksDB's tools that walk through a blob file from front to back
-    /// (`ldb dump_live_files`, `blob_dump`) get past them; without, they stop or abort there. Nothing else needs it.
+    /// (`ldb dump_live_files`, `blob_dump`) get past them if values are not packed; without, they stop or abort there. Nothing else needs it.
     ///
     /// Without, whole dead pages between the living go, with headers and keys of dead records: values of two to four pages give back a quarter
     /// to a half more, and much less is copied.
@@ -159,7 +161,7 @@ impl Default for Options {
             reclaim_mode: ReclaimMode::Auto,
             max_space_amp: 1.3,
             max_disk_bytes: 0,
-            punch_holes: true,
+            punch_holes: false,
             holes_within_values: true,
             reclaim_bytes_per_second_max: 0,
         }
