@@ -16,7 +16,7 @@
 //! - C6: of groups that [fly](CommitQueue::submit_and_finish), [`FLYING_MAX`] do so at a time. Meanwhile the core stays where it is, and
 //!   those who wait form a larger group; the first of them is told when one lands.
 //! - C7: a leader who is [patient](CommitQueue::submit_and_return), because what it is about to do takes long, first lets those come back
-//!   who were there a moment ago, for as long as `YIELDS` turns of the processor: else they form two groups, which take turns at the device.
+//!   who were there a moment ago, for as long as its `Patience` lasts, 50 µs: else they form two groups, which take turns at the device.
 //!
 //! Cost: alone, a request takes two short locks, allocates nothing and makes no system call. In company it costs one
 //! small allocation and, unless the news come soon, one sleep and one wake-up. Model-checked in `tests/commit_model.rs`.
@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, YIELDS, look_for, thread_local, wait, yield_now};
+use crate::sync::{Condvar, Mutex, MutexGuard, Patience, look_for, thread_local, wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Groups that were handed to the device and are not back. Measured: two at a time make a third more syncs than one on ext4, whose journal
@@ -381,15 +381,18 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
 
     /// Gives way to those who were there a moment ago (C7), by whoever has the core; `ahead`: of the group are not in line any more.
     fn wait_for_crowd<'a>(&'a self, mut line: MutexGuard<'a, Line<R, L>>, ahead: usize) -> MutexGuard<'a, Line<R, L>> {
-        for _ in 0..YIELDS {
-            if ahead + line.waiting.len() >= line.crowd {
-                break;
-            }
-            drop(line);
-            yield_now();
-            line = self.line.lock();
+        if ahead + line.waiting.len() >= line.crowd {
+            return line;
         }
-        line
+        let mut patience = Patience::begin();
+        loop {
+            drop(line);
+            let lasts = patience.give_way();
+            line = self.line.lock();
+            if !lasts || ahead + line.waiting.len() >= line.crowd {
+                return line;
+            }
+        }
     }
 
     /// Puts the core back, after a group of so many, and tells the first in line to take it.

@@ -30,8 +30,11 @@ pub use error::{Error, ErrorKind, Result};
 mod sync {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::atomic;
-    pub(crate) use std::thread::yield_now;
     pub(crate) use std::thread_local;
+    use std::time::Duration;
+
+    use esker_env::Clock;
+    use esker_env::os::OsClock;
 
     /// Looks of one who waits to be shown: about two microseconds, what it takes to insert a few entries.
     pub(crate) const SPIN_COUNT: u32 = 100;
@@ -39,8 +42,24 @@ mod sync {
     /// About two microseconds: half of what a sleep and a wake-up take.
     const LOOKS: u32 = 100;
 
-    /// Turns of the processor that a patient leader gives away: with nobody else to run some 20 µs, a quarter of a fast device's sync.
-    pub(crate) const YIELDS: u32 = 64;
+    /// How long a patient leader gives way: half of what a fast device takes for a sync. By the clock, since where others compute, one
+    /// turn of theirs can take milliseconds.
+    const PATIENCE: Duration = Duration::from_micros(50);
+
+    /// What is left of that.
+    pub(crate) struct Patience(OsClock);
+
+    impl Patience {
+        pub(crate) fn begin() -> Self {
+            Self(OsClock::new())
+        }
+
+        /// Lets others run for a turn; `false` once it is time to go on.
+        pub(crate) fn give_way(&mut self) -> bool {
+            std::thread::yield_now();
+            self.0.monotonic() < PATIENCE
+        }
+    }
 
     /// Returns when it is so, or after a while.
     pub(crate) fn look_for(is_so: impl Fn() -> bool) {

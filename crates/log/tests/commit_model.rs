@@ -18,11 +18,22 @@ use commit::CommitQueue;
 /// The face of `parking_lot`, as far as it is used, on shuttle's locks.
 mod sync {
     pub(crate) use shuttle::sync::{Condvar, MutexGuard};
-    pub(crate) use shuttle::thread::yield_now;
     pub(crate) use shuttle::thread_local;
 
     /// Who gives way twice meets every schedule that one who does so more often meets.
-    pub(crate) const YIELDS: u32 = 2;
+    pub(crate) struct Patience(u32);
+
+    impl Patience {
+        pub(crate) fn begin() -> Self {
+            Self(0)
+        }
+
+        pub(crate) fn give_way(&mut self) -> bool {
+            shuttle::thread::yield_now();
+            self.0 += 1;
+            self.0 < 2
+        }
+    }
 
     /// A schedule in which somebody looks and finds nothing is one in which it did not look.
     pub(crate) fn look_for(_: impl Fn() -> bool) {}
