@@ -95,7 +95,7 @@ impl fmt::Display for Replay {
         if let Ok(images) = std::env::var("ESKER_TORTURE_IMAGES") {
             write!(f, "ESKER_TORTURE_IMAGES={images} ")?;
         }
-        write!(f, "ESKER_SEED={} cargo test -p esker-torture --test {} {}", self.seed, self.file, self.test)
+        write!(f, "ESKER_SEED={} cargo test -p esker-torture --test all {}::{}", self.seed, self.file, self.test)
     }
 }
 

@@ -399,7 +399,7 @@ fn a_directory_is_open_for_writing_once() {
     });
     let elsewhere = || {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_other_process", "--nocapture"])
+            .args(["--exact", "edges::the_other_process", "--nocapture"])
             .env(CHILD, &room.0)
             .output()
             .unwrap();

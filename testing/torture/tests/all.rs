@@ -1,0 +1,32 @@
+//! All tests of this crate as one program, which is linked once and whose threads find work to the end.
+
+mod at_write;
+mod background;
+mod cask_crash;
+mod cask_damage;
+mod cask_faults;
+mod cask_model;
+mod cask_rules;
+mod concurrent;
+mod copies;
+mod crash;
+mod damage;
+mod edges;
+mod faults;
+mod ingest;
+mod ingest_rules;
+mod isolation;
+mod kinds;
+mod linearizable;
+mod metamorphic;
+mod model;
+mod raft_crash;
+mod raft_faults;
+mod raft_flights;
+mod raft_model;
+mod reads;
+mod reclaim;
+mod reclaim_bound;
+mod recovery;
+mod repair;
+mod snapshots;
