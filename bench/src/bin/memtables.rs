@@ -28,6 +28,13 @@ mod fingers;
 #[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations, clippy::all)]
 mod skip_list;
 
+/// As the memtable has them.
+const TALL_MIN: usize = 1 << 10;
+mod sync {
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic;
+}
+
 const KEYS: usize = 300_000;
 const THREADS: [usize; 3] = [1, 2, 4];
 const ROUNDS: usize = 3;
