@@ -208,24 +208,28 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
     }
 }
 
-/// Goal: whatever of the next file's beginning fails, the last one takes batches again, and no power loss makes it the last but one.
-/// Method: a file that is not full is left on demand; that fails at each of its operations, and writing goes on.
+/// Goal (Q2): whatever of the next file's beginning fails, the last one takes batches again, and no power loss makes it the last but one,
+/// which may not be torn.
+/// Method: a file that is not full is left on demand; that fails at each of its operations, and writing goes on without a sync until the
+/// power goes.
 #[test]
 fn a_file_that_could_not_be_begun_does_not_come_back() {
-    let options = Options { file_bytes: 64 << 10, recovery_threads: 1, ..Options::default() };
+    let options = Options { file_bytes: 16 << 10, recovery_threads: 1, ..Options::default() };
     let play = |disk: &SimDisk, ledger: &mut Ledger| {
         let log = open(disk, &options).unwrap();
-        for index in 0..14u64 {
-            if index == 5 {
+        for index in 0..8u64 {
+            if index == 4 {
                 let _ = log.move_on(None);
             }
             let ops = vec![Op::Entries(1, 1 + index, vec![vec![index as u8; 700]])];
-            let _ = ledger.step(&log, &Step::Write(ops, index % 3 == 0));
+            let _ = ledger.step(&log, &Step::Write(ops, index == 1));
         }
+        // To close it would be to sync it.
+        log
     };
     let healthy = SimDisk::new();
     healthy.set_tracing(true);
-    play(&healthy, &mut Ledger::default());
+    drop(play(&healthy, &mut Ledger::default()));
     let begins = |line: &String| line.contains(" create /log/0000000000000002.raftlog");
     let first = healthy.trace().iter().position(begins).expect("the file is left") as u64;
     for n in first..first + 4 {
@@ -233,8 +237,8 @@ fn a_file_that_could_not_be_begun_does_not_come_back() {
             let disk = SimDisk::new();
             disk.fail_at(n, fault);
             let mut ledger = Ledger::default();
-            play(&disk, &mut ledger);
-            for seed in 0..100 {
+            let _log = play(&disk, &mut ledger);
+            for seed in 0..40 {
                 let image = disk.after_power_loss(Survivors::Sample { seed });
                 let log = open(&image, &options).unwrap_or_else(|error| panic!("{n} {fault:?} {seed}: {error}"));
                 assert!(ledger.prefix(&contents(&log).unwrap(), ledger.durable).is_some(), "{n} {fault:?} {seed}");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::env::{Env, Result as EnvResult};
@@ -23,6 +24,8 @@ struct State {
     are_held: bool,
     begun: usize,
     let_go: BTreeSet<usize>,
+    /// How many writers got their answer.
+    answered: usize,
 }
 
 impl Syncs {
@@ -33,23 +36,53 @@ impl Syncs {
             let number = state.begun;
             state.begun += 1;
             self.changed.notify_all();
-            drop(self.changed.wait_while(state, |state| !state.let_go.contains(&number)).unwrap());
+            let is_held = |state: &mut State| state.are_held && !state.let_go.contains(&number);
+            drop(self.changed.wait_while(state, is_held).unwrap());
         }
         Ok(())
     }
 
-    fn hold(&self, are_held: bool) {
-        self.state.lock().unwrap().are_held = are_held;
+    /// From now on syncs are held, until what this returns goes: when the test has failed, too, so that nobody is waited for in vain.
+    fn hold(&self) -> Held<'_> {
+        self.state.lock().unwrap().are_held = true;
+        Held(self)
     }
 
-    /// Until so many were begun.
+    /// Until so many were begun, which is to come before any writer gets its answer.
     fn wait_for(&self, count: usize) {
-        drop(self.changed.wait_while(self.state.lock().unwrap(), |state| state.begun < count).unwrap());
+        let is_to_come = |state: &mut State| state.begun < count && state.answered == 0;
+        let begun = self.changed.wait_while(self.state.lock().unwrap(), is_to_come).unwrap().begun;
+        assert!(begun >= count, "a writer got its answer though its sync is held");
+    }
+
+    /// Until so many writers got their answer. The minute is for a log that keeps one waiting for ever: the test fails then, and lets all go.
+    fn wait_for_answers(&self, count: usize) {
+        let is_to_come = |state: &mut State| state.answered < count;
+        let state = self.state.lock().unwrap();
+        let answered = self.changed.wait_timeout_while(state, Duration::from_secs(60), is_to_come).unwrap().0.answered;
+        assert!(answered >= count, "a writer waits for ever");
     }
 
     fn let_go(&self, number: usize) {
         self.state.lock().unwrap().let_go.insert(number);
         self.changed.notify_all();
+    }
+
+    fn write(&self, log: &RaftLog, key: &str) -> Result<usize, ErrorKind> {
+        let answer = write(log, key);
+        self.state.lock().unwrap().answered += 1;
+        self.changed.notify_all();
+        answer
+    }
+}
+
+/// See [`Syncs::hold`].
+struct Held<'a>(&'a Syncs);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap().are_held = false;
+        self.0.changed.notify_all();
     }
 }
 
@@ -73,7 +106,7 @@ fn found<'a>(log: &RaftLog, keys: &[&'a str]) -> Vec<&'a str> {
     keys.iter().copied().filter(|key| log.get(1, key.as_bytes()).is_some()).collect()
 }
 
-/// A log with "before" in it, durable; from then on its syncs are held.
+/// A log with "before" in it, durable, whose syncs may be held.
 fn scene() -> (SimDisk, Arc<Syncs>, RaftLog) {
     let (disk, syncs) = (SimDisk::new(), Arc::new(Syncs::default()));
     let asked = Arc::clone(&syncs);
@@ -81,7 +114,6 @@ fn scene() -> (SimDisk, Arc<Syncs>, RaftLog) {
     let env = Env { files: Arc::new(files), ..disk.env() };
     let log = RaftLog::open_with_env("/log", options(), env).unwrap();
     write(&log, "before").unwrap();
-    syncs.hold(true);
     (disk, syncs, log)
 }
 
@@ -108,22 +140,23 @@ fn assert_survives(disk: &SimDisk, keys: &[&str]) {
 fn a_group_whose_predecessors_sync_failed_is_neither_acknowledged_nor_read() {
     let (disk, syncs, log) = scene();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| write(&log, "first"));
+        let _held = syncs.hold();
+        let first = scope.spawn(|| syncs.write(&log, "first"));
         syncs.wait_for(1);
-        let second = scope.spawn(|| write(&log, "second"));
+        let second = scope.spawn(|| syncs.write(&log, "second"));
         syncs.wait_for(2);
-        let third = scope.spawn(|| write(&log, "third"));
+        let third = scope.spawn(|| syncs.write(&log, "third"));
         syncs.let_go(1);
         // It can be begun only when the second one has landed.
         syncs.wait_for(3);
         disk.fail_at(disk.op_count(), Fault::Eio);
         syncs.let_go(0);
+        syncs.wait_for_answers(1);
         assert_eq!(first.join().unwrap(), Err(ErrorKind::ReadOnly));
         syncs.let_go(2);
         assert_eq!(second.join().unwrap(), Err(ErrorKind::ReadOnly));
         assert_eq!(third.join().unwrap(), Err(ErrorKind::ReadOnly));
     });
-    syncs.hold(false);
     assert_eq!(write(&log, "later"), Err(ErrorKind::ReadOnly));
     let keys = ["before", "first", "second", "third", "later"];
     assert_eq!(found(&log, &keys), ["before"]);
@@ -137,18 +170,19 @@ fn a_group_whose_predecessors_sync_failed_is_neither_acknowledged_nor_read() {
 fn a_sync_beside_one_that_failed_is_not_taken_for_durable() {
     let (disk, syncs, log) = scene();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| write(&log, "first"));
+        let _held = syncs.hold();
+        let first = scope.spawn(|| syncs.write(&log, "first"));
         syncs.wait_for(1);
-        let second = scope.spawn(|| write(&log, "second"));
+        let second = scope.spawn(|| syncs.write(&log, "second"));
         syncs.wait_for(2);
         // It drops what both appended.
         disk.fail_at(disk.op_count(), Fault::Eio);
         syncs.let_go(1);
+        syncs.wait_for_answers(1);
         assert_eq!(second.join().unwrap(), Err(ErrorKind::ReadOnly));
         syncs.let_go(0);
         assert_eq!(first.join().unwrap(), Err(ErrorKind::ReadOnly));
     });
-    syncs.hold(false);
     let keys = ["before", "first", "second"];
     assert_eq!(found(&log, &keys), ["before"]);
     drop(log);
@@ -160,11 +194,12 @@ fn a_sync_beside_one_that_failed_is_not_taken_for_durable() {
 fn groups_that_land_in_another_order_are_all_durable() {
     let (disk, syncs, log) = scene();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| write(&log, "first"));
+        let _held = syncs.hold();
+        let first = scope.spawn(|| syncs.write(&log, "first"));
         syncs.wait_for(1);
-        let second = scope.spawn(|| write(&log, "second"));
+        let second = scope.spawn(|| syncs.write(&log, "second"));
         syncs.wait_for(2);
-        let third = scope.spawn(|| write(&log, "third"));
+        let third = scope.spawn(|| syncs.write(&log, "third"));
         syncs.let_go(1);
         syncs.wait_for(3);
         syncs.let_go(2);
@@ -174,5 +209,4 @@ fn groups_that_land_in_another_order_are_all_durable() {
     let keys = ["before", "first", "second", "third"];
     assert_eq!(found(&log, &keys), keys);
     assert_eq!(found(&open(&disk.after_power_loss(Survivors::Nothing)), &keys), keys);
-    syncs.hold(false);
 }
