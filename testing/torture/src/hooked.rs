@@ -14,6 +14,18 @@ pub enum Call<'a> {
     Create(&'a Path),
     /// A file is made durable.
     Sync(&'a Path),
+    /// A part of a file is given back.
+    PunchHole(&'a Path),
+    /// Anything else that changes files or directories, or takes a lock, is done at this path.
+    Other(&'a Path),
+}
+
+impl<'a> Call<'a> {
+    /// Where it is done.
+    pub fn path(&self) -> &'a Path {
+        let (Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Other(path)) = self;
+        path
+    }
 }
 
 type Hook = Arc<dyn Fn(Call<'_>) -> Result<()> + Send + Sync>;
@@ -48,9 +60,11 @@ impl FileSystem for Hooked {
         self.files.create(path).map(|file| self.appended(file))
     }
     fn reopen(&self, path: &Path, len: u64) -> Result<Arc<dyn AppendFile>> {
+        (self.hook)(Call::Other(path))?;
         self.files.reopen(path, len).map(|file| self.appended(file))
     }
     fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
+        (self.hook)(Call::Other(to))?;
         self.files.recycle(from, to).map(|file| self.appended(file))
     }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -63,30 +77,38 @@ impl FileSystem for Hooked {
         self.files.metadata(path)
     }
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        (self.hook)(Call::Other(dir))?;
         self.files.create_dir_all(dir)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        (self.hook)(Call::Other(from))?;
         self.files.rename(from, to)
     }
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        (self.hook)(Call::Other(to))?;
         self.files.link(from, to)
     }
     fn remove(&self, path: &Path) -> Result<()> {
+        (self.hook)(Call::Other(path))?;
         self.files.remove(path)
     }
     fn remove_dir(&self, dir: &Path) -> Result<()> {
+        (self.hook)(Call::Other(dir))?;
         self.files.remove_dir(dir)
     }
     fn sync_dir(&self, dir: &Path) -> Result<()> {
+        (self.hook)(Call::Other(dir))?;
         self.files.sync_dir(dir)
     }
     fn punch_hole(&self, path: &Path, range: Range<u64>) -> Result<()> {
+        (self.hook)(Call::PunchHole(path))?;
         self.files.punch_hole(path, range)
     }
     fn space(&self, path: &Path) -> Result<Space> {
         self.files.space(path)
     }
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        (self.hook)(Call::Other(path))?;
         self.files.lock(path)
     }
     fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {

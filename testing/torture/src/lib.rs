@@ -9,6 +9,7 @@ pub mod fuzz;
 pub mod history;
 pub mod hooked;
 pub mod model;
+pub mod numbered;
 pub mod options;
 pub mod raft;
 pub mod reads;

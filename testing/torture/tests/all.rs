@@ -26,7 +26,6 @@ mod raft_flights;
 mod raft_model;
 mod reads;
 mod reclaim;
-mod reclaim_bound;
 mod recovery;
 mod repair;
 mod snapshots;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,15 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::env::sim::SimDisk;
-use esker::env::{
-    AppendFile, Clock, DirEntry, Env, Error as EnvError, FileSystem, Lock, Metadata, ReadFile, Result as EnvResult,
-    Space,
-};
+use esker::env::{Clock, Env, Error as EnvError};
 use esker::raft;
 use esker::{
     Cask, CaskBatch, CaskOptions, CaskWriteOptions, Compression, Db, ErrorKind, FamilyOptions, LogBatch, Options,
     RaftLog, Separation, WriteBatch,
 };
+use esker_torture::hooked::{Call, Hooked};
 use fastrand::Rng;
 
 const KEY_BYTES_MAX: usize = 8 << 20;
@@ -436,64 +433,6 @@ fn a_directory_is_open_for_writing_once() {
     }
 }
 
-/// A file system whose every change is refused, as one that is mounted for reading only does, or a directory of somebody else's.
-#[derive(Debug)]
-struct ReadOnly {
-    files: Arc<dyn FileSystem>,
-    kind: io::ErrorKind,
-}
-
-impl ReadOnly {
-    fn refuse<T>(&self, path: &Path) -> EnvResult<T> {
-        Err(EnvError::new("changing", path, io::Error::from(self.kind)))
-    }
-}
-
-impl FileSystem for ReadOnly {
-    fn create(&self, path: &Path) -> EnvResult<Arc<dyn AppendFile>> {
-        self.refuse(path)
-    }
-    fn reopen(&self, path: &Path, _: u64) -> EnvResult<Arc<dyn AppendFile>> {
-        self.refuse(path)
-    }
-    fn open(&self, path: &Path) -> EnvResult<Arc<dyn ReadFile>> {
-        self.files.open(path)
-    }
-    fn list(&self, dir: &Path) -> EnvResult<Vec<DirEntry>> {
-        self.files.list(dir)
-    }
-    fn metadata(&self, path: &Path) -> EnvResult<Metadata> {
-        self.files.metadata(path)
-    }
-    fn create_dir_all(&self, dir: &Path) -> EnvResult<()> {
-        self.refuse(dir)
-    }
-    fn rename(&self, from: &Path, _: &Path) -> EnvResult<()> {
-        self.refuse(from)
-    }
-    fn link(&self, _: &Path, to: &Path) -> EnvResult<()> {
-        self.refuse(to)
-    }
-    fn remove(&self, path: &Path) -> EnvResult<()> {
-        self.refuse(path)
-    }
-    fn remove_dir(&self, dir: &Path) -> EnvResult<()> {
-        self.refuse(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> EnvResult<()> {
-        self.refuse(dir)
-    }
-    fn punch_hole(&self, path: &Path, _: Range<u64>) -> EnvResult<()> {
-        self.refuse(path)
-    }
-    fn space(&self, path: &Path) -> EnvResult<Space> {
-        self.files.space(path)
-    }
-    fn lock(&self, path: &Path) -> EnvResult<Box<dyn Lock>> {
-        self.refuse(path)
-    }
-}
-
 /// Goal: in a directory that may not be written, what only reads works, closed cleanly or not; what writes says so and what it is about;
 /// nothing changes.
 #[test]
@@ -520,7 +459,9 @@ fn a_directory_that_may_not_be_written_can_be_read() {
             log.close().unwrap();
         }
         let disk = disk.after_process_death();
-        let env = Env { files: Arc::new(ReadOnly { files: disk.env().files, kind }), ..disk.env() };
+        // As on a file system that is mounted for reading only, or in a directory of somebody else's.
+        let refuse = move |call: Call<'_>| Err(EnvError::new("changing", call.path(), io::Error::from(kind)));
+        let env = Env { files: Arc::new(Hooked::new(disk.env().files, refuse)), ..disk.env() };
         let before: Vec<_> = disk.paths().into_iter().map(|path| (disk.file_bytes(&path), path)).collect();
 
         let db = Db::open_read_only_with_env("/db", db_options(Separation::AtWrite), env.clone()).unwrap();

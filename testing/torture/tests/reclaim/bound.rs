@@ -5,12 +5,12 @@ use std::path::Path;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{
-    Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions, ReclaimMode, Separation,
-    SstFileWriter,
+    Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReclaimMode, Separation, SstFileWriter,
+    WriteOptions,
 };
-use esker_torture::model::{Contents, forward};
+use esker_torture::model::Contents;
+use esker_torture::numbered::{RECORD_HEADER_BYTES, assert_sound, contents, key, noise};
 
-const RECORD_HEADER_BYTES: u64 = 32;
 const BLOB_FILE_BYTES: u64 = 128 << 10;
 /// A store that may take up no more, and has to reclaim to go on.
 const LIMIT_BYTES: u64 = 3 << 20;
@@ -56,23 +56,8 @@ fn open(disk: &SimDisk, options: &Options) -> esker::Result<Db> {
     Db::open_with_env("/store", options.clone(), disk.env())
 }
 
-fn key(n: u32) -> Vec<u8> {
-    format!("key{n:05}").into_bytes()
-}
-
 fn value(kind: &Kind, n: u32, round: u32) -> Vec<u8> {
-    let mut value = vec![0; kind.value_bytes];
-    fastrand::Rng::with_seed(u64::from(n) << 32 | u64::from(round)).fill(&mut value);
-    value
-}
-
-fn contents(db: &Db) -> Contents {
-    forward(db, &db.default_column_family(), &ReadOptions::default()).unwrap().into_iter().collect()
-}
-
-fn assert_sound(db: &Db, what: &str) {
-    let check = db.check(&mut |_| {}).unwrap();
-    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    noise(n, round, kind.value_bytes)
 }
 
 /// Bytes that the files of the store occupy, without those of which the name ends so.
@@ -160,9 +145,14 @@ fn live_at_the_limit(db: &Db, kind: &Kind, mut look: impl FnMut()) -> esker::Res
         }
     }
     // However full it is, deletions are taken, and bring room for puts without anybody's help.
+    let family = db.default_column_family();
     for n in (0..count).filter(|n| n % 4 != 0) {
-        db.delete(key(n))?;
-        at.expected.remove(&key(n));
+        let value = at.expected.remove(&key(n)).unwrap();
+        if n % 2 == 0 {
+            db.delete(key(n))?;
+        } else {
+            assert!(db.compare_and_delete(&family, key(n), value, &WriteOptions::default())?);
+        }
     }
     let mut resumed = 0;
     for n in 0..count / 4 {

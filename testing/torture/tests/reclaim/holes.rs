@@ -1,0 +1,209 @@
+//! Dead pages are given back where they lie, and nothing else is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::{Env, Error as EnvError};
+use esker::{Db, ErrorKind, Options, ReclaimMode};
+use esker_torture::hooked::{Call, Hooked};
+use esker_torture::model::Contents;
+use esker_torture::numbered::{assert_sound, contents, files, key, noise};
+
+use super::options;
+
+/// Values of several pages, in one file for each flush, of which every second was overwritten: half of each file is dead.
+fn large_garbage(disk: &SimDisk) -> Contents {
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, false), disk.env()).unwrap();
+    let mut expected = Contents::new();
+    for round in 0..2 {
+        for n in (0..60).step_by(1 + round as usize) {
+            db.put(key(n), large_value(n, round)).unwrap();
+            expected.insert(key(n), large_value(n, round));
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+    }
+    db.close().unwrap();
+    expected
+}
+
+fn large_options(mode: ReclaimMode, holes_within_values: bool) -> Options {
+    let mut options = Options { holes_within_values, ..options(mode) };
+    let family = options.families.get_mut("default").unwrap();
+    (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 1 << 20);
+    options
+}
+
+fn large_value(n: u32, round: u32) -> Vec<u8> {
+    noise(n, round, 20_000 + n as usize * 13)
+}
+
+/// Opens with reclaim in the background and lets it do what is due.
+fn let_punch(disk: &SimDisk, within: bool) -> esker::Result<Db> {
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env())?;
+    db.flush()?;
+    Ok(db)
+}
+
+fn allocated(disk: &SimDisk) -> u64 {
+    files(disk, "blob").iter().map(|path| disk.env().files.metadata(path).unwrap().allocated).sum()
+}
+
+/// Goal: dead pages of large values come back without a value being read or written; every answer stays, a check is
+/// content, and damage of what lives is still found.
+#[test]
+fn holes_give_dead_pages_back_and_nothing_else() {
+    [false, true].into_iter().for_each(holes_give_pages_back);
+}
+
+fn holes_give_pages_back(within: bool) {
+    let disk = SimDisk::new();
+    let expected = large_garbage(&disk);
+    let (before, blobs) = (allocated(&disk), files(&disk, "blob"));
+    let db = let_punch(&disk, within).unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.punches, stats.relocations), (1, 0), "holes alone keep the bound");
+    assert!(stats.punched_bytes > 350_000 && before - allocated(&disk) == stats.punched_bytes, "{stats:?}");
+    assert_eq!(stats.blob_reads, 0);
+    assert!(stats.on_disk.blob_bytes < before - 350_000);
+    assert_eq!(files(&disk, "blob"), blobs);
+    assert!(contents(&db) == expected);
+    assert_sound(&db, "with holes");
+    db.close().unwrap();
+    let db = let_punch(&disk, within).unwrap();
+    assert_eq!(db.stats().relocations, 0, "holes of an earlier life are remembered by the file system");
+    assert_sound(&db, "reopened");
+    db.close().unwrap();
+    for path in &blobs {
+        let value = large_value(1, 0);
+        let Some(at) = disk.file_bytes(path).unwrap().windows(value.len()).position(|window| window == value) else {
+            continue;
+        };
+        let damaged = disk.after_process_death();
+        assert!(damaged.flip_bit(path, (at as u64 + 9) * 8));
+        let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, within), damaged.env()).unwrap();
+        assert!(!db.check(&mut |_| {}).unwrap().errors.is_empty());
+        return;
+    }
+    panic!("no file has the value");
+}
+
+/// Goal: nobody's values become holes: not what an iterator may still read, and not in a file with a second name.
+#[test]
+fn no_hole_is_made_where_somebody_may_read() {
+    let within = false;
+    let disk = SimDisk::new();
+    large_garbage(&disk);
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
+    // An iterator over what was before the garbage became known would read it: here, over a version of its own.
+    let expected: Contents = contents(&db);
+    let mut iterator = db.iter().unwrap();
+    iterator.seek_to_first().unwrap();
+    for n in (0..60).step_by(3) {
+        db.put(key(n), "small").unwrap();
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let mut seen = Contents::new();
+    while iterator.valid() {
+        seen.insert(iterator.key().to_vec(), iterator.value().unwrap().to_vec());
+        iterator.next().unwrap();
+    }
+    assert!(seen == expected, "the iterator reads what it saw");
+    drop(iterator);
+    db.close().unwrap();
+
+    let disk = SimDisk::new();
+    large_garbage(&disk);
+    for path in files(&disk, "blob") {
+        disk.env().files.link(&path, Path::new("/").join(path.file_name().unwrap()).as_path()).unwrap();
+    }
+    let shared: Vec<_> = files(&disk, "blob").into_iter().filter(|path| !path.starts_with("/store")).collect();
+    let bytes: Vec<_> = shared.iter().map(|path| disk.file_bytes(path).unwrap()).collect();
+    let db = let_punch(&disk, within).unwrap();
+    assert_eq!(db.stats().punched_bytes, 0);
+    assert!(shared.iter().zip(&bytes).all(|(path, bytes)| disk.file_bytes(path).unwrap() == *bytes));
+}
+
+/// Goal: another handle that is open for reading, as in another process, finds every value that it saw, whatever is overwritten; once it
+/// is gone, holes are made.
+#[test]
+fn no_hole_is_made_while_another_handle_reads() {
+    let within = false;
+    let disk = SimDisk::new();
+    large_garbage(&disk);
+    let reader = Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
+    let seen = contents(&reader);
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), disk.env()).unwrap();
+    let overwrite = |keys: std::ops::Range<u32>| {
+        for n in keys.step_by(3) {
+            db.put(key(n), large_value(n, 7)).unwrap();
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+    };
+    overwrite(0..60);
+    assert_eq!(db.stats().punched_bytes, 0);
+    assert!(db.stats().punches > 0, "a pass was begun");
+    assert!(contents(&reader) == seen);
+    drop(reader);
+    overwrite(1..60);
+    assert!(db.stats().punched_bytes > 0);
+    assert_sound(&db, "with holes");
+}
+
+/// Goal: where the file system has no holes, values are copied instead, and nobody is told of an error.
+#[test]
+fn without_holes_values_are_copied() {
+    let within = false;
+    let disk = SimDisk::new();
+    let expected = large_garbage(&disk);
+    let files = Hooked::new(disk.env().files, |call| match call {
+        Call::PunchHole(path) => {
+            let unsupported = std::io::Error::from(std::io::ErrorKind::Unsupported);
+            Err(EnvError::new("punching a hole into", path, unsupported))
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, within), env).unwrap();
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert!(stats.relocations > 0 && stats.punched_bytes == 0 && stats.background_error.is_none(), "{stats:?}");
+    assert!(contents(&db) == expected);
+}
+
+/// Goal: a machine that dies among holes, and a call that fails there, lose no value, whatever of the holes survives.
+#[test]
+fn death_and_failures_among_holes_lose_nothing() {
+    for within in [false, true] {
+        let made = SimDisk::new();
+        let expected = large_garbage(&made);
+        let healthy = made.after_process_death();
+        healthy.set_tracing(true);
+        let_punch(&healthy, within).unwrap();
+        let trace = healthy.trace();
+        let index = |line: &String| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+        let punches: Vec<u64> = trace.iter().filter(|line| line.contains("punch_hole")).map(index).collect();
+        assert!(punches.len() > 20, "{trace:?}");
+        for &n in punches.iter().step_by(3) {
+            let disk = made.after_process_death();
+            disk.die_after(n + 1);
+            drop(let_punch(&disk, within));
+            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+                let what = format!("died after operation {n}, {survivors:?}");
+                let image = disk.after_power_loss(survivors);
+                let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, within), image.env()).unwrap();
+                assert!(contents(&db) == expected, "{what}");
+                assert_sound(&db, &what);
+                drop(db);
+                let db = let_punch(&image, within).unwrap();
+                assert!(contents(&db) == expected, "{what}, and once more");
+            }
+            let disk = made.after_process_death();
+            disk.fail_at(n, Fault::Eio);
+            let db = let_punch(&disk, within).unwrap();
+            assert_eq!(db.stats().background_error.map(|error| error.kind()), Some(ErrorKind::Io));
+            assert!(contents(&db) == expected);
+            assert_sound(&db, "after a failure");
+        }
+    }
+}
