@@ -20,6 +20,8 @@ fn options() -> Options {
     let family = FamilyOptions {
         separation: Separation::AtWrite,
         min_blob_size: 200,
+        // A log is preallocated for what the memtable holds, and every open of an image reads it.
+        write_buffer_bytes: 256 << 10,
         blob_file_bytes: 64 << 10,
         blob_compression: Compression::None,
         ..FamilyOptions::default()
