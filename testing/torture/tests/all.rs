@@ -29,3 +29,14 @@ mod reclaim;
 mod recovery;
 mod repair;
 mod snapshots;
+
+/// Goal: no file of tests is left out.
+#[test]
+fn every_file_is_named_here() {
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let is_named = include_str!("all.rs").contains(&format!("\nmod {name};\n"));
+        assert!(is_named || ["all", "fuzz"].contains(&name), "{}: no module of this program", path.display());
+    }
+}
