@@ -43,13 +43,14 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn bytes(&mut self, field: &'static str, count: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
-            return Err(self.corrupt(field, format!("needs {count} bytes, {} are left", self.rest.len())));
+            return Err(too_short(field, self.offset, count, self.rest.len()));
         };
         self.rest = rest;
         self.offset = self.offset.saturating_add(count as u64);
         Ok(taken)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let mut array = [0; N];
         array.copy_from_slice(self.bytes(field, N)?);
@@ -100,7 +101,7 @@ impl<'a> Cursor<'a> {
     pub fn varint64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         match varint::get_u64(self.rest) {
             Some((value, count)) => self.bytes(field, count).map(|_| value),
-            None => Err(self.corrupt(field, "not a variable-length integer of at most 64 bits")),
+            None => Err(no_varint(field, self.offset, u64::BITS)),
         }
     }
 
@@ -112,7 +113,7 @@ impl<'a> Cursor<'a> {
     pub fn varint32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         match varint::get_u32(self.rest) {
             Some((value, count)) => self.bytes(field, count).map(|_| value),
-            None => Err(self.corrupt(field, "not a variable-length integer of at most 32 bits")),
+            None => Err(no_varint(field, self.offset, u32::BITS)),
         }
     }
 
@@ -120,19 +121,35 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// Corrupt if the length does not decode or exceeds what is left; the cursor has then not moved.
-    #[inline]
+    #[inline(always)]
     pub fn prefixed(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
-        let start = self.clone();
+        let (rest, offset) = (self.rest, self.offset);
         let count = self.varint64(field)?;
         let left = self.rest.len();
-        match usize::try_from(count).ok().filter(|&count| count <= left) {
-            Some(count) => self.bytes(field, count),
-            None => {
-                *self = start;
-                Err(self.corrupt(field, format!("says {count} bytes, {left} are left")))
-            }
+        if count <= left as u64 {
+            // It is at most a length.
+            return self.bytes(field, count as usize);
         }
+        (self.rest, self.offset) = (rest, offset);
+        Err(too_long(field, offset, count, left))
     }
+}
+
+// Errors are made out of line, and of numbers: a cursor that is lent to a function lives in memory, not in registers.
+
+#[cold]
+fn too_short(field: &'static str, offset: u64, count: usize, left: usize) -> DecodeError {
+    DecodeError::corrupt(field, offset, format!("needs {count} bytes, {left} are left"))
+}
+
+#[cold]
+fn too_long(field: &'static str, offset: u64, count: u64, left: usize) -> DecodeError {
+    DecodeError::corrupt(field, offset, format!("says {count} bytes, {left} are left"))
+}
+
+#[cold]
+fn no_varint(field: &'static str, offset: u64, bits: u32) -> DecodeError {
+    DecodeError::corrupt(field, offset, format!("not a variable-length integer of at most {bits} bits"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 pub const VARINT32_BYTES_MAX: usize = 5;
 /// Longest encoding of a `u64`.
 pub const VARINT64_BYTES_MAX: usize = 10;
+/// What is looked at at once.
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// Appends `value`.
 #[inline]
@@ -51,6 +53,29 @@ pub fn get_u64(raw: &[u8]) -> Option<(u64, usize)> {
     {
         return Some((u64::from(first), 1));
     }
+    let (value, bytes) = get_word(raw);
+    (bytes > 0).then_some((value, bytes))
+}
+
+/// As [`get_u64`], for what is longer than a byte: none has no bytes, since so both fit registers.
+fn get_word(raw: &[u8]) -> (u64, usize) {
+    if let Some(word) = raw.first_chunk::<WORD_BYTES>() {
+        let word = u64::from_le_bytes(*word);
+        let last_bytes = !word & 0x8080_8080_8080_8080;
+        if last_bytes != 0 {
+            // All bits up to the end's, then without the top one of each byte: pairs, fours and eights of bytes move together.
+            let word = word & (last_bytes ^ (last_bytes - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+            let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+            let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+            let word = word & 0x0000_0000_0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4;
+            return (word, (last_bytes.trailing_zeros() / u8::BITS) as usize + 1);
+        }
+    }
+    get_byte_by_byte(raw).unwrap_or_default()
+}
+
+/// As [`get_u64`], for what is longer than a word, or at the end of `raw`.
+fn get_byte_by_byte(raw: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (index, &byte) in raw.iter().take(VARINT64_BYTES_MAX).enumerate() {
         let bits = u64::from(byte & 0x7f);
@@ -95,6 +120,12 @@ mod tests {
                 assert_eq!(out.len(), len_u64(value), "{value}");
                 assert_eq!(get_u64(&out), Some((value, out.len())));
                 assert_eq!(get_u64(&out[..out.len() - 1]), None);
+                let bytes = out.len();
+                for behind in [0x00, 0x7f, 0x80, 0xff] {
+                    out.truncate(bytes);
+                    out.resize(bytes + WORD_BYTES, behind);
+                    assert_eq!(get_u64(&out), Some((value, bytes)), "whatever follows");
+                }
             }
         }
     }

@@ -185,6 +185,8 @@ impl<'a> Items<'a> {
     ///
     /// # Errors
     /// Corrupt if no writer could have produced it.
+    // Opening a log reads millions: an item that is returned in memory, part by part, waits for its parts.
+    #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'a>>, DecodeError> {
         if self.left == 0 {
             return Ok(None);
@@ -195,12 +197,13 @@ impl<'a> Items<'a> {
             KIND_ENTRIES => Action::Entries(self.entries()?),
             KIND_COMMAND => self.command()?,
             KIND_KEY => self.key()?,
-            kind => return Err(DecodeError::corrupt("item kind", offset, format!("{kind} is not known"))),
+            kind => return Err(unknown("item kind", offset, kind)),
         };
         self.left -= 1;
         Ok(Some(Item { group, action }))
     }
 
+    #[inline(always)]
     fn entries(&mut self) -> Result<Entries<'a>, DecodeError> {
         let offset = self.cursor.offset();
         let count = self.cursor.varint64("entry count")?;
@@ -210,32 +213,33 @@ impl<'a> Items<'a> {
         }
         let first_index = self.cursor.varint64("first index")?;
         if first_index.checked_add(count).is_none() {
-            return Err(DecodeError::corrupt("entry count", offset, format!("{count} from index {first_index} on")));
+            return Err(too_many(offset, count, first_index));
         }
-        let before = self.cursor.clone();
+        let before = self.cursor.rest();
         for _ in 0..count {
             let offset = self.cursor.offset();
             let end = self.cursor.varint32("entry end")?;
             if end < self.entries_end {
-                let reason = format!("{end}, before its start {}", self.entries_end);
-                return Err(DecodeError::corrupt("entry end", offset, reason));
+                return Err(ends_early(offset, self.entries_end, end));
             }
             self.entries_end = end;
         }
-        let ends_bytes = before.rest().len().saturating_sub(self.cursor.rest().len());
-        let ends = before.rest().get(..ends_bytes).unwrap_or_default();
+        let ends_bytes = before.len().saturating_sub(self.cursor.rest().len());
+        let ends = before.get(..ends_bytes).unwrap_or_default();
         Ok(Entries { first_index, count, start, end: self.entries_end, ends })
     }
 
+    #[inline(always)]
     fn command(&mut self) -> Result<Action<'a>, DecodeError> {
         let offset = self.cursor.offset();
         match self.cursor.u8("command")? {
             COMMAND_CLEAN => Ok(Action::Clean),
             COMMAND_COMPACT => Ok(Action::Compact { index: self.cursor.varint64("compact index")? }),
-            command => Err(DecodeError::corrupt("command", offset, format!("{command} is not known"))),
+            command => Err(unknown("command", offset, command)),
         }
     }
 
+    #[inline(always)]
     fn key(&mut self) -> Result<Action<'a>, DecodeError> {
         let offset = self.cursor.offset();
         match self.cursor.u8("key operation")? {
@@ -244,9 +248,24 @@ impl<'a> Items<'a> {
                 Ok(Action::Put { key, value: self.cursor.prefixed("value")? })
             }
             KEY_DELETE => Ok(Action::Delete { key: self.cursor.prefixed("key")? }),
-            operation => Err(DecodeError::corrupt("key operation", offset, format!("{operation} is not known"))),
+            operation => Err(unknown("key operation", offset, operation)),
         }
     }
+}
+
+#[cold]
+fn unknown(field: &'static str, offset: u64, kind: u8) -> DecodeError {
+    DecodeError::corrupt(field, offset, format!("{kind} is not known"))
+}
+
+#[cold]
+fn too_many(offset: u64, count: u64, first_index: u64) -> DecodeError {
+    DecodeError::corrupt("entry count", offset, format!("{count} from index {first_index} on"))
+}
+
+#[cold]
+fn ends_early(offset: u64, start: u32, end: u32) -> DecodeError {
+    DecodeError::corrupt("entry end", offset, format!("{end}, before its start {start}"))
 }
 
 /// Appends an item of entries: `ends` says where each one ends in the unpacked entries block.
