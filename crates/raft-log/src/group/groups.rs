@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
-use esker_format::raft::file_name::Queue;
+use esker_format::raft::file_name::{FileId, Queue};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use super::{Change, Group, Place};
+use crate::open::changes::Step;
 
 /// Shards; a power of two.
 const SHARDS: usize = 128;
@@ -50,15 +52,9 @@ pub(crate) struct Shard {
 
 impl Shard {
     #[inline]
-    fn change(
-        &mut self,
-        group: u64,
-        change: &Change<'_>,
-        place: Place,
-        how: impl FnOnce(&mut Group, &Change<'_>, Place),
-    ) {
+    fn change(&mut self, group: u64, change: &Change<'_>, place: Place) {
         if *change != Change::Clean {
-            return how(self.groups.entry(group).or_default(), change, place);
+            return self.groups.entry(group).or_default().apply(change, place);
         }
         if self.groups.remove(&group).is_some() && place.file.queue == Queue::Append {
             self.gone.insert(group);
@@ -75,14 +71,33 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Does what an item of a batch at `place` says, which is replayed; `atomic` are the files of the atomic group that it belongs to.
-    /// The group's shard must be one of these.
-    pub(crate) fn replay(&mut self, group: u64, change: &Change<'_>, place: Place, atomic: Option<(u64, u64)>) {
+    /// Does what `file` says of a group, whose shard must be one of these; keys and values are in `bytes`, and `atomic` are the files of
+    /// the atomic group that it belongs to.
+    pub(crate) fn replay(
+        &mut self,
+        group: u64,
+        steps: Vec<Step>,
+        bytes: &[u8],
+        file: FileId,
+        atomic: Option<(u64, u64)>,
+    ) {
         let at = Groups::shard_index(group).saturating_sub(self.part) / self.parts;
         let Some(shard) = self.shards.get_mut(at) else { return };
-        match place.file.queue {
-            Queue::Append => shard.change(group, change, place, Group::replay),
-            Queue::Rewrite => shard.change(group, change, place, Group::apply),
+        // Only entries are looked up by it.
+        let place = Place { file, offset: 0 };
+        let kept = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+        for step in steps {
+            match step {
+                Step::Entries { span, runs } => {
+                    shard.groups.entry(group).or_default().replay_entries(span, runs, file.queue);
+                }
+                Step::Compact { index } => shard.groups.entry(group).or_default().replay_compact(index, place),
+                Step::Put { key, value } => {
+                    shard.change(group, &Change::Put { key: kept(key), value: kept(value) }, place);
+                }
+                Step::Delete { key } => shard.change(group, &Change::Delete { key: kept(key) }, place),
+                Step::Clean => shard.change(group, &Change::Clean, place),
+            }
         }
         if let Some(files) = atomic
             && let Some(group) = shard.groups.get_mut(&group)
@@ -118,7 +133,7 @@ impl Groups {
 
     /// Does what an item of a batch at `place` says.
     pub(crate) fn apply(&self, group: u64, change: &Change<'_>, place: Place) {
-        self.shard(group).write().change(group, change, place, Group::apply);
+        self.shard(group).write().change(group, change, place);
     }
 
     /// Every `parts`-th shard, from shard `part` on, for one who replays: nobody else sees them meanwhile.
@@ -188,8 +203,6 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use esker_format::raft::file_name::FileId;
-
     use super::*;
 
     #[test]

@@ -22,7 +22,7 @@ use esker_format::raft::file_name::{FileId, Queue};
 use esker_format::raft::item::{Action, AtomicStatus};
 
 pub(crate) use groups::Groups;
-pub(crate) use run::{Place, Run, Runs};
+pub(crate) use run::{Place, Run, Runs, RunsBuilder};
 pub(crate) use span::Span;
 
 /// A key's value.
@@ -88,15 +88,6 @@ struct Beside {
     runs: Runs,
 }
 
-impl Beside {
-    fn append(&mut self, first: u64, count: u64, place: Place) {
-        if !self.span.append(first, count) {
-            self.runs.clear();
-        }
-        self.runs.append(Run::new(first, place));
-    }
-}
-
 impl Group {
     /// Does what an item of a batch at `place` says. [`Change::Clean`] is not a group's to do.
     pub(crate) fn apply(&mut self, change: &Change<'_>, place: Place) {
@@ -123,18 +114,31 @@ impl Group {
         }
     }
 
-    /// Does what an item of the append queue says, when it is replayed on top of the rewrite queue.
-    pub(crate) fn replay(&mut self, change: &Change<'_>, place: Place) {
-        match *change {
-            Change::Entries { first, count } => self.beside.get_or_insert_default().append(first, count, place),
-            Change::Compact { index } => {
-                self.apply(change, place);
-                if let Some(beside) = &mut self.beside {
-                    beside.span.compact(index);
-                    beside.runs.compact(beside.span);
-                }
+    /// Takes in entries of a file that is replayed, each of which follows those before: `runs` hold those of `span`. Those of the append
+    /// queue stay beside those of the rewrite queue.
+    pub(crate) fn replay_entries(&mut self, entries: Span, newer: Runs, queue: Queue) {
+        let (span, runs) = match queue {
+            Queue::Rewrite => {
+                self.residue.append(entries.first, entries.count());
+                (&mut self.span, &mut self.runs)
             }
-            _ => self.apply(change, place),
+            Queue::Append => {
+                let Beside { span, runs } = &mut **self.beside.get_or_insert_default();
+                (span, runs)
+            }
+        };
+        if !span.append(entries.first, entries.count()) {
+            runs.clear();
+        }
+        runs.join(newer);
+    }
+
+    /// Entries before `index` are gone, says a file that is replayed.
+    pub(crate) fn replay_compact(&mut self, index: u64, place: Place) {
+        self.apply(&Change::Compact { index }, place);
+        if let Some(Beside { span, runs }) = self.beside.as_deref_mut() {
+            span.compact(index);
+            runs.compact(*span);
         }
     }
 

@@ -20,6 +20,9 @@ use super::span::Span;
 
 /// Runs in a piece, at most. More take less memory: a piece has 56 bytes of its own. A walk over all takes 100 ns.
 const PIECE_RUNS: u32 = 64;
+/// What is kept of a run at most, and usually.
+const STEP_BYTES_MAX: usize = 2 * varint::VARINT64_BYTES_MAX;
+const STEP_BYTES_USUAL: usize = 4;
 /// Room that is left over after compaction is given back from this many pieces on.
 const SHRINK_FROM: usize = 8;
 /// The bit of a packed file id that says that it is of the append queue.
@@ -86,16 +89,33 @@ impl Piece {
         if self.count >= PIECE_RUNS || run.file != last.file || forward > u64::MAX / 2 {
             return false;
         }
-        // Grows by half: a vector that doubles would waste as much as it holds. What is left over goes when the piece is full.
-        if self.steps.capacity() - self.steps.len() < 2 * varint::VARINT64_BYTES_MAX {
-            self.steps.reserve_exact((self.steps.len() / 2).max(2 * varint::VARINT64_BYTES_MAX));
-        }
+        self.make_room();
         varint::put_u64(&mut self.steps, forward << 1 | u64::from(more != 1));
         if more != 1 {
             varint::put_u64(&mut self.steps, more);
         }
         self.count += 1;
         true
+    }
+
+    /// For another run. What is left over goes when the piece is full.
+    #[inline]
+    fn make_room(&mut self) {
+        if self.steps.capacity() - self.steps.len() < STEP_BYTES_MAX {
+            // Grows by half: a vector that doubles would waste as much as it holds.
+            self.steps.reserve_exact((self.steps.len() / 2).max(STEP_BYTES_MAX));
+        }
+    }
+
+    /// The next piece, which begins with `run` and grows in the memory of this one, which does not any more: so the pieces of many groups
+    /// do not leave holes behind that none of them fits into.
+    fn end(&mut self, run: Run) -> Self {
+        let mut next = Self::new(run);
+        let steps = std::mem::take(&mut self.steps);
+        self.steps = steps.as_slice().into();
+        next.steps = steps;
+        next.steps.clear();
+        next
     }
 
     fn runs(&self) -> impl Iterator<Item = Run> + '_ {
@@ -123,6 +143,45 @@ fn number(steps: &mut std::slice::Iter<'_, u8>) -> Option<u64> {
         }
     }
     Some(value)
+}
+
+/// Runs that are gathered one behind the other. What the next one needs lies together: while files are scanned, thousands of groups take turns.
+#[derive(Debug)]
+pub(crate) struct RunsBuilder {
+    last: Run,
+    open: Piece,
+    full: Vec<Piece>,
+}
+
+impl RunsBuilder {
+    pub(crate) fn new(run: Run) -> Self {
+        Self { last: run, open: Piece::new(run), full: Vec::new() }
+    }
+
+    /// Puts `run`, whose first index is a later one, behind all.
+    #[inline]
+    pub(crate) fn push(&mut self, run: Run) {
+        // In two steps: it will be full, or given back at the end.
+        let steps = &mut self.open.steps;
+        if steps.capacity() - steps.len() < STEP_BYTES_MAX {
+            steps.reserve_exact(if steps.is_empty() {
+                2 * STEP_BYTES_MAX
+            } else {
+                PIECE_RUNS as usize * STEP_BYTES_USUAL
+            });
+        }
+        if !self.open.push(self.last, run) {
+            let next = self.open.end(run);
+            self.full.push(std::mem::replace(&mut self.open, next));
+        }
+        self.last = run;
+    }
+
+    pub(crate) fn end(mut self) -> Runs {
+        self.open.steps.shrink_to_fit();
+        self.full.push(self.open);
+        Runs { pieces: self.full.into(), last: Some(self.last) }
+    }
 }
 
 /// All runs of a group.
@@ -154,15 +213,18 @@ impl Runs {
             _ => false,
         };
         if !joined {
-            if let Some(full) = self.pieces.back_mut() {
-                full.steps.shrink_to_fit();
-            }
-            if self.pieces.len() == self.pieces.capacity() {
-                self.pieces.reserve_exact((self.pieces.len() / 4).max(1));
-            }
-            self.pieces.push_back(Piece::new(run));
+            let next = self.pieces.back_mut().map_or_else(|| Piece::new(run), |full| full.end(run));
+            self.reserve(1);
+            self.pieces.push_back(next);
         }
         self.last = Some(run);
+    }
+
+    /// Makes room for so many more pieces.
+    fn reserve(&mut self, more: usize) {
+        if self.pieces.capacity() - self.pieces.len() < more {
+            self.pieces.reserve_exact(more.max(self.pieces.len() / 4));
+        }
     }
 
     /// Lets go of the runs from index `first` on.
@@ -184,6 +246,21 @@ impl Runs {
         if self.last.is_some_and(|last| last.first >= first) {
             self.truncate(first);
         }
+        let Some(last) = self.last else {
+            *self = newer;
+            return;
+        };
+        // A piece may go on in the same file.
+        while newer.pieces.front().is_some_and(|piece| piece.head.file == last.file) {
+            newer.pieces.pop_front().iter().flat_map(Piece::runs).for_each(|run| self.push(run));
+        }
+        if newer.pieces.is_empty() {
+            return;
+        }
+        if let Some(last) = self.pieces.back_mut() {
+            last.steps.shrink_to_fit();
+        }
+        self.reserve(newer.pieces.len());
         self.pieces.append(&mut newer.pieces);
         self.last = newer.last;
     }

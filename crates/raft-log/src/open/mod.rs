@@ -3,6 +3,7 @@
 //! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
 //! - O2: what is cut off is synced away before anything is written in its place.
 
+pub(crate) mod changes;
 pub(crate) mod files;
 pub(crate) mod replay;
 pub(crate) mod scan;

@@ -3,20 +3,21 @@
 //! - P1: the rewrite queue is replayed first, as a whole; the append queue on top of it.
 //! - P2: batches of an atomic group count at its end, or not at all.
 //!
-//! Cost: a wave of files is in memory at a time, as what its batches do: some 40 bytes for each item, of keys that are put over and over only the last.
+//! Cost: a wave of files is in memory at a time, as what its batches do ([`super::changes`]).
 
 use std::sync::Arc;
 
 use esker_env::Env;
 use esker_format::raft::file_header;
-use esker_format::raft::file_name::Queue as Kind;
+use esker_format::raft::file_name::{FileId, Queue as Kind};
 use esker_format::raft::item::AtomicStatus;
 
 use super::Cut;
+use super::changes::{Changes, Steps};
 use super::files::Found;
-use super::scan::{Ending, How, Op, Scanned, Segment, What, scan};
+use super::scan::{Ending, How, Scanned, Segment, scan};
+use crate::group::Groups;
 use crate::group::groups::GroupMap;
-use crate::group::{Change, Groups, Place};
 use crate::options::RecoveryMode;
 use crate::{Result, parallel};
 
@@ -129,30 +130,26 @@ fn order(mut segment: Segment, pending: &mut Pending, out: &mut Vec<Segment>) {
     }
 }
 
-/// Changes the groups: each worker those of its own buckets, in order.
+/// What one worker does of a segment: with which keys and values, in which file, and that of which atomic group it is.
+type Part = (Vec<Steps>, Arc<Vec<u8>>, FileId, Option<(u64, u64)>);
+
+/// Changes the groups: each worker those that are its own, in order.
 fn apply(env: &Env, threads: usize, segments: Vec<Segment>, groups: &Arc<Groups>) -> Result<()> {
-    let segments = Arc::new(segments);
+    let mut jobs: Vec<(usize, Vec<Part>)> = (0..threads).map(|worker| (worker, Vec::new())).collect();
+    for Segment { file, changes: Changes { by_worker, bytes }, atomic, .. } in segments {
+        let bytes = Arc::new(bytes);
+        for ((_, parts), steps) in jobs.iter_mut().zip(by_worker) {
+            parts.push((steps, Arc::clone(&bytes), file, atomic));
+        }
+    }
     let groups = Arc::clone(groups);
-    parallel::each(env, threads, (0..threads).collect(), move |worker: usize| {
-        let mut part = groups.part(worker, threads);
-        for segment in segments.iter() {
-            let bytes = segment.source.bytes();
-            for op in segment.buckets.get(worker).into_iter().flatten() {
-                let place = Place { file: segment.file, offset: op.offset };
-                part.replay(op.group, &change(op, bytes), place, segment.atomic);
+    parallel::each(env, threads, jobs, move |(worker, parts)| {
+        let mut shards = groups.part(worker, threads);
+        for (of_groups, bytes, file, atomic) in parts {
+            for Steps { group, steps } in of_groups {
+                shards.replay(group, steps, &bytes, file, atomic);
             }
         }
     })
     .map(drop)
-}
-
-fn change<'a>(op: &Op, bytes: &'a [u8]) -> Change<'a> {
-    let at = |range: &std::ops::Range<usize>| bytes.get(range.clone()).unwrap_or_default();
-    match &op.what {
-        What::Entries { first, count } => Change::Entries { first: *first, count: *count },
-        What::Compact { index } => Change::Compact { index: *index },
-        What::Put(put) => Change::Put { key: at(&put.key), value: at(&put.value) },
-        What::Delete { key } => Change::Delete { key: at(key) },
-        What::Clean => Change::Clean,
-    }
 }

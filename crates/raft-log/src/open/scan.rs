@@ -3,22 +3,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_env::os::prefetch;
 use esker_env::{Access, FileSystem, Mapping};
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::{FileId, Queue};
-use esker_format::raft::item::{Action, Item, Items};
+use esker_format::raft::item::{Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked, signed_with};
 use esker_format::{DecodeError, DecodeErrorKind};
 
+use super::changes::{Changes, Gatherer};
 use super::files::Found;
-use crate::group::groups::GroupMap;
-use crate::group::{Groups, Marker};
+use crate::group::Marker;
 use crate::queue::FIRST_SEQUENCE;
 use crate::{Error, Result};
 
-/// How many bytes of a file say one thing to do, where entries are of the usual size: sizes vectors, nothing else.
-const OP_BYTES_USUAL: usize = 600;
 /// What a device writes whole or not at all (env's fault model).
 const SECTOR_BYTES: usize = 512;
 
@@ -34,31 +33,6 @@ pub(crate) enum Ending {
     Torn(Error),
     /// With a batch that was written to its end and is another now, which no crash does.
     Rotten(Error),
-}
-
-/// What an item does, and where that is written.
-#[derive(Debug)]
-pub(crate) struct Op {
-    pub(crate) group: u64,
-    /// Where its batch begins.
-    pub(crate) offset: u64,
-    pub(crate) what: What,
-}
-
-#[derive(Debug)]
-pub(crate) enum What {
-    Entries { first: u64, count: u64 },
-    Compact { index: u64 },
-    Put(Box<Put>),
-    Delete { key: Range<usize> },
-    Clean,
-}
-
-/// A key gets a value. There are few: of a key's values in a row, the last of a file is kept (see [`LastPuts`]).
-#[derive(Debug)]
-pub(crate) struct Put {
-    pub(crate) key: Range<usize>,
-    pub(crate) value: Range<usize>,
 }
 
 /// A file's bytes.
@@ -86,12 +60,11 @@ impl Source {
     }
 }
 
-/// Some batches of a file, in order: what they do, by the worker that will do it.
+/// Some batches of a file, in order.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) file: FileId,
-    pub(crate) source: Arc<Source>,
-    pub(crate) buckets: Vec<Vec<Op>>,
+    pub(crate) changes: Changes,
     /// Part of an atomic group; then it is one batch.
     pub(crate) marker: Option<Marker>,
     /// The files of the atomic group that it belongs to, once that is known.
@@ -114,9 +87,9 @@ pub(crate) struct Scanned {
 /// How to scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// How many buckets to sort what batches do into.
+    /// How many workers will do what batches say.
     pub(crate) workers: usize,
-    /// Whether the entries of every batch are checked, not only the items: in files that were never synced as a whole.
+    /// Whether the entries of every batch are checked, not only those of the file's last one: in files that were never synced as a whole.
     pub(crate) entries: bool,
     /// Whether the file may have had another life: what did not reach the disk of it is not zeroes then.
     pub(crate) may_be_recycled: bool,
@@ -175,6 +148,7 @@ impl<'a> Walk<'a> {
                 Ok(batch) => {
                     let at = self.offset;
                     self.offset += batch.header.len as usize;
+                    self.prefetch();
                     return Step::Batch(at, batch);
                 }
                 Err(_) if self.skips_padding(rest) => {}
@@ -189,6 +163,16 @@ impl<'a> Walk<'a> {
                     return if self.is_rotten(rest) { Step::Rotten(error) } else { Step::Torn(error) };
                 }
             }
+        }
+    }
+
+    /// Asks for the next batch's items: between those of one batch and of the next lie entries, which nobody looks at.
+    fn prefetch(&self) {
+        let next = self.bytes.get(self.offset..).unwrap_or_default();
+        let Some(Ok(header)) = next.first_chunk().map(BatchHeader::decode) else { return };
+        let items = header.items();
+        if let Some(items) = next.get(items.start as usize..next.len().min(items.end as usize)) {
+            prefetch(items);
         }
     }
 
@@ -259,6 +243,7 @@ impl<'a> Walk<'a> {
         zeroes
     }
 
+    #[inline]
     fn batch(&mut self, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
         let Some(head) = rest.first_chunk::<HEADER_BYTES>() else {
             return Err(DecodeError::corrupt("batch header", 0, format!("{} bytes are too few", rest.len())));
@@ -266,6 +251,7 @@ impl<'a> Walk<'a> {
         self.batch_of(BatchHeader::decode(head)?, rest)
     }
 
+    #[inline]
     fn batch_of(&mut self, header: BatchHeader, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
         let Some(whole) = usize::try_from(header.len).ok().and_then(|len| rest.get(..len)) else {
             let reason = format!("{}, {} are left", header.len, rest.len());
@@ -283,6 +269,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Every item reads, and entries lie within their block.
+    #[inline]
     fn check_items(
         &mut self,
         header: &BatchHeader,
@@ -329,14 +316,20 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
             return Ok(Scanned { header: None, segments: Vec::new(), batches: 0, valid_len: 0, file_len, ending });
         }
     };
-    let (done, last_puts) = (Vec::new(), LastPuts::default());
-    let mut segments = Segments { file: found.id, source: &source, workers: how.workers, done, last_puts };
     let mut walk = Walk::new(bytes, header, found.id, how);
+    let mut segments =
+        Segments { file: found.id, workers: how.workers, done: Vec::new(), gatherer: Gatherer::default() };
+    // The batch before, until it is known whether another follows.
+    let mut held: Option<(usize, Batch<'_>)> = None;
+    let mut held_items = Vec::new();
     let (mut batches, mut valid_len) = (0, walk.offset as u64);
-    let ending = loop {
+    let mut ending = loop {
         match walk.step() {
-            Step::Batch(offset, _) => {
-                segments.add(bytes, offset, &walk.items);
+            Step::Batch(offset, batch) => {
+                if let Some((offset, _)) = held.replace((offset, batch)) {
+                    segments.add(offset, &held_items);
+                }
+                std::mem::swap(&mut held_items, &mut walk.items);
                 batches += 1;
                 valid_len = walk.offset as u64;
             }
@@ -346,107 +339,92 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
             Step::Rotten(error) => break Ending::Rotten(Error::decode(&found.path, 0, "reading a batch", error)),
         }
     };
-    let segments = segments.done;
-    Ok(Scanned { header: Some(header), segments, batches, valid_len, file_len, ending })
+    if let Some((offset, batch)) = held {
+        match check_entries(bytes, offset, &batch.header) {
+            Ok(()) => segments.add(offset, &held_items),
+            Err(error) => {
+                let error = error.at_base((offset + HEADER_BYTES) as u64);
+                ending = Ending::Rotten(Error::decode(&found.path, 0, "reading a file's last batch", error));
+                (batches, valid_len) = (batches - 1, offset as u64);
+            }
+        }
+    }
+    Ok(Scanned { header: Some(header), segments: segments.end(), batches, valid_len, file_len, ending })
+}
+
+/// Whether the entries of the batch at `offset` are what was written.
+fn check_entries(bytes: &[u8], offset: usize, header: &BatchHeader) -> std::result::Result<(), DecodeError> {
+    let range = header.entries();
+    if range.is_empty() {
+        return Ok(());
+    }
+    let batch = bytes.get(offset..).unwrap_or_default();
+    checked("entries", batch.get(range.start as usize..range.end as usize).unwrap_or_default(), 0).map(drop)
 }
 
 struct Segments<'a> {
     file: FileId,
-    source: &'a Arc<Source>,
     workers: usize,
     done: Vec<Segment>,
-    last_puts: LastPuts,
+    gatherer: Gatherer<'a>,
 }
 
-/// Where keys were given a value last, in the file's one segment, since anything was taken away: another value takes that one's place.
-/// Stores put the state of a group with every batch, and only the last of a file is replayed.
-#[derive(Debug, Default)]
-struct LastPuts {
-    /// By a hash of group and key: the number of the operation in its bucket.
-    places: GroupMap<usize>,
-}
-
-impl LastPuts {
-    fn hash(group: u64, key: &[u8]) -> u64 {
-        // FNV-1a; the map mixes the result.
-        key.iter()
-            .fold(group ^ 0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-    }
-
-    /// Puts `value` in the place of the last one of this group and key, if `bucket` has one; otherwise it will be the next operation there.
-    fn replace(&mut self, bytes: &[u8], bucket: &mut [Op], group: u64, key: &[u8], value: Range<usize>) -> bool {
-        let place = self.places.entry(Self::hash(group, key)).or_insert(usize::MAX);
-        if let Some(Op { group: of, what: What::Put(put), .. }) = bucket.get_mut(*place)
-            && *of == group
-            && bytes.get(put.key.clone()) == Some(key)
-        {
-            put.value = value;
-            return true;
-        }
-        *place = bucket.len();
-        false
-    }
-
-    /// Something was taken away.
-    fn forget(&mut self) {
-        self.places.clear();
-    }
-}
-
-impl Segments<'_> {
-    fn add(&mut self, bytes: &[u8], offset: usize, items: &[Item<'_>]) {
+impl<'a> Segments<'a> {
+    fn add(&mut self, offset: usize, items: &[Item<'a>]) {
         // Only the rewrite queue has atomic groups.
         let is_rewritten = self.file.queue == Queue::Rewrite;
         let marker = if is_rewritten { items.iter().find_map(Item::atomic_marker) } else { None };
-        let joins = marker.is_none() && self.done.last().is_some_and(|last| last.marker.is_none());
-        if !joins {
-            let expected = self.source.bytes().len() / OP_BYTES_USUAL / self.workers.max(1);
-            let buckets =
-                (0..self.workers).map(|_| Vec::with_capacity(if is_rewritten { 0 } else { expected })).collect();
-            let source = Arc::clone(self.source);
-            self.done.push(Segment { file: self.file, source, buckets, marker, atomic: None });
+        if marker.is_some() {
+            self.end_segment(None);
         }
-        let Some(segment) = self.done.last_mut() else { return };
-        for item in items.iter().filter(|item| item.atomic_marker().is_none()) {
-            let worker = Groups::shard_index(item.group) % self.workers;
-            let Some(bucket) = segment.buckets.get_mut(worker) else { continue };
-            match &item.action {
-                Action::Put { key, value } if !is_rewritten => {
-                    let value = range_in(bytes, value);
-                    if self.last_puts.replace(bytes, bucket, item.group, key, value) {
-                        continue;
-                    }
-                }
-                Action::Delete { .. } | Action::Clean => self.last_puts.forget(),
-                _ => {}
-            }
-            let Some(what) = what(bytes, &item.action) else { continue };
-            bucket.push(Op { group: item.group, offset: offset as u64, what });
+        self.gatherer.add(self.file, offset as u64, items);
+        if marker.is_some() {
+            self.end_segment(marker);
         }
     }
-}
 
-/// Where a slice of `bytes` lies in it.
-fn range_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
-    let start = (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
-    start..start + part.len()
-}
+    fn end_segment(&mut self, marker: Option<Marker>) {
+        // A marker counts, whatever else is in its batch.
+        if marker.is_some() || !self.gatherer.is_empty() {
+            let changes = self.gatherer.take(self.workers);
+            self.done.push(Segment { file: self.file, changes, marker, atomic: None });
+        }
+    }
 
-fn what(bytes: &[u8], action: &Action<'_>) -> Option<What> {
-    let range = |part| range_in(bytes, part);
-    Some(match action {
-        Action::Entries(entries) if entries.count == 0 => return None,
-        Action::Entries(entries) => What::Entries { first: entries.first_index, count: entries.count },
-        Action::Compact { index } => What::Compact { index: *index },
-        Action::Put { key, value } => What::Put(Box::new(Put { key: range(key), value: range(value) })),
-        Action::Delete { key } => What::Delete { key: range(key) },
-        Action::Clean => What::Clean,
-    })
+    fn end(mut self) -> Vec<Segment> {
+        self.end_segment(None);
+        self.done
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{LogBatch, Options, RaftLog};
+    use crate::{ErrorKind, LogBatch, Options, RaftLog, RecoveryMode};
+
+    /// As the original does: of each file the last batch's entries are looked at, too.
+    #[test]
+    fn rot_in_the_entries_of_an_old_files_last_batch_is_noticed_when_opening() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { file_bytes: 1 << 10, compress_from_bytes: 0, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options.clone()).unwrap();
+        for index in 1..=5 {
+            let mut batch = LogBatch::new();
+            batch.add_entries(7, index, [[index as u8; 700]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        drop(log);
+        let old = dir.path().join("0000000000000001.raftlog");
+        let mut bytes = std::fs::read(&old).unwrap();
+        let at = bytes.windows(9).position(|entry| entry == [2; 9]).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&old, bytes).unwrap();
+        let error = RaftLog::open(dir.path(), options.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        let options = Options { recovery_mode: RecoveryMode::TolerateAny, ..options };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        assert_eq!(log.recovery().cuts.len(), 1);
+        assert_eq!((log.first_index(7), log.last_index(7)), (Some(3), Some(5)), "there is a gap where the batch was");
+    }
 
     /// Whatever is put, deleted and cleaned in a file, in whatever order: of the puts that are left out, none was the last word.
     #[test]
