@@ -8,6 +8,7 @@ use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
 use esker_torture::raft::{Contents, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 const FILE: &str = "raft_faults";
@@ -305,6 +306,39 @@ fn rot_that_whole_batches_follow_is_told_from_a_torn_end() {
             assert_eq!(log.last_index(1), Some(4), "cut at {end}");
         }
     }
+}
+
+/// Goal: of a batch whose header lies in two sectors, the first one may not have reached the disk: a torn end, though one byte more would
+/// make the header whole.
+#[test]
+fn a_header_that_lost_its_first_sector_is_a_torn_end() {
+    let options = Options { file_bytes: 64 << 10, compress_from_bytes: 0, recovery_threads: 1, ..Options::default() };
+    let path = Path::new("/log/0000000000000001.raftlog");
+    let mut seen = BTreeSet::new();
+    for (bytes, filling) in [20, 300, 3000].into_iter().flat_map(|bytes| (0..512).map(move |filling| (bytes, filling)))
+    {
+        let disk = SimDisk::new();
+        let log = open(&disk, &options).unwrap();
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, 1, [vec![7; filling]]).unwrap();
+        log.write(&mut batch, true).unwrap();
+        let begin = log.stats().append.bytes as usize;
+        let front = begin.next_multiple_of(512) - begin;
+        if !(1..16).contains(&front) {
+            continue;
+        }
+        batch.add_entries(1, 2, [vec![9; bytes]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        let whole = disk.env().files.read(path).unwrap();
+        let mut torn = whole.clone();
+        torn[begin..begin + front].fill(0);
+        let log = open(&with_file(path, &torn), &options)
+            .unwrap_or_else(|error| panic!("{front} bytes of the header before {bytes} are lost: {error}"));
+        // The first bytes of a header are zeroes in any case.
+        assert_eq!(log.last_index(1), Some(if torn == whole { 2 } else { 1 }));
+        seen.insert((bytes, front));
+    }
+    assert_eq!(seen.len(), 3 * 15, "{seen:?}");
 }
 
 /// A disk with one file.

@@ -176,8 +176,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether what is no batch was one: with another byte in its header it still is; or the next follows where it says, and
-    /// none of its sectors is missing.
+    /// Whether what is no batch was one: with another byte in its header, of a sector that is not missing, it still is; or the next
+    /// follows where it says, and none of its sectors is missing.
     #[cold]
     fn is_rotten(&mut self, rest: &'a [u8]) -> bool {
         self.is_one_byte_from_whole(rest) || !self.how.may_be_recycled && self.is_followed(rest)
@@ -200,7 +200,12 @@ impl<'a> Walk<'a> {
 
     fn is_one_byte_from_whole(&mut self, rest: &'a [u8]) -> bool {
         let Some(head) = rest.first_chunk::<HEADER_BYTES>() else { return false };
-        for at in 0..HEADER_BYTES {
+        // The front of a header that goes on in the next sector may never have reached the disk, which is no rot: zeroes are there then,
+        // or what an earlier life left.
+        let front = SECTOR_BYTES - self.offset % SECTOR_BYTES;
+        let is_zero = head.get(..front).is_some_and(|front| front.iter().all(|byte| *byte == 0));
+        let may_be_missing = front < HEADER_BYTES && (is_zero || self.how.may_be_recycled);
+        for at in if may_be_missing { front } else { 0 }..HEADER_BYTES {
             let mut other = *head;
             for _ in u8::MIN..u8::MAX {
                 if let Some(byte) = other.get_mut(at) {
