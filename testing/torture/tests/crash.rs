@@ -127,7 +127,10 @@ fn reclaim_survives_death_at_every_operation() {
     let test = "reclaim_survives_death_at_every_operation";
     let tally = Tally::new(test);
     let (mut relocations, mut punches) = (0, 0);
-    for seed in seeds(6) {
+    let seeds = seeds(6);
+    // One seed that runs again may have no work of a kind.
+    let is_replay = seeds.end - seeds.start == 1;
+    for seed in seeds {
         let mut random = Rng::with_seed(400 + seed);
         let mut options = options::store(&mut random, &FAMILIES, 0);
         (options.max_space_amp, options.reclaim_mode) = (1.05, ReclaimMode::Auto);
@@ -154,7 +157,7 @@ fn reclaim_survives_death_at_every_operation() {
         punches += stats.punches;
         die_everywhere(Replay { file: FILE, test, seed }, &scene, 3, &tally);
     }
-    assert!(relocations > 5 && punches > 2, "the scene does what it is for: {relocations}, {punches}");
+    assert!(is_replay || relocations > 5 && punches > 2, "the scene does what it is for: {relocations}, {punches}");
 }
 
 /// Goal: recovery is itself safe: it may die at each of its operations, again and again, and loses nothing.
