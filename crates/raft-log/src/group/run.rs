@@ -6,8 +6,8 @@
 //! - R4: runs are kept in pieces of one file each: the first as it is, of each other one how far it is behind the one before.
 //!   Of every piece there is at least one run.
 //!
-//! Cost: some four bytes a run where batches hold one entry of each of many groups; with keys and all a process grows by some 9 bytes for an entry of 128
-//! bytes, with raft-engine 0.4.2 by 76 (2 million of them in 1,000 groups, batches of eight, memory that is no file's). An entry is found by bisection of the pieces
+//! Cost: some four bytes a run where batches hold one entry of each of many groups; with keys and all a process grows by some 5 bytes for an entry of 128
+//! bytes, with raft-engine 0.4.2 by 74 (`raft_bars index` in `bench/`: 2 million of them in 1,000 groups, batches of eight, memory that is no file's). An entry is found by bisection of the pieces
 //! and a walk over one of them, [`PIECE_RUNS`] at most.
 
 use std::collections::VecDeque;
