@@ -57,20 +57,21 @@ fn assert_rocksdb_reads(store: &Path, expected: &Families) {
 
 #[test]
 fn rocksdb_reads_every_compression_and_checksum_that_esker_writes() {
-    for (compression, name) in COMPRESSIONS {
-        for (seed, checksum) in CHECKSUMS.into_iter().enumerate() {
-            let directory = must("making a directory", tempfile::tempdir());
-            let store = directory.path().join("store");
-            let (db, mut expected) = create(&store, &workload::options(compression, checksum));
-            fill(&db, &mut expected, &mut Numbers::new(seed as u64));
-            assert_esker_holds(&db, &expected);
-            must("closing", db.close());
+    // A checksum is of a block as it is stored, however that came about: each with the next compression in turn.
+    for seed in 0..COMPRESSIONS.len().max(CHECKSUMS.len()) {
+        let (compression, name) = COMPRESSIONS[seed % COMPRESSIONS.len()];
+        let checksum = CHECKSUMS[seed % CHECKSUMS.len()];
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let (db, mut expected) = create(&store, &workload::options(compression, checksum));
+        fill(&db, &mut expected, &mut Numbers::new(seed as u64));
+        assert_esker_holds(&db, &expected);
+        must("closing", db.close());
 
-            assert_rocksdb_reads(&store, &expected);
-            assert!(directory::count(&store, ".blob") > 0, "no blob file: {:?}", directory::names(&store));
-            let written = sst_dump::property(&store, "SST file compression algo");
-            assert!(written.iter().all(|one| one == name), "tables should be {name}: {written:?}");
-        }
+        assert_rocksdb_reads(&store, &expected);
+        assert!(directory::count(&store, ".blob") > 0, "no blob file: {:?}", directory::names(&store));
+        let written = sst_dump::property(&store, "SST file compression algo");
+        assert!(written.iter().all(|one| one == name), "tables should be {name}: {written:?}");
     }
 }
 
