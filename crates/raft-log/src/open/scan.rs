@@ -200,11 +200,10 @@ impl<'a> Walk<'a> {
 
     fn is_one_byte_from_whole(&mut self, rest: &'a [u8]) -> bool {
         let Some(head) = rest.first_chunk::<HEADER_BYTES>() else { return false };
-        // The front of a header that goes on in the next sector may never have reached the disk, which is no rot: zeroes are there then,
-        // or what an earlier life left.
+        // The front of a header that goes on in the next sector may never have reached the disk, which is no rot. Zeroes are there then,
+        // in a recycled file too: they go ahead of what is written over.
         let front = SECTOR_BYTES - self.offset % SECTOR_BYTES;
-        let is_zero = head.get(..front).is_some_and(|front| front.iter().all(|byte| *byte == 0));
-        let may_be_missing = front < HEADER_BYTES && (is_zero || self.how.may_be_recycled);
+        let may_be_missing = head.get(..front).is_some_and(|front| front.iter().all(|byte| *byte == 0));
         for at in if may_be_missing { front } else { 0 }..HEADER_BYTES {
             let mut other = *head;
             for _ in u8::MIN..u8::MAX {
