@@ -89,11 +89,17 @@ pub fn batch(random: &mut Rng, model: &Contents, groups: u64) -> Vec<Op> {
         let next = there.entries.keys().next_back().map_or(random.u64(1..100), |last| last + 1);
         let op = match random.u8(0..24) {
             0 => Op::Clean(id),
-            1..4 => Op::Compact(id, first.unwrap_or(1) + random.u64(0..12)),
+            1..3 => Op::Compact(id, first.unwrap_or(1) + random.u64(0..12)),
+            // Beyond the last, perhaps, as after a snapshot.
+            3 => Op::Compact(id, first.unwrap_or(1) + random.u64(0..40)),
             4..8 => Op::Put(id, key(random), vec![random.u8(..); random.usize(0..40)]),
             8..11 => Op::Delete(id, key(random)),
             roll => {
-                let back = if roll < 13 { random.u64(0..4) } else { 0 };
+                let back = match roll {
+                    11 => random.u64(0..40),
+                    12 => random.u64(0..4),
+                    _ => 0,
+                };
                 let begin = next.saturating_sub(back).max(first.unwrap_or(0));
                 let count = random.usize(1..6);
                 Op::Entries(id, begin, (0..count).map(|_| vec![random.u8(b'a'..b'f'); random.usize(0..200)]).collect())

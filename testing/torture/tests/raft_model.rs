@@ -136,6 +136,32 @@ fn nothing_comes_back_from_the_rewrite_queue() {
     assert_eq!(log.groups(), [1]);
 }
 
+/// Goal: entries that were moved, then replaced by one of another leader, stay gone when that one is compacted, with more than there is, before
+/// it is moved itself.
+#[test]
+fn what_was_replaced_stays_gone_when_what_replaced_it_is() {
+    let disk = SimDisk::new();
+    let open = || RaftLog::open_with_env("/log", Options::default(), disk.env()).unwrap();
+    let log = open();
+    let mut batch = LogBatch::new();
+    for group in [1, 2] {
+        batch.add_entries(group, 1, [b"old"; 20]).unwrap();
+    }
+    log.write(&mut batch, false).unwrap();
+    log.move_on(None).unwrap();
+    for group in [1, 2] {
+        batch.add_entries(group, 10, [b"new"]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        log.compact_to(group, 15).unwrap();
+    }
+    batch.add_entries(2, 18, [b"new"]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    drop(log);
+    let log = open();
+    assert_eq!((log.first_index(1), log.last_index(1)), (None, None));
+    assert_eq!((log.first_index(2), log.last_index(2)), (Some(18), Some(18)));
+}
+
 /// Goal: one group that nobody compacts pins no more than its quota, and it is reported.
 #[test]
 fn a_lagging_group_is_moved_on() {

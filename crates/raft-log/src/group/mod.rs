@@ -82,10 +82,12 @@ pub(crate) struct Group {
 }
 
 /// Entries that are replayed for themselves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Beside {
     span: Span,
     runs: Runs,
+    /// The lowest index that any of them was written to: they replaced what was there from it on, whatever became of them.
+    from: u64,
 }
 
 impl Group {
@@ -123,7 +125,9 @@ impl Group {
                 (&mut self.span, &mut self.runs)
             }
             Queue::Append => {
-                let Beside { span, runs } = &mut **self.beside.get_or_insert_default();
+                let first = || Beside { span: Span::default(), runs: Runs::default(), from: entries.first };
+                let Beside { span, runs, from } = &mut **self.beside.get_or_insert_with(|| Box::new(first()));
+                *from = entries.first.min(*from);
                 (span, runs)
             }
         };
@@ -136,16 +140,20 @@ impl Group {
     /// Entries before `index` are gone, says a file that is replayed.
     pub(crate) fn replay_compact(&mut self, index: u64, place: Place) {
         self.apply(&Change::Compact { index }, place);
-        if let Some(Beside { span, runs }) = self.beside.as_deref_mut() {
+        if let Some(Beside { span, runs, .. }) = self.beside.as_deref_mut() {
             span.compact(index);
             runs.compact(*span);
         }
     }
 
-    /// Joins what was replayed: entries of the append queue take the place of what they overlap; what would leave a gap
-    /// is history.
+    /// Joins what was replayed: entries of the append queue take the place of what they overlap, and of what those overlapped that
+    /// were compacted or replaced since; what would leave a gap is history.
     pub(crate) fn finish_replay(&mut self) {
         let Some(beside) = self.beside.take() else { return };
+        if beside.from < self.span.next {
+            self.span.truncate(beside.from);
+            if self.span.is_empty() { self.runs.clear() } else { self.runs.truncate(self.span.next) }
+        }
         if beside.span.is_empty() {
             return;
         }
@@ -309,6 +317,33 @@ mod tests {
         assert_eq!(group.owed().compact, Some(11), "with nothing behind it, all of it would come back");
         group.settle(&Owed { compact: Some(11), deletes: Vec::new() });
         assert_eq!(group.owed(), Owed::default());
+    }
+
+    /// A leader's entry takes the place of some that were moved, and is compacted, with more than there is, before it is moved itself.
+    #[test]
+    fn what_was_replaced_does_not_come_back_with_what_replaced_it_compacted() {
+        let runs = |first, place| RunsBuilder::new(Run::new(first, place)).end();
+        let mut group = Group::default();
+        group.replay_entries(Span { first: 66, next: 95 }, runs(66, REWRITE), Queue::Rewrite);
+        group.replay_entries(Span { first: 73, next: 74 }, runs(73, APPEND), Queue::Append);
+        group.replay_compact(81, APPEND);
+        group.finish_replay();
+        assert!(group.span.is_empty(), "{:?}", group.span);
+        assert_eq!((group.runs.len(), group.owed().compact), (0, Some(95)));
+
+        let mut group = Group::default();
+        group.replay_entries(Span { first: 66, next: 95 }, runs(66, REWRITE), Queue::Rewrite);
+        group.replay_entries(Span { first: 73, next: 75 }, runs(73, APPEND), Queue::Append);
+        group.replay_compact(75, APPEND);
+        group.replay_entries(Span { first: 80, next: 82 }, runs(80, APPEND), Queue::Append);
+        group.finish_replay();
+        assert_eq!(group.span, Span { first: 80, next: 82 });
+
+        let mut group = Group::default();
+        group.replay_entries(Span { first: 66, next: 95 }, runs(66, REWRITE), Queue::Rewrite);
+        group.replay_entries(Span { first: 90, next: 92 }, runs(90, APPEND), Queue::Append);
+        group.finish_replay();
+        assert_eq!((group.span, group.runs.len()), (Span { first: 66, next: 92 }, 2), "what it did not reach stays");
     }
 
     #[test]

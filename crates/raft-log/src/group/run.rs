@@ -228,7 +228,7 @@ impl Runs {
     }
 
     /// Lets go of the runs from index `first` on.
-    fn truncate(&mut self, first: u64) {
+    pub(crate) fn truncate(&mut self, first: u64) {
         let kept = self.pieces.partition_point(|piece| piece.head.first < first);
         self.pieces.truncate(kept);
         let Some(cut) = self.pieces.pop_back() else {

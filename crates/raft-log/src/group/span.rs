@@ -45,6 +45,11 @@ impl Span {
         stays
     }
 
+    /// Removes what is from `index` on.
+    pub(crate) fn truncate(&mut self, index: u64) {
+        self.next = self.next.min(index.max(self.first));
+    }
+
     /// Removes what is below `index`; returns how many that were.
     pub(crate) fn compact(&mut self, index: u64) -> u64 {
         if self.is_empty() || index <= self.first {
