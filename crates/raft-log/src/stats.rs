@@ -81,6 +81,8 @@ pub struct Stats {
     pub written_bytes: u64,
     /// Syncs of the append queue's file.
     pub syncs: u64,
+    /// Writers that wait for the group before theirs.
+    pub waiting_writers: usize,
     /// Entries read.
     pub entries_read: u64,
     /// Bytes moved on to the rewrite queue.
@@ -123,6 +125,7 @@ impl RaftLog {
             commit_groups: load(&counters.groups_written),
             written_bytes: load(&counters.bytes),
             syncs: load(&counters.syncs),
+            waiting_writers: self.store.commit.waiting_count(),
             entries_read: load(&counters.entries_read),
             rewritten_bytes: load(&counters.rewritten_bytes),
             purged_files: load(&counters.purged_files),

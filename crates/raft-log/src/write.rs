@@ -1,7 +1,7 @@
 //! Writing: batch → group commit → file → index → acknowledge.
 //!
-//! - W1: a group of batches is one append and at most one sync, in the order in which its members joined. The next group may be
-//!   appended while one is synced, and synced beside it; a group counts once all before it do, so a failed sync fails those behind it.
+//! - W1: a group of batches is one append and at most one sync, in the order in which its members joined. The next group is written when the
+//!   sync is over, while the index is told of this one; a group counts once all before it do.
 //! - W2: a batch is checked against the index as its predecessors will leave it, before anything is written: one with a
 //!   gap is refused, and its neighbours are not.
 //! - W3: the leader changes the index, after it gave up the lead and in the order of the file: what is read is what replaying
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use esker_env::Clock;
 use esker_format::raft::file_name::FileId;
-use esker_log::commit::Flight;
+use esker_log::commit::{Flight, Terms};
 use esker_log::publish::Published;
 
 use crate::batch::{Encoded, LogBatch, damaged};
@@ -180,7 +180,11 @@ pub(crate) fn closed() -> Error {
 impl Store {
     /// Joins the line with `member` and returns when it was written.
     fn submit(&self, member: Request) -> Result<()> {
-        let weigh = |member: &Request| member.batch.as_ref().map_or(0, |batch| batch.len() as usize);
+        let terms = Terms {
+            weigh: |member: &Request| member.batch.as_ref().map_or(0, |batch| batch.len() as usize),
+            is_patient: |member: &Request| member.sync,
+            group_bytes_max: GROUP_BYTES_MAX,
+        };
         let write = |lead: &mut Lead, members: &[Request]| {
             let done = self.write_group(lead, members);
             if let Err(error) = &done {
@@ -191,7 +195,7 @@ impl Store {
             done
         };
         let flies = |written: &Written| written.sync.is_some();
-        self.commit.submit_and_finish(member, weigh, GROUP_BYTES_MAX, write, flies, |written, members, flight| {
+        self.commit.submit_and_finish(member, &terms, write, flies, |written, members, flight| {
             self.finish_group(written, members, flight)
         })
     }

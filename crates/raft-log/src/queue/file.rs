@@ -1,7 +1,8 @@
 //! One file of a queue: written at its end by one, read anywhere by many.
 //!
 //! - F1: bytes below [`LogFile::len`] never change while anyone holds the file.
-//! - F2: a file is written over only when nobody but its list holds it ([`super::Queue`]); so whoever reads holds it.
+//! - F2: a file is written over only when nobody but its list holds it ([`super::Queue`]); so whoever reads holds it. One that is
+//!   held is open before its name goes.
 //! - F3: only a sealed file is mapped; while it grows, it is read through its window, or by system calls.
 
 use std::ops::Range;
@@ -139,7 +140,8 @@ impl LogFile {
         Ok(Bytes::Owned(bytes))
     }
 
-    fn reader(&self) -> Result<&Arc<dyn ReadFile>> {
+    /// Opens it for reading, unless that was done: from then on it can be read without its name.
+    pub(super) fn reader(&self) -> Result<&Arc<dyn ReadFile>> {
         if let Some(reader) = self.reader.get() {
             return Ok(reader);
         }

@@ -184,6 +184,10 @@ impl Queue {
         };
         let count = gone.len();
         for file in gone {
+            if Arc::strong_count(&file) > 1 {
+                // Who holds it may not have opened it yet.
+                file.reader()?;
+            }
             let mut retired = self.retired.lock();
             let salted = file.header.version != esker_format::raft::file_header::Version::V1;
             if salted && left + retired.len() < self.shape.recycle_capacity {

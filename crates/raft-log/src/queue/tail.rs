@@ -29,7 +29,7 @@ pub(crate) struct Sync {
 }
 
 impl Sync {
-    /// Makes what was appended when it was begun survive power loss, if all syncs that were begun before do.
+    /// Makes what was appended when it was begun survive power loss. No other sync of the file may run beside it.
     ///
     /// # Errors
     /// `ReadOnly`, from now on: what is durable is unknown, and asking again would not tell.
@@ -45,9 +45,7 @@ impl Sync {
                 "a sync failed, so what is durable is unknown; reopen to go on",
                 error,
             )
-        })?;
-        // What it lost was told to another that ran beside it, perhaps.
-        self.broken.get().map_or(Ok(()), |error| Err(error.clone()))
+        })
     }
 }
 
