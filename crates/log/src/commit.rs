@@ -2,10 +2,10 @@
 //!
 //! While a group is being written the next one forms, so a slow disk makes groups larger rather than writers slower.
 //!
-//! - C1: order of arrival is order of writing, within a group and between groups. Nobody overtakes: whoever finds
-//!   others waiting waits behind them, even while nobody leads.
+//! - C1: order of arrival is order of writing, within a group and between groups. Nobody overtakes.
 //! - C2: the core (what only the leader touches) is in the line, or with exactly one leader. Whoever puts it back
-//!   tells the first in line, and nobody else takes it before that one does.
+//!   tells the first in line. Nobody takes it before that one does, but one who comes meanwhile and writes for all who wait, and then for
+//!   itself: who was told has yet to wake up, and on busy processors all would queue up behind it.
 //! - C3: everyone in line is told to lead, or once what became of the request. Who is told to lead and may not waits on; being
 //!   told so late, by who looked before, never takes the place of an answer.
 //! - C4: a panic of a leader leaves the core in a state nobody knows. All who wait and all who come are refused;
@@ -17,7 +17,8 @@
 //!   form a larger group; the first of them is told when it lands. Measured: of 16 writers that sync, one flight with patience (C7) writes a
 //!   fifth more than two without, whose groups are half as large.
 //! - C7: a leader who is [patient](Terms::is_patient), because what it is about to do takes long, first lets those come back
-//!   who were there a moment ago, for as long as its `Patience` lasts, 50 µs: else they form two groups, which take turns at the device.
+//!   who were there a moment ago, for as long as its `Patience` lasts, 50 µs: else they form two groups, which take turns at the device. It sleeps
+//!   meanwhile, so that they find a processor, and whoever completes them wakes it.
 //!
 //! Cost: alone, a request takes two short locks, allocates nothing and makes no system call. In company it costs one
 //! small allocation and, unless the news come soon, one sleep and one wake-up. Model-checked in `tests/commit_model.rs`.
@@ -44,6 +45,8 @@ pub struct Terms<R> {
 /// The line before one writer: `R` is a member's request, `L` what only the leader touches (the log writer and friends).
 pub struct CommitQueue<R, L> {
     line: Mutex<Line<R, L>>,
+    /// For a leader that waits for others (C7).
+    came: Condvar,
 }
 
 struct Line<R, L> {
@@ -55,6 +58,8 @@ struct Line<R, L> {
     is_flying: bool,
     /// How many were there when the last group was written: in it, and waiting (C7).
     crowd: usize,
+    /// How many must be waiting for a patient leader to go on; 0 if there is none.
+    awaited: usize,
     waiting: VecDeque<Waiter<R>>,
 }
 
@@ -86,7 +91,12 @@ enum Work<R> {
 
 /// What came of joining the line.
 enum Turn<R, L> {
-    Lead { core: Box<Core<R, L>>, members: Vec<Member<R>> },
+    /// The leader's own request is at `own` of the group, the others are the members', in their order.
+    Lead {
+        core: Box<Core<R, L>>,
+        members: Vec<Member<R>>,
+        own: usize,
+    },
     Answered(Result<Option<R>>),
 }
 
@@ -159,7 +169,15 @@ impl<R, L> Line<R, L> {
         self.waiting.front().is_some_and(|first| Arc::ptr_eq(&first.seat, seat))
     }
 
-    /// Takes from the front of the line those whose weights fit with the leader's, `group_bytes`.
+    /// What all who wait weigh together; `None` if one of them wants to be alone.
+    fn waiting_bytes(&self) -> Option<usize> {
+        self.waiting.iter().try_fold(0usize, |sum, waiter| match &waiter.work {
+            Work::Member { weight, .. } => Some(sum.saturating_add(*weight)),
+            Work::Alone => None,
+        })
+    }
+
+    /// Takes from the front of the line those whose weights fit with what the group has, `group_bytes`.
     fn gather(&mut self, group: &mut Vec<R>, mut group_bytes: usize, group_bytes_max: usize) -> Vec<Member<R>> {
         let mut members = Vec::new();
         while let Some(next) = self.waiting.pop_front() {
@@ -191,8 +209,10 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
                 broken: false,
                 is_flying: false,
                 crowd: 0,
+                awaited: 0,
                 waiting: VecDeque::new(),
             }),
+            came: Condvar::new(),
         }
     }
 
@@ -215,7 +235,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
 
     /// Joins the line with `request` and returns when it was written, by this thread or another.
     ///
-    /// Whoever is first in line leads: its `run` gets every request waiting at that moment, its own first, as long as
+    /// Whoever is first in line leads, or who comes when nobody does: its `run` gets every request waiting at that moment, in their order, as long as
     /// their weights (as `weigh` says) sum up to `group_bytes_max` at most; its own is taken whatever
     /// it weighs. The result of `run` is the result of every member. What it leaves in the group goes back to the members, in
     /// their order, with what it changed in them: so each can go on by itself, while the next group is written.
@@ -241,10 +261,11 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         settle: impl FnOnce(&mut [R]) -> Result<()>,
     ) -> Result<Option<R>> {
         let (weight, is_patient) = (weigh(&request), is_patient(&request));
-        let (mut core, members) = match self.enter(Work::Member { request, weight }, group_bytes_max, is_patient) {
-            Turn::Lead { core, members } => (core, members),
-            Turn::Answered(answer) => return answer,
-        };
+        let (mut core, members, own_at) =
+            match self.enter(Work::Member { request, weight }, group_bytes_max, is_patient) {
+                Turn::Lead { core, members, own } => (core, members, own),
+                Turn::Answered(answer) => return answer,
+            };
         match catch_unwind(AssertUnwindSafe(|| run(&mut core.lead, &mut core.group))) {
             Ok(result) if members.is_empty() => {
                 let mut own = core.group.pop();
@@ -257,13 +278,16 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
                 self.leave(core, 1 + members.len());
                 let settled = catch_unwind(AssertUnwindSafe(|| result.and_then(|()| settle(&mut group))));
                 let result = settled.as_ref().map_or_else(|_| Err(broken()), Result::clone);
+                // `run` may have kept them.
                 let mut group = group.drain(..);
-                let own = group.next();
-                for member in members {
-                    // `run` may have kept them.
-                    *member.returned.lock() = group.next();
+                let (before, behind) = members.split_at(own_at.min(members.len()));
+                let answer = |member: &Member<R>, request: Option<R>| {
+                    *member.returned.lock() = request;
                     member.seat.tell(Told::Answer(result.clone()));
-                }
+                };
+                before.iter().for_each(|member| answer(member, group.next()));
+                let own = group.next();
+                behind.iter().for_each(|member| answer(member, group.next()));
                 match settled {
                     Ok(result) => result.map(|()| own),
                     Err(panic) => resume_unwind(panic),
@@ -294,7 +318,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         let (weight, is_patient) = ((terms.weigh)(&request), (terms.is_patient)(&request));
         let (mut core, members) = match self.enter(Work::Member { request, weight }, terms.group_bytes_max, is_patient)
         {
-            Turn::Lead { core, members } => (core, members),
+            Turn::Lead { core, members, .. } => (core, members),
             Turn::Answered(answer) => return answer.map(drop),
         };
         let made = match catch_unwind(AssertUnwindSafe(|| run(&mut core.lead, &core.group))) {
@@ -352,31 +376,43 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
     }
 
     /// Waits for a turn to lead, or for the answer of another leader.
-    fn enter(&self, work: Work<R>, group_bytes_max: usize, is_patient: bool) -> Turn<R, L> {
+    fn enter(&self, mut work: Work<R>, group_bytes_max: usize, is_patient: bool) -> Turn<R, L> {
         let mut line = self.line.lock();
         if line.broken && matches!(work, Work::Member { .. }) {
             return Turn::Answered(Err(broken()));
         }
-        if line.waiting.is_empty()
-            && let Some(mut core) = line.take_core()
-        {
-            let Work::Member { request, weight } = work else { return Turn::Lead { core, members: Vec::new() } };
-            core.group.push(request);
-            if !is_patient || line.crowd <= 1 {
-                return Turn::Lead { core, members: Vec::new() };
+        if let Some(mut core) = line.take_core() {
+            let is_alone = line.waiting.is_empty();
+            match (work, line.waiting_bytes()) {
+                (Work::Alone, _) if is_alone => return Turn::Lead { core, members: Vec::new(), own: 0 },
+                // C2: all who wait come first.
+                (Work::Member { request, weight }, Some(before))
+                    if is_alone || before.saturating_add(weight) <= group_bytes_max =>
+                {
+                    let mut members = line.gather(&mut core.group, 0, group_bytes_max);
+                    let own = core.group.len();
+                    core.group.push(request);
+                    if is_patient {
+                        line = self.wait_for_crowd(line, own + 1);
+                        members.extend(line.gather(&mut core.group, before.saturating_add(weight), group_bytes_max));
+                    }
+                    return Turn::Lead { core, members, own };
+                }
+                (stays, _) => (work, line.core) = (stays, Some(core)),
             }
-            line = self.wait_for_crowd(line, 1);
-            let members = line.gather(&mut core.group, weight, group_bytes_max);
-            return Turn::Lead { core, members };
         }
         let (seat, returned) = (Seat::of_this_thread(), Returned::default());
         line.waiting.push_back(Waiter { work, seat: seat.clone(), returned: returned.clone() });
+        let completes = line.waiting.len() == line.awaited;
+        drop(line);
+        if completes {
+            self.came.notify_one();
+        }
         loop {
-            drop(line);
             if let Told::Answer(answer) = seat.wait() {
                 return Turn::Answered(answer.map(|()| returned.lock().take()));
             }
-            line = self.line.lock();
+            let mut line = self.line.lock();
             if line.is_first(&seat)
                 && let Some(mut core) = line.take_core()
             {
@@ -388,25 +424,23 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
                     core.group.push(request);
                     members = line.gather(&mut core.group, weight, group_bytes_max);
                 }
-                return Turn::Lead { core, members };
+                return Turn::Lead { core, members, own: 0 };
             }
         }
     }
 
     /// Gives way to those who were there a moment ago (C7), by whoever has the core; `ahead`: of the group are not in line any more.
     fn wait_for_crowd<'a>(&'a self, mut line: MutexGuard<'a, Line<R, L>>, ahead: usize) -> MutexGuard<'a, Line<R, L>> {
-        if ahead + line.waiting.len() >= line.crowd {
-            return line;
-        }
-        let mut patience = Patience::begin();
-        loop {
-            drop(line);
-            let lasts = patience.give_way();
-            line = self.line.lock();
-            if !lasts || ahead + line.waiting.len() >= line.crowd {
-                return line;
+        let awaited = line.crowd.saturating_sub(ahead);
+        if line.waiting.len() < awaited {
+            let mut patience = Patience::begin();
+            line.awaited = awaited;
+            while line.waiting.len() < awaited && patience.lasts() {
+                line = patience.wait(&self.came, &self.line, line);
             }
+            line.awaited = 0;
         }
+        line
     }
 
     /// Puts the core back, after a group of so many, and tells the first in line to take it.

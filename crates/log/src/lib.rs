@@ -42,8 +42,7 @@ mod sync {
     /// About two microseconds: half of what a sleep and a wake-up take.
     const LOOKS: u32 = 100;
 
-    /// How long a patient leader gives way: half of what a fast device takes for a sync. By the clock, since where others compute, one
-    /// turn of theirs can take milliseconds.
+    /// How long a patient leader waits: half of what a fast device takes for a sync.
     const PATIENCE: Duration = Duration::from_micros(50);
 
     /// What is left of that.
@@ -54,10 +53,19 @@ mod sync {
             Self(OsClock::new())
         }
 
-        /// Lets others run for a turn; `false` once it is time to go on.
-        pub(crate) fn give_way(&mut self) -> bool {
-            std::thread::yield_now();
+        pub(crate) fn lasts(&self) -> bool {
             self.0.monotonic() < PATIENCE
+        }
+
+        /// Sleeps until `came` is told, or it is over.
+        pub(crate) fn wait<'a, T>(
+            &mut self,
+            came: &Condvar,
+            _: &'a Mutex<T>,
+            mut guard: MutexGuard<'a, T>,
+        ) -> MutexGuard<'a, T> {
+            came.wait_for(&mut guard, PATIENCE.saturating_sub(self.0.monotonic()));
+            guard
         }
     }
 

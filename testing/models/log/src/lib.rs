@@ -23,7 +23,7 @@ mod sync {
     /// A schedule in which somebody looks and finds nothing is one in which it did not look.
     pub(crate) const SPIN_COUNT: u32 = 0;
 
-    /// Who gives way twice meets every schedule that one who does so more often meets.
+    /// Who waits twice meets every schedule that one who does so more often meets; time goes by whoever is told.
     pub(crate) struct Patience(u32);
 
     impl Patience {
@@ -31,10 +31,20 @@ mod sync {
             Self(0)
         }
 
-        pub(crate) fn give_way(&mut self) -> bool {
+        pub(crate) fn lasts(&self) -> bool {
+            self.0 < 2
+        }
+
+        pub(crate) fn wait<'a, T>(
+            &mut self,
+            _: &Condvar,
+            line: &'a Mutex<T>,
+            guard: MutexGuard<'a, T>,
+        ) -> MutexGuard<'a, T> {
+            drop(guard);
             shuttle::thread::yield_now();
             self.0 += 1;
-            self.0 < 2
+            line.lock()
         }
     }
 
