@@ -8,7 +8,10 @@ use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Change, Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions, SstFileWriter};
 
 fn open(disk: &SimDisk, background_jobs: usize) -> Db {
-    let options = Options { create_if_missing: true, background_jobs, ..Options::default() };
+    // A log is preallocated for what the memtable holds, and the simulated disk copies it.
+    let family = FamilyOptions { write_buffer_bytes: 256 << 10, ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs, families, ..Options::default() };
     Db::open_with_env("/store", options, disk.env()).unwrap()
 }
 
