@@ -32,7 +32,7 @@ use crate::family::Family;
 use crate::flush;
 use crate::ingest::Writing;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Goal, Left, Need, Pass, Punch, Relocation, Removal};
+use crate::reclaim::{self, Gathering, Goal, Left, Need, Pass, Punch, Relocation, Removal};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
@@ -51,6 +51,10 @@ const FREED_BYTES_MIN: u64 = 4096;
 const PART_IF_SHORT: f64 = 0.05;
 /// Values are brought together for scans from so many on that they found here and there.
 const GATHERED_BYTES_MIN: u64 = 1 << 20;
+/// Small blob files are merged when nothing was flushed for so long: beside a fast writer that would only hold it up.
+const QUIET: Duration = Duration::from_millis(100);
+/// How often it is looked for what nobody tells of.
+const TICK: Duration = Duration::from_secs(1);
 /// How long failed work rests before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -67,6 +71,7 @@ impl State {
         self.to_flush.remove(&family_id);
         self.to_compact.remove(&family_id);
         self.droppable_from.remove(&family_id);
+        self.crowded.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
         self.unswept.remove(&family_id);
         self.wake_resting(family_id);
@@ -196,6 +201,10 @@ impl Store {
         let families = self.families.load();
         let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
         state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
+        let is_quiet = !state.crowded.is_empty() && self.until_quiet(state).is_none();
+        if is_quiet {
+            state.to_compact.extend(state.crowded.iter().copied());
+        }
         // In turn, so that a family whose compaction fails starves no other.
         let next = state.last_compacted.saturating_add(1);
         let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
@@ -211,8 +220,17 @@ impl Store {
                 return work;
             }
             state.to_compact.remove(&id);
+            if is_quiet {
+                state.crowded.remove(&id);
+            }
         }
         None
+    }
+
+    /// How long it will be quiet in, if nothing is flushed meanwhile; `None`: it is.
+    fn until_quiet(&self, state: &State) -> Option<Duration> {
+        let passed = self.env.clock.monotonic().saturating_sub(state.flushed_at?);
+        QUIET.checked_sub(passed).filter(|left| !left.is_zero())
     }
 
     /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
@@ -255,7 +273,7 @@ impl Store {
         )
     }
 
-    /// What brings values together for the sake of scans, where there is room beside everything else.
+    /// What brings values together, where there is room beside everything else.
     fn pick_gathering(
         &self,
         state: &State,
@@ -266,10 +284,13 @@ impl Store {
         let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
         let room = u64::try_from(left.bound.min(left.disk).saturating_sub(unflushed)).unwrap_or(0);
         let scattered = family.walks.scattered_bytes();
-        if scattered < GATHERED_BYTES_MIN {
+        let (why, bytes_max) = if scattered >= GATHERED_BYTES_MIN {
+            (Gathering::Scattered, room.min(scattered))
+        } else if state.crowded.contains(&family.id) && self.until_quiet(state).is_none() {
+            (Gathering::SmallFiles, room)
+        } else {
             return None;
-        }
-        let bytes_max = scattered.min(room);
+        };
         let need = Need {
             copied_bytes_max: bytes_max,
             written_bytes_max: bytes_max,
@@ -279,7 +300,7 @@ impl Store {
             can_punch: false,
             may_sweep: !state.unswept.contains(&family.id),
         };
-        let pass = reclaim::pick_gathering(family, &need, bytes_max, damaged)?;
+        let pass = reclaim::pick_gathering(family, &need, why, damaged)?;
         family.walks.pay_scattered(pass.written_bytes());
         Some(Work::of_pass(pass))
     }
@@ -308,6 +329,12 @@ impl Store {
     pub(crate) fn note_new_version(&self, state: &mut State, family_id: u32, version: &Version) {
         state.wake_resting(family_id);
         state.to_compact.insert(family_id);
+        let is_crowded = |family: &Arc<Family>| reclaim::is_crowded(version, &family.options);
+        if self.families.load().get(&family_id).is_some_and(is_crowded) {
+            state.crowded.insert(family_id);
+        } else {
+            state.crowded.remove(&family_id);
+        }
         match version.droppable().map(|(_, table)| table.meta.largest_sequence).min() {
             Some(from) => state.droppable_from.insert(family_id, from),
             None => state.droppable_from.remove(&family_id),
@@ -367,7 +394,10 @@ impl Store {
     /// Gives the claims of `work` back, or lets it rest with them (G4).
     fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
         match work {
-            Work::Flush(plan) => plan.release(state),
+            Work::Flush(plan) => {
+                plan.release(state);
+                state.flushed_at = Some(self.env.clock.monotonic());
+            }
             Work::Compaction(plan) => {
                 state.compacting -= 1;
                 state.has_written(plan.writing().as_ref());
@@ -434,7 +464,8 @@ impl Store {
         while !state.closing {
             let Some(work) = self.pick_work(&mut state) else {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
-                self.changed.wait_for(&mut state, Duration::from_secs(1));
+                let quiet = if state.crowded.is_empty() { None } else { self.until_quiet(&state) };
+                self.changed.wait_for(&mut state, quiet.unwrap_or(TICK));
                 continue;
             };
             drop(state);

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use esker_env::metered::Meter;
@@ -146,6 +147,10 @@ pub(crate) struct State {
     pub(crate) reclaimed_last: bool,
     /// Whether the OPTIONS file says less than there is.
     pub(crate) options_are_stale: bool,
+    /// Families with too many small blob files, until it was seen that nothing can be done about it.
+    pub(crate) crowded: BTreeSet<u32>,
+    /// When the last flush ended, on the monotonic clock.
+    pub(crate) flushed_at: Option<Duration>,
     /// Families with a flush in progress.
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.

@@ -61,15 +61,46 @@ pub enum Access {
     Sequential,
 }
 
-/// One of the reads of [`ReadFile::read_many`].
+/// One of the reads of [`read_many`].
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
+    /// The file to read.
+    pub file: &'a dyn ReadFile,
     /// Where to start.
     pub offset: u64,
     /// Filled whole or the request fails.
     pub buffer: &'a mut [u8],
-    /// What came of it; [`ReadFile::read_many`] replaces it.
+    /// What came of it; [`read_many`] replaces it.
     pub result: Result<()>,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// Of `file`, from `offset` on, as much as `buffer` takes.
+    pub fn new(file: &'a dyn ReadFile, offset: u64, buffer: &'a mut [u8]) -> Self {
+        Self { file, offset, buffer, result: Ok(()) }
+    }
+
+    fn read(&mut self) {
+        self.result = self.file.read_exact_at(self.offset, self.buffer);
+    }
+}
+
+/// Reads all of `requests`, of whatever files, in any order, by a device at once where the system can; each carries its own result.
+///
+/// In two rounds: nothing waits in the first ([`ReadFile::read_now`]), so that by the second the device works on all that was missing.
+/// Kindest to readahead are those of a file in the order of their places. Cost: a call for each that is cached, two for each that is not.
+pub fn read_many(requests: &mut [ReadRequest<'_>]) {
+    if let [request] = requests {
+        return request.read();
+    }
+    let mut missing = Vec::new();
+    for request in requests {
+        request.result = Ok(());
+        if !request.file.read_now(request.offset, request.buffer) {
+            missing.push(request);
+        }
+    }
+    missing.into_iter().for_each(ReadRequest::read);
 }
 
 /// A file's bytes, mapped. They are what the file held when mapped or later: map only what no longer changes.
@@ -121,11 +152,11 @@ pub trait ReadFile: Debug + Send + Sync {
         Err(crate::Error::new("reading", self.path(), eof).at(offset))
     }
 
-    /// All of `requests`, in any order, by a device at once where the system can; each request carries its own result.
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
-        for request in requests {
-            request.result = self.read_exact_at(request.offset, request.buffer);
-        }
+    /// Fills `buffer` whole from `offset` on, if that needs no waiting. Otherwise `false`: anything may be in `buffer`, and
+    /// what is missing is being read by now, where the system can.
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        let _ = (offset, buffer);
+        false
     }
 
     /// The bytes of `range` where they lie in memory, if the file is read so ([`open_sealed`](crate::open_sealed)) and has them.

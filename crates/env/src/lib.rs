@@ -30,7 +30,7 @@ pub use entropy::Entropy;
 pub use error::{Error, Result};
 pub use file::{
     Access, AppendFile, COMMIT_BYTES, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, ReadFile, ReadRequest,
-    Space, Window,
+    Space, Window, read_many,
 };
 pub use mapped::open_sealed;
 pub use threads::{Thread, Threads};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use esker_env::sim::SimDisk;
-use esker_env::{Access, DirEntry, Env, FileKind, FileSystem, ReadRequest, Result};
+use esker_env::{Access, DirEntry, Env, FileKind, FileSystem, ReadRequest, Result, read_many};
 
 /// A machine and an empty directory on it.
 struct Place {
@@ -160,17 +160,17 @@ fn many_reads_each_have_their_own_result(place: &Place) {
     let reader = place.files().open(&place.write("a", b"abcdefgh")).unwrap();
     let (mut last, mut beyond, mut first) = ([0; 3], [0; 3], [0; 3]);
     let mut requests = [
-        ReadRequest { offset: 5, buffer: &mut last, result: Ok(()) },
-        ReadRequest { offset: 7, buffer: &mut beyond, result: Ok(()) },
-        ReadRequest { offset: 0, buffer: &mut first, result: Ok(()) },
+        ReadRequest::new(&*reader, 5, &mut last),
+        ReadRequest::new(&*reader, 7, &mut beyond),
+        ReadRequest::new(&*reader, 0, &mut first),
     ];
-    reader.read_many(&mut requests);
+    read_many(&mut requests);
     let offsets = requests.each_ref().map(|request| request.offset);
     assert_eq!(offsets, [5, 7, 0], "the caller's order stays");
     let kinds = requests.map(|request| request.result.err().map(|error| error.kind()));
     assert_eq!(kinds, [None, Some(ErrorKind::UnexpectedEof), None]);
     assert_eq!((&last, &first), (b"fgh", b"abc"));
-    reader.read_many(&mut []);
+    read_many(&mut []);
 }
 
 fn a_large_batch_in_any_order_is_read_whole(place: &Place) {
@@ -188,9 +188,9 @@ fn a_large_batch_in_any_order_is_read_whole(place: &Place) {
     let mut buffers: Vec<Vec<u8>> = places.iter().map(|place| vec![0; place % 9000]).collect();
     let mut requests: Vec<ReadRequest<'_>> = Vec::new();
     for (place, buffer) in places.iter().zip(&mut buffers) {
-        requests.push(ReadRequest { offset: *place as u64, buffer, result: Ok(()) });
+        requests.push(ReadRequest::new(&*reader, *place as u64, buffer));
     }
-    reader.read_many(&mut requests);
+    read_many(&mut requests);
     assert!(requests.iter().all(|request| request.result.is_ok()));
     for (place, buffer) in places.iter().zip(&buffers) {
         assert_eq!(buffer[..], bytes[*place..place + buffer.len()]);

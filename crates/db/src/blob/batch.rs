@@ -1,4 +1,4 @@
-//! Reads many separated values at once: sorted by place, neighbours in one read, everything of a file in one batch.
+//! Reads many separated values at once: sorted by place, neighbours in one read, all files in one batch.
 //!
 //! - A1: a read that fails spoils only itself: values that it should have brought are read one by one by whoever asks
 //!   for them, so that an error is told of the value that has it.
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use esker_env::ReadRequest;
+use esker_env::{ReadRequest, read_many};
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::FileNumber;
 
@@ -171,20 +171,17 @@ impl BlobBatch {
     pub(crate) fn fetch(&mut self, onward: Option<Onward>, mut take: impl FnMut(Fetched)) -> u64 {
         self.wanted.sort_unstable_by_key(|wanted| (wanted.file, wanted.extent.start));
         let runs = runs(&self.wanted);
-        let mut reads = 0;
-        for of_file in runs.chunk_by(|a, b| a.file == b.file) {
-            let Some(file) = of_file.first().and_then(|run| self.files.get(run.file)) else { continue };
-            let mut buffers: Vec<_> = of_file.iter().map(|run| buffer(&run.extent)).collect();
-            reads += of_file.len() as u64;
-            let is_read = read(file, of_file, &mut buffers);
-            for ((run, buffer), _) in of_file.iter().zip(buffers).zip(is_read).filter(|(_, is_read)| *is_read) {
-                let from = Arc::new(Brought { file: file.clone(), buffer: Arc::new(Block::new(buffer)) });
-                for wanted in self.wanted.get(run.wanted.clone()).unwrap_or_default() {
-                    let start = usize::try_from(wanted.extent.start - run.extent.start).unwrap_or(usize::MAX);
-                    take(Fetched { id: wanted.id, from: from.clone(), start });
-                }
+        let mut buffers: Vec<_> = runs.iter().map(|run| buffer(&run.extent)).collect();
+        let is_read = self.read(&runs, &mut buffers);
+        for ((run, buffer), _) in runs.iter().zip(buffers).zip(is_read).filter(|(_, is_read)| *is_read) {
+            let Some(file) = self.files.get(run.file).cloned() else { continue };
+            let from = Arc::new(Brought { file, buffer: Arc::new(Block::new(buffer)) });
+            for wanted in self.wanted.get(run.wanted.clone()).unwrap_or_default() {
+                let start = usize::try_from(wanted.extent.start - run.extent.start).unwrap_or(usize::MAX);
+                take(Fetched { id: wanted.id, from: from.clone(), start });
             }
         }
+        let reads = runs.len() as u64;
         if let Some(onward) = onward {
             for of_file in runs.chunk_by(|a, b| a.file == b.file) {
                 let records: usize = of_file.iter().map(|run| run.wanted.len()).sum();
@@ -195,6 +192,18 @@ impl BlobBatch {
         }
         self.forget();
         reads
+    }
+
+    /// Reads the runs, of all files at once; says which were read.
+    fn read(&self, runs: &[Run], buffers: &mut [Vec<u8>]) -> Vec<bool> {
+        let places = runs.iter().zip(buffers).filter_map(|(run, buffer)| {
+            let count = usize::try_from(run.extent.end - run.extent.start).unwrap_or(usize::MAX);
+            let file = self.files.get(run.file)?;
+            Some(ReadRequest::new(&*file.file, run.extent.start, buffer.get_mut(..count).unwrap_or_default()))
+        });
+        let mut requests: Vec<ReadRequest<'_>> = places.collect();
+        read_many(&mut requests);
+        requests.iter().map(|request| request.result.is_ok()).collect()
     }
 
     /// Tells the system of the place where the next records of a file are likely to be, unless half of it or more was told
@@ -256,15 +265,4 @@ fn buffer(extent: &Range<u64>) -> Vec<u8> {
     let count = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
     let kept = KEPT.try_with(|kept| kept.borrow_mut().take(count)).ok().flatten();
     kept.unwrap_or_else(|| vec![0; count])
-}
-
-/// Reads the runs, all of one file; says which were read.
-fn read(file: &BlobFile, runs: &[Run], buffers: &mut [Vec<u8>]) -> Vec<bool> {
-    let places = runs.iter().zip(buffers).map(|(run, buffer)| {
-        let count = usize::try_from(run.extent.end - run.extent.start).unwrap_or(usize::MAX);
-        ReadRequest { offset: run.extent.start, buffer: buffer.get_mut(..count).unwrap_or_default(), result: Ok(()) }
-    });
-    let mut requests: Vec<ReadRequest<'_>> = places.collect();
-    file.file.read_many(&mut requests);
-    requests.iter().map(|request| request.result.is_ok()).collect()
 }

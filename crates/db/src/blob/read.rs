@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_env::{Access, ReadFile, ReadRequest};
+use esker_env::{Access, ReadFile, ReadRequest, read_many};
 use esker_format::compression::{Compression, decompress};
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
@@ -330,10 +330,10 @@ impl BlobFile {
         let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len()];
         let mut part = vec![0; count];
         let mut requests = [
-            ReadRequest { offset: extent.start, buffer: &mut front, result: Ok(()) },
-            ReadRequest { offset: index.offset.saturating_add(start), buffer: &mut part, result: Ok(()) },
+            ReadRequest::new(&*self.file, extent.start, &mut front),
+            ReadRequest::new(&*self.file, index.offset.saturating_add(start), &mut part),
         ];
-        self.file.read_many(&mut requests);
+        read_many(&mut requests);
         let [of_front, of_part] = requests.map(|request| request.result);
         of_front.and(of_part)?;
         let (_, key) = self.header(user_key, index, &front)?;

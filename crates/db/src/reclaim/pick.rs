@@ -8,7 +8,9 @@
 //!   those with the most garbage.
 //! - K2: where most tables point into these files, or much is hidden, a *sweep* over all levels brings both to light and to an
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
-//! - K4: where scans find neighbours in many files, the smallest are merged for their sake, and no more is written than they read so.
+//! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
+//!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
+//!   Those are merged by sixteens, when nobody writes much, until they are a sixteenth of what a blob file may be, so that a value is copied twice at most for it.
 //! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
 use std::collections::BTreeSet;
@@ -18,7 +20,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use crate::compaction;
 use crate::family::Family;
-use crate::options::Separation;
+use crate::options::{FamilyOptions, Separation};
 use crate::version::{TableFile, Version};
 
 /// Tables that a sweep rewrites at most, in bytes, unless it copies more than that: larger trees are done table by table.
@@ -27,6 +29,11 @@ const SWEEP_BYTES_MAX: u64 = 256 << 20;
 const PART_BESIDE_HOLES: f64 = 0.5;
 /// Files that become one, where scans touch many: fewer are not worth it.
 const GATHERED_MIN: usize = 4;
+/// So many small files are too many, and so small is a file that is a smaller part of what a blob file may be (K4).
+const SMALL_FILES_MAX: usize = 16;
+const SMALL_PART: u64 = 16;
+/// What is larger on average gains nothing by its neighbours: a page, which a device reads at once.
+const NEIGHBOUR_BYTES_MAX: u64 = 4096;
 
 /// Blob files to empty, and the tables to rewrite for that.
 #[derive(Debug)]
@@ -115,6 +122,10 @@ impl Use {
         self.disk_bytes.saturating_sub(self.live_bytes)
     }
 
+    fn is_small(&self, options: &FamilyOptions) -> bool {
+        self.live_bytes < options.blob_file_bytes / SMALL_PART
+    }
+
     fn garbage_part(&self) -> f64 {
         self.garbage_bytes() as f64 / self.disk_bytes.max(1) as f64
     }
@@ -143,23 +154,51 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     pass_over(family, &version, chosen, need, freed, hidden)
 }
 
-/// A pass that brings the values of the smallest files together, in key order, where scans found neighbours here and there (K4): within
-/// `bytes_max` of what it copies. `None` if that would not make much fewer of them.
+/// Why values are brought together (K4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gathering {
+    /// Scans found them here and there.
+    Scattered,
+    /// There may be too many small files.
+    SmallFiles,
+}
+
+/// Whether there are too many small files (K4).
+pub(crate) fn is_crowded(version: &Version, options: &FamilyOptions) -> bool {
+    let total = version.ledger().total();
+    total.live_bytes() <= total.live_count().saturating_mul(NEIGHBOUR_BYTES_MAX)
+        && uses_of(version).filter(|file| file.is_small(options)).nth(SMALL_FILES_MAX - 1).is_some()
+}
+
+/// A pass that brings the values of the smallest files together, in key order (K4), within what `need` allows it to write. `None` if that
+/// would not make much fewer of them, or costs more than it is worth.
 pub(crate) fn pick_gathering(
     family: &Arc<Family>,
     need: &Need,
-    bytes_max: u64,
+    why: Gathering,
     damaged: &BTreeSet<FileNumber>,
 ) -> Option<Pass> {
     let version = family.view.load().version.clone();
     let mut files: Vec<Use> = uses_of(&version).filter(|file| !damaged.contains(&file.number)).collect();
+    if why == Gathering::SmallFiles {
+        if !is_crowded(&version, &family.options) {
+            return None;
+        }
+        files.retain(|file| file.is_small(&family.options));
+    }
     files.sort_by_key(|file| (file.live_bytes, file.number));
-    let chosen = within(need.copied_bytes_max.min(bytes_max), files);
+    let chosen = within(need.copied_bytes_max, files);
     if chosen.len() < GATHERED_MIN {
         return None;
     }
-    let pass = pass_over(family, &version, chosen, &Need { freed_bytes_min: 0, ..*need }, 1, 0)?;
-    Some(pass).filter(|pass| pass.written_bytes() <= bytes_max)
+    let live_bytes = |file: &FileNumber| version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
+    let moved: u64 = chosen.iter().map(live_bytes).sum();
+    // Where more keys than values would be written, it is worth it only for somebody who scans.
+    let written_bytes_max = match why {
+        Gathering::Scattered => need.written_bytes_max,
+        Gathering::SmallFiles => need.written_bytes_max.min(moved * 2),
+    };
+    pass_over(family, &version, chosen, &Need { freed_bytes_min: 0, written_bytes_max, ..*need }, 1, 0)
 }
 
 fn pass_over(

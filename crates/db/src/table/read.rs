@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use esker_env::ReadRequest;
+use esker_env::{ReadRequest, read_many};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
@@ -121,11 +121,9 @@ impl Table {
     fn read_blocks(&self, handles: &[BlockHandle], fill_cache: bool) -> Vec<(BlockHandle, Arc<Block>)> {
         let sized = handles.iter().filter_map(|&handle| Some((handle, vec![0; self.stored_bytes(handle).ok()?])));
         let mut stored: Vec<(BlockHandle, Vec<u8>)> = sized.collect();
-        let mut requests: Vec<_> = stored
-            .iter_mut()
-            .map(|(handle, buffer)| ReadRequest { offset: handle.offset, buffer, result: Ok(()) })
-            .collect();
-        self.file.read_many(&mut requests);
+        let mut requests: Vec<_> =
+            stored.iter_mut().map(|(handle, buffer)| ReadRequest::new(&*self.file, handle.offset, buffer)).collect();
+        read_many(&mut requests);
         self.cache.table_reads.add(requests.len() as u64, requests.iter().map(|request| request.buffer.len()).sum());
         let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
         let read = stored.into_iter().zip(is_read).filter(|(_, is_read)| *is_read);

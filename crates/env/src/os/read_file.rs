@@ -1,6 +1,6 @@
 //! Reading.
 //!
-//! A batch is read in two rounds. In the first nothing waits (`RWF_NOWAIT`): what the page cache holds is copied, and of
+//! A batch is read in two rounds ([`read_many`](crate::read_many)). In the first nothing waits (`RWF_NOWAIT`): what the page cache holds is copied, and of
 //! what it lacks the system begins to read the pages before it says "not now" (Linux 5.8 and later). By the second round the
 //! device works on all of them at once.
 //!
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::map::OsMapping;
-use crate::{Access, Error, Mapping, ReadFile, ReadRequest, Result};
+use crate::{Access, Error, Mapping, ReadFile, Result};
 
 /// A file open for reading.
 #[derive(Debug)]
@@ -36,20 +36,6 @@ impl OsReadFile {
             return Err(Errno::ISDIR.into());
         }
         Ok(Self { file, path: path.to_owned() })
-    }
-
-    /// Fills `buffer` if that needs no waiting; otherwise asks for what is missing, and leaves anything in `buffer`.
-    #[cfg(target_os = "linux")]
-    fn read_cached_at(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        use rustix::io::{ReadWriteFlags, preadv2};
-        let wanted = buffer.len();
-        // Whatever is wrong, the plain read says what.
-        preadv2(&self.file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(wanted)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn read_cached_at(&self, _: u64, _: &mut [u8]) -> bool {
-        false
     }
 
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
@@ -85,21 +71,12 @@ impl ReadFile for OsReadFile {
         Ok(done)
     }
 
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
-        if let [request] = requests {
-            request.result = self.read_exact_at(request.offset, request.buffer);
-            return;
-        }
-        // In the order of their places, which is kindest to readahead; the caller's order stays.
-        let mut left: Vec<&mut ReadRequest<'_>> = requests.iter_mut().collect();
-        left.sort_unstable_by_key(|request| request.offset);
-        left.retain_mut(|request| {
-            request.result = Ok(());
-            !self.read_cached_at(request.offset, request.buffer)
-        });
-        for request in left {
-            request.result = self.read_exact_at(request.offset, request.buffer);
-        }
+    #[cfg(target_os = "linux")]
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let wanted = buffer.len();
+        // Whatever is wrong, the plain read says what.
+        preadv2(&self.file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(wanted)
     }
 
     fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {
