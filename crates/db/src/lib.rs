@@ -23,6 +23,7 @@ mod memtable;
 mod open;
 mod options;
 mod output;
+mod pieces;
 mod pinned;
 mod read;
 mod reclaim;

@@ -1,11 +1,11 @@
 //! Writes a blob file.
 //!
-//! - B3: after a failed append the writer writes no more, so no pointer leads behind bytes that may be missing.
+//! - B3: after a failed append the writer writes no more (P2 of [`pieces`](crate::pieces)), so no pointer leads behind bytes that may be
+//!   missing.
 //!
-//! Cost: each value is compressed and checksummed once; records go out in appends of at least [`APPEND_BYTES`], large
-//! values without a copy.
+//! Cost: each value is compressed, checksummed and copied once; large ones are not copied.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::{AppendFile, FileSystem};
@@ -14,28 +14,21 @@ use esker_format::rocksdb::blob::{BlobFileHeader, BlobFooter, BlobIndex, BlobRec
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 
-use crate::{Error, ErrorKind, Result};
+use crate::pieces::Pieces;
+use crate::{Error, Result};
 
-/// Records smaller than this are gathered before they are appended.
-const APPEND_BYTES: usize = 128 << 10;
 /// Memory for a packed value is kept for the next one up to this size, and given back beyond.
 const PACKED_BYTES_MAX: usize = 1 << 20;
 
 /// A blob file that is being written. Dropped without [`finish`](Self::finish), it leaves a file without a footer.
 #[derive(Debug)]
 pub(crate) struct BlobWriter {
-    file: Arc<dyn AppendFile>,
-    path: PathBuf,
+    pieces: Pieces,
     number: FileNumber,
     compression: Compression,
-    /// Records not yet appended.
-    gathered: Vec<u8>,
     packed: Vec<u8>,
-    file_bytes: u64,
     blob_count: u64,
     blob_bytes: u64,
-    /// See B3.
-    broken: bool,
 }
 
 impl BlobWriter {
@@ -47,19 +40,9 @@ impl BlobWriter {
         column_family_id: u32,
         compression: Compression,
     ) -> Result<Self> {
-        let header = BlobFileHeader { column_family_id, compression }.encode();
-        Ok(Self {
-            file: files.create(path)?,
-            path: path.to_owned(),
-            number,
-            compression,
-            gathered: header.to_vec(),
-            packed: Vec::new(),
-            file_bytes: header.len() as u64,
-            blob_count: 0,
-            blob_bytes: 0,
-            broken: false,
-        })
+        let mut pieces = Pieces::new(files.create(path)?);
+        pieces.begin(&BlobFileHeader { column_family_id, compression }.encode());
+        Ok(Self { pieces, number, compression, packed: Vec::new(), blob_count: 0, blob_bytes: 0 })
     }
 
     /// Adds a value; returns where it lies. It is packed even if that makes it longer: a file has one compression, and
@@ -73,7 +56,7 @@ impl BlobWriter {
         }
         let mut packed = std::mem::take(&mut self.packed);
         let compressed = compress(self.compression, value, &mut packed)
-            .map_err(|error| Error::invalid_argument(error.to_string()).with_path(&self.path));
+            .map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()));
         let index = compressed.and_then(|()| self.add_stored(user_key, &packed));
         if packed.capacity() <= PACKED_BYTES_MAX {
             self.packed = packed;
@@ -83,49 +66,24 @@ impl BlobWriter {
 
     /// Adds a value that is already packed as the file says.
     pub(crate) fn add_stored(&mut self, user_key: &[u8], stored: &[u8]) -> Result<BlobIndex> {
-        let header = BlobRecordHeader::of(user_key, stored).encode();
-        let offset = self.file_bytes + (header.len() + user_key.len()) as u64;
-        self.gathered.extend_from_slice(&header);
-        self.gathered.extend_from_slice(user_key);
-        if stored.len() >= APPEND_BYTES {
-            self.append(stored)?;
-        } else {
-            self.gathered.extend_from_slice(stored);
-            if self.gathered.len() >= APPEND_BYTES {
-                self.append(&[])?;
-            }
-        }
+        self.pieces.begin(&BlobRecordHeader::of(user_key, stored).encode());
+        self.pieces.begin(user_key);
+        let offset = self.pieces.end();
+        self.pieces.add(stored)?;
         let index = BlobIndex { file: self.number, offset, bytes: stored.len() as u64, compression: self.compression };
-        self.file_bytes = offset + index.bytes;
         self.blob_bytes += accounted_bytes(&index, user_key.len());
         self.blob_count += 1;
         Ok(index)
     }
 
-    /// Appends what was gathered, and then `last`.
-    fn append(&mut self, last: &[u8]) -> Result<()> {
-        if self.broken {
-            let reason = "an earlier append to this blob file failed";
-            return Err(Error::new(ErrorKind::Io, reason).with_path(&self.path));
-        }
-        let appended = if last.is_empty() {
-            self.file.append(&[&self.gathered])
-        } else {
-            self.file.append(&[&self.gathered, last])
-        };
-        self.broken = appended.is_err();
-        self.gathered.clear();
-        Ok(appended?)
-    }
-
     /// Bytes so far, without the footer.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.file_bytes
+        self.pieces.end()
     }
 
     /// The file: for whoever syncs it while it is written.
     pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
-        self.file.clone()
+        self.pieces.file().clone()
     }
 
     /// As [`finish_unsynced`](Self::finish_unsynced), with the sync.
@@ -138,13 +96,13 @@ impl BlobWriter {
 
     /// Seals the file; returns what the manifest shall say of it once it is synced.
     pub(crate) fn finish_unsynced(mut self) -> Result<(BlobFileAddition, Arc<dyn AppendFile>)> {
-        self.append(&BlobFooter { blob_count: self.blob_count }.encode())?;
+        self.pieces.begin(&BlobFooter { blob_count: self.blob_count }.encode());
         let addition = BlobFileAddition {
             number: self.number,
             total_count: self.blob_count,
             total_bytes: self.blob_bytes,
             ..BlobFileAddition::default()
         };
-        Ok((addition, self.file))
+        Ok((addition, self.pieces.finish()?))
     }
 }

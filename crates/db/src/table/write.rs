@@ -16,10 +16,9 @@ use esker_format::rocksdb::table::{
 use esker_format::xxph3::xxph3_64;
 
 use super::{TableIdentity, TableOptions, TableSummary};
-use crate::{Error, ErrorKind, Result};
+use crate::pieces::Pieces;
+use crate::{Error, Result};
 
-/// Blocks are collected up to this size before they go to the file in one call.
-const APPEND_BYTES: usize = 128 << 10;
 /// Oldest format version that is written: the first with the filters and indexes of today in their place.
 const FORMAT_VERSION_MIN: u32 = 3;
 /// A block ends rather than grow by an entry beyond its size, once it has this much of it.
@@ -27,13 +26,12 @@ const FULL_ENOUGH_PERCENT: usize = 90;
 
 /// Streams entries, in order, into a new file.
 ///
-/// - W1: bytes reach the file in order, each once; `offset` is where the next block goes.
-/// - W2: after a failed write the file is incomplete and stays so: every later call that writes fails too. Drop the
+/// - W2: after a failed write the file is incomplete and stays so: every later call that writes fails too (P2 of [`Pieces`]). Drop the
 ///   writer and remove the file.
 ///
-/// Memory: one block, `APPEND_BYTES`, eight bytes a key for the filter, and the index.
+/// Memory: one block, a piece of the file, eight bytes a key for the filter, and the index.
 pub(crate) struct TableWriter {
-    file: Arc<dyn AppendFile>,
+    pieces: Pieces,
     options: TableOptions,
     checksum: BlockChecksum,
     properties: TableProperties,
@@ -44,14 +42,10 @@ pub(crate) struct TableWriter {
     user_key_index: Option<IndexBuilder>,
     /// The last block, whose separator needs the key after it.
     ended: Option<BlockHandle>,
-    pending: Vec<u8>,
     packed: Vec<u8>,
-    offset: u64,
     smallest: Vec<u8>,
     last_key: Vec<u8>,
     sequences: Option<(SequenceNumber, SequenceNumber)>,
-    /// See W2.
-    failed: bool,
 }
 
 impl TableWriter {
@@ -85,7 +79,7 @@ impl TableWriter {
             properties.prefix_extractor = prefixes.to_string();
         }
         Ok(Self {
-            file: files.create(path)?,
+            pieces: Pieces::new(files.create(path)?),
             checksum: BlockChecksum { kind: options.checksum, base_context },
             properties,
             block: BlockBuilder::new(options.restart_interval),
@@ -93,13 +87,10 @@ impl TableWriter {
             index: IndexBuilder::new(1, delta_encoded),
             user_key_index: Some(IndexBuilder::new(1, delta_encoded)),
             ended: None,
-            pending: Vec::new(),
             packed: Vec::new(),
-            offset: 0,
             smallest: Vec::new(),
             last_key: Vec::new(),
             sequences: None,
-            failed: false,
             options: options.clone(),
         })
     }
@@ -134,21 +125,21 @@ impl TableWriter {
 
     fn admit<'a>(&self, internal_key: &'a [u8], value: &[u8]) -> Result<InternalKey<'a>> {
         let parsed = InternalKey::decode(internal_key).map_err(|error| {
-            Error::decode(self.file.path(), self.offset, "writing a key that came from elsewhere", error)
+            Error::decode(self.pieces.path(), self.pieces.end(), "writing a key that came from elsewhere", error)
         })?;
         if self.properties.entry_count > 0 && internal_key::compare(&self.last_key, internal_key).is_ge() {
             let reason = format!("writing a table: key {internal_key:?} does not follow {:?}", self.last_key);
-            return Err(Error::corruption(self.file.path(), self.offset, reason));
+            return Err(Error::corruption(self.pieces.path(), self.pieces.end(), reason));
         }
         if parsed.kind == ValueKind::RangeDeletion {
             return Err(
-                Error::invalid_argument("a range deletion does not go among the keys").with_path(self.file.path())
+                Error::invalid_argument("a range deletion does not go among the keys").with_path(self.pieces.path())
             );
         }
         let room = limits::BLOCK_BYTES_MAX.saturating_sub(self.block.estimated_bytes() + (1 << 20));
         let limited = limits::TooLarge::check("key", internal_key.len(), limits::STORED_KEY_BYTES_MAX)
             .and_then(|()| limits::TooLarge::check("entry", internal_key.len().saturating_add(value.len()), room));
-        limited.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.file.path()))?;
+        limited.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
         Ok(parsed)
     }
 
@@ -216,28 +207,12 @@ impl TableWriter {
             && compression::compress(compression, raw, &mut packed).is_ok()
             && packed.len() < raw.len() - raw.len() / 8;
         let (data, stored_as) = if is_packed { (packed.as_slice(), compression) } else { (raw, Compression::None) };
-        let handle = BlockHandle { offset: self.offset, bytes: data.len() as u64 };
-        let trailer = self.checksum.trailer(data, stored_as, self.offset);
-        self.pending.extend_from_slice(data);
-        self.pending.extend_from_slice(&trailer);
-        self.offset += (data.len() + trailer.len()) as u64;
+        let handle = BlockHandle { offset: self.pieces.end(), bytes: data.len() as u64 };
+        let trailer = self.checksum.trailer(data, stored_as, self.pieces.end());
+        self.pieces.begin(data);
         self.packed = packed;
-        if self.pending.len() >= APPEND_BYTES {
-            self.write_out()?;
-        }
+        self.pieces.add(&trailer)?;
         Ok(handle)
-    }
-
-    fn write_out(&mut self) -> Result<()> {
-        if self.failed {
-            let reason = "an earlier write of this table failed; drop it and write it again";
-            return Err(Error::new(ErrorKind::Io, reason).with_path(self.file.path()));
-        }
-        self.failed = true;
-        self.file.append(&[&self.pending])?;
-        self.failed = false;
-        self.pending.clear();
-        Ok(())
     }
 
     /// Sets a property of Esker's own, named `esker.*`. RocksDB ignores it.
@@ -253,7 +228,7 @@ impl TableWriter {
 
     /// Length of the file so far, counting the open block as if it did not compress.
     pub(crate) fn file_bytes(&self) -> u64 {
-        if self.block.is_empty() { self.offset } else { self.offset + self.block.estimated_bytes() as u64 }
+        if self.block.is_empty() { self.pieces.end() } else { self.pieces.end() + self.block.estimated_bytes() as u64 }
     }
 
     /// Completes the file and syncs it. Its name still needs a sync of the directory.
@@ -268,7 +243,7 @@ impl TableWriter {
 
     /// The file: for whoever syncs it while it is written.
     pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
-        self.file.clone()
+        self.pieces.file().clone()
     }
 
     /// As [`finish`](Self::finish), but for the sync.
@@ -283,7 +258,7 @@ impl TableWriter {
             self.add_separator(&last_key, handle);
             self.last_key = last_key;
         }
-        let tail_start = self.offset;
+        let tail_start = self.pieces.end();
         self.properties.data_bytes = tail_start;
         self.properties.tail_start_offset = tail_start;
         let mut meta = MetaIndex::default();
@@ -294,14 +269,14 @@ impl TableWriter {
         self.write_end(meta, index)?;
         let (smallest_sequence, largest_sequence) = self.sequences.unwrap_or_default();
         let summary = TableSummary {
-            file_bytes: self.offset,
+            file_bytes: self.pieces.end(),
             smallest: self.smallest,
             largest: self.last_key,
             smallest_sequence,
             largest_sequence,
-            tail_bytes: self.offset - tail_start,
+            tail_bytes: self.pieces.end() - tail_start,
         };
-        Ok((summary, self.file))
+        Ok((summary, self.pieces.finish()?))
     }
 
     fn write_filter(&mut self, meta: &mut MetaIndex) -> Result<()> {
@@ -322,7 +297,7 @@ impl TableWriter {
         self.properties.index_key_is_user_key = u64::from(user_key_index.is_some());
         let block = user_key_index.as_mut().unwrap_or(&mut index).finish();
         let handle = self.write_block(block, Compression::None)?;
-        self.properties.index_bytes = self.offset - handle.offset;
+        self.properties.index_bytes = self.pieces.end() - handle.offset;
         self.properties.set_index_type(IndexType::BinarySearch);
         Ok(handle)
     }
@@ -339,10 +314,8 @@ impl TableWriter {
             meta_index,
             index: (!names_index).then_some(index),
         };
-        let raw = footer.encode(self.offset);
-        self.pending.extend_from_slice(&raw);
-        self.offset += raw.len() as u64;
-        self.write_out()
+        let raw = footer.encode(self.pieces.end());
+        self.pieces.add(&raw)
     }
 }
 
