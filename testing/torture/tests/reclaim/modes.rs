@@ -1,9 +1,11 @@
 //! Families change how they keep values, and where these lie, while the store is open.
 
+use std::time::Duration;
+
 use esker::env::sim::SimDisk;
 use esker::{Db, Options, ReclaimMode, Separation};
 use esker_torture::model::Contents;
-use esker_torture::numbered::{assert_sound, contents, files, key};
+use esker_torture::numbered::{assert_sound, contents, files, key, noise};
 
 use super::{open, options, value};
 
@@ -93,4 +95,46 @@ fn scans_have_scattered_values_brought_together() {
     }
     assert_eq!(db.stats().relocations, passes, "what lies together is left alone");
     assert_sound(&db, "brought together");
+}
+
+/// Goal: the many small files that flushes of small memtables leave are merged, so that the first scan finds neighbours together; but not
+/// beside a writer, and not where values are so large that it would gain nothing.
+#[test]
+fn small_files_are_merged_once_nobody_writes_much() {
+    for (value_bytes, merges) in [(400, true), (5000, false)] {
+        let disk = SimDisk::new();
+        let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
+        let family = options.families.get_mut("default").unwrap();
+        (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let mut order: Vec<u32> = (0..90).collect();
+        fastrand::Rng::with_seed(6).shuffle(&mut order);
+        for some in order.chunks(3) {
+            some.iter().for_each(|&n| db.put(key(n), noise(n, 0, value_bytes)).unwrap());
+            db.flush().unwrap();
+        }
+        // Less than scans have brought together for their own sake.
+        let look = || {
+            let before = db.stats().blob_read_calls;
+            let found = contents(&db);
+            (db.stats().families[0].blob_files, db.stats().blob_read_calls - before, found)
+        };
+        let (files_before, reads_before, expected) = look();
+        assert_eq!((db.stats().relocations, files_before), (0, 30), "beside a writer");
+        let due_work = || db.compact_range(&db.default_column_family(), None, None).unwrap();
+        disk.clock().advance(Duration::from_secs(1));
+        due_work();
+        let (files_after, reads_after, found) = look();
+        assert!(found == expected);
+        assert_eq!(
+            (files_after < 16, reads_after * 5 < reads_before),
+            (merges, merges),
+            "{value_bytes}: {files_after}"
+        );
+        let passes = db.stats().relocations;
+        disk.clock().advance(Duration::from_secs(1));
+        due_work();
+        assert_eq!(db.stats().relocations, passes, "once is enough");
+        assert_sound(&db, "merged");
+    }
 }
