@@ -187,8 +187,10 @@ pub(crate) fn pick_gathering(
         files.retain(|file| file.is_small(&family.options));
     }
     files.sort_by_key(|file| (file.live_bytes, file.number));
+    // Where there are fewer, scans do not jump between them but within: values lie there in the order in which they were put.
+    let least = files.len().min(GATHERED_MIN);
     let chosen = within(need.copied_bytes_max, files);
-    if chosen.len() < GATHERED_MIN {
+    if chosen.len() < least {
         return None;
     }
     let live_bytes = |file: &FileNumber| version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
