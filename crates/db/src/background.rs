@@ -464,8 +464,8 @@ impl Store {
         while !state.closing {
             let Some(work) = self.pick_work(&mut state) else {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
-                let quiet = if state.crowded.is_empty() { None } else { self.until_quiet(&state) };
-                self.changed.wait_for(&mut state, quiet.unwrap_or(TICK));
+                let pause = if state.crowded.is_empty() { TICK } else { self.until_quiet(&state).unwrap_or(QUIET) };
+                self.changed.wait_for(&mut state, pause);
                 continue;
             };
             drop(state);

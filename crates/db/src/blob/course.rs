@@ -10,8 +10,11 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::BlobFile;
 
-/// How far ahead of the last value the system is told to read.
-const AHEAD_BYTES: u64 = 1 << 20;
+/// How far ahead of the last value the system is told to read, and how far where values come out of many files, in all of them together:
+/// what does not stay in the page cache until it is wanted is read twice.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
+const AHEAD_BYTES_TOTAL: u64 = 8 << 20;
+const AHEAD_BYTES_MIN: u64 = 64 << 10;
 /// Values are taken in order if there are no more bytes than this between two of them, in the middle: dead ones.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 
@@ -32,12 +35,14 @@ struct Place {
 impl Course {
     /// The record at `extent` of `blob` is about to be read.
     pub(crate) fn pass(&mut self, blob: &BlobFile, extent: &Range<u64>) {
+        let files = self.files.len() as u64;
+        let ahead = (AHEAD_BYTES_TOTAL / files.max(1)).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
         let place = self.files.entry(blob.number()).or_default();
         let follows = extent.start >= place.end && extent.start - place.end <= GAP_BYTES_MAX;
         if !follows {
             place.told = 0;
-        } else if extent.end + AHEAD_BYTES / 2 > place.told {
-            let until = extent.end.saturating_add(AHEAD_BYTES).min(blob.records_end());
+        } else if extent.end + ahead / 2 > place.told {
+            let until = extent.end.saturating_add(ahead).min(blob.records_end());
             let from = place.told.max(extent.start);
             if from < until {
                 blob.file.will_read(from..until);
