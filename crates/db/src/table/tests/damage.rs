@@ -139,7 +139,7 @@ fn a_read_that_fails_leaves_the_iterator_nowhere_and_can_be_repeated() {
 #[test]
 fn a_write_that_fails_at_any_call_is_reported_and_stays_reported() {
     let entries: Vec<Entry> =
-        (0..4000).map(|number| entry(&format!("{number:06}"), 1, ValueKind::Value, &[b'v'; 100])).collect();
+        (0..16_000).map(|number| entry(&format!("{number:06}"), 1, ValueKind::Value, &[b'v'; 100])).collect();
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let healthy = SimDisk::new();
     write(&healthy.env(), &options, &entries).unwrap();
