@@ -32,7 +32,7 @@ use crate::family::Family;
 use crate::flush;
 use crate::ingest::Writing;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Gathering, Goal, Left, Need, Pass, Punch, Relocation, Removal};
+use crate::reclaim::{self, Goal, Left, Need, Pass, Punch, Relocation, Removal};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
@@ -51,8 +51,9 @@ const FREED_BYTES_MIN: u64 = 4096;
 const PART_IF_SHORT: f64 = 0.05;
 /// Values are brought together for scans from so many on that they found here and there.
 const GATHERED_BYTES_MIN: u64 = 1 << 20;
-/// Small blob files are merged when nothing was flushed for so long: beside a fast writer that would only hold it up.
+/// Small blob files are merged while no more than this was written for so long: beside a fast writer that would only hold it up.
 const QUIET: Duration = Duration::from_millis(100);
+const QUIET_ENTRIES_PER_MILLISECOND: u64 = 10;
 /// How often it is looked for what nobody tells of.
 const TICK: Duration = Duration::from_secs(1);
 /// How long failed work rests before it is tried again.
@@ -72,6 +73,7 @@ impl State {
         self.to_compact.remove(&family_id);
         self.droppable_from.remove(&family_id);
         self.crowded.remove(&family_id);
+        self.crowds.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
         self.unswept.remove(&family_id);
         self.wake_resting(family_id);
@@ -158,6 +160,21 @@ impl Work {
     }
 }
 
+/// What a pass may cost that only brings values together: no more than `bytes_max`, nor than there is room for beside everything else.
+fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Need {
+    let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
+    let room = u64::try_from(left.bound.min(left.disk).saturating_sub(unflushed)).unwrap_or(0);
+    Need {
+        copied_bytes_max: room.min(bytes_max),
+        written_bytes_max: room.min(bytes_max),
+        freed_bytes_min: 0,
+        garbage_part_min: 0.0,
+        hidden_part: 0.0,
+        can_punch: false,
+        may_sweep: !state.unswept.contains(&family.id),
+    }
+}
+
 impl Store {
     /// The most urgent work that nobody does yet; claimed.
     fn pick_work(&self, state: &mut State) -> Option<Work> {
@@ -201,7 +218,7 @@ impl Store {
         let families = self.families.load();
         let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
         state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
-        let is_quiet = !state.crowded.is_empty() && self.until_quiet(state).is_none();
+        let is_quiet = !state.crowded.is_empty() && self.is_quiet(state);
         if is_quiet {
             state.to_compact.extend(state.crowded.iter().copied());
         }
@@ -219,6 +236,11 @@ impl Store {
             if work.is_some() {
                 return work;
             }
+            // Last: nothing else waits for it.
+            let crowded = family.filter(|_| is_quiet && state.crowded.contains(&id));
+            if let Some(work) = crowded.and_then(|family| self.pick_small_files(state, family)) {
+                return Some(work);
+            }
             state.to_compact.remove(&id);
             if is_quiet {
                 state.crowded.remove(&id);
@@ -227,10 +249,17 @@ impl Store {
         None
     }
 
-    /// How long it will be quiet in, if nothing is flushed meanwhile; `None`: it is.
-    fn until_quiet(&self, state: &State) -> Option<Duration> {
-        let passed = self.env.clock.monotonic().saturating_sub(state.flushed_at?);
-        QUIET.checked_sub(passed).filter(|left| !left.is_zero())
+    /// Whether little was written since it was last looked, some time ago.
+    fn is_quiet(&self, state: &mut State) -> bool {
+        let (now, written) = (self.env.clock.monotonic(), self.visible());
+        let (then, before) = *state.looked.get_or_insert((now, written));
+        let passed = now.saturating_sub(then);
+        if passed < QUIET {
+            return false;
+        }
+        state.looked = Some((now, written));
+        let most = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).saturating_mul(QUIET_ENTRIES_PER_MILLISECOND);
+        state.flushing.is_empty() && state.to_flush.is_empty() && written.get().saturating_sub(before.get()) <= most
     }
 
     /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
@@ -266,42 +295,42 @@ impl Store {
         {
             return Some(Work::Punch(plan));
         }
-        let Some(need) = need else { return self.pick_gathering(state, family, &left, damaged) };
+        let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
         pass.or_else(
             || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::Compaction) },
         )
     }
 
-    /// What brings values together, where there is room beside everything else.
-    fn pick_gathering(
+    /// What brings values together that scans found here and there.
+    fn pick_scattered(
         &self,
         state: &State,
         family: &Arc<Family>,
         left: &Left,
         damaged: &BTreeSet<FileNumber>,
     ) -> Option<Work> {
-        let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
-        let room = u64::try_from(left.bound.min(left.disk).saturating_sub(unflushed)).unwrap_or(0);
         let scattered = family.walks.scattered_bytes();
-        let (why, bytes_max) = if scattered >= GATHERED_BYTES_MIN {
-            (Gathering::Scattered, room.min(scattered))
-        } else if state.crowded.contains(&family.id) && self.until_quiet(state).is_none() {
-            (Gathering::SmallFiles, room)
-        } else {
+        if scattered < GATHERED_BYTES_MIN {
             return None;
-        };
-        let need = Need {
-            copied_bytes_max: bytes_max,
-            written_bytes_max: bytes_max,
-            freed_bytes_min: 0,
-            garbage_part_min: 0.0,
-            hidden_part: 0.0,
-            can_punch: false,
-            may_sweep: !state.unswept.contains(&family.id),
-        };
-        let pass = reclaim::pick_gathering(family, &need, why, damaged)?;
+        }
+        let pass = reclaim::pick_scattered(family, &gathering(state, family, left, scattered), damaged)?;
         family.walks.pay_scattered(pass.written_bytes());
+        Some(Work::of_pass(pass))
+    }
+
+    /// What merges small blob files.
+    fn pick_small_files(&self, state: &mut State, family: &Arc<Family>) -> Option<Work> {
+        if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let left = self.left();
+        let bytes_max = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
+        let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
+        let crowd = reclaim::crowd(&family.view.load().version, &family.options, damaged);
+        state.crowds.insert(family.id, crowd.unwrap_or(0));
         Some(Work::of_pass(pass))
     }
 
@@ -329,16 +358,30 @@ impl Store {
     pub(crate) fn note_new_version(&self, state: &mut State, family_id: u32, version: &Version) {
         state.wake_resting(family_id);
         state.to_compact.insert(family_id);
-        let is_crowded = |family: &Arc<Family>| reclaim::is_crowded(version, &family.options);
-        if self.families.load().get(&family_id).is_some_and(is_crowded) {
-            state.crowded.insert(family_id);
-        } else {
-            state.crowded.remove(&family_id);
-        }
+        self.note_crowd(state, family_id, version);
         match version.droppable().map(|(_, table)| table.meta.largest_sequence).min() {
             Some(from) => state.droppable_from.insert(family_id, from),
             None => state.droppable_from.remove(&family_id),
         };
+    }
+
+    /// Whether the family has more small blob files than it should.
+    fn note_crowd(&self, state: &mut State, family_id: u32, version: &Version) {
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family_id).unwrap_or(&none);
+        let crowd = |family: &Arc<Family>| reclaim::crowd(version, &family.options, damaged);
+        let crowd = self.families.load().get(&family_id).and_then(crowd);
+        if crowd.is_none() {
+            state.crowds.remove(&family_id);
+        }
+        if crowd.is_none() || crowd == state.crowds.get(&family_id).copied() {
+            state.crowded.remove(&family_id);
+            return;
+        }
+        if state.crowded.is_empty() {
+            state.looked = None;
+        }
+        state.crowded.insert(family_id);
     }
 
     /// Everything may be due: the store was just opened.
@@ -394,10 +437,7 @@ impl Store {
     /// Gives the claims of `work` back, or lets it rest with them (G4).
     fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
         match work {
-            Work::Flush(plan) => {
-                plan.release(state);
-                state.flushed_at = Some(self.env.clock.monotonic());
-            }
+            Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan) => {
                 state.compacting -= 1;
                 state.has_written(plan.writing().as_ref());
@@ -464,8 +504,8 @@ impl Store {
         while !state.closing {
             let Some(work) = self.pick_work(&mut state) else {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
-                let pause = if state.crowded.is_empty() { TICK } else { self.until_quiet(&state).unwrap_or(QUIET) };
-                self.changed.wait_for(&mut state, pause);
+                let looks_again = !state.crowded.is_empty() && state.compacting == 0 && self.check_writable().is_ok();
+                self.changed.wait_for(&mut state, if looks_again { QUIET } else { TICK });
                 continue;
             };
             drop(state);

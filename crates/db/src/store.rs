@@ -149,8 +149,10 @@ pub(crate) struct State {
     pub(crate) options_are_stale: bool,
     /// Families with too many small blob files, until it was seen that nothing can be done about it.
     pub(crate) crowded: BTreeSet<u32>,
-    /// When the last flush ended, on the monotonic clock.
-    pub(crate) flushed_at: Option<Duration>,
+    /// How many they were when they were last merged: as many are left alone, or what cannot be merged would be tried for ever.
+    pub(crate) crowds: BTreeMap<u32, usize>,
+    /// When it was last looked how much is written, on the monotonic clock, and what had been written then.
+    pub(crate) looked: Option<(Duration, SequenceNumber)>,
     /// Families with a flush in progress.
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.

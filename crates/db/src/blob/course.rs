@@ -10,8 +10,8 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::BlobFile;
 
-/// How far ahead of the last value the system is told to read, and how far where values come out of many files, in all of them together:
-/// what does not stay in the page cache until it is wanted is read twice.
+/// How far ahead of the last value the system is told to read: less where values come out of many files, so much in all of them together as long
+/// as it is not less than the least in each. What does not stay in the page cache until it is wanted is read twice.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 const AHEAD_BYTES_TOTAL: u64 = 8 << 20;
 const AHEAD_BYTES_MIN: u64 = 64 << 10;

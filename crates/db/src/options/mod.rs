@@ -244,9 +244,10 @@ pub struct FamilyOptions {
     pub min_blob_size: u64,
 
     /// Size at which a blob file is sealed and the next one opened, in bytes. Default 256 MiB. Range 64 KiB..=4 GiB.
-    /// Larger means fewer files and longer sequential reads; smaller means space returns sooner. Sixteen files of less than a sixteenth of it,
-    /// as small memtables leave them, are merged once nothing was flushed for 100 ms, where values are smaller than pages and keys are the
-    /// lesser part: that costs one more write of each value, twice at most, and a range is read from few places.
+    /// Larger means fewer files and longer sequential reads; smaller means space returns sooner. Sixteen files of like size below a sixteenth of it,
+    /// as small memtables leave them, are merged while fewer than 10,000 entries a second are written, where values are smaller than pages, keys
+    /// are the lesser part and there is no [`blob_partition`](Self::blob_partition): that writes each value once more for each time
+    /// that its file grows by sixteen, and has a range read from few places.
     pub blob_file_bytes: u64,
 
     /// Which of up to 16 blob files a value goes to, with [`Separation::AtWrite`]: by its expected lifetime, for example, so that

@@ -31,9 +31,7 @@ mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use pace::Pace;
-pub(crate) use pick::{
-    Gathering, Goal, Need, Pass, Relocation, hidden_bytes, is_crowded, pick, pick_gathering, pick_pass,
-};
+pub(crate) use pick::{Goal, Need, Pass, Relocation, crowd, hidden_bytes, pick, pick_pass, pick_scattered, pick_small};
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use room::{Left, Reserved, Room};

@@ -10,10 +10,11 @@
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
 //! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
 //!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
-//!   Those are merged by sixteens, when nobody writes much, until they are a sixteenth of what a blob file may be, so that a value is copied twice at most for it.
+//!   Of those, sixteen or more of like size are merged when nobody writes much, until they are a sixteenth of what a blob file may be: a
+//!   value is copied once for each time that its file grows by sixteen.
 //! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -29,9 +30,11 @@ const SWEEP_BYTES_MAX: u64 = 256 << 20;
 const PART_BESIDE_HOLES: f64 = 0.5;
 /// Files that become one, where scans touch many: fewer are not worth it.
 const GATHERED_MIN: usize = 4;
-/// So many small files are too many, and so small is a file that is a smaller part of what a blob file may be (K4).
+/// So many small files of like size are too many, and small is a file that is a smaller part of what a blob file may be (K4).
 const SMALL_FILES_MAX: usize = 16;
 const SMALL_PART: u64 = 16;
+/// Of like size: as many digits in this base.
+const SIZES_APART: u64 = 16;
 /// What is larger on average gains nothing by its neighbours: a page, which a device reads at once.
 const NEIGHBOUR_BYTES_MAX: u64 = 4096;
 
@@ -122,10 +125,6 @@ impl Use {
         self.disk_bytes.saturating_sub(self.live_bytes)
     }
 
-    fn is_small(&self, options: &FamilyOptions) -> bool {
-        self.live_bytes < options.blob_file_bytes / SMALL_PART
-    }
-
     fn garbage_part(&self) -> f64 {
         self.garbage_bytes() as f64 / self.disk_bytes.max(1) as f64
     }
@@ -154,53 +153,59 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     pass_over(family, &version, chosen, need, freed, hidden)
 }
 
-/// Why values are brought together (K4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gathering {
-    /// Scans found them here and there.
-    Scattered,
-    /// There may be too many small files.
-    SmallFiles,
-}
-
-/// Whether there are too many small files (K4).
-pub(crate) fn is_crowded(version: &Version, options: &FamilyOptions) -> bool {
+/// Small files of like size, if there are too many of them (K4): those of the least size of which there are.
+fn small_files(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
     let total = version.ledger().total();
-    total.live_bytes() <= total.live_count().saturating_mul(NEIGHBOUR_BYTES_MAX)
-        && uses_of(version).filter(|file| file.is_small(options)).nth(SMALL_FILES_MAX - 1).is_some()
+    let gains = total.live_bytes() <= total.live_count().saturating_mul(NEIGHBOUR_BYTES_MAX);
+    // Where lifetimes tell files apart, they stay apart.
+    if !gains || options.blob_partition.is_some() {
+        return Vec::new();
+    }
+    let mut like: BTreeMap<u32, Vec<Use>> = BTreeMap::new();
+    let is_small =
+        |file: &Use| file.live_bytes < options.blob_file_bytes / SMALL_PART && !damaged.contains(&file.number);
+    for file in uses_of(version).filter(is_small) {
+        like.entry(file.live_bytes.max(1).ilog(SIZES_APART)).or_default().push(file);
+    }
+    like.into_values().find(|files| files.len() >= SMALL_FILES_MAX).unwrap_or_default()
 }
 
-/// A pass that brings the values of the smallest files together, in key order (K4), within what `need` allows it to write. `None` if that
-/// would not make much fewer of them, or costs more than it is worth.
-pub(crate) fn pick_gathering(
-    family: &Arc<Family>,
-    need: &Need,
-    why: Gathering,
-    damaged: &BTreeSet<FileNumber>,
-) -> Option<Pass> {
+/// How many small files of like size there are, if those are too many (K4).
+pub(crate) fn crowd(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Option<usize> {
+    Some(small_files(version, options, damaged).len()).filter(|&count| count > 0)
+}
+
+/// A pass that merges small files of like size (K4), within what `need` allows it to write. `None` if there are not many, or more
+/// keys than values would be written, which is worth it only for somebody who scans.
+pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<FileNumber>) -> Option<Pass> {
     let version = family.view.load().version.clone();
-    let mut files: Vec<Use> = uses_of(&version).filter(|file| !damaged.contains(&file.number)).collect();
-    if why == Gathering::SmallFiles {
-        if !is_crowded(&version, &family.options) {
-            return None;
-        }
-        files.retain(|file| file.is_small(&family.options));
-    }
+    let files = small_files(&version, &family.options, damaged);
+    let live_bytes = files.iter().map(|file| (file.number, file.live_bytes)).collect::<BTreeMap<_, _>>();
+    let chosen = smallest(files, need)?;
+    let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
+    let need = Need { written_bytes_max: need.written_bytes_max.min(moved * 2), ..*need };
+    gather(family, &version, chosen, &need)
+}
+
+/// A pass that brings the values of the smallest files together where scans found them here and there (K4), within what `need` allows it to
+/// write. `None` if that would not make much fewer of them.
+pub(crate) fn pick_scattered(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<FileNumber>) -> Option<Pass> {
+    let version = family.view.load().version.clone();
+    let chosen = smallest(uses_of(&version).filter(|file| !damaged.contains(&file.number)).collect(), need)?;
+    gather(family, &version, chosen, need)
+}
+
+/// The smallest of `files` that one pass copies, if they are enough for it.
+fn smallest(mut files: Vec<Use>, need: &Need) -> Option<BTreeSet<FileNumber>> {
     files.sort_by_key(|file| (file.live_bytes, file.number));
     // Where there are fewer, scans do not jump between them but within: values lie there in the order in which they were put.
-    let least = files.len().min(GATHERED_MIN);
-    let chosen = within(need.copied_bytes_max, files);
-    if chosen.len() < least {
-        return None;
-    }
-    let live_bytes = |file: &FileNumber| version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
-    let moved: u64 = chosen.iter().map(live_bytes).sum();
-    // Where more keys than values would be written, it is worth it only for somebody who scans.
-    let written_bytes_max = match why {
-        Gathering::Scattered => need.written_bytes_max,
-        Gathering::SmallFiles => need.written_bytes_max.min(moved * 2),
-    };
-    pass_over(family, &version, chosen, &Need { freed_bytes_min: 0, written_bytes_max, ..*need }, 1, 0)
+    let least = files.len().clamp(1, GATHERED_MIN);
+    Some(within(need.copied_bytes_max, files)).filter(|chosen| chosen.len() >= least)
+}
+
+fn gather(family: &Arc<Family>, version: &Arc<Version>, chosen: BTreeSet<FileNumber>, need: &Need) -> Option<Pass> {
+    // What it brings is order: so much that nothing hidden weighs against it.
+    pass_over(family, version, chosen, &Need { freed_bytes_min: 0, ..*need }, u64::MAX, 0)
 }
 
 fn pass_over(
@@ -220,7 +225,7 @@ fn pass_over(
         && (hidden >= freed / 4 || touched >= all_bytes / 2);
     let fits = |plan_bytes: u64| plan_bytes <= need.written_bytes_max;
     if sweeps {
-        let is_worth_it = freed + hidden >= need.freed_bytes_min.max(1);
+        let is_worth_it = freed.saturating_add(hidden) >= need.freed_bytes_min.max(1);
         let sweep = if is_worth_it { compaction::pick_sweep(family, version, chosen) } else { None };
         return sweep.filter(|plan| fits(plan.written_bytes())).map(Pass::Sweep);
     }
