@@ -109,9 +109,9 @@ fn small_files_are_merged_while_nobody_writes_much() {
         (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
         family.blob_partition = partition;
         let db = Db::open_with_env("/store", options, disk.env()).unwrap();
-        let mut order: Vec<u32> = (0..90).collect();
+        let mut order: Vec<u32> = (0..60).collect();
         fastrand::Rng::with_seed(6).shuffle(&mut order);
-        for some in order.chunks(3) {
+        for some in order.chunks(2) {
             some.iter().for_each(|&n| db.put(key(n), noise(n, 0, value_bytes)).unwrap());
             db.flush().unwrap();
         }
