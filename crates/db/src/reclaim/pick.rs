@@ -181,7 +181,10 @@ pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<F
     let version = family.view.load().version.clone();
     let files = small_files(&version, &family.options, damaged);
     let live_bytes = files.iter().map(|file| (file.number, file.live_bytes)).collect::<BTreeMap<_, _>>();
-    let chosen = smallest(files, need)?;
+    // The keys are written, too.
+    let keys: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let room = need.written_bytes_max.saturating_sub(keys);
+    let chosen = smallest(files, &Need { copied_bytes_max: need.copied_bytes_max.min(room), ..*need })?;
     let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
     let need = Need { written_bytes_max: need.written_bytes_max.min(moved * 2), ..*need };
     gather(family, &version, chosen, &need)

@@ -141,3 +141,28 @@ fn small_files_are_merged_while_nobody_writes_much() {
         assert_sound(&db, "merged");
     }
 }
+
+/// Goal: more small files than one pass may copy are merged as far as one goes, which leaves room for the keys that it writes, too.
+#[test]
+fn of_more_small_files_than_a_pass_copies_some_are_merged() {
+    let disk = SimDisk::new();
+    let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
+    let family = options.families.get_mut("default").unwrap();
+    (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 256 << 10);
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let mut order: Vec<u32> = (0..800).collect();
+    fastrand::Rng::with_seed(7).shuffle(&mut order);
+    for some in order.chunks(20) {
+        some.iter().for_each(|&n| db.put(key(n), noise(n, 0, 400)).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().families[0].blob_files, 40);
+    for _ in 0..4 {
+        disk.clock().advance(Duration::from_secs(1));
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+    }
+    let (stats, files) = (db.stats(), db.stats().families[0].blob_files);
+    assert!(files < 16 && stats.relocations > 0, "{files} files after {} passes", stats.relocations);
+    assert!(contents(&db) == (0..800).map(|n| (key(n), noise(n, 0, 400))).collect());
+    assert_sound(&db, "merged");
+}
