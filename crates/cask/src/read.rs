@@ -42,14 +42,22 @@ impl Store {
 
     #[inline]
     pub(crate) fn get_at(&self, hash: KeyHash, key: &[u8]) -> Result<Option<CaskValue>> {
-        let mut value = None;
-        self.newest(hash, key, |found| {
+        // Made where the caller will find it: moved, it would cost more than the copy out of the record.
+        let mut answer = Ok(None);
+        self.get_into(hash, key, &mut answer);
+        answer
+    }
+
+    fn get_into(&self, hash: KeyHash, key: &[u8], answer: &mut Result<Option<CaskValue>>) {
+        let searched = self.newest(hash, key, |found| {
             if !self.is_gone(&found.record) {
-                value = Some(self.value(found)?);
+                self.value_into(found, answer);
             }
             Ok(())
-        })?;
-        Ok(value)
+        });
+        if let Err(error) = searched {
+            *answer = Err(error);
+        }
     }
 
     pub(crate) fn exists_at(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
@@ -140,7 +148,7 @@ impl Store {
     }
 
     /// The record at `slot`, if it is the key's.
-    #[inline]
+    #[inline(always)]
     fn examine<'a>(
         &self,
         file: &'a Arc<DataFile>,
@@ -159,16 +167,29 @@ impl Store {
 
     /// The value of a record, lent where that can be.
     #[inline]
-    pub(crate) fn value(&self, found: &Found<'_>) -> Result<CaskValue> {
+    fn value_into(&self, found: &Found<'_>, answer: &mut Result<Option<CaskValue>>) {
         let Found { file, offset, raw, record } = found;
-        if self.options.verify_reads {
-            file.verify(*offset, raw)?;
+        if self.options.verify_reads
+            && let Err(error) = file.verify(*offset, raw)
+        {
+            *answer = Err(error);
+            return;
         }
+        if record.compression == Compression::None {
+            *answer = Ok(Some(CaskValue::default()));
+            if let Ok(Some(value)) = answer
+                && value.copy_short(raw, record.value.len())
+            {
+                return;
+            }
+        }
+        *answer = self.long_value(found).map(Some);
+    }
+
+    fn long_value(&self, found: &Found<'_>) -> Result<CaskValue> {
+        let Found { file, offset, raw, record } = found;
         if record.compression != Compression::None {
             return self.unpacked(found);
-        }
-        if let Some(value) = CaskValue::short(record.value) {
-            return Ok(value);
         }
         match raw {
             Cow::Borrowed(_) => {
@@ -204,7 +225,9 @@ impl Store {
                 let raw = file.record_bytes(&slot)?;
                 let Some(found) = self.examine(file, &slot, &raw, key)? else { continue };
                 if !self.is_gone(&found.record) {
-                    versions.push((found.record.version, self.value(&found)?));
+                    let mut value = Ok(None);
+                    self.value_into(&found, &mut value);
+                    versions.extend(value?.map(|value| (found.record.version, value)));
                 } else if !slot.is_old() {
                     return Ok(Vec::new());
                 }

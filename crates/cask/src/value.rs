@@ -9,6 +9,7 @@ use crate::file::DataFile;
 /// Values up to this length are copied: that costs less than counting a reference, which besides is one place in memory that all
 /// who read from one file would write to.
 const SHORT_BYTES_MAX: usize = 112;
+const ROW_BYTES: usize = size_of::<u128>();
 
 /// A value. It dereferences to `[u8]`, and shares the mapping of the data file that it lies in, where it lies in one, is
 /// not packed and has more than 112 bytes; otherwise it has its own bytes.
@@ -28,13 +29,13 @@ enum Source {
     Owned(Arc<Vec<u8>>),
 }
 
-/// Bytes of its own. Whole words: so it is moved in pieces that a processor finds again in what it has just stored, which it does not
-/// in pieces that begin elsewhere; that would cost more than the copy.
+/// Bytes of its own, in rows that are stored and moved as such: a processor finds again what it has just stored if it was stored in
+/// the pieces that are loaded, and waits otherwise, which costs more than the copy.
 #[derive(Clone)]
-#[repr(align(8))]
+#[repr(align(16))]
 struct Short {
-    bytes: [u8; SHORT_BYTES_MAX],
-    /// How many of them there are.
+    rows: [[u8; ROW_BYTES]; SHORT_BYTES_MAX / ROW_BYTES],
+    /// How many bytes of them there are.
     len: u8,
 }
 
@@ -43,13 +44,26 @@ impl CaskValue {
         if bytes.is_empty() { Self::default() } else { Self(Source::Owned(Arc::new(bytes))) }
     }
 
-    /// A copy, if it is short.
+    /// Becomes a copy of the last `len` bytes of `raw`, in place, if these are few, and there is as much before them as
+    /// every record has. Whether it did.
     #[inline]
-    pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn copy_short(&mut self, raw: &[u8], len: usize) -> bool {
+        let (Some(value), Some(last)) = (raw.len().checked_sub(len).and_then(|at| raw.get(at..)), raw.last_chunk())
+        else {
+            return false;
+        };
+        if len > SHORT_BYTES_MAX {
+            return false;
+        }
         // At most 112.
-        let mut short = Short { bytes: [0; SHORT_BYTES_MAX], len: bytes.len() as u8 };
-        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Self(Source::Short(short)))
+        self.0 = Source::Short(Short { rows: [[0; ROW_BYTES]; SHORT_BYTES_MAX / ROW_BYTES], len: len as u8 });
+        let Source::Short(Short { rows, .. }) = &mut self.0 else { return false };
+        let (whole, rest) = value.as_chunks::<ROW_BYTES>();
+        rows.iter_mut().zip(whole).for_each(|(row, bytes)| *row = *bytes);
+        if let Some(row) = rows.get_mut(whole.len()).filter(|_| !rest.is_empty()) {
+            *row = (u128::from_le_bytes(*last) >> (8 * (ROW_BYTES - rest.len()))).to_le_bytes();
+        }
+        true
     }
 
     /// `range` is one that the file can lend, now and so for ever (F2).
@@ -71,7 +85,7 @@ impl Source {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Empty => &[],
-            Self::Short(short) => short.bytes.get(..usize::from(short.len)).unwrap_or_default(),
+            Self::Short(short) => short.rows.as_flattened().get(..usize::from(short.len)).unwrap_or_default(),
             // It was lent when the value was made, so the default is never taken.
             Self::Shared(file, range) => file.slice(range.clone()).unwrap_or_default(),
             Self::Owned(bytes) => bytes,

@@ -19,6 +19,8 @@ use xxhash_rust::xxh64::Xxh64;
 
 use crate::error::DecodeError;
 
+mod instruction;
+
 const MASK_DELTA: u32 = 0xa282_ead8;
 const XXH3_TYPE_PRIME: u32 = 0x6b90_83d9;
 
@@ -34,39 +36,19 @@ pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// Up to so many bytes are put together before their CRC is taken.
-const SHORT_BYTES_MAX: usize = 192;
-
-/// Bytes that begin where a line of the processor's cache does.
-#[repr(align(64))]
-struct Aligned([u8; SHORT_BYTES_MAX]);
+/// Longer strings go to the library, which has three of them under way at once.
+const SHORT_BYTES_MAX: usize = 256;
 
 /// The same for strings that follow each other, which it does not matter how the whole is cut into.
 ///
-/// Cost: for up to 192 bytes in all, half of what [`crc32c_extend`] takes for each in turn: that goes byte by byte to the next multiple
-/// of eight and from the last, so often as the alignment says, which the processor cannot guess.
+/// Cost: for short ones a third of what [`crc32c_extend`] takes (measured: 132 bytes 8 ns of 25, in three parts 20 ns of 60). That goes byte
+/// by byte to the next multiple of eight and from the last, so often as the alignment says, which the processor cannot guess.
 #[inline]
 pub fn crc32c_extend_all<const COUNT: usize>(crc: u32, parts: [&[u8]; COUNT]) -> u32 {
-    short_crc(crc, &parts).unwrap_or_else(|| parts.iter().fold(crc, |crc, part| crc32c_extend(crc, part)))
-}
-
-/// `None` if the parts are too long, or too short to take up the CRC that they go on from.
-#[inline]
-fn short_crc(crc: u32, parts: &[&[u8]]) -> Option<u32> {
-    let mut buffer = Aligned([0; SHORT_BYTES_MAX]);
-    // At the end of the buffer, behind zeroes.
-    let start = parts.iter().try_fold(SHORT_BYTES_MAX, |left, part| left.checked_sub(part.len()))?;
-    let mut rest = buffer.0.get_mut(start..)?;
-    for part in parts {
-        let (place, behind) = rest.split_at_mut_checked(part.len())?;
-        place.copy_from_slice(part);
-        rest = behind;
+    if parts.iter().any(|part| part.len() > SHORT_BYTES_MAX) {
+        return parts.iter().fold(crc, |crc, part| crc32c_extend(crc, part));
     }
-    // A CRC that goes on is one that begins, of bytes whose first four are those xor the (inverted) CRC so far; and one that begins at nothing
-    // is the same behind any number of zeroes. So what is looked at can begin at a multiple of eight.
-    let first = buffer.0.get_mut(start..)?.first_chunk_mut::<4>()?;
-    *first = (u32::from_le_bytes(*first) ^ !crc).to_le_bytes();
-    Some(crc32c::crc32c_append(!0, buffer.0.get(start & !7..)?))
+    instruction::extend(crc, &parts).unwrap_or_else(|| parts.iter().fold(crc, |crc, part| crc32c_extend(crc, part)))
 }
 
 /// A CRC as it is stored.

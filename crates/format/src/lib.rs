@@ -1,4 +1,4 @@
-//! Every byte that Esker puts on disk, and nothing else: no I/O, no clock, no `unsafe`.
+//! Every byte that Esker puts on disk, and nothing else: no I/O, no clock, and no `unsafe` but for one instruction.
 //!
 //! - F1: decoding is total. Any input gives a value or a [`DecodeError`]; nothing panics, and nothing is allocated
 //!   before the input has shown that it is that long.
@@ -17,7 +17,7 @@
 //! | [`cask`]        | the files of Esker's hash engine                                         |
 //! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 pub mod cask;

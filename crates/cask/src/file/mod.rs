@@ -316,7 +316,7 @@ impl DataFile {
     ///
     /// # Errors
     /// `Corruption` if it is none, or none of so many bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decode<'a>(&self, offset: u64, raw: &'a [u8]) -> Result<Record<'a>> {
         match Record::decode(raw) {
             Ok(record) if record.bytes() == raw.len() as u64 => Ok(record),

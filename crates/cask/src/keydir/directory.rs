@@ -129,7 +129,7 @@ impl KeyDir {
     }
 
     /// The slots of keys with this tag that `wants` takes.
-    #[inline]
+    #[inline(always)]
     fn candidates(&self, hash: KeyHash, wants: impl Fn(&Slot) -> bool) -> Candidates {
         let table = self.table(hash.shard());
         let mut attempts = 0;

@@ -56,7 +56,8 @@ impl<'a> Table<'a> {
         cursor.prefetch();
         cursor.skip_lower(tag);
         while let Some(slot) = cursor.slot() {
-            if slot.is_empty() || slot.tag() > tag {
+            // One question: which of the two it is cannot be guessed.
+            if slot.is_empty() | (slot.tag() > tag) {
                 return;
             }
             if slot.tag() == tag {

@@ -11,6 +11,7 @@ fn options(open_threads: usize) -> CaskOptions {
         background_jobs,
         open_threads,
         file_bytes: 64 << 10,
+        stripes: 4,
         merge_garbage_ratio: 1.0,
         ..CaskOptions::default()
     }
