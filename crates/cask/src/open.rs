@@ -225,15 +225,16 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
             // What was cut off must not come back behind what is written now.
             append.sync()?;
         }
-        let has_room = !data.is_damaged() && data.end() < store.options.file_bytes;
+        let room = store.file_room();
+        let has_room = !data.is_damaged() && data.end() < room;
         let stripe = if has_room { stripes.next() } else { None };
         let synced = if file.is_torn { data.end() } else { 0 };
         let active = if stripe.is_some() {
-            crate::seal::preallocate(&*append, store.options.file_bytes)?;
+            crate::seal::preallocate(&*append, room)?;
             append.advise(Access::Random);
-            Arc::new(ActiveFile::new(Arc::new(data.with_window(append.window()?)), append, synced))
+            Arc::new(ActiveFile::new(Arc::new(data.with_window(append.window()?)), append, room, synced))
         } else {
-            Arc::new(ActiveFile::new(data.clone(), append, synced))
+            Arc::new(ActiveFile::new(data.clone(), append, data.end(), synced))
         };
         store.add_file(&store.installer.lock(), active.data.clone());
         store.unsealed.lock().push(active.clone());

@@ -24,11 +24,12 @@ pub struct CaskOptions {
 
     /// Writers that can be at work at once, each with a file of its own. Default 8. Range 1..=64.
     /// Keys are spread over them by hash, so twice as many as threads that write are seldom in each other's way (measured with four threads:
-    /// a sixth more than with as many). Each that was written to takes [`file_bytes`](Self::file_bytes) of disk while the store is open.
+    /// a sixth more than with as many). Each that was written to takes a data file's disk space while the store is open.
     pub stripes: usize,
 
-    /// Size at which a data file is sealed and the next one begun, in bytes. Default 64 MiB. Range 4 KiB..=2 GiB.
-    /// Larger means fewer files; smaller means that space returns in smaller steps. A larger batch or value gets a file of its own.
+    /// Size at which a data file is sealed and the next one begun, in bytes, at most. Default 64 MiB. Range 4 KiB..=2 GiB.
+    /// A small store's are smaller: a stripe's share of what the store has, and 4 MiB at least. They are preallocated, so a small store takes little
+    /// room. Larger means fewer files; smaller means that space returns in smaller steps. A larger batch or value gets a file of its own.
     pub file_bytes: u64,
 
     /// Versions of each key that can be read back, the newest included. Default 1. Range 1..=1,000.

@@ -18,6 +18,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// Files that may wait to be sealed, for each stripe, before writers help.
 const RETIRED_PER_STRIPE_MAX: usize = 2;
+/// The least that a file is made for, unless the options say less.
+const FILE_BYTES_MIN: u64 = 4 << 20;
 /// How often it is looked whether another thread has ended what it does.
 const POLL: Duration = Duration::from_millis(10);
 /// A hint is handed to the disk in pieces of this size.
@@ -37,7 +39,7 @@ impl Store {
             file.advise(Access::Random);
             let window = file.window()?;
             let data = DataFile::new(Identity { number, salt, clean_as_of }, path.clone(), reader, window);
-            Ok(ActiveFile::new(Arc::new(data), file.clone(), FIRST_OFFSET))
+            Ok(ActiveFile::new(Arc::new(data), file.clone(), room, FIRST_OFFSET))
         });
         if made.is_err() {
             // Nobody names it. If it stays, the next open removes it.
@@ -54,12 +56,19 @@ impl Store {
         Ok(())
     }
 
+    /// How long the next file of a stripe may get: a stripe's share of what there is, so that what is preallocated is no more than that again.
+    pub(crate) fn file_room(&self) -> u64 {
+        let bytes: u64 = self.files.load().iter().map(|file| file.end()).sum();
+        let most = self.options.file_bytes;
+        (bytes / self.options.stripes as u64).clamp(FILE_BYTES_MIN.min(most), most)
+    }
+
     /// A new file for writers, named by the manifest (F1).
     pub(crate) fn create_active(&self) -> Result<Arc<ActiveFile>> {
         let mut installer = self.installer.lock();
         let number = installer.new_number()?;
         let version = self.next_version.load(Ordering::Acquire);
-        let active = Arc::new(self.create_data_file(number, version, self.options.file_bytes)?);
+        let active = Arc::new(self.create_data_file(number, version, self.file_room())?);
         let installed = installer.install(version, &[active.data.in_manifest()], &[]);
         if let Err(error) = self.note(installed) {
             if error.kind() != ErrorKind::ReadOnly {

@@ -32,8 +32,6 @@ use crate::{Error, Result};
 
 /// Framed records of a batch keep this much memory between batches.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
-/// The next file is wanted once the active one is so full: three quarters.
-const WANT_NEXT_AT: (u64, u64) = (3, 4);
 
 /// What must hold for a write to take place.
 #[derive(Debug, Clone, Copy)]
@@ -159,8 +157,7 @@ impl Store {
     fn follow_up(&self, state: &StripeState, sync: bool) -> Option<(Arc<ActiveFile>, u64)> {
         let active = state.file.as_ref()?;
         let end = active.data.end();
-        let (part, whole) = WANT_NEXT_AT;
-        let wants_next = end * whole > self.options.file_bytes * part && !active.asked_for_next.load(Ordering::Relaxed);
+        let wants_next = active.is_filling_up() && !active.asked_for_next.load(Ordering::Relaxed);
         (sync || wants_next).then(|| (active.clone(), end))
     }
 
@@ -168,8 +165,7 @@ impl Store {
     #[inline]
     fn acknowledge(&self, follow_up: Option<(Arc<ActiveFile>, u64)>, sync: bool) -> Result<()> {
         if let Some((active, end)) = follow_up {
-            let (part, whole) = WANT_NEXT_AT;
-            if end * whole > self.options.file_bytes * part {
+            if active.is_filling_up() {
                 self.want_next(&active);
             }
             if sync {
@@ -266,12 +262,8 @@ impl Store {
     /// Sees to it that the stripe has an active file with room for `bytes`. The file's salt.
     #[inline]
     fn room(&self, state: &mut StripeState, bytes: u64) -> Result<u32> {
-        if let Some(active) = &state.file {
-            let end = active.data.end();
-            // A file that has nothing yet takes a record of any size.
-            if end.saturating_add(bytes) <= self.options.file_bytes || end == record::FIRST_OFFSET {
-                return Ok(active.data.salt);
-            }
+        if let Some(active) = state.file.as_ref().filter(|active| active.takes(bytes)) {
+            return Ok(active.data.salt);
         }
         Ok(self.rotate(state)?.data.salt)
     }

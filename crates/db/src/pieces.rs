@@ -42,6 +42,11 @@ impl Pieces {
         self.appended + self.gathered.len() as u64
     }
 
+    /// Bytes that are in the file.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }

@@ -523,3 +523,37 @@ fn extreme_keys_and_values_are_kept() {
     assert_eq!(cask.value_len("big").unwrap(), Some(1 << 20));
     assert_eq!(cask.len(), 3);
 }
+
+/// Goal: a store takes little more of the disk than it holds, however many stripes it has; and its files grow with it.
+#[test]
+fn a_small_store_takes_little_room() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { create_if_missing: true, background_jobs: 0, ..CaskOptions::default() };
+    let files = disk.env().files;
+    let taken = |cask: &Cask| -> (u64, u64) {
+        let entries = files.list(Path::new("/store")).unwrap();
+        let paths = entries.iter().map(|entry| Path::new("/store").join(&entry.name));
+        (paths.map(|path| files.metadata(&path).unwrap().allocated).sum(), cask.stats().bytes)
+    };
+    let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    for n in 0..100u32 {
+        cask.put(n.to_le_bytes(), [0; 100]).unwrap();
+    }
+    let (allocated, _) = taken(&cask);
+    assert!(allocated <= 36 << 20, "{allocated} bytes for hundred records");
+    for n in 0..2000u32 {
+        cask.put(n.to_le_bytes(), vec![7; 50_000]).unwrap();
+    }
+    let (allocated, held) = taken(&cask);
+    // What is there, as much again in files that are begun, and those that are ready to follow these.
+    assert!(held > 100_000_000 && allocated < 3 * held, "{allocated} bytes for {held}");
+    let count = cask.stats().sealed_files;
+    assert!((8..=40).contains(&count), "{count} files of 100 MB");
+    cask.close().unwrap();
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    cask.put("more", "").unwrap();
+    let (allocated, held) = taken(&cask);
+    assert!(allocated < 2 * held, "{allocated} bytes for {held} after a reopening");
+    assert_eq!(cask.get(1999u32.to_le_bytes()).unwrap().as_deref(), Some(&*vec![7; 50_000]));
+    cask.close().unwrap();
+}

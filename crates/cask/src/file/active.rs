@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::AppendFile;
+use esker_format::cask::record::FIRST_OFFSET;
 use parking_lot::Mutex;
 
 use super::DataFile;
@@ -18,6 +19,8 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct ActiveFile {
     pub(crate) data: Arc<DataFile>,
     file: Arc<dyn AppendFile>,
+    /// How long it shall get.
+    pub(crate) room: u64,
     /// How much of it is durable.
     synced: AtomicU64,
     syncing: Mutex<SyncState>,
@@ -32,9 +35,22 @@ struct SyncState {
 
 impl ActiveFile {
     /// `synced` bytes of it are durable.
-    pub(crate) fn new(data: Arc<DataFile>, file: Arc<dyn AppendFile>, synced: u64) -> Self {
+    pub(crate) fn new(data: Arc<DataFile>, file: Arc<dyn AppendFile>, room: u64, synced: u64) -> Self {
         let (synced, syncing, asked_for_next) = (AtomicU64::new(synced), Mutex::default(), AtomicBool::new(false));
-        Self { data, file, synced, syncing, asked_for_next }
+        Self { data, file, room, synced, syncing, asked_for_next }
+    }
+
+    /// Whether there is room for `bytes` more: in a file that has nothing yet, for a record of any size.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: u64) -> bool {
+        let end = self.data.end();
+        end.saturating_add(bytes) <= self.room || end == FIRST_OFFSET
+    }
+
+    /// Whether it is filling up: three quarters are written.
+    #[inline]
+    pub(crate) fn is_filling_up(&self) -> bool {
+        self.data.end() / 3 > self.room / 4
     }
 
     /// Adds `parts` behind the last record; the caller moves the end. Returns where they begin.

@@ -81,6 +81,11 @@ impl BlobWriter {
         self.pieces.end()
     }
 
+    /// Bytes that are in the file.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.pieces.appended()
+    }
+
     /// The file: for whoever syncs it while it is written.
     pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
         self.pieces.file().clone()

@@ -104,6 +104,12 @@ impl Room {
         Reserved { all: self.reserved.clone(), left: bytes }
     }
 
+    /// Bytes that work in progress will still write (W4).
+    #[cfg(test)]
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
     /// Whether whatever can be freed shall be.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
