@@ -17,6 +17,9 @@ use crate::keydir::Slot;
 use crate::seal::{remove_if_there, write_hint};
 use crate::store::Store;
 
+/// Slots are asked for so many moves ahead.
+const AHEAD: usize = 4;
+
 pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> {
     let gone = plan.victims.get(..output.done).unwrap_or_default();
     let file = output.file.as_ref().map(|file| &file.data);
@@ -37,7 +40,12 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
         store.add_file(&installer, file.clone());
     }
     drop(installer);
-    output.moves.iter().for_each(|moved| swap(store, moved, file.map(|file| &**file)));
+    for (index, moved) in output.moves.iter().enumerate() {
+        // Writers of the stripe wait as long as the memory behind a slot takes to come, unless it was asked for.
+        output.moves.get(index + 2 * AHEAD).iter().for_each(|later| store.keydir.prefetch(later.hash));
+        output.moves.get(index + AHEAD).iter().for_each(|soon| store.keydir.prefetch_slots(soon.hash));
+        swap(store, moved, file.map(|file| &**file));
+    }
     let installer = store.installer.lock();
     for victim in gone {
         let table = store.files.load().without(victim.number);

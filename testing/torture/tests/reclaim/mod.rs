@@ -5,6 +5,7 @@
 //! - `ledger`: what is garbage is known to the byte, and is never too much (B10);
 //! - `holes`: dead pages are given back where they lie;
 //! - `modes`: families change how they keep values while the store is open;
+//! - `small`: small files are merged, with crashes and faults at every operation, too;
 //! - `bound`: a store, a limit and a full disk.
 
 mod bound;
@@ -12,6 +13,7 @@ mod holes;
 mod ledger;
 mod modes;
 mod moves;
+mod small;
 
 use esker::env::sim::SimDisk;
 use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode};

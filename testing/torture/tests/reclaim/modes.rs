@@ -1,11 +1,9 @@
 //! Families change how they keep values, and where these lie, while the store is open.
 
-use std::time::Duration;
-
 use esker::env::sim::SimDisk;
-use esker::{BlobPartition, Db, Options, ReclaimMode, Separation};
+use esker::{Db, Options, ReclaimMode, Separation};
 use esker_torture::model::Contents;
-use esker_torture::numbered::{assert_sound, contents, files, key, noise};
+use esker_torture::numbered::{assert_sound, contents, files, key};
 
 use super::{open, options, value};
 
@@ -95,74 +93,4 @@ fn scans_have_scattered_values_brought_together() {
     }
     assert_eq!(db.stats().relocations, passes, "what lies together is left alone");
     assert_sound(&db, "brought together");
-}
-
-/// Goal: the many small files that flushes of small memtables leave are merged, so that the first scan finds neighbours together; but not
-/// beside a fast writer, not where values are so large that it would gain nothing, and not where a program keeps them apart.
-#[test]
-fn small_files_are_merged_while_nobody_writes_much() {
-    let apart = || Some(BlobPartition::new(|_, value| u8::from(value.is_empty())));
-    for (value_bytes, partition, merges) in [(400, None, true), (5000, None, false), (400, apart(), false)] {
-        let disk = SimDisk::new();
-        let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
-        let family = options.families.get_mut("default").unwrap();
-        (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
-        family.blob_partition = partition;
-        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
-        let mut order: Vec<u32> = (0..60).collect();
-        fastrand::Rng::with_seed(6).shuffle(&mut order);
-        for some in order.chunks(2) {
-            some.iter().for_each(|&n| db.put(key(n), noise(n, 0, value_bytes)).unwrap());
-            db.flush().unwrap();
-        }
-        // Less than scans have brought together for their own sake.
-        let look = || {
-            let before = db.stats().blob_read_calls;
-            let found = contents(&db);
-            (db.stats().families[0].blob_files, db.stats().blob_read_calls - before, found)
-        };
-        // With due work, and without a flush of its own.
-        let pass = |time| {
-            disk.clock().advance(time);
-            db.compact_range(&db.default_column_family(), None, None).unwrap();
-            db.stats().relocations
-        };
-        let (files_before, reads_before, _) = look();
-        assert_eq!((db.stats().relocations, files_before), (0, 30), "beside a writer");
-        (0..2000).for_each(|_| db.put(key(90), b"short").unwrap());
-        let expected = contents(&db);
-        assert_eq!(pass(Duration::from_millis(100)), 0, "beside a fast one");
-        let passes = pass(Duration::from_secs(1));
-        let (files_after, reads_after, found) = look();
-        assert!(found == expected);
-        let what = format!("{value_bytes}: {files_after} files, {passes} passes");
-        assert_eq!((files_after < 16, reads_after * 5 < reads_before, passes > 0), (merges, merges, merges), "{what}");
-        assert_eq!(pass(Duration::from_secs(1)), passes, "once is enough");
-        assert_sound(&db, "merged");
-    }
-}
-
-/// Goal: more small files than one pass may copy are merged as far as one goes, which leaves room for the keys that it writes, too.
-#[test]
-fn of_more_small_files_than_a_pass_copies_some_are_merged() {
-    let disk = SimDisk::new();
-    let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
-    let family = options.families.get_mut("default").unwrap();
-    (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 256 << 10);
-    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
-    let mut order: Vec<u32> = (0..800).collect();
-    fastrand::Rng::with_seed(7).shuffle(&mut order);
-    for some in order.chunks(20) {
-        some.iter().for_each(|&n| db.put(key(n), noise(n, 0, 400)).unwrap());
-        db.flush().unwrap();
-    }
-    assert_eq!(db.stats().families[0].blob_files, 40);
-    for _ in 0..4 {
-        disk.clock().advance(Duration::from_secs(1));
-        db.compact_range(&db.default_column_family(), None, None).unwrap();
-    }
-    let (stats, files) = (db.stats(), db.stats().families[0].blob_files);
-    assert!(files < 16 && stats.relocations > 0, "{files} files after {} passes", stats.relocations);
-    assert!(contents(&db) == (0..800).map(|n| (key(n), noise(n, 0, 400))).collect());
-    assert_sound(&db, "merged");
 }
