@@ -23,7 +23,7 @@
 //! by then the batch is known to be whole.
 
 use super::data_file;
-use crate::checksum::crc32c_extend_all;
+use crate::checksum::crc32c_extend;
 use crate::compression::Compression;
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -163,7 +163,8 @@ impl<'a> Record<'a> {
         ];
         let len = if self.expires_at.is_some() { HEAD_BYTES_MAX } else { HEAD_BYTES };
         let (_, checked) = bytes.split_at(4);
-        let crc = crc32c_extend_all(salt, [checked.get(..len - 4).unwrap_or(checked), self.key, self.value]);
+        let parts = [checked.get(..len - 4).unwrap_or(checked), self.key, self.value];
+        let crc = parts.iter().fold(salt, |crc, part| crc32c_extend(crc, part));
         if let Some(place) = bytes.first_chunk_mut::<4>() {
             *place = crc.to_le_bytes();
         }
@@ -238,7 +239,7 @@ fn expiry(rest: &[u8]) -> Result<(Option<u64>, &[u8]), DecodeError> {
 /// Whether `raw`, which is one record and nothing else, is what was written to the file with this salt. Cost: one pass.
 #[inline]
 pub fn checksum_holds(raw: &[u8], salt: u32) -> bool {
-    raw.split_first_chunk::<4>().is_some_and(|(crc, rest)| crc32c_extend_all(salt, [rest]) == u32::from_le_bytes(*crc))
+    raw.split_first_chunk::<4>().is_some_and(|(crc, rest)| crc32c_extend(salt, rest) == u32::from_le_bytes(*crc))
 }
 
 #[cfg(test)]
