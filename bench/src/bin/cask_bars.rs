@@ -180,6 +180,28 @@ fn get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f
     })
 }
 
+/// The same, 64 keys a call.
+fn multi_get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f64> {
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    let check = |keys: &mut Vec<Key>, values: &mut Vec<u8>| -> Result<()> {
+        let wanted = values.chunks(data.value_bytes());
+        for ((found, wanted), key) in cask.multi_get(&*keys)?.into_iter().zip(wanted).zip(&*keys) {
+            if !found?.is_some_and(|found| *found == *wanted) {
+                return Err(format!("key {:?} has another value than was written", data.index(key)).into());
+            }
+        }
+        keys.clear();
+        values.clear();
+        Ok(())
+    };
+    let gathered = timed(data, indexes, |key, value| {
+        keys.push(*key);
+        values.extend_from_slice(value);
+        if keys.len() < 64 { Ok(()) } else { check(&mut keys, &mut values) }
+    })?;
+    Ok(gathered + seconds(|| check(&mut keys, &mut values))?)
+}
+
 /// `count` indexes below `keys`, at random.
 fn random(keys: u64, count: u64, salt: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |n| mix(n ^ salt << 40) % keys)
@@ -298,7 +320,8 @@ impl Bars {
     fn few_keys(&mut self) -> Result<()> {
         let (data, keys) = (Data::new(1, VALUE_BYTES), self.args.few_keys);
         let millions = keys as f64 / MB;
-        let (mut puts, mut gets, mut floor) = ([Rates::default(); 2], [Rates::default(); 2], Rates::default());
+        let (mut puts, mut gets) = ([Rates::default(); 2], [Rates::default(); 2]);
+        let (mut many, mut floor) = (Rates::default(), Rates::default());
         for (round, threads) in [1, 4, 1, 4].into_iter().enumerate() {
             let dir = self.fresh()?;
             let cask = Cask::open(&dir, options())?;
@@ -311,6 +334,9 @@ impl Bars {
             })?;
             let place = usize::from(threads > 1);
             (puts[place], gets[place]) = (put.best(puts[place]), get.best(gets[place]));
+            if threads == 1 {
+                many = many.best(on_threads(1, keys, |_| multi_get(&cask, &data, random(keys, keys, salt(0))))?);
+            }
             cask.close()?;
             if threads == 1 {
                 let bare = Bare::open(&dir, keys)?;
@@ -319,6 +345,7 @@ impl Bars {
         }
         self.row(format!("put, one thread, {millions} M keys"), Bar::AtLeast(1.5), puts[0].alone, "M/s");
         self.row(format!("get, one thread, {millions} M keys, page cache"), Bar::AtLeast(2.0), gets[0].alone, "M/s");
+        self.row("the same gets, 64 keys a call", Bar::None, many.alone, "M/s");
         self.row("the same gets from a bare table over the same files", Bar::None, floor.alone, "M/s");
         self.row("put, 4 threads to one (2 cores)", Bar::AtLeast(1.0), puts[1].together / puts[0].together, "×");
         self.row("get, 4 threads to one (2 cores)", Bar::AtLeast(1.0), gets[1].together / gets[0].together, "×");

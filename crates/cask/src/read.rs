@@ -25,6 +25,9 @@ const ATTEMPTS_MAX: usize = 1000;
 /// who replaces the table.
 const LOOKED_AT_BYTES_MAX: u64 = 4096;
 
+/// So many keys are looked for at once: for as many a processor can have memory on its way.
+const TOGETHER: usize = 16;
+
 /// A record in its file.
 pub(crate) struct Found<'a> {
     pub(crate) file: &'a Arc<DataFile>,
@@ -57,6 +60,36 @@ impl Store {
         });
         if let Err(error) = searched {
             *answer = Err(error);
+        }
+    }
+
+    /// Every key as [`get`](Self::get), with what it will look at asked for before.
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<CaskValue>>>> {
+        self.check_open()?;
+        let mut values = Vec::with_capacity(keys.len());
+        let mut hashes = Vec::with_capacity(TOGETHER);
+        for some in keys.chunks(TOGETHER) {
+            hashes.clear();
+            hashes.extend(some.iter().map(|key| self.keydir.hash(key.as_ref())));
+            hashes.iter().for_each(|hash| self.keydir.prefetch(*hash));
+            hashes.iter().for_each(|hash| self.keydir.prefetch_slots(*hash));
+            hashes.iter().for_each(|hash| self.prefetch_record(*hash));
+            for (hash, key) in hashes.iter().zip(some) {
+                values.push(Ok(None));
+                if let Some(answer) = values.last_mut() {
+                    self.get_into(*hash, key.as_ref(), answer);
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Says that the records with this tag will be read soon.
+    fn prefetch_record(&self, hash: KeyHash) {
+        for slot in self.keydir.newest(hash).iter() {
+            let Some(bytes) = slot.bytes().filter(|bytes| *bytes <= LOOKED_AT_BYTES_MAX) else { continue };
+            let offset = u64::from(slot.place().offset);
+            self.with_file_of(&slot, |file| file.slice(offset..offset + bytes).map(prefetch));
         }
     }
 

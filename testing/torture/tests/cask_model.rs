@@ -245,6 +245,18 @@ impl Run {
         for key in self.model.keys.keys() {
             self.look_up(&cask, key);
         }
+        // In no order, some twice, and with one that was never there.
+        let (count, keys) = (self.model.keys.len(), self.model.keys.keys().map(|key| &**key));
+        let keys: Vec<&[u8]> = keys.rev().chain([&b"never there"[..]]).cycle().take(count + count / 2).collect();
+        let found = cask.multi_get(&keys).unwrap();
+        for (key, found) in keys.iter().zip(found) {
+            assert_eq!(
+                found.unwrap().as_deref(),
+                self.model.get(key, self.now()),
+                "{}: one of many {key:?}",
+                self.what
+            );
+        }
         let wanted = self.model.contents(self.now());
         let scanned: Contents = match self.options.keep_versions {
             1 => cask.scan().unwrap().map(Result::unwrap).collect(),
