@@ -85,10 +85,17 @@ pub(super) fn lock(path: &Path) -> io::Result<OsLock> {
 /// writer's own process count. A directory can be locked by whoever may read it, and there is no file to make for it.
 #[derive(Debug)]
 pub(super) struct OsDirLock {
-    _dir: OwnedFd,
+    dir: OwnedFd,
 }
 
 impl Lock for OsDirLock {}
+
+impl Drop for OsDirLock {
+    fn drop(&mut self) {
+        // Closing alone would leave it to a child that is being started: until that runs its program, it has what its parent has open.
+        let _ = flock(&self.dir, FlockOperation::Unlock);
+    }
+}
 
 /// Waits for whoever claimed it.
 pub(super) fn share_dir(dir: &Path) -> io::Result<OsDirLock> {
@@ -104,7 +111,7 @@ fn flock_dir(dir: &Path, operation: FlockOperation) -> io::Result<OsDirLock> {
     let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     loop {
         match flock(&dir, operation) {
-            Ok(()) => return Ok(OsDirLock { _dir: dir }),
+            Ok(()) => return Ok(OsDirLock { dir }),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -117,4 +124,21 @@ fn identity(metadata: &fs::Metadata) -> Identity {
 
 fn taken(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a child still has open, which was forked and does not run its own program yet, keeps nobody out.
+    #[test]
+    fn a_claim_ends_with_its_handle_whoever_else_has_the_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let claim = claim_dir(dir.path()).unwrap();
+        let of_a_child = rustix::io::dup(&claim.dir).unwrap();
+        assert_eq!(claim_dir(dir.path()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(claim);
+        drop(claim_dir(dir.path()).unwrap());
+        drop(of_a_child);
+    }
 }
