@@ -24,7 +24,8 @@ pub struct CaskOptions {
 
     /// Writers that can be at work at once, each with a file of its own. Default 8. Range 1..=64.
     /// Keys are spread over them by hash, so twice as many as threads that write are seldom in each other's way (measured with four threads:
-    /// a sixth more than with as many). Each that was written to takes a data file's disk space while the store is open.
+    /// a sixth more than with as many). Each that was written to takes a data file's disk space while the store is
+    /// open, and once that is three quarters full, the next one's.
     pub stripes: usize,
 
     /// Size at which a data file is sealed and the next one begun, in bytes, at most. Default 64 MiB. Range 4 KiB..=2 GiB.

@@ -56,7 +56,8 @@ impl Store {
         Ok(())
     }
 
-    /// How long the next file of a stripe may get: a stripe's share of what there is, so that what is preallocated is no more than that again.
+    /// How long the next file of a stripe may get: a stripe's share of what there is. So the files that are written take no more than that
+    /// again, and nor do those that stand ready to follow them.
     pub(crate) fn file_room(&self) -> u64 {
         let bytes: u64 = self.files.load().iter().map(|file| file.end()).sum();
         let most = self.options.file_bytes;
