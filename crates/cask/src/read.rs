@@ -29,11 +29,41 @@ const LOOKED_AT_BYTES_MAX: u64 = 4096;
 const TOGETHER: usize = 16;
 
 /// A record in its file.
+#[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) file: &'a Arc<DataFile>,
     pub(crate) offset: u64,
-    pub(crate) raw: &'a Cow<'a, [u8]>,
+    pub(crate) raw: &'a [u8],
+    /// Whether the file lent it, rather than that it was read into a buffer.
+    pub(crate) is_lent: bool,
     pub(crate) record: Record<'a>,
+}
+
+/// What becomes of a key's record.
+trait Take {
+    fn take(&mut self, found: &Found<'_>) -> Result<()>;
+}
+
+impl<T: FnMut(&Found<'_>) -> Result<()>> Take for T {
+    fn take(&mut self, found: &Found<'_>) -> Result<()> {
+        self(found)
+    }
+}
+
+/// Its value is the answer. No closure, so that all of a get can be one function.
+struct IntoAnswer<'a> {
+    store: &'a Store,
+    answer: &'a mut Result<Option<CaskValue>>,
+}
+
+impl Take for IntoAnswer<'_> {
+    #[inline(always)]
+    fn take(&mut self, found: &Found<'_>) -> Result<()> {
+        if !self.store.is_gone(&found.record) {
+            self.store.value_into(found, self.answer);
+        }
+        Ok(())
+    }
 }
 
 impl Store {
@@ -52,13 +82,7 @@ impl Store {
     }
 
     fn get_into(&self, hash: KeyHash, key: &[u8], answer: &mut Result<Option<CaskValue>>) {
-        let searched = self.newest(hash, key, |found| {
-            if !self.is_gone(&found.record) {
-                self.value_into(found, answer);
-            }
-            Ok(())
-        });
-        if let Err(error) = searched {
+        if let Err(error) = self.newest(hash, key, IntoAnswer { store: self, answer }) {
             *answer = Err(error);
         }
     }
@@ -95,7 +119,7 @@ impl Store {
 
     pub(crate) fn exists_at(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let mut is_there = false;
-        self.newest(hash, key, |found| {
+        self.newest(hash, key, |found: &Found<'_>| {
             is_there = !self.is_gone(&found.record);
             Ok(())
         })?;
@@ -105,7 +129,7 @@ impl Store {
     pub(crate) fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
         self.check_open()?;
         let mut len = None;
-        self.newest(self.keydir.hash(key), key, |found| {
+        self.newest(self.keydir.hash(key), key, |found: &Found<'_>| {
             if !self.is_gone(&found.record) {
                 len = Some(unpacked_len(found)?);
             }
@@ -119,7 +143,7 @@ impl Store {
     }
 
     /// What `look` makes of the file that has the record of `slot`; `None`: it is not there any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_file_of<R>(&self, slot: &Slot, mut look: impl FnMut(&Arc<DataFile>) -> R) -> Option<R> {
         let is_short = slot.bytes().is_some_and(|bytes| bytes <= LOOKED_AT_BYTES_MAX);
         // After the slot was read: what it points to is in the table, or was moved since.
@@ -131,77 +155,66 @@ impl Store {
     }
 
     /// Shows `take` the key's newest record, if it has any.
-    #[inline]
-    fn newest(&self, hash: KeyHash, key: &[u8], mut take: impl FnMut(&Found<'_>) -> Result<()>) -> Result<()> {
+    #[inline(always)]
+    fn newest(&self, hash: KeyHash, key: &[u8], mut take: impl Take) -> Result<()> {
+        match self.among(&self.keydir.newest(hash), key, &mut take) {
+            Search::Found | Search::Absent => Ok(()),
+            Search::Damaged(error) | Search::Refused(error) => Err(error),
+            Search::Moved => self.newest_again(hash, key, &mut take),
+        }
+    }
+
+    #[cold]
+    fn newest_again(&self, hash: KeyHash, key: &[u8], take: &mut impl Take) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.among(&self.keydir.newest(hash), key, &mut take)? {
+            match self.among(&self.keydir.newest(hash), key, take) {
                 Search::Found | Search::Absent => return Ok(()),
-                Search::Damaged(error) => return Err(error),
+                Search::Damaged(error) | Search::Refused(error) => return Err(error),
                 Search::Moved => {}
             }
         }
         Err(lost(self))
     }
 
-    #[inline]
-    fn among(
-        &self,
-        candidates: &Candidates,
-        key: &[u8],
-        take: &mut impl FnMut(&Found<'_>) -> Result<()>,
-    ) -> Result<Search> {
+    #[inline(always)]
+    fn among(&self, candidates: &Candidates, key: &[u8], take: &mut impl Take) -> Search {
         let mut search = Search::Absent;
-        for slot in candidates.iter() {
-            match self.with_file_of(&slot, |file| self.try_at(file, &slot, key, take)).unwrap_or(Ok(Search::Moved))? {
+        let mut index = 0;
+        while let Some(slot) = candidates.get(index) {
+            match self.try_slot(slot, key, take) {
                 Search::Absent => {}
                 Search::Damaged(error) => search = Search::Damaged(error),
-                done => return Ok(done),
+                done => return done,
             }
+            index += 1;
         }
-        Ok(search)
+        search
     }
 
     /// The record at `slot`, shown to `take` if it is the key's.
-    #[inline]
-    fn try_at(
-        &self,
-        file: &Arc<DataFile>,
-        slot: &Slot,
-        key: &[u8],
-        take: &mut impl FnMut(&Found<'_>) -> Result<()>,
-    ) -> Result<Search> {
-        let raw = file.record_bytes(slot)?;
-        // All of it at once: the head, which is looked at first, says nothing that would be needed for that.
-        prefetch(&raw);
-        match self.examine(file, slot, &raw, key) {
-            Ok(Some(found)) => take(&found).map(|()| Search::Found),
-            Ok(None) => Ok(Search::Absent),
-            Err(error) => Ok(Search::Damaged(error)),
+    #[inline(always)]
+    fn try_slot(&self, slot: &Slot, key: &[u8], take: &mut impl Take) -> Search {
+        if slot.bytes().is_none_or(|bytes| bytes > LOOKED_AT_BYTES_MAX) {
+            return self.try_long(slot, key, take);
         }
+        self.files.look(|files| match files.get(slot.place().file) {
+            Some(file) => try_record(file, slot, key, take),
+            None => Search::Moved,
+        })
     }
 
-    /// The record at `slot`, if it is the key's.
-    #[inline(always)]
-    fn examine<'a>(
-        &self,
-        file: &'a Arc<DataFile>,
-        slot: &Slot,
-        raw: &'a Cow<'a, [u8]>,
-        key: &[u8],
-    ) -> Result<Option<Found<'a>>> {
-        let offset = u64::from(slot.place().offset);
-        let record = file.decode(offset, raw)?;
-        if record.key == key {
-            return Ok(Some(Found { file, offset, raw, record }));
+    #[cold]
+    fn try_long(&self, slot: &Slot, key: &[u8], take: &mut impl Take) -> Search {
+        match self.files.look(|files| files.get(slot.place().file).cloned()) {
+            Some(file) => try_record(&file, slot, key, take),
+            None => Search::Moved,
         }
-        file.verify(offset, raw)?;
-        Ok(None)
     }
 
     /// The value of a record, lent where that can be.
-    #[inline]
+    #[inline(always)]
     fn value_into(&self, found: &Found<'_>, answer: &mut Result<Option<CaskValue>>) {
-        let Found { file, offset, raw, record } = found;
+        let Found { file, offset, raw, record, .. } = found;
         if self.options.verify_reads
             && let Err(error) = file.verify(*offset, raw)
         {
@@ -211,26 +224,26 @@ impl Store {
         if record.compression == Compression::None {
             *answer = Ok(Some(CaskValue::default()));
             if let Ok(Some(value)) = answer
-                && value.copy_short(raw, record.value.len())
+                && value.copy_short(record.value)
             {
                 return;
             }
         }
-        *answer = self.long_value(found).map(Some);
+        // By value: a reference would have all of it in memory, for each get.
+        *answer = self.long_value(*found).map(Some);
     }
 
-    fn long_value(&self, found: &Found<'_>) -> Result<CaskValue> {
-        let Found { file, offset, raw, record } = found;
+    #[inline(never)]
+    fn long_value(&self, found: Found<'_>) -> Result<CaskValue> {
+        let Found { file, offset, raw, is_lent, record } = &found;
         if record.compression != Compression::None {
-            return self.unpacked(found);
+            return self.unpacked(&found);
         }
-        match raw {
-            Cow::Borrowed(_) => {
-                let end = offset + raw.len() as u64;
-                Ok(CaskValue::shared(file, end - record.value.len() as u64..end))
-            }
-            Cow::Owned(_) => Ok(CaskValue::owned(record.value.to_vec())),
+        if !is_lent {
+            return Ok(CaskValue::owned(record.value.to_vec()));
         }
+        let end = offset + raw.len() as u64;
+        Ok(CaskValue::shared(file, end - record.value.len() as u64..end))
     }
 
     pub(crate) fn unpacked(&self, found: &Found<'_>) -> Result<CaskValue> {
@@ -256,7 +269,7 @@ impl Store {
             for slot in candidates.iter() {
                 let Some(file) = files.get(slot.place().file) else { continue 'again };
                 let raw = file.record_bytes(&slot)?;
-                let Some(found) = self.examine(file, &slot, &raw, key)? else { continue };
+                let Some(found) = examine(file, &slot, &raw, key)? else { continue };
                 if !self.is_gone(&found.record) {
                     let mut value = Ok(None);
                     self.value_into(&found, &mut value);
@@ -275,10 +288,59 @@ impl Store {
 enum Search {
     Found,
     Absent,
-    /// What may be the key's record cannot be read.
+    /// What may be the key's record does not check out.
     Damaged(Error),
+    /// The file cannot be read, or who was shown the key's record could make nothing of it.
+    Refused(Error),
     /// A merge has moved it since the directory was asked.
     Moved,
+}
+
+/// The record of `file` at `slot`, shown to `take` if it is the key's.
+#[inline(always)]
+fn try_record(file: &Arc<DataFile>, slot: &Slot, key: &[u8], take: &mut impl Take) -> Search {
+    let offset = u64::from(slot.place().offset);
+    let lent = slot.bytes().and_then(|bytes| file.slice(offset..offset + bytes));
+    if let Some(raw) = lent {
+        // All of it at once: the head, which is looked at first, says nothing that would be needed for that.
+        prefetch(raw);
+        if let Some(record) = Record::plain_of(raw, key) {
+            return show(take, &Found { file, offset, raw, is_lent: true, record });
+        }
+    }
+    try_other(file, slot, key, take)
+}
+
+/// As [`try_record`], for records of all kinds, and files that lend nothing.
+#[inline(never)]
+fn try_other(file: &Arc<DataFile>, slot: &Slot, key: &[u8], take: &mut impl Take) -> Search {
+    match file.record_bytes(slot) {
+        Ok(raw) => match examine(file, slot, &raw, key) {
+            Ok(Some(found)) => show(take, &found),
+            Ok(None) => Search::Absent,
+            Err(error) => Search::Damaged(error),
+        },
+        Err(error) => Search::Refused(error),
+    }
+}
+
+#[inline(always)]
+fn show(take: &mut impl Take, found: &Found<'_>) -> Search {
+    match take.take(found) {
+        Ok(()) => Search::Found,
+        Err(error) => Search::Refused(error),
+    }
+}
+
+/// The record at `slot`, if it is the key's.
+fn examine<'a>(file: &'a Arc<DataFile>, slot: &Slot, raw: &'a Cow<'a, [u8]>, key: &[u8]) -> Result<Option<Found<'a>>> {
+    let offset = u64::from(slot.place().offset);
+    let record = file.decode(offset, raw)?;
+    if record.key == key {
+        return Ok(Some(Found { file, offset, raw, is_lent: matches!(raw, Cow::Borrowed(_)), record }));
+    }
+    file.verify(offset, raw)?;
+    Ok(None)
 }
 
 /// How long the value is as it was given.

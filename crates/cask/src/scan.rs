@@ -15,7 +15,6 @@ mod ahead;
 mod chunk;
 mod gone;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -153,9 +152,9 @@ impl CaskScan {
             let shared = || CaskValue::shared(&chunk.file, item.value());
             return Ok(if chunk.is_lent() { shared() } else { CaskValue::owned(chunk.bytes(item.value()).to_vec()) });
         }
-        let raw = Cow::Borrowed(chunk.bytes(item.record()));
-        let record = chunk.file.decode(item.offset(), &raw)?;
-        self.store.unpacked(&Found { file: &chunk.file, offset: item.offset(), raw: &raw, record })
+        let raw = chunk.bytes(item.record());
+        let record = chunk.file.decode(item.offset(), raw)?;
+        self.store.unpacked(&Found { file: &chunk.file, offset: item.offset(), raw, is_lent: chunk.is_lent(), record })
     }
 }
 

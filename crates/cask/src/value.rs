@@ -4,17 +4,18 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use crate::file::DataFile;
 
 /// Values up to this length are copied: that costs less than counting a reference, which besides is one place in memory that all
 /// who read from one file would write to.
 const SHORT_BYTES_MAX: usize = 112;
-const ROW_BYTES: usize = size_of::<u128>();
 
 /// A value. It dereferences to `[u8]`, and shares the mapping of the data file that it lies in, where it lies in one, is
 /// not packed and has more than 112 bytes; otherwise it has its own bytes.
 ///
-/// Cost: 128 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
+/// Cost: 120 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
 /// even after a merge has removed the file: copy what is kept for long with [`into_vec`](Self::into_vec).
 #[derive(Clone, Default)]
 pub struct CaskValue(Source);
@@ -23,20 +24,10 @@ pub struct CaskValue(Source);
 enum Source {
     #[default]
     Empty,
-    Short(Short),
+    Short(ArrayVec<u8, SHORT_BYTES_MAX>),
     /// The range can be lent by the file.
     Shared(Arc<DataFile>, Range<u64>),
     Owned(Arc<Vec<u8>>),
-}
-
-/// Bytes of its own, in rows that are stored and moved as such: a processor finds again what it has just stored if it was stored in
-/// the pieces that are loaded, and waits otherwise, which costs more than the copy.
-#[derive(Clone)]
-#[repr(align(16))]
-struct Short {
-    rows: [[u8; ROW_BYTES]; SHORT_BYTES_MAX / ROW_BYTES],
-    /// How many bytes of them there are.
-    len: u8,
 }
 
 impl CaskValue {
@@ -44,26 +35,12 @@ impl CaskValue {
         if bytes.is_empty() { Self::default() } else { Self(Source::Owned(Arc::new(bytes))) }
     }
 
-    /// Becomes a copy of the last `len` bytes of `raw`, in place, if these are few, and there is as much before them as
-    /// every record has. Whether it did.
-    #[inline]
-    pub(crate) fn copy_short(&mut self, raw: &[u8], len: usize) -> bool {
-        let (Some(value), Some(last)) = (raw.len().checked_sub(len).and_then(|at| raw.get(at..)), raw.last_chunk())
-        else {
-            return false;
-        };
-        if len > SHORT_BYTES_MAX {
-            return false;
-        }
-        // At most 112.
-        self.0 = Source::Short(Short { rows: [[0; ROW_BYTES]; SHORT_BYTES_MAX / ROW_BYTES], len: len as u8 });
-        let Source::Short(Short { rows, .. }) = &mut self.0 else { return false };
-        let (whole, rest) = value.as_chunks::<ROW_BYTES>();
-        rows.iter_mut().zip(whole).for_each(|(row, bytes)| *row = *bytes);
-        if let Some(row) = rows.get_mut(whole.len()).filter(|_| !rest.is_empty()) {
-            *row = (u128::from_le_bytes(*last) >> (8 * (ROW_BYTES - rest.len()))).to_le_bytes();
-        }
-        true
+    /// Becomes a copy of `value`, in place, if that is short. Whether it did.
+    #[inline(always)]
+    pub(crate) fn copy_short(&mut self, value: &[u8]) -> bool {
+        self.0 = Source::Short(ArrayVec::new());
+        let Source::Short(copy) = &mut self.0 else { return false };
+        copy.try_extend_from_slice(value).is_ok()
     }
 
     /// `range` is one that the file can lend, now and so for ever (F2).
@@ -85,7 +62,7 @@ impl Source {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Empty => &[],
-            Self::Short(short) => short.rows.as_flattened().get(..usize::from(short.len)).unwrap_or_default(),
+            Self::Short(bytes) => bytes,
             // It was lent when the value was made, so the default is never taken.
             Self::Shared(file, range) => file.slice(range.clone()).unwrap_or_default(),
             Self::Owned(bytes) => bytes,
@@ -128,3 +105,5 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for CaskValue {
 }
 
 impl Eq for CaskValue {}
+
+const _: () = assert!(size_of::<CaskValue>() <= 120, "what its doc says");

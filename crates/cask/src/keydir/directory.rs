@@ -38,22 +38,31 @@ impl KeyHash {
 /// Slots that a key may be at; hardly ever more than one.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    first: Option<Slot>,
+    /// Empty if there is none.
+    first: Slot,
     more: Vec<Slot>,
 }
 
 impl Candidates {
+    #[inline(always)]
     fn push(&mut self, slot: Slot) {
-        match self.first {
-            None => self.first = Some(slot),
-            Some(_) => self.more.push(slot),
-        }
+        if self.first.is_empty() { self.first = slot } else { push_cold(&mut self.more, slot) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> Option<&Slot> {
+        if index == 0 { Some(&self.first).filter(|first| !first.is_empty()) } else { self.more.get(index - 1) }
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.first.into_iter().chain(self.more.iter().copied())
+        (0..).map_while(|index| self.get(index).copied())
     }
+}
+
+#[cold]
+fn push_cold(more: &mut Vec<Slot>, slot: Slot) {
+    more.push(slot);
 }
 
 /// See the head of `keydir`.
@@ -131,21 +140,35 @@ impl KeyDir {
     /// The slots of keys with this tag that `wants` takes.
     #[inline(always)]
     fn candidates(&self, hash: KeyHash, wants: impl Fn(&Slot) -> bool) -> Candidates {
+        let mut candidates = Candidates::default();
+        if !self.collect(hash, &wants, &mut candidates) {
+            self.collect_later(hash, &wants, &mut candidates);
+        }
+        candidates
+    }
+
+    /// `false`: somebody was changing the shard, and what was collected is none.
+    #[inline(always)]
+    fn collect(&self, hash: KeyHash, wants: &impl Fn(&Slot) -> bool, candidates: &mut Candidates) -> bool {
         let table = self.table(hash.shard());
+        let Some(sequence) = table.begin_read() else { return false };
+        table.with_tag(hash.tag(), |slot| {
+            if wants(&slot) {
+                candidates.push(slot);
+            }
+        });
+        table.is_as_at(sequence)
+    }
+
+    #[cold]
+    fn collect_later(&self, hash: KeyHash, wants: &impl Fn(&Slot) -> bool, candidates: &mut Candidates) {
         let mut attempts = 0;
         loop {
-            if let Some(sequence) = table.begin_read() {
-                let mut candidates = Candidates::default();
-                table.with_tag(hash.tag(), |slot| {
-                    if wants(&slot) {
-                        candidates.push(slot);
-                    }
-                });
-                if table.is_as_at(sequence) {
-                    return candidates;
-                }
-            }
             self.wait(&mut attempts);
+            *candidates = Candidates::default();
+            if self.collect(hash, wants, candidates) {
+                return;
+            }
         }
     }
 

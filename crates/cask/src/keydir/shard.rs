@@ -49,7 +49,7 @@ impl<'a> Table<'a> {
     }
 
     /// Every slot with this tag.
-    #[inline]
+    #[inline(always)]
     pub(super) fn with_tag(&self, tag: u32, mut take: impl FnMut(Slot)) {
         let mut cursor = self.begin(tag);
         // Half of all searches end in the second line.

@@ -23,8 +23,8 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Four lines of a processor's cache.
 pub(super) const HEAD_WORDS: usize = 32;
-/// What of a head, and of slots, is fetched ahead: two lines.
-const FETCH_WORDS: usize = 16;
+/// What of a head, and of slots, is fetched ahead.
+const FETCH_LINES: usize = 2;
 /// A table grows in steps of so many slots: a segment.
 pub(super) const SEGMENT_SLOTS: usize = SEGMENT_WORDS / 2;
 /// Numbers of segments in a segment.
@@ -107,7 +107,7 @@ impl<'a> Table<'a> {
     /// Says that it will be looked at soon.
     #[inline]
     pub(super) fn prefetch_head(&self) {
-        esker_env::os::prefetch(self.head.first_chunk::<FETCH_WORDS>().map_or(&[], |few| few.as_slice()));
+        esker_env::os::prefetch_lines::<FETCH_LINES, _>(self.head);
     }
 
     #[inline]
@@ -277,7 +277,6 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn prefetch(&self) {
         let from = self.index % SEGMENT_SLOTS * 2;
-        let few = self.words.get(from..).unwrap_or_default();
-        esker_env::os::prefetch(few.get(..FETCH_WORDS).unwrap_or(few));
+        esker_env::os::prefetch_lines::<FETCH_LINES, _>(self.words.get(from..).unwrap_or_default());
     }
 }

@@ -79,25 +79,38 @@ impl<T: Send + Sync> Current<T> {
 
     /// Calls `look` with the value, which stays at least as long as that takes. Whoever replaces it waits meanwhile: `look` is short, and
     /// replaces nothing itself.
-    #[inline]
+    #[inline(always)]
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        let seat = seat::number().and_then(|number| self.seats.get(number));
-        let Some(Seat(seat)) = seat else { return look(&self.load()) };
+        let looking = self.begin();
+        let kept;
+        let value = if looking.is_some() {
+            // Acquire: what made the value happens before the look at it.
+            let value = self.shown.load(Ordering::Acquire);
+            // SAFETY: C2, C3: an `Arc` owned the value when the pointer was loaded, and whoever takes it away drops it only after this
+            // thread's sequence was even again, which `looking` makes it behind this look. Nobody has a `&mut` to what an `Arc` shares.
+            unsafe { &*value }
+        } else {
+            kept = self.load();
+            &*kept
+        };
+        let answer = look(value);
+        drop(looking);
+        answer
+    }
+
+    /// Makes the thread's sequence odd. `None`: it has no seat, or looks already.
+    #[inline(always)]
+    fn begin(&self) -> Option<Look<'_>> {
+        let Seat(seat) = seat::number().and_then(|number| self.seats.get(number))?;
         // Relaxed: only this thread changes it.
         let sequence = seat.load(Ordering::Relaxed);
         if !sequence.is_multiple_of(2) {
-            return look(&self.load());
+            return None;
         }
         seat.store(sequence + 1, Ordering::Relaxed);
         let looking = Look { seat, ended: sequence + 2 };
         self.barrier.pass();
-        // Acquire: what made the value happens before the look at it.
-        let value = self.shown.load(Ordering::Acquire);
-        // SAFETY: C2, C3: an `Arc` owned the value when the pointer was loaded, and whoever takes it away drops it only after this thread's
-        // sequence was even again, which `looking` makes it behind this look. Nobody has a `&mut` to what an `Arc` shares.
-        let answer = look(unsafe { &*value });
-        drop(looking);
-        answer
+        Some(looking)
     }
 
     /// Puts `value` in place of what is seen. When this returns, nobody looks at the former one, and it was dropped unless

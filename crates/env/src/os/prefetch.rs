@@ -25,6 +25,14 @@ pub fn prefetch<T>(items: &[T]) {
     }
 }
 
+/// Says that the first `N` lines of `items`, or what lies there behind them, will be read soon: [`prefetch`] for those who know how many.
+#[inline(always)]
+pub fn prefetch_lines<const N: usize, T>(items: &[T]) {
+    for line in 0..N {
+        line_of(items.as_ptr().cast::<u8>().wrapping_add(line * LINE_BYTES));
+    }
+}
+
 /// Says that the line of this address, which need not be one of the process, will be used soon.
 #[inline(always)]
 pub(super) fn line_of(address: *const u8) {

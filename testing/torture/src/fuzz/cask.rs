@@ -39,6 +39,7 @@ pub(super) fn record(bytes: &[u8]) {
         assert!(record::checksum_holds(&again, 9));
         assert_eq!(Record::decode(&again), Ok(record));
         let _ = record.is_expired(u64::from(rest[0]));
+        assert!(Record::plain_of(raw, record.key).is_none_or(|plain| plain == record));
         rest = behind;
     }
     let _ = record::peek_bytes(rest);

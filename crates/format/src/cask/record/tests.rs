@@ -22,6 +22,13 @@ fn encoded(record: &Record<'_>) -> Vec<u8> {
     raw
 }
 
+/// What [`Record::plain_of`] should make of `raw`.
+fn plain<'a>(raw: &'a [u8], key: &[u8]) -> Option<Record<'a>> {
+    let record = Record::decode(raw).ok()?;
+    let is_plain = !record.is_tombstone && record.expires_at.is_none() && record.compression == Compression::None;
+    (is_plain && record.key == key && record.bytes() == raw.len() as u64).then_some(record)
+}
+
 /// These bytes are a promise to files already on disk.
 #[test]
 fn golden_bytes() {
@@ -100,5 +107,36 @@ proptest! {
             prop_assert!(record.bytes() <= raw.len() as u64);
             prop_assert_eq!(peek_bytes(&raw), Some(record.bytes()));
         }
+    }
+
+    /// Every key and value length around those that are compared or copied in another way, every flag, and every place of a difference.
+    #[test]
+    fn plain_records_are_told_from_all_others(
+        key in proptest::collection::vec(any::<u8>(), 0..70),
+        value in proptest::collection::vec(any::<u8>(), 0..40),
+        is_continued: bool,
+        at: prop::sample::Index,
+        by: u8,
+        cut in 0usize..3,
+    ) {
+        let whole = encoded(&Record { is_continued, ..put(&key, &value) });
+        prop_assert_eq!(Record::plain_of(&whole, &key), Some(Record { is_continued, ..put(&key, &value) }));
+        let mut raw = whole.clone();
+        raw[at.index(whole.len())] ^= by;
+        prop_assert_eq!(Record::plain_of(&raw, &key), plain(&raw, &key));
+        let raw = &whole[..whole.len() - cut];
+        prop_assert_eq!(Record::plain_of(raw, &key), plain(raw, &key));
+        if !key.is_empty() {
+            let mut other = key.clone();
+            other[at.index(key.len())] ^= by | 1;
+            prop_assert_eq!(Record::plain_of(&whole, &other), None);
+            prop_assert_eq!(Record::plain_of(&whole, &key[1..]), plain(&whole, &key[1..]));
+        }
+        let packed = encoded(&Record { compression: Compression::Lz4, ..put(&key, &value) });
+        prop_assert_eq!(Record::plain_of(&packed, &key), None);
+        let expiring = encoded(&Record { expires_at: Some(1), ..put(&key, &value) });
+        prop_assert_eq!(Record::plain_of(&expiring, &key), None);
+        let tombstone = encoded(&Record { is_tombstone: true, ..put(&key, b"") });
+        prop_assert_eq!(Record::plain_of(&tombstone, &key), None);
     }
 }
