@@ -13,7 +13,7 @@ pub(crate) struct Block {
     tag: u64,
     /// Whether it was searched before: most blocks of a large store are not searched twice.
     is_searched: AtomicBool,
-    directory: OnceLock<Option<Box<BlockDirectory>>>,
+    directory: OnceLock<Option<BlockDirectory>>,
 }
 
 impl Block {
@@ -45,9 +45,9 @@ impl Block {
     #[inline]
     pub(crate) fn directory(&self) -> Option<&BlockDirectory> {
         match self.directory.get() {
-            Some(directory) => directory.as_deref(),
+            Some(directory) => directory.as_ref(),
             None if self.is_searched.load(Ordering::Relaxed) => {
-                self.directory.get_or_init(|| BlockDirectory::of(&self.bytes).map(Box::new)).as_deref()
+                self.directory.get_or_init(|| BlockDirectory::of(&self.bytes)).as_ref()
             }
             None => {
                 self.is_searched.store(true, Ordering::Relaxed);
@@ -66,6 +66,6 @@ impl Block {
         let words_bytes = BlockDirectory::bytes_max(self.bytes.len());
         // Small ones, as values, have none.
         let has_directory = self.tag == 0 && words_bytes > 0;
-        self.bytes.capacity() + if has_directory { words_bytes + size_of::<BlockDirectory>() } else { 0 }
+        self.bytes.capacity() + if has_directory { words_bytes } else { 0 }
     }
 }

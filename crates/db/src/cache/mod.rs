@@ -20,6 +20,7 @@ mod residents;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use esker_env::os::prefetch;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -33,8 +34,8 @@ use residents::Residents;
 
 use crate::counters::Counter;
 
-/// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (80).
-const ENTRY_OVERHEAD_BYTES: u64 = 160;
+/// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (104).
+const ENTRY_OVERHEAD_BYTES: u64 = 184;
 
 /// A shard is never smaller: what is larger than its shard cannot be kept, and blocks of 1 MiB occur.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
@@ -51,11 +52,24 @@ struct BlockKey {
     offset: u64,
 }
 
+/// A block that the cache holds.
+#[derive(Debug)]
+struct Held(Arc<Block>);
+
+impl Clone for Held {
+    #[inline]
+    fn clone(&self) -> Self {
+        // All of it at once: counting a reference keeps the processor from loading anything behind it.
+        prefetch(std::slice::from_ref(&*self.0));
+        Self(Arc::clone(&self.0))
+    }
+}
+
 #[derive(Debug, Clone)]
 struct ByBytes;
 
-impl Weighter<BlockKey, Arc<Block>> for ByBytes {
-    fn weight(&self, _: &BlockKey, block: &Arc<Block>) -> u64 {
+impl Weighter<BlockKey, Held> for ByBytes {
+    fn weight(&self, _: &BlockKey, Held(block): &Held) -> u64 {
         block.allocated_bytes() as u64 + ENTRY_OVERHEAD_BYTES
     }
 }
@@ -66,7 +80,7 @@ impl Weighter<BlockKey, Arc<Block>> for ByBytes {
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     /// `None` keeps nothing.
-    blocks: Option<Cache<BlockKey, Arc<Block>, ByBytes>>,
+    blocks: Option<Cache<BlockKey, Held, ByBytes>>,
     admission: Admission,
     /// Weight of what was inserted and may still be there: until that is all of the capacity, there is room for everything.
     inserted_bytes: AtomicU64,
@@ -186,7 +200,7 @@ impl BlockCache {
     pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let found = self.blocks.as_ref().and_then(|blocks| blocks.get(&BlockKey { file, offset }));
         self.counts.add(offset, found.is_some());
-        found
+        found.map(|Held(block)| block)
     }
 
     /// Holds `block` from now on, in place of others if there is no room; not at all if it is larger than a shard.
@@ -194,7 +208,7 @@ impl BlockCache {
         if let Some(blocks) = &self.blocks {
             // Saturates in practice: once the cache was full, somebody always has to go.
             self.inserted_bytes.fetch_add(block.allocated_bytes() as u64 + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
-            blocks.insert(BlockKey { file, offset }, block);
+            blocks.insert(BlockKey { file, offset }, Held(block));
         }
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_env::os::prefetch;
 use esker_env::{ReadRequest, read_many};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
@@ -153,7 +154,10 @@ impl Table {
             let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
             match block.directory() {
-                Some(directory) => cursor.seek_with(directory, block.bytes(), lookup).map_err(damaged)?,
+                Some(directory) => {
+                    prefetch(directory.memory());
+                    cursor.seek_with(directory, block.bytes(), lookup).map_err(damaged)?;
+                }
                 None => {
                     cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
                     cursor.seek(block.bytes(), lookup, KeyOrder::Internal).map_err(damaged)?;

@@ -5,7 +5,8 @@
 //! - D2: an entry is in the directory only if what it shares with the key before lies within `common` and its own word:
 //!   then its key is known without the entries before it. The first entry of a block shares nothing and is always in.
 //!
-//! Cost: six bytes an entry, of as many entries as a sixteenth of the block has room for.
+//! Cost: six bytes an entry, of as many entries as a sixteenth of the block has room for, in one piece: what a search looks at is on
+//! its way from memory at once.
 
 use crate::error::DecodeError;
 use crate::rocksdb::internal_key;
@@ -14,19 +15,20 @@ use super::cursor::BlockCursor;
 use super::seek::KeyOrder;
 use super::{BlockLayout, KEY_WORD_BYTES};
 
+const PLACE_BYTES: usize = size_of::<u16>();
 /// A word and a place.
-const ENTRY_BYTES: usize = 6;
+const ENTRY_BYTES: usize = KEY_WORD_BYTES + PLACE_BYTES;
 
 /// See the module's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDirectory {
     layout: BlockLayout,
-    /// What all user keys begin with.
-    common: Box<[u8]>,
-    /// What follows it in each, as a big-endian number; zeroes after a key's end.
-    words: Box<[u32]>,
-    /// Where the entries lie.
-    places: Box<[u16]>,
+    /// - the four bytes that follow `common` in each user key, zeroes after a key's end;
+    /// - where the entries lie, two bytes each;
+    /// - `common`, what all user keys begin with.
+    memory: Box<[u8]>,
+    /// How many entries are in it.
+    count: u32,
     /// Whether every entry is in it.
     is_full: bool,
 }
@@ -59,7 +61,7 @@ impl BlockDirectory {
             return None;
         }
         let stride = usize::div_ceil(count, room);
-        let (mut words, mut places) = (Vec::with_capacity(count / stride + 1), Vec::with_capacity(count / stride + 1));
+        let (mut words, mut places) = (Vec::with_capacity(room * ENTRY_BYTES + common_bytes), Vec::new());
         // Entries to pass before the next one is taken.
         let mut left = 0;
         cursor.seek_to_first(block).ok()?;
@@ -67,28 +69,52 @@ impl BlockDirectory {
             let key = internal_key::user_key(cursor.key());
             let known_bytes = key.len().min(common_bytes + KEY_WORD_BYTES);
             if left == 0 && cursor.shared(block)? <= known_bytes {
-                words.push(word(key, common_bytes));
-                places.push(u16::try_from(cursor.entry_offset()).ok()?);
+                words.extend_from_slice(&word(key, common_bytes).to_be_bytes());
+                places.extend_from_slice(&u16::try_from(cursor.entry_offset()).ok()?.to_ne_bytes());
                 left = stride;
             }
             left = left.saturating_sub(1);
             cursor.next(block).ok()?;
         }
-        let is_full = words.len() == count;
-        let common = first.get(..common_bytes)?.into();
-        Some(Self { layout, common, words: words.into(), places: places.into(), is_full })
+        let taken = words.len() / KEY_WORD_BYTES;
+        let mut memory = words;
+        memory.extend_from_slice(&places);
+        memory.extend_from_slice(first.get(..common_bytes)?);
+        Some(Self { layout, memory: memory.into(), count: u32::try_from(taken).ok()?, is_full: taken == count })
     }
 
-    /// The entry to begin at on the way to `user_key`: it is not behind the first that is not before it.
+    /// All that a search looks at, for who wants it at hand.
     #[inline]
-    fn start(&self, user_key: &[u8]) -> usize {
-        let last = self.words.len().saturating_sub(1);
-        if !user_key.starts_with(&self.common) {
-            return if user_key < &*self.common { 0 } else { last };
-        }
-        let wanted = word(user_key, self.common.len());
-        let at = self.words.partition_point(|&word| word < wanted);
-        if self.is_full { at.min(last) } else { at.saturating_sub(1) }
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Words, places and what all user keys begin with.
+    #[inline]
+    fn parts(&self) -> (&[[u8; KEY_WORD_BYTES]], &[[u8; PLACE_BYTES]], &[u8]) {
+        let count = self.count as usize;
+        let (words, rest) = self.memory.split_at_checked(count * KEY_WORD_BYTES).unwrap_or_default();
+        let (places, common) = rest.split_at_checked(count * PLACE_BYTES).unwrap_or_default();
+        (words.as_chunks().0, places.as_chunks().0, common)
+    }
+
+    /// The entry to begin at on the way to `user_key`: it is not behind the first that is not before it. Its place, and what its user key
+    /// begins with.
+    #[inline]
+    fn start(&self, user_key: &[u8]) -> Option<(usize, [&[u8]; 2])> {
+        let (words, places, common) = self.parts();
+        let last = words.len().saturating_sub(1);
+        let index = if user_key.starts_with(common) {
+            let wanted = word(user_key, common.len());
+            let at = words.partition_point(|&word| u32::from_be_bytes(word) < wanted);
+            if self.is_full { at.min(last) } else { at.saturating_sub(1) }
+        } else if user_key < common {
+            0
+        } else {
+            last
+        };
+        // Words are as the key has them, so that one of the entry's is a part of it.
+        Some((u16::from_ne_bytes(*places.get(index)?).into(), [common, words.get(index)?]))
     }
 }
 
@@ -114,12 +140,11 @@ impl BlockCursor {
     #[inline]
     pub fn seek_with(&mut self, directory: &BlockDirectory, block: &[u8], target: &[u8]) -> Result<(), DecodeError> {
         self.reset(directory.layout);
-        let index = directory.start(internal_key::user_key(target));
-        let (Some(word), Some(&place)) = (directory.words.get(index), directory.places.get(index)) else {
+        let Some((place, known)) = directory.start(internal_key::user_key(target)) else {
             return self.seek(block, target, KeyOrder::Internal);
         };
         // D2: nothing else is needed of the keys before.
-        self.pass_from(block, target, usize::from(place), [&*directory.common, &word.to_be_bytes()])
+        self.pass_from(block, target, place, known)
     }
 }
 
@@ -162,7 +187,7 @@ mod tests {
             }
             let block = builder.finish().to_vec();
             let Some(directory) = BlockDirectory::of(&block) else { continue };
-            let bytes = directory.common.len() + size_of_val(&*directory.words) + size_of_val(&*directory.places);
+            let bytes = directory.memory().len();
             assert!(bytes <= BlockDirectory::bytes_max(block.len()), "{bytes} of {}", block.len());
             if directory.is_full {
                 full += 1
