@@ -62,7 +62,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// See G4.
 #[derive(Debug)]
 pub(crate) struct Resting {
-    plan: compaction::Plan,
+    plan: Arc<compaction::Plan>,
     pub(crate) error: Error,
 }
 
@@ -116,7 +116,9 @@ impl State {
 #[derive(Debug)]
 enum Work {
     Flush(flush::Plan),
-    Compaction(compaction::Plan),
+    Compaction(Arc<compaction::Plan>),
+    /// A part of one that somebody else is at.
+    Part(Arc<compaction::Merge>),
     Relocation(Relocation),
     Punch(Punch),
     Removal(Removal),
@@ -127,9 +129,13 @@ enum Work {
 }
 
 impl Work {
+    fn compaction(plan: compaction::Plan) -> Self {
+        Self::Compaction(Arc::new(plan))
+    }
+
     fn of_pass(pass: Pass) -> Self {
         match pass {
-            Pass::Sweep(plan) => Self::Compaction(plan),
+            Pass::Sweep(plan) => Self::compaction(plan),
             Pass::Relocation(plan) => Self::Relocation(plan),
         }
     }
@@ -145,7 +151,7 @@ impl Work {
             Self::Removal(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
-            Self::Flush(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => return,
+            Self::Part(_) | Self::Flush(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => return,
         }
         state.compacting += 1;
     }
@@ -162,8 +168,7 @@ impl Work {
 
 /// What a pass may cost that only brings values together: no more than `bytes_max`, nor than there is room for beside everything else.
 fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Need {
-    let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
-    let room = u64::try_from(left.bound.min(left.disk).saturating_sub(unflushed)).unwrap_or(0);
+    let room = u64::try_from(left.bound.min(left.disk)).unwrap_or(0);
     Need {
         copied_bytes_max: room.min(bytes_max),
         written_bytes_max: room.min(bytes_max),
@@ -188,9 +193,14 @@ impl Store {
             state.guests += 1;
             return Some(Work::Log);
         }
+        // In turn: files that are not needed any more take up space for as long as one memtable after the other is full.
+        if std::mem::take(&mut state.flushed_last) && self.trash.is_filled() {
+            return Some(Work::Purge);
+        }
         let families = self.families.load();
         if let Some(plan) = flush::pick(&families, state) {
             plan.claim(state);
+            state.flushed_last = true;
             return Some(Work::Flush(plan));
         }
         if self.trash.is_filled() {
@@ -198,6 +208,9 @@ impl Store {
         }
         if state.options_are_stale {
             return Some(Work::Options);
+        }
+        if let Some(merge) = self.pick_part(state) {
+            return Some(Work::Part(merge));
         }
         // One thread stays free for flushes, where there is more than one.
         if state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs {
@@ -207,6 +220,18 @@ impl Store {
         work.claim_tables(state);
         state.reclaimed_last = work.is_reclaim();
         Some(work)
+    }
+
+    /// A merge that somebody waits for, and that has parts which nobody writes yet. The thread that flushes may take one: it is soon
+    /// free again, and those who wait write nothing that would have to be flushed meanwhile.
+    fn pick_part(&self, state: &State) -> Option<Arc<compaction::Merge>> {
+        let is_awaited = self.room.is_awaited() || self.is_delayed();
+        state.merging.iter().find(|merge| is_awaited && merge.has_more()).cloned()
+    }
+
+    /// Whether writers are held back until compactions are done.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.delayed_rate.load(Ordering::Relaxed) > 0
     }
 
     fn pick_table_work(&self, state: &mut State) -> Option<Work> {
@@ -230,7 +255,7 @@ impl Store {
                 continue;
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
-            let compact = || compaction::pick(family?, oldest).filter(|plan| self.fits(plan)).map(Work::Compaction);
+            let compact = || compaction::pick(family?, oldest).filter(|plan| self.fits(plan)).map(Work::compaction);
             let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if work.is_some() {
@@ -281,7 +306,7 @@ impl Store {
         if family.view.load().version.blobs().is_empty() {
             let is_short = self.room.is_short();
             return if is_short {
-                compaction::pick_exposing(family, false).filter(|plan| self.fits(plan)).map(Work::Compaction)
+                compaction::pick_exposing(family, false).filter(|plan| self.fits(plan)).map(Work::compaction)
             } else {
                 None
             };
@@ -298,7 +323,7 @@ impl Store {
         let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
         pass.or_else(
-            || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::Compaction) },
+            || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::compaction) },
         )
     }
 
@@ -334,21 +359,20 @@ impl Store {
         Some(Work::of_pass(pass))
     }
 
-    /// What is to be freed, if it is time: when what is left would not take another pass with what memtables hold.
+    /// What is to be freed, if it is time: when what is left would not take another pass.
     fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
         let tables: u64 = family.view.load().version.tables().map(|(_, table)| table.meta.file_bytes).sum();
         let copied = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
         let pass = i64::try_from(tables.saturating_add(copied)).unwrap_or(i64::MAX);
-        let unflushed = i64::try_from(left.unflushed).unwrap_or(i64::MAX);
-        let is_due = is_short || left.bound.saturating_sub(unflushed) < pass || left.disk < pass;
+        let is_due = is_short || left.bound < pass || left.disk < pass;
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
         is_due.then(|| Need {
             copied_bytes_max: copied,
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
             freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
             garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
-            hidden_part: if is_short { 1.0 } else { family.overwritten_part() },
+            hidden_part: if is_short { 1.0 } else { family.overwriting.part() },
             can_punch,
             may_sweep: !state.unswept.contains(&family.id),
         })
@@ -397,6 +421,11 @@ impl Store {
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan) => self.run_compaction(plan),
+            Work::Part(merge) => {
+                // Whoever has the merge is told what came of it.
+                merge.write_next(self);
+                Ok(())
+            }
             Work::Relocation(plan) => self.run_relocation(plan),
             Work::Punch(plan) => self.run_punch(plan),
             Work::Removal(plan) => self.run_removal(plan),
@@ -427,7 +456,7 @@ impl Store {
             Work::Flush(_) => state.flush_error = error,
             Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
-            Work::Removal(_) | Work::Sync(_) | Work::Options => {}
+            Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
             Work::Log => {}
         }
@@ -475,8 +504,9 @@ impl Store {
                 state.to_compact.insert(plan.family.id);
             }
             Work::Log => state.guests -= 1,
-            Work::Sync(_) | Work::Purge | Work::Options => {}
+            Work::Part(_) | Work::Sync(_) | Work::Purge | Work::Options => {}
         }
+        self.room.note_held(self.trash.held_bytes());
         self.changed.notify_all();
     }
 
@@ -650,7 +680,7 @@ impl Store {
             };
             after = plan.upper.last().map(|table| table.largest().to_vec());
             let is_level0 = plan.level == 0;
-            self.claim_and_run_work(&mut state, Work::Compaction(plan))?;
+            self.claim_and_run_work(&mut state, Work::compaction(plan))?;
             drop(state);
             if is_level0 {
                 return Ok(());

@@ -19,6 +19,7 @@ use crate::blob::{BlobFile, WrittenBlobs};
 use crate::iterate::Walks;
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
+use crate::reclaim::Overwriting;
 use crate::version::{Older, Version};
 
 /// A memtable and the oldest log that holds what is in it.
@@ -93,8 +94,8 @@ pub(crate) struct Family {
     /// The highest sequence number of what came into the family as files, past the memtables; set before it is published.
     taken_in_up_to: AtomicU64,
     older: Older<Version>,
-    /// How much of what comes down in compactions had overwritten something, lately: the bits of a number from 0 to 1.
-    overwritten_part: AtomicU64,
+    /// How much of what is written hides something older.
+    pub(crate) overwriting: Overwriting,
     dropped: AtomicBool,
     /// How far iterators went.
     pub(crate) walks: Walks,
@@ -110,8 +111,7 @@ impl Family {
         session: Arc<str>,
     ) -> Arc<Self> {
         // Of a store that is opened nothing is known: the careful guess.
-        let overwritten: f64 = if version.tables().next().is_some() { 1.0 } else { 0.0 };
-        let overwritten_part = AtomicU64::new(overwritten.to_bits());
+        let overwriting = Overwriting::new(if version.tables().next().is_some() { 1.0 } else { 0.0 });
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = AtomicU8::new(options.separation.number());
@@ -126,7 +126,7 @@ impl Family {
             separation,
             taken_in_up_to,
             older,
-            overwritten_part,
+            overwriting,
             dropped,
             walks: Walks::default(),
         })
@@ -151,19 +151,6 @@ impl Family {
     /// Whether files came in that hold something newer than `sequence`.
     pub(crate) fn has_taken_in_since(&self, sequence: u64) -> bool {
         self.taken_in_up_to.load(Ordering::Acquire) > sequence
-    }
-
-    /// How much of what lies above the deepest level hides something below, as far as one can tell: from 0 to 1.
-    pub(crate) fn overwritten_part(&self) -> f64 {
-        f64::from_bits(self.overwritten_part.load(Ordering::Relaxed))
-    }
-
-    /// Of what a compaction brought down, so much had overwritten something.
-    pub(crate) fn note_overwritten(&self, part: f64) {
-        let part = part.clamp(0.0, 1.0);
-        // More at once, less step by step: it is space that may not be there.
-        let mean = part.max(f64::midpoint(self.overwritten_part(), part));
-        self.overwritten_part.store(mean.to_bits(), Ordering::Relaxed);
     }
 
     /// See [`Older::note`].

@@ -59,7 +59,8 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     // Older tables may hold any key: every tombstone stays.
     let mut sieve = Sieve::new(&snapshots, |_| true);
     let mut outputs = Outputs::new(store, family, 0, true);
-    pour(&mut input, &mut sieve, |key, internal, value| outputs.add(key, internal, value))?;
+    input.seek_to_first()?;
+    pour(&mut input, None, &mut sieve, |key, internal, value| outputs.add(key, internal, value))?;
     let garbage = sieve.into_garbage();
     let mut files = outputs.finish()?;
     files.edit.blobs.extend(generations.iter().flat_map(|generation| generation.blobs.handles()));

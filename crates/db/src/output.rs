@@ -2,7 +2,8 @@
 //!
 //! - O1: entries come in internal key order; a user key is never split over two tables.
 //! - O2: every file is synced when it is finished; the directory is synced by install.
-//! - O3: until [`Outputs::finish`] hands the files over, dropping this removes them: a failed job leaves nothing behind.
+//! - O3: until the files are handed over ([`OutputFiles::finish`], [`Complete::hand_over`]), dropping this removes them: a failed job
+//!   leaves nothing behind.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
-use crate::reclaim::Reserved;
+use crate::reclaim::{Reserved, Trash};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -43,7 +44,7 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     /// Syncs beside this thread, if there is one.
     syncer: Option<Syncer>,
     /// What the work was reckoned to write, as far as it did not yet.
-    reserved: Option<Reserved>,
+    reserved: Option<Arc<Reserved>>,
     /// Bytes written since the open files were last synced.
     unsynced_bytes: u64,
     /// Tables of a load that are whole.
@@ -56,11 +57,9 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     separation: Separation,
     table: Option<OpenTable>,
     blob: Option<BlobWriter>,
-    last_user_key: Vec<u8>,
     tables: Vec<(usize, Arc<TableFile>)>,
     blobs: Vec<Arc<BlobHandle>>,
-    /// Files to remove unless they are handed over.
-    created: Vec<PathBuf>,
+    created: Created,
     index: Vec<u8>,
     record: Vec<u8>,
     course: Course,
@@ -72,13 +71,59 @@ struct OpenTable {
     writer: TableWriter,
     number: FileNumber,
     oldest_blob_file: Option<FileNumber>,
-    blob_refs: BlobRefs,
+    blob_refs: Tally,
     older_versions: u64,
+}
+
+/// Bytes by blob file: neighbours in a table point into a few dozens of them, each into another.
+struct Tally {
+    /// Each file has one place: its number, and what was added since it came there.
+    recent: [(u64, u64); TALLY_PLACES],
+    all: BlobRefs,
+}
+
+const TALLY_PLACES: usize = 64;
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { recent: [(0, 0); TALLY_PLACES], all: BlobRefs::default() }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, file: FileNumber, bytes: u64) {
+        let Some(place) = self.recent.get_mut(file.get() as usize % TALLY_PLACES) else { return };
+        if place.0 != file.get() {
+            let (file, bytes) = std::mem::replace(place, (file.get(), 0));
+            if bytes > 0 {
+                *self.all.entry(FileNumber::new(file)).or_insert(0) += bytes;
+            }
+        }
+        place.1 += bytes;
+    }
+
+    fn finish(mut self) -> BlobRefs {
+        for (file, bytes) in self.recent.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            *self.all.entry(FileNumber::new(file)).or_insert(0) += bytes;
+        }
+        self.all
+    }
+}
+
+/// Where the value of an entry lies, if that is in a blob file.
+pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<BlobIndex>> {
+    if key.kind != ValueKind::BlobIndex {
+        return Ok(None);
+    }
+    let index = BlobIndex::decode(value)
+        .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a blob index").with_source(error))?;
+    Ok(Some(index))
 }
 
 impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn new(store: S, family: F, level: usize, separates: bool) -> Self {
         let now = store.env.clock.unix_seconds();
+        let store_trash = store.trash.clone();
         Self {
             load_from: None,
             syncer: None,
@@ -101,10 +146,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             family,
             table: None,
             blob: None,
-            last_user_key: Vec::new(),
             tables: Vec::new(),
             blobs: Vec::new(),
-            created: Vec::new(),
+            created: Created { trash: store_trash, paths: Vec::new() },
             index: Vec::new(),
             record: Vec::new(),
             course: Course::default(),
@@ -122,8 +166,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     }
 
     /// The same for work that will write about so many bytes, which count as taken from now on.
-    pub(crate) fn reserving(mut self, bytes: u64) -> Self {
-        self.reserved = Some(self.store.room.reserve(bytes));
+    pub(crate) fn reserving(self, bytes: u64) -> Self {
+        let reserved = self.store.room.reserve(bytes);
+        self.sharing(Arc::new(reserved))
+    }
+
+    /// The same for a part of work that will write what `reserved` counts.
+    pub(crate) fn sharing(mut self, reserved: Arc<Reserved>) -> Self {
+        self.reserved = Some(reserved);
         self
     }
 
@@ -141,7 +191,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// `bytes` of what was reserved are in files now.
     fn note_written(&mut self, bytes: u64) -> Result<()> {
-        if let Some(reserved) = &mut self.reserved {
+        if let Some(reserved) = &self.reserved {
             reserved.note_written(bytes);
         }
         if self.load_from.is_none() { self.sync_ahead(bytes) } else { Ok(()) }
@@ -166,17 +216,22 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         if self.separates && key.kind == ValueKind::Value && self.goes_to_blob(value) {
             return self.add_separated(key, value);
         }
-        if key.kind == ValueKind::BlobIndex {
-            let index = BlobIndex::decode(value)
-                .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a blob index").with_source(error))?;
-            return self.add_entry(
-                key.user_key,
-                internal,
-                value,
-                Some((index.file, accounted_bytes(&index, key.user_key.len()))),
-            );
+        match reference(key, value)? {
+            Some(index) => self.add_reference(key, internal, value, &index),
+            None => self.add_entry(key.user_key, internal, value, None),
         }
-        self.add_entry(key.user_key, internal, value, None)
+    }
+
+    /// Adds an entry that survived; its value, `index`, leads to a blob file.
+    pub(crate) fn add_reference(
+        &mut self,
+        key: &InternalKey<'_>,
+        internal: &[u8],
+        value: &[u8],
+        index: &BlobIndex,
+    ) -> Result<()> {
+        let reference = (index.file, accounted_bytes(index, key.user_key.len()));
+        self.add_entry(key.user_key, internal, value, Some(reference))
     }
 
     fn goes_to_blob(&self, value: &[u8]) -> bool {
@@ -240,7 +295,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
                 let path = self.store.path_of(&FileName::Blob(number));
                 let (files, options) = (&*self.store.env.files, &self.family.options);
                 let writer = BlobWriter::create(files, &path, number, self.family.id, options.blob_compression)?;
-                self.created.push(path);
+                self.created.paths.push(path);
                 empty.insert(writer)
             }
         };
@@ -270,13 +325,11 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     ) -> Result<()> {
         if self.open_table_bytes() >= self.family.options.target_file_bytes
             && self.level > 0
-            && user_key != self.last_user_key
+            && !self.ends_with(user_key)
         {
             self.finish_table()?;
         }
-        let is_older_version = self.table.is_some() && user_key == self.last_user_key;
-        self.last_user_key.clear();
-        self.last_user_key.extend_from_slice(user_key);
+        let is_older_version = self.ends_with(user_key);
         let table = match &mut self.table {
             Some(table) => table,
             empty => {
@@ -285,12 +338,12 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
                 let path = self.store.path_of(&FileName::Table(number));
                 let files = &*self.store.env.files;
                 let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
-                self.created.push(path);
+                self.created.paths.push(path);
                 empty.insert(OpenTable {
                     writer,
                     number,
                     oldest_blob_file: None,
-                    blob_refs: Default::default(),
+                    blob_refs: Tally::default(),
                     older_versions: 0,
                 })
             }
@@ -299,9 +352,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         table.writer.add(internal, value)?;
         if let Some((file, bytes)) = reference {
             table.oldest_blob_file = Some(table.oldest_blob_file.map_or(file, |oldest| oldest.min(file)));
-            *table.blob_refs.entry(file).or_insert(0) += bytes;
+            table.blob_refs.add(file, bytes);
         }
         Ok(())
+    }
+
+    /// Whether the last entry of the open table has this user key.
+    fn ends_with(&self, user_key: &[u8]) -> bool {
+        self.table.as_ref().is_some_and(|table| table.writer.last_user_key() == Some(user_key))
     }
 
     /// Ends the table being written; those that follow are for `level`.
@@ -317,8 +375,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let mut older_versions = Vec::new();
         esker_format::varint::put_u64(&mut older_versions, open.older_versions);
         open.writer.set_user_property(OLDER_VERSIONS_PROPERTY, older_versions);
-        if !open.blob_refs.is_empty() {
-            open.writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(&open.blob_refs));
+        let blob_refs = open.blob_refs.finish();
+        if !blob_refs.is_empty() {
+            open.writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(&blob_refs));
         }
         let (summary, written) = open.writer.finish_unsynced()?;
         self.sync(written)?;
@@ -339,7 +398,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;
-        if let Some(reserved) = &mut self.reserved {
+        if let Some(reserved) = &self.reserved {
             reserved.note_written(summary.file_bytes);
         }
         if self.load_from.is_some() {
@@ -354,7 +413,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let Some(writer) = self.blob.take() else { return Ok(()) };
         let (file_bytes, appended) = (writer.file_bytes(), writer.appended_bytes());
         let (addition, written) = writer.finish_unsynced()?;
-        if let Some(reserved) = &mut self.reserved {
+        if let Some(reserved) = &self.reserved {
             reserved.note_written(file_bytes - appended);
         }
         self.sync(written)?;
@@ -387,19 +446,52 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     }
 
     /// Finishes what is open and hands all files over.
-    pub(crate) fn finish(mut self) -> Result<Finished> {
+    pub(crate) fn finish(self) -> Result<Finished> {
+        Ok(self.complete()?.hand_over())
+    }
+
+    /// Finishes what is open.
+    pub(crate) fn complete(mut self) -> Result<Complete> {
         self.finish_table()?;
         self.finish_blob()?;
         self.syncer.take().map_or(Ok(()), Syncer::finish)?;
-        self.created.clear();
-        let edit =
-            Edit { added: std::mem::take(&mut self.tables), blobs: std::mem::take(&mut self.blobs), ..Edit::default() };
-        let newcomers = std::mem::take(&mut self.newcomers);
-        Ok(Finished { edit, newcomers, table_bytes: self.table_bytes, blob_bytes: self.blob_bytes })
+        let edit = Edit { added: self.tables, blobs: self.blobs, ..Edit::default() };
+        let (newcomers, table_bytes, blob_bytes) = (self.newcomers, self.table_bytes, self.blob_bytes);
+        Ok(Complete { files: Finished { edit, newcomers, table_bytes, blob_bytes }, created: self.created })
+    }
+}
+
+/// Files that are removed unless they are handed over (O3).
+#[derive(Debug)]
+struct Created {
+    trash: Arc<Trash>,
+    paths: Vec<PathBuf>,
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        for path in std::mem::take(&mut self.paths) {
+            self.trash.add(path);
+        }
+    }
+}
+
+/// Files that are whole and synced, and go unless they are handed over.
+#[derive(Debug)]
+pub(crate) struct Complete {
+    files: Finished,
+    created: Created,
+}
+
+impl Complete {
+    pub(crate) fn hand_over(mut self) -> Finished {
+        self.created.paths.clear();
+        self.files
     }
 }
 
 /// Files that are whole and synced.
+#[derive(Debug)]
 pub(crate) struct Finished {
     /// Adds them.
     pub(crate) edit: Edit,
@@ -407,14 +499,6 @@ pub(crate) struct Finished {
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) table_bytes: u64,
     pub(crate) blob_bytes: u64,
-}
-
-impl<S: Deref<Target = Store>, F: Deref<Target = Family>> Drop for OutputFiles<S, F> {
-    fn drop(&mut self) {
-        for path in std::mem::take(&mut self.created) {
-            self.store.trash.add(path);
-        }
-    }
 }
 
 impl Store {
@@ -439,25 +523,30 @@ impl Store {
 /// what a rewrite may drop once it is gone. RocksDB ignores it.
 pub(crate) const OLDER_VERSIONS_PROPERTY: &str = "esker.older_versions";
 
-/// Drives a sorted run through a sieve into outputs: what flush and compaction have in common.
+/// Drives a sorted run, from where it stands up to the user key `end`, through a sieve into outputs: what flush and compaction have in
+/// common.
 pub(crate) fn pour(
     input: &mut dyn crate::iterate::InternalIterator,
+    end: Option<&[u8]>,
     sieve: &mut crate::compaction::Sieve<'_>,
     mut each: impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut timeless = Vec::new();
-    input.seek_to_first()?;
     while input.valid() {
-        let key = InternalKey::decode(input.key())
+        let (internal, value) = (input.key(), input.value());
+        let key = InternalKey::decode(internal)
             .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
-        match sieve.fate(&key, input.value())? {
+        if end.is_some_and(|end| key.user_key >= end) {
+            break;
+        }
+        match sieve.fate(&key, value)? {
             Fate::Dropped => {}
-            Fate::Kept => each(&key, input.key(), input.value())?,
+            Fate::Kept => each(&key, internal, value)?,
             Fate::Timeless => {
                 let key = InternalKey { sequence: SequenceNumber::new(0), ..key };
                 timeless.clear();
                 internal_key::append(&mut timeless, key.user_key, key.sequence, key.kind);
-                each(&key, &timeless, input.value())?;
+                each(&key, &timeless, value)?;
             }
         }
         input.next()?;

@@ -30,6 +30,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::background::Resting;
 use crate::blob::BlobSync;
 use crate::cache::BlockCache;
+use crate::compaction::Merge;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
 use crate::ingest::Writing;
@@ -143,6 +144,8 @@ pub(crate) struct State {
     pub(crate) unswept: BTreeSet<u32>,
     /// The first of these failures.
     pub(crate) blob_damage: Option<Error>,
+    /// Whether the last work was a flush: then a purge may be due.
+    pub(crate) flushed_last: bool,
     /// Whether the last work with tables was reclaim: then it is compaction's turn.
     pub(crate) reclaimed_last: bool,
     /// Whether the OPTIONS file says less than there is.
@@ -157,6 +160,8 @@ pub(crate) struct State {
     pub(crate) flushing: Vec<u32>,
     /// Compactions in progress.
     pub(crate) compacting: usize,
+    /// Merges whose parts others may take.
+    pub(crate) merging: Vec<Arc<Merge>>,
     /// What those that are no reclaim will write, and where.
     pub(crate) writing: Vec<Writing>,
     /// Who creates files in the directory and is waited for before the store closes.

@@ -58,6 +58,7 @@ pub fn get_u64(raw: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// As [`get_u64`], for what is longer than a byte: none has no bytes, since so both fit registers.
+#[inline]
 fn get_word(raw: &[u8]) -> (u64, usize) {
     if let Some(word) = raw.first_chunk::<WORD_BYTES>() {
         let word = u64::from_le_bytes(*word);

@@ -1,13 +1,15 @@
 //! Compaction: leveled, with level sizes that follow from the last level's.
 //!
 //! [`levels`] says how large each level may be, [`pick`] what to compact next (both pure), [`run`] writes the tables,
-//! and install makes them the version. [`Sieve`] is the rule which entries survive.
+//! part by part ([`parts`]), and install makes them the version. [`Sieve`] is the rule which entries survive.
 
 mod levels;
+mod parts;
 mod pick;
 mod run;
 mod sieve;
 
 pub(crate) use levels::Levels;
+pub(crate) use parts::Merge;
 pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep};
 pub(crate) use sieve::{Fate, Sieve};

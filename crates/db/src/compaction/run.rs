@@ -1,23 +1,23 @@
-//! Runs a plan: merges its inputs through the sieve into new tables of the output level. What lives in blob files that a sweep
-//! empties goes to new ones on the way.
+//! Runs a plan: merges its inputs, part after part, through the sieve into new tables of the output level. What lives in blob files
+//! that a sweep empties goes to new ones on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
 
 use super::pick::overlap_bytes_max;
-use super::{Plan, Sieve};
+use super::{Merge, Plan, Sieve};
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
-use crate::output::{Outputs, pour};
+use crate::output::{Complete, Outputs, pour, reference};
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
 impl Store {
     /// Runs a compaction and installs what comes of it. Its inputs are claimed by the caller.
-    pub(crate) fn run_compaction(&self, plan: &Plan) -> Result<()> {
+    pub(crate) fn run_compaction(&self, plan: &Arc<Plan>) -> Result<()> {
         if plan.family.is_dropped() {
             return Ok(());
         }
@@ -57,60 +57,89 @@ fn inputs(plan: &Plan) -> MergingIterator {
     MergingIterator::new(inputs)
 }
 
+/// Garbage by blob file.
+type ByFile = BTreeMap<FileNumber, Garbage>;
+
+fn add_all(sum: &mut ByFile, more: ByFile) {
+    for (file, garbage) in more {
+        sum.entry(file).or_default().add(garbage.count, garbage.bytes);
+    }
+}
+
+/// What came of a part.
+#[derive(Debug)]
+pub(super) struct Part {
+    files: Complete,
+    /// What newer entries overwrite or delete.
+    overwritten: ByFile,
+    /// What lies elsewhere now.
+    moved: ByFile,
+}
+
 /// Writes the files. Touches nothing else.
-fn merge(plan: &Plan, store: &Store) -> Result<Edit> {
-    let snapshots = store.snapshots.sequences();
+fn merge(plan: &Arc<Plan>, store: &Store) -> Result<Edit> {
+    let mut edit = Edit::default();
+    let (mut moved, mut table_bytes, mut blob_bytes) = (ByFile::new(), 0, 0);
+    for part in Merge::of(plan.clone(), store).run(store)? {
+        let files = part.files.hand_over();
+        (table_bytes, blob_bytes) = (table_bytes + files.table_bytes, blob_bytes + files.blob_bytes);
+        edit.added.extend(files.edit.added);
+        edit.blobs.extend(files.edit.blobs);
+        add_all(&mut edit.garbage, part.overwritten);
+        add_all(&mut moved, part.moved);
+    }
+    note_overwritten(plan, &edit.garbage);
+    add_all(&mut edit.garbage, moved);
+    let moved_bytes = if plan.victims.is_empty() { 0 } else { blob_bytes };
+    store.counters.reclaim_bytes.add(moved_bytes);
+    store.counters.compaction_bytes.add(table_bytes + blob_bytes - moved_bytes);
+    store.counters.compaction_read_bytes.add(plan.inputs().map(|(_, table)| table.meta.file_bytes).sum());
+    edit.deleted = plan.inputs().map(|(level, table)| (level, table.clone())).collect();
+    Ok(edit)
+}
+
+/// Writes the files of part `index`.
+pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<Part> {
+    let plan = merge.plan();
+    let (begin, end) = merge.bounds(index);
     let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
-    let mut sieve = Sieve::new(&snapshots, may_hold_below).at_the_bottom(plan.is_deepest());
-    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).reserving(plan.written_bytes());
+    let mut sieve = Sieve::new(merge.snapshots(), may_hold_below).at_the_bottom(plan.is_deepest());
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved());
     if plan.is_sweep {
         outputs = outputs.syncing_beside()?;
     }
-    let mut brought_back = BTreeMap::new();
+    let mut moved = ByFile::new();
     let mut fence = Fence::new(plan);
-    pour(&mut inputs(plan), &mut sieve, |key, internal, value| {
-        // Whoever closes the store does not wait for gigabytes to be merged.
+    let mut input = inputs(plan);
+    match begin {
+        Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,
+        None => input.seek_to_first()?,
+    }
+    pour(&mut input, end, &mut sieve, |key, internal, value| {
+        // Whoever closes the store does not wait for gigabytes to be merged, nor whoever has failed.
         store.check_open()?;
+        merge.check()?;
         if fence.ends_table_before(key.user_key) {
             outputs.finish_table()?;
         }
-        if key.kind == ValueKind::BlobIndex && (outputs.brings_back() || is_in_victim(plan, value)?) {
-            return move_value(plan, &mut outputs, key, value, &mut brought_back);
+        match reference(key, value)? {
+            Some(index) if outputs.brings_back() || plan.victims.contains(&index.file) => {
+                move_value(plan, &mut outputs, key, &index, &mut moved)
+            }
+            Some(index) => outputs.add_reference(key, internal, value, &index),
+            None => outputs.add(key, internal, value),
         }
-        outputs.add(key, internal, value)
     })?;
-    let mut garbage = sieve.into_garbage();
-    note_overwritten(plan, &garbage);
-    for (file, more) in brought_back {
-        let more: Garbage = more;
-        garbage.entry(file).or_default().add(more.count, more.bytes);
-    }
-    let files = outputs.finish()?;
-    let moved_bytes = if plan.victims.is_empty() { 0 } else { files.blob_bytes };
-    store.counters.reclaim_bytes.add(moved_bytes);
-    store.counters.compaction_bytes.add(files.table_bytes + files.blob_bytes - moved_bytes);
-    store.counters.compaction_read_bytes.add(plan.inputs().map(|(_, table)| table.meta.file_bytes).sum());
-    let deleted = plan.inputs().map(|(level, table)| (level, table.clone())).collect();
-    Ok(Edit { deleted, garbage, ..files.edit })
-}
-
-/// Whether the value lies in a blob file that is being emptied.
-fn is_in_victim(plan: &Plan, value: &[u8]) -> Result<bool> {
-    if plan.victims.is_empty() {
-        return Ok(false);
-    }
-    let index = BlobIndex::decode(value)
-        .map_err(|error| Error::new(ErrorKind::Corruption, "reading a blob index").with_source(error))?;
-    Ok(plan.victims.contains(&index.file))
+    Ok(Part { files: outputs.complete()?, overwritten: sieve.into_garbage(), moved })
 }
 
 /// Tells the family how much of what came down had overwritten something.
-fn note_overwritten(plan: &Plan, garbage: &BTreeMap<FileNumber, Garbage>) {
+fn note_overwritten(plan: &Plan, garbage: &ByFile) {
     let above = plan.inputs().filter(|(level, _)| *level < plan.output_level);
     let came: u64 = above.map(|(_, table)| table.table.properties().entry_count).sum();
     let dropped: u64 = garbage.values().map(|garbage| garbage.count).sum();
     if came > 0 {
-        plan.family.note_overwritten(dropped as f64 / came as f64);
+        plan.family.overwriting.note_compacted(dropped as f64 / came as f64);
     }
 }
 
@@ -119,20 +148,19 @@ fn move_value(
     plan: &Plan,
     outputs: &mut Outputs<'_>,
     key: &InternalKey<'_>,
-    value: &[u8],
-    garbage: &mut BTreeMap<FileNumber, Garbage>,
+    index: &BlobIndex,
+    garbage: &mut ByFile,
 ) -> Result<()> {
-    let corrupt = |reason: String| Error::new(ErrorKind::Corruption, reason);
-    let index = BlobIndex::decode(value).map_err(|error| corrupt("reading a blob index".into()).with_source(error))?;
     let Some(blob) = plan.version.blobs().get(&index.file) else {
-        return Err(corrupt(format!("a value lies in blob file {}, which the store does not have", index.file)));
+        let reason = format!("a value lies in blob file {}, which the store does not have", index.file);
+        return Err(Error::new(ErrorKind::Corruption, reason));
     };
-    let bytes = accounted_bytes(&index, key.user_key.len());
+    let bytes = accounted_bytes(index, key.user_key.len());
     if !plan.victims.is_empty() {
         outputs.store().pace(bytes)?;
     }
     garbage.entry(index.file).or_default().add(1, bytes);
-    outputs.add_moved(key, &index, &blob.file)
+    outputs.add_moved(key, index, &blob.file)
 }
 
 /// Ends an output table where it would overlap too much of the level after it, so that its own compaction stays cheap.
@@ -156,6 +184,9 @@ impl Fence {
     }
 
     fn ends_table_before(&mut self, user_key: &[u8]) -> bool {
+        if self.beyond.is_empty() {
+            return false;
+        }
         let mut passed = 0;
         while let Some(table) = self.beyond.get(self.next)
             && table.largest() < user_key

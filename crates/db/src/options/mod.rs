@@ -102,13 +102,15 @@ pub struct Options {
     /// When space is taken back from blob files. Default [`ReclaimMode::Auto`].
     pub reclaim_mode: ReclaimMode,
 
-    /// Bytes of tables and blob files per byte that lives in them, of the whole store, beyond one blob file
+    /// Bytes on the disk per byte that lives in tables and blob files, of the whole store, beyond one blob file
     /// ([`blob_file_bytes`](FamilyOptions::blob_file_bytes)), which a small store may have besides. Default 1.3. Range 1.05..=100.
+    /// Logs count as far as they leave half of what may be taken above what lives; in a store without blob files they do not.
     ///
     /// Reclaim frees what is needed in time; writers that make garbage faster than it can wait for it (`reclaim_mode` `Auto`). Smaller
     /// means less space and more copying: at 1.3, values of less than two pages that are overwritten at random are copied
-    /// once or twice more in their life. What is overwritten but not yet compacted is reckoned with as an estimate; files
-    /// that only iterators and values in the user's hands keep are not counted.
+    /// once or twice more in their life. What is overwritten but not yet compacted is reckoned with as an estimate, from samples of what
+    /// is written: by a few percent of what lives the bound may be exceeded for a moment. Files that only iterators and values in
+    /// the user's hands keep are not counted.
     pub max_space_amp: f64,
 
     /// Bytes that all files in the store's directory may take up. Default 0: there is no such limit, but for the disk. Range 0 or

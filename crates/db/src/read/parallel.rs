@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::family::{Family, View};
+use crate::family::Family;
 use crate::iterate::DbIterator;
 use crate::options::ReadOptions;
 use crate::store::Store;
+use crate::version::cuts;
 use crate::{Error, Result};
 
 /// Most threads of one scan.
@@ -22,41 +23,6 @@ const THREADS_MAX: usize = 256;
 const PARTS_MAX: usize = 64 << 10;
 /// Parts for each thread of a scan, so that nobody waits long for the last.
 const PARTS_PER_THREAD: usize = 4;
-/// Places looked at for each cut: more make parts more equal.
-const SAMPLES_PER_PART: u64 = 8;
-
-/// Keys that cut what `options` bound into at most `parts` parts; ascending.
-fn cuts(view: &View, options: &ReadOptions, parts: usize) -> Vec<Vec<u8>> {
-    let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
-    let tables: Vec<_> =
-        view.version.tables().map(|(_, table)| table).filter(|table| table.overlaps(lower, upper)).collect();
-    let total_bytes: u64 = tables.iter().map(|table| table.meta.file_bytes).sum();
-    let wanted = SAMPLES_PER_PART.saturating_mul(parts as u64);
-    let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
-    for table in tables {
-        let bytes = table.meta.file_bytes;
-        let share = u128::from(bytes) * u128::from(wanted) / u128::from(total_bytes.max(1));
-        let mut keys = vec![table.smallest().to_vec()];
-        keys.extend(table.table.separators(usize::try_from(share).unwrap_or(usize::MAX)));
-        let weight = bytes / keys.len() as u64;
-        samples.extend(keys.into_iter().map(|key| (key, weight)));
-    }
-    samples.retain(|(key, _)| lower.is_none_or(|lower| &**key > lower) && upper.is_none_or(|upper| &**key < upper));
-    samples.sort_unstable();
-    let sampled_bytes: u64 = samples.iter().map(|(_, weight)| weight).sum();
-    let mut cuts: Vec<Vec<u8>> = Vec::new();
-    let mut passed = 0;
-    for (key, weight) in samples {
-        // The cut after part n lies where n + 1 parts of the bytes were passed.
-        let due = u128::from(passed) * parts as u128 >= u128::from(sampled_bytes) * (cuts.len() as u128 + 1);
-        if due && cuts.len() + 1 < parts && cuts.last() != Some(&key) {
-            cuts.push(key);
-        }
-        passed += weight;
-    }
-    cuts
-}
-
 /// What the threads of a scan share.
 struct Scan<F> {
     /// Parts that nobody walks through yet, the last first.
@@ -117,7 +83,9 @@ impl Store {
         }
         let (view, sequence) = self.moment(family, options)?;
         let mut lower = options.lower_bound.clone();
-        let uppers = cuts(&view, options, parts).into_iter().map(Some).chain([options.upper_bound.clone()]);
+        let tables = view.version.tables().map(|(_, table)| table);
+        let cuts = cuts(tables, lower.as_deref(), options.upper_bound.as_deref(), parts);
+        let uppers = cuts.into_iter().map(Some).chain([options.upper_bound.clone()]);
         let part = |upper: Option<Vec<u8>>| {
             let bounds = ReadOptions { lower_bound: lower.take(), upper_bound: upper.clone(), ..options.clone() };
             lower = upper;

@@ -4,6 +4,7 @@
 //! |--------------|---------------------------------------------------------------------------------------------|
 //! | [`trash`]    | files that nothing names any more go                                                        |
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
+//! | [`overwriting`] | how much of what is written hides something that the ledger takes for living |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
@@ -21,6 +22,7 @@
 //!   room for, however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod overwriting;
 mod pace;
 mod pick;
 mod punch;
@@ -30,6 +32,7 @@ mod room;
 mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
+pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{Goal, Need, Pass, Relocation, crowd, hidden_bytes, pick, pick_pass, pick_scattered, pick_small};
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};

@@ -139,7 +139,7 @@ impl Store {
             return;
         }
         let left = self.left();
-        let is_awaited = self.delayed_rate.load(Ordering::Relaxed) > 0;
+        let is_awaited = self.is_delayed() || self.room.is_awaited();
         if is_awaited || self.room.is_short() || left.bound < i64::try_from(left.slack / SHORT_PART).unwrap_or(i64::MAX)
         {
             self.set_reclaim_rate(None);

@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::blob::accounted_bytes;
+use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Relocation;
 use crate::compaction::Sieve;
-use crate::output::{Outputs, pour};
+use crate::iterate::InternalIterator;
+use crate::output::{Outputs, pour, reference};
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
@@ -59,11 +60,15 @@ fn rewrite(
 ) -> Result<()> {
     let snapshots = store.snapshots.sequences();
     let mut sieve = Sieve::new(&snapshots, |_| true);
-    pour(&mut table.table.iter(false), &mut sieve, |key, internal, value| {
+    let mut entries = table.table.iter(false);
+    entries.seek_to_first()?;
+    pour(&mut entries, None, &mut sieve, |key, internal, value| {
         // Whoever closes the store does not wait for the end of a pass.
         store.check_open()?;
-        let Some(index) = victim(plan, key, value)? else {
-            return outputs.add(key, internal, value);
+        let index = match reference(key, value)? {
+            Some(index) if plan.victims.contains(&index.file) => index,
+            Some(index) => return outputs.add_reference(key, internal, value, &index),
+            None => return outputs.add(key, internal, value),
         };
         let Some(blob) = plan.version.blobs().get(&index.file) else {
             let reason = format!("a value lies in blob file {}, which the store does not have", index.file);
@@ -78,14 +83,4 @@ fn rewrite(
         garbage.entry(file).or_default().add(dropped.count, dropped.bytes);
     }
     Ok(())
-}
-
-/// Where the value lies, if that is in a file to be emptied.
-fn victim(plan: &Relocation, key: &InternalKey<'_>, value: &[u8]) -> Result<Option<BlobIndex>> {
-    if key.kind != ValueKind::BlobIndex {
-        return Ok(None);
-    }
-    let index = BlobIndex::decode(value)
-        .map_err(|error| Error::new(ErrorKind::Corruption, "reading a blob index").with_source(error))?;
-    Ok(plan.victims.contains(&index.file).then_some(index))
 }

@@ -1,7 +1,8 @@
 //! How much may still be written: what the store takes up on the disk, what it may take up, and who waits for more.
 //!
-//! - W1: what tables, blob files and unfinished work take up stays within `max_space_amp` of what lives, and one blob file: writers
-//!   that would go beyond wait as long as reclaim gets on. What only readers keep (iterators, values that are held) is not counted:
+//! - W1: what tables, blob files, unfinished work, logs and memtables take up, or will, stays within `max_space_amp` of what lives, and
+//!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Without blob files logs and memtables are not counted;
+//!   nor are they as far as they are more than half of what may be taken above what lives, as in a store of little else.) What only readers keep (iterators, values that are held) is not counted:
 //!   no work of the store's could free it, and whoever waits may be the one who holds it.
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
@@ -12,12 +13,13 @@
 //! Cost: of a write, one atomic subtraction; every few MiB a look at all families.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use esker_env::metered::Meter;
 
 use super::hidden_bytes;
+use super::overwriting::SAMPLE_BYTES;
 use crate::options::ReclaimMode;
 use crate::store::{State, Store};
 use crate::write::Request;
@@ -50,6 +52,10 @@ pub(crate) struct Room {
     reserved: Arc<AtomicU64>,
     /// Writers wait for space on the disk: whatever can be freed shall be.
     is_short: AtomicBool,
+    /// Bytes of obsolete files that were still there when work last let go of what it had read: readers have them.
+    held: AtomicU64,
+    /// Writers that wait for reclaim.
+    waiting: AtomicUsize,
     /// The last write when everything was done that could free something, plus one.
     squeezed_at: AtomicU64,
 }
@@ -65,23 +71,21 @@ pub(crate) struct Left {
     pub(crate) pass: i64,
     /// How much more than what lives the store may take.
     pub(crate) slack: u64,
-    /// What logs take, and memtables will.
-    pub(crate) unflushed: u64,
 }
 
 /// What a piece of work will still write (W4).
 #[derive(Debug)]
 pub(crate) struct Reserved {
     all: Arc<AtomicU64>,
-    left: u64,
+    left: AtomicU64,
 }
 
 impl Reserved {
     /// So much of it is written.
-    pub(crate) fn note_written(&mut self, bytes: u64) {
-        let written = bytes.min(self.left);
-        self.left -= written;
-        self.all.fetch_sub(written, Ordering::AcqRel);
+    pub(crate) fn note_written(&self, bytes: u64) {
+        let less = |left: u64| Some(left.saturating_sub(bytes));
+        let (Ok(before) | Err(before)) = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        self.all.fetch_sub(bytes.min(before), Ordering::AcqRel);
     }
 }
 
@@ -95,13 +99,22 @@ impl Room {
     pub(crate) fn new(meter: Option<Arc<Meter>>) -> Self {
         let (credit, squeezed_at) = (AtomicI64::new(0), AtomicU64::new(0));
         let (bytes_max, is_short) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Self { meter, credit, bytes_max, reserved: Arc::default(), is_short, squeezed_at }
+        Self {
+            meter,
+            credit,
+            bytes_max,
+            reserved: Arc::default(),
+            is_short,
+            held: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            squeezed_at,
+        }
     }
 
     /// See W4.
     pub(crate) fn reserve(&self, bytes: u64) -> Reserved {
         self.reserved.fetch_add(bytes, Ordering::AcqRel);
-        Reserved { all: self.reserved.clone(), left: bytes }
+        Reserved { all: self.reserved.clone(), left: AtomicU64::new(bytes) }
     }
 
     /// Bytes that work in progress will still write (W4).
@@ -113,6 +126,16 @@ impl Room {
     /// Whether whatever can be freed shall be.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Work has let go of what it read: what is still held, of `bytes`, readers hold.
+    pub(crate) fn note_held(&self, bytes: u64) {
+        self.held.store(bytes, Ordering::Release);
+    }
+
+    /// Whether somebody waits for reclaim.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Bytes that the files in the store's directory take up.
@@ -140,17 +163,22 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut separates, mut values_unflushed) = (false, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
             let of_blobs = version.ledger().total().live_bytes();
-            let hidden = (hidden_bytes(version) as f64 * family.overwritten_part()) as u64;
+            let hidden = (hidden_bytes(version) as f64 * family.overwriting.part()) as u64;
             let of_tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
             // Values that were just written are not known to live; as many as are new do.
             let written: u64 = view.generations().map(|generation| generation.blobs.bytes()).sum();
-            live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwritten_part())) as u64;
+            live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwriting.part())) as u64;
             tables += of_tables;
-            unflushed += view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
+            let in_memory = view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
+            unflushed += in_memory;
+            if family.separation().moves_out() || !version.blobs().is_empty() {
+                (separates, values_unflushed) = (true, values_unflushed + in_memory);
+            }
             file_bytes = file_bytes.max(family.options.blob_file_bytes);
             pass = pass.max(if version.blobs().is_empty() {
                 (of_tables / TABLES_PART).min(family.options.target_file_bytes.saturating_mul(TABLES_MAX))
@@ -162,15 +190,17 @@ impl Store {
         let bounded = (live as f64 * self.options.max_space_amp) as u64;
         let limit = bounded.saturating_add(file_bytes);
         let logs = self.space_of_logs();
-        let ours = used.saturating_sub(self.trash.held_bytes());
+        let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
         let most = self.room.bytes_max.load(Ordering::Relaxed);
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed);
+        // Logs, and what becomes of memtables; they leave a small store half of what it may take.
+        let slack = limit.saturating_sub(live);
+        let beside = if separates { logs.max(values_unflushed).min(slack / 2) } else { 0 };
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes.min(most / PASS_PART))),
             pass: after_flushes,
-            bound: signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved),
-            slack: limit.saturating_sub(live),
-            unflushed: unflushed + logs,
+            bound: signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
+            slack,
         }
     }
 
@@ -189,7 +219,11 @@ impl Store {
     #[inline]
     pub(crate) fn admit(&self, request: &Request) -> Result<()> {
         let bytes = signed(request.user_bytes() as u64);
-        if self.room.credit.fetch_sub(bytes, Ordering::Relaxed) > bytes {
+        let before = self.room.credit.fetch_sub(bytes, Ordering::Relaxed);
+        if before / SAMPLE_BYTES != before.saturating_sub(bytes) / SAMPLE_BYTES {
+            self.sample_overwriting(request);
+        }
+        if before > bytes {
             return Ok(());
         }
         if request.only_deletes() { Ok(()) } else { self.wait_for_room(bytes) }
@@ -218,7 +252,10 @@ impl Store {
                 self.room.credit.store(credit.min(CREDIT_BYTES_MAX), Ordering::Relaxed);
                 return Ok(());
             }
-            if self.get_on() {
+            self.room.waiting.fetch_add(1, Ordering::Relaxed);
+            let has_got_on = self.get_on();
+            self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+            if has_got_on {
                 continue;
             }
             if !is_short {

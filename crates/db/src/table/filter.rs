@@ -24,6 +24,11 @@ impl Filter {
         Self { bytes, has_keys: properties.has_whole_key_filter(), prefixes: properties.filtered_prefixes() }
     }
 
+    /// Whether it knows of whole keys.
+    pub(super) fn has_keys(&self) -> bool {
+        self.has_keys && !self.bytes.is_empty()
+    }
+
     /// Whether the table may hold `user_key`.
     #[inline]
     pub(super) fn may_hold(&self, user_key: &[u8]) -> bool {

@@ -89,6 +89,12 @@ impl Table {
         self.resident().map_or(true, |resident| resident.filter.may_hold_range(lower, upper))
     }
 
+    /// Whether the table may hold `user_key`, as far as what is in memory says; `None` where it does not.
+    pub(crate) fn filter_holds(&self, user_key: &[u8]) -> Option<bool> {
+        let resident = self.resident_now();
+        (resident.is_there() && resident.filter.has_keys()).then(|| resident.filter.may_hold(user_key))
+    }
+
     /// The blocks that `lookups`, which are sorted, begin their searches in: those that the cache lacks are read at once. What
     /// cannot be read is left out; whoever needs it meets the error.
     fn read_ahead_of<'a>(

@@ -226,6 +226,12 @@ impl TableWriter {
         self.properties.set_external();
     }
 
+    /// Of the last entry.
+    #[inline]
+    pub(crate) fn last_user_key(&self) -> Option<&[u8]> {
+        (self.properties.entry_count > 0).then(|| internal_key::user_key(&self.last_key))
+    }
+
     /// Length of the file so far, counting the open block as if it did not compress.
     pub(crate) fn file_bytes(&self) -> u64 {
         if self.block.is_empty() { self.pieces.end() } else { self.pieces.end() + self.block.estimated_bytes() as u64 }

@@ -6,6 +6,7 @@
 //! - V2: garbage of a blob file never exceeds what was written to it (B10). When nothing of it lives, the version drops it.
 //! - V3: a version changes only in [`install`], after the manifest has it (B4).
 
+mod cuts;
 mod edit;
 mod file;
 mod install;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_log::ledger::Ledger;
 
+pub(crate) use cuts::cuts;
 pub(crate) use edit::{Edit, Garbage};
 pub(crate) use file::{BlobHandle, TableFile};
 pub(crate) use life::Life;

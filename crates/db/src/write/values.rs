@@ -24,6 +24,7 @@ use esker_format::compression::{Compression, compress};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, RECORD_HEADER_BYTES};
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
+use esker_format::rocksdb::write_batch::Records;
 
 use super::{Active, Lead, Request};
 use crate::batch::WriteBatch;
@@ -195,10 +196,15 @@ impl Request {
         self.user_bytes
     }
 
+    /// What it writes.
+    pub(crate) fn records(&self) -> Records<'_> {
+        self.batch.raw().records()
+    }
+
     /// Whether it only deletes.
     pub(crate) fn only_deletes(&self) -> bool {
         let deletes = |kind| matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion);
-        self.batch.raw().records().all(|record| record.is_ok_and(|record| deletes(record.kind)))
+        self.records().all(|record| record.is_ok_and(|record| deletes(record.kind)))
     }
 
     /// `batch`, without values that go elsewhere.

@@ -260,7 +260,29 @@ impl BlobIndex {
     /// # Errors
     /// Corrupt if a field is missing, something follows, or the kind is none; unsupported if the value expires, lies
     /// within the table, or is packed in an unknown way.
+    #[inline]
     pub fn decode(raw: &[u8]) -> Result<Self, DecodeError> {
+        Self::sound(raw).map_or_else(|| Self::decode_fields(raw), Ok)
+    }
+
+    /// The index, where nothing is wrong with it.
+    #[inline]
+    fn sound(raw: &[u8]) -> Option<Self> {
+        let (&kind, rest) = raw.split_first()?;
+        let (file, len) = varint::get_u64(rest)?;
+        let rest = rest.get(len..)?;
+        let (offset, len) = varint::get_u64(rest)?;
+        let rest = rest.get(len..)?;
+        let (bytes, len) = varint::get_u64(rest)?;
+        let &[compression] = rest.get(len..)? else { return None };
+        let compression = Compression::from_u8(compression).ok()?;
+        let is_sound = kind == INDEX_KIND_BLOB && (1..=FILE_NUMBER_MAX).contains(&file);
+        is_sound.then(|| Self { file: FileNumber::new(file), offset, bytes, compression })
+    }
+
+    /// The same, telling what is wrong.
+    #[cold]
+    fn decode_fields(raw: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(raw);
         match cursor.u8("blob index kind")? {
             INDEX_KIND_BLOB => {}

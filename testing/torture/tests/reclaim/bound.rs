@@ -69,8 +69,8 @@ fn occupied(disk: &SimDisk, without: &str) -> u64 {
     disk.paths().iter().filter(counts).map(|path| files.metadata(path).unwrap().allocated).sum()
 }
 
-/// Goal: all tables and blob files together never take more than the bound allows for what lives, by more than one blob file and
-/// what one memtable becomes, while data are overwritten at random eight times over.
+/// Goal: all files together, logs too, never take more than the bound allows for what lives, by more than one blob file and what one
+/// memtable becomes, while data are overwritten at random eight times over.
 #[test]
 fn all_files_stay_within_the_bound_while_everything_is_overwritten() {
     for kind in KINDS.iter().filter(|kind| kind.separation != Separation::Off) {
@@ -89,7 +89,7 @@ fn all_files_stay_within_the_bound_while_everything_is_overwritten() {
             if put % 8 > 0 {
                 continue;
             }
-            let used = occupied(&disk, ".log");
+            let used = occupied(&disk, "");
             let (files, tables) = (disk.paths().len() as u64, db.stats().on_disk.table_bytes);
             // Blocks round each file up; tables count as they are.
             let bound = (live + tables) * 13 / 10 + BLOB_FILE_BYTES + (64 << 10) + files * 4096;
@@ -105,6 +105,34 @@ fn all_files_stay_within_the_bound_while_everything_is_overwritten() {
         assert_eq!(kind.value_bytes > 8192, stats.punches > 0, "{kind:?}");
         assert_sound(&db, "in the end");
     }
+}
+
+/// Goal: the bound holds from the first overwrite on, when no compaction has told yet that anything is, and none will soon: the
+/// memtables take all pointers there are.
+#[test]
+fn overwriting_is_noticed_before_any_compaction() {
+    let kind = Kind { separation: Separation::AtWrite, value_bytes: 2000, keys: 3000 };
+    let disk = SimDisk::new();
+    let mut options = options(&kind);
+    options.families.get_mut("default").unwrap().write_buffer_bytes = 1 << 20;
+    let db = open(&disk, &options).unwrap();
+    let live = u64::from(kind.keys) * (RECORD_HEADER_BYTES + 8 + kind.value_bytes as u64);
+    for n in 0..kind.keys {
+        db.put(key(n), value(&kind, n, 0)).unwrap();
+    }
+    db.flush().unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut rounds = vec![0; kind.keys as usize];
+    for put in 0..kind.keys * 4 {
+        let n = random.u32(..kind.keys);
+        rounds[n as usize] += 1;
+        db.put(key(n), value(&kind, n, rounds[n as usize])).unwrap();
+        let (used, files) = (occupied(&disk, ".log"), disk.paths().len() as u64);
+        let bound = live * 13 / 10 + BLOB_FILE_BYTES + files * 4096;
+        assert!(put % 16 > 0 || used <= bound, "{used} bytes after {put} puts, {live} live: {bound}");
+    }
+    let expected = (0..kind.keys).map(|n| (key(n), value(&kind, n, rounds[n as usize]))).collect();
+    assert!(contents(&db) == expected);
 }
 
 /// A history at the limit: puts until there is room for no more, overwrites that need reclaim, deletions, and puts again.

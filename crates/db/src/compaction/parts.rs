@@ -1,0 +1,319 @@
+//! A merge in parts: ranges of keys that several threads can write at once.
+//!
+//! - M1: parts share no user key, and together they are the plan's.
+//! - M2: files of a part are nobody's until all parts are whole: if one fails, all go.
+//! - M3: whoever has the plan writes part after part. Other background threads take parts meanwhile, as long as somebody waits for
+//!   what comes of it and no memtable waits for its flush, and are waited for.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_format::rocksdb::internal_key::SequenceNumber;
+use parking_lot::{Condvar, Mutex};
+
+use super::Plan;
+use super::run::{Part, write_part};
+use crate::reclaim::Reserved;
+use crate::store::Store;
+use crate::version::cuts;
+use crate::{Error, ErrorKind, Result};
+
+/// Most parts: where two threads begin together, one waits for the other for less than an eighth of the time.
+const PARTS_MAX: u64 = 8;
+/// Values that a part moves are at least this part of a blob file, so that it does not leave small ones behind, and its tables at least
+/// this part of a table.
+const BLOB_PART: u64 = 4;
+const TABLE_PART: u64 = 256;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    plan: Arc<Plan>,
+    snapshots: Vec<SequenceNumber>,
+    /// What all parts will write.
+    reserved: Arc<Reserved>,
+    /// The user keys that all parts but the first begin with.
+    cuts: Vec<Vec<u8>>,
+    has_failed: AtomicBool,
+    progress: Mutex<Progress>,
+    /// Signalled when a part is done.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The first part that nobody has begun.
+    next: usize,
+    /// Threads at work.
+    working: usize,
+    /// With their places.
+    parts: Vec<(usize, Part)>,
+    /// The first.
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum Failure {
+    Error(Error),
+    /// What a thread panicked with: goes on in the thread that has the plan.
+    Panic(Box<dyn Any + Send>),
+}
+
+impl Merge {
+    pub(super) fn of(plan: Arc<Plan>, store: &Store) -> Arc<Self> {
+        let tables = plan.inputs().map(|(_, table)| table);
+        Arc::new(Self {
+            snapshots: store.snapshots.sequences(),
+            reserved: Arc::new(store.room.reserve(plan.written_bytes())),
+            cuts: cuts(tables, None, None, parts_of(&plan)),
+            has_failed: AtomicBool::new(false),
+            progress: Mutex::default(),
+            done: Condvar::new(),
+            plan,
+        })
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn snapshots(&self) -> &[SequenceNumber] {
+        &self.snapshots
+    }
+
+    pub(super) fn reserved(&self) -> Arc<Reserved> {
+        self.reserved.clone()
+    }
+
+    /// The user keys that a part begins with, and ends before.
+    pub(super) fn bounds(&self, index: usize) -> (Option<&[u8]>, Option<&[u8]>) {
+        let cut = |index: usize| self.cuts.get(index).map(Vec::as_slice);
+        (index.checked_sub(1).and_then(cut), cut(index))
+    }
+
+    /// # Errors
+    /// Another part has failed: this one is not wanted any more.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Io, "another part of the merge has failed"));
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has begun with some part.
+    pub(crate) fn has_more(&self) -> bool {
+        self.progress.lock().next <= self.cuts.len() && !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes all parts that nobody else does, and returns all of them in order.
+    pub(super) fn run(self: &Arc<Self>, store: &Store) -> Result<Vec<Part>> {
+        if self.cuts.is_empty() {
+            return Ok(vec![write_part(self, 0, store)?]);
+        }
+        store.state.lock().merging.push(self.clone());
+        while self.write_next(store) {}
+        store.state.lock().merging.retain(|merge| !Arc::ptr_eq(merge, self));
+        let mut progress = self.progress.lock();
+        while progress.working > 0 {
+            self.done.wait(&mut progress);
+        }
+        match progress.failure.take() {
+            Some(Failure::Error(error)) => return Err(error),
+            Some(Failure::Panic(panic)) => {
+                drop(progress);
+                resume_unwind(panic)
+            }
+            None => {}
+        }
+        let mut parts = std::mem::take(&mut progress.parts);
+        parts.sort_unstable_by_key(|(index, _)| *index);
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
+    }
+
+    /// Writes a part that nobody has begun; `false` if there is none. What comes of it is told to whoever has the plan.
+    pub(crate) fn write_next(&self, store: &Store) -> bool {
+        if !self.has_more() {
+            return false;
+        }
+        let mut progress = self.progress.lock();
+        let index = progress.next;
+        if index > self.cuts.len() {
+            return false;
+        }
+        progress.next += 1;
+        progress.working += 1;
+        drop(progress);
+        let written = catch_unwind(AssertUnwindSafe(|| write_part(self, index, store)));
+        let mut progress = self.progress.lock();
+        match written {
+            Ok(Ok(part)) => progress.parts.push((index, part)),
+            Ok(Err(error)) => self.fail(&mut progress, Failure::Error(error)),
+            Err(panic) => self.fail(&mut progress, Failure::Panic(panic)),
+        }
+        progress.working -= 1;
+        drop(progress);
+        self.done.notify_all();
+        true
+    }
+
+    fn fail(&self, progress: &mut Progress, failure: Failure) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        progress.failure.get_or_insert(failure);
+    }
+}
+
+/// How many parts are worth it. A merge of some tables stays whole: it is short, and would leave smaller ones behind, each of them
+/// over more of the next level.
+fn parts_of(plan: &Plan) -> usize {
+    if !plan.is_sweep {
+        return 1;
+    }
+    let options = &plan.family.options;
+    let tables: u64 = plan.inputs().map(|(_, table)| table.meta.file_bytes).sum();
+    let moved = plan.written_bytes() - tables;
+    let of_values = if moved == 0 { PARTS_MAX } else { moved / (options.blob_file_bytes / BLOB_PART).max(1) };
+    let of_tables = tables / (options.target_file_bytes / TABLE_PART).max(1);
+    of_values.min(of_tables).clamp(1, PARTS_MAX) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use esker_env::sim::{Fault, SimDisk};
+    use esker_format::compression::Compression;
+
+    use super::*;
+    use crate::compaction::pick_sweep;
+    use crate::options::{FamilyOptions, Options, ReclaimMode};
+    use crate::{Db, Snapshot};
+
+    type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// A store in whose tables and blob files much is overwritten or deleted, what a snapshot of it sees, and what it holds.
+    struct Overwritten {
+        db: Db,
+        snapshot: Snapshot,
+        before: Contents,
+        now: Contents,
+    }
+
+    fn overwritten(disk: &SimDisk) -> Overwritten {
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            min_blob_size: 100,
+            blob_file_bytes: 64 << 10,
+            blob_compression: Compression::None,
+            target_file_bytes: 32 << 10,
+            ..FamilyOptions::default()
+        };
+        let families = [("default".to_owned(), family)].into();
+        let reclaim_mode = ReclaimMode::Off;
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        let mut now = Contents::new();
+        let change = |now: &mut Contents, n: u32, round: u8| {
+            let (key, value) = (format!("key {:04}", n * 7 % 1000).into_bytes(), vec![round; 300]);
+            if n % 11 == 3 {
+                db.delete(&key).unwrap();
+                now.remove(&key);
+            } else {
+                db.put(&key, &value).unwrap();
+                now.insert(key, value);
+            }
+        };
+        (0..1000).for_each(|n| change(&mut now, n, 1));
+        let (snapshot, before) = (db.snapshot(), now.clone());
+        (0..1500).step_by(2).for_each(|n| change(&mut now, n, 2));
+        db.flush().unwrap();
+        Overwritten { db, snapshot, before, now }
+    }
+
+    fn contents(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
+        let options = crate::ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
+        let mut iter = db.iter_cf(&db.default_column_family(), &options).unwrap();
+        let mut found = Contents::new();
+        iter.seek_to_first().unwrap();
+        while iter.valid() {
+            found.insert(iter.key().to_vec(), iter.value().unwrap().to_vec());
+            iter.next().unwrap();
+        }
+        found
+    }
+
+    /// A sweep that moves everything.
+    fn sweep(db: &Db) -> Arc<Plan> {
+        let family = db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let victims = version.blobs().keys().copied().collect();
+        Arc::new(pick_sweep(&family, &version, victims).unwrap())
+    }
+
+    fn assert_holds(store: &Overwritten, what: &str) {
+        assert!(contents(&store.db, None) == store.now, "{what}");
+        assert!(contents(&store.db, Some(&store.snapshot)) == store.before, "{what}: the snapshot");
+        let check = store.db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    }
+
+    /// Goal: whoever writes them, parts hold what one pass over everything would (M1), and files of a sweep lie side by side.
+    #[test]
+    fn parts_that_several_threads_write_are_all_of_it() {
+        for helpers in [0, 1, 3] {
+            let store = overwritten(&SimDisk::new());
+            let (db, plan) = (&store.db, sweep(&store.db));
+            assert!(Merge::of(plan.clone(), db.store()).cuts.len() > 3);
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..helpers {
+                    scope.spawn(|| {
+                        while !is_over.load(Ordering::Relaxed) {
+                            let merge = db.store().state.lock().merging.first().cloned();
+                            if merge.is_none_or(|merge| !merge.write_next(db.store())) {
+                                std::thread::yield_now();
+                            }
+                        }
+                    });
+                }
+                db.store().run_compaction(&plan).unwrap();
+                is_over.store(true, Ordering::Relaxed);
+            });
+            drop(plan);
+            assert!(db.store().state.lock().merging.is_empty());
+            assert_eq!(db.store().room.reserved_bytes(), 0);
+            assert_holds(&store, &format!("{helpers} helpers"));
+            let version = db.store().family(0).unwrap().view.load().version.clone();
+            let tables = version.level(version.deepest_level());
+            assert!(tables.len() > 3 && version.tables().count() == tables.len(), "{}", tables.len());
+            assert!(tables.windows(2).all(|pair| pair[0].largest() < pair[1].smallest()));
+        }
+    }
+
+    /// Goal: a part that cannot be written takes those along that were (M2), and nothing of the store is lost.
+    #[test]
+    fn a_part_that_fails_leaves_nothing_behind() {
+        let disk = SimDisk::new();
+        let store = overwritten(&disk);
+        let healthy = disk.op_count();
+        store.db.store().run_compaction(&sweep(&store.db)).unwrap();
+        let operations = disk.op_count() - healthy;
+        assert!(operations > 20, "{operations}");
+        for n in (0..operations).step_by(3) {
+            let disk = SimDisk::new();
+            let store = overwritten(&disk);
+            let before = disk.paths();
+            disk.fail_at(disk.op_count() + n, Fault::NoSpace);
+            let ran = store.db.store().run_compaction(&sweep(&store.db));
+            if ran.is_err() && store.db.stats().background_error.is_none() {
+                store.db.store().trash.purge().unwrap();
+                assert_eq!(disk.paths(), before, "operation {n}");
+            }
+            assert!(store.db.store().state.lock().merging.is_empty());
+            assert_eq!(store.db.store().room.reserved_bytes(), 0);
+            assert_holds(&store, &format!("operation {n}"));
+        }
+    }
+}
