@@ -504,7 +504,9 @@ impl Store {
                 state.to_compact.insert(plan.family.id);
             }
             Work::Log => state.guests -= 1,
-            Work::Part(_) | Work::Sync(_) | Work::Purge | Work::Options => {}
+            // With it go the tables that it read: what is held after that, readers hold.
+            Work::Part(merge) => drop(merge),
+            Work::Sync(_) | Work::Purge | Work::Options => {}
         }
         self.room.note_held(self.trash.held_bytes());
         self.changed.notify_all();

@@ -119,15 +119,14 @@ impl Merge {
         while progress.working > 0 {
             self.done.wait(&mut progress);
         }
-        match progress.failure.take() {
+        // Not left to whoever drops the merge last: files of a merge that failed take up room (M2).
+        let (failure, mut parts) = (progress.failure.take(), std::mem::take(&mut progress.parts));
+        drop(progress);
+        match failure {
             Some(Failure::Error(error)) => return Err(error),
-            Some(Failure::Panic(panic)) => {
-                drop(progress);
-                resume_unwind(panic)
-            }
+            Some(Failure::Panic(panic)) => resume_unwind(panic),
             None => {}
         }
-        let mut parts = std::mem::take(&mut progress.parts);
         parts.sort_unstable_by_key(|(index, _)| *index);
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
