@@ -93,19 +93,24 @@ impl Default for Tally {
 impl Tally {
     fn add(&mut self, file: FileNumber, bytes: u64) {
         let Some(place) = self.recent.get_mut(file.get() as usize % TALLY_PLACES) else { return };
-        if place.0 != file.get() {
-            let (file, bytes) = std::mem::replace(place, (file.get(), 0));
-            if bytes > 0 {
-                *self.all.entry(FileNumber::new(file)).or_insert(0) += bytes;
-            }
+        if place.0 == file.get() {
+            // What a damaged table says of lengths may be anything.
+            place.1 = place.1.saturating_add(bytes);
+            return;
         }
-        place.1 += bytes;
+        let before = std::mem::replace(place, (file.get(), bytes));
+        self.settle(before);
+    }
+
+    fn settle(&mut self, (file, bytes): (u64, u64)) {
+        if bytes > 0 {
+            let sum = self.all.entry(FileNumber::new(file)).or_insert(0);
+            *sum = sum.saturating_add(bytes);
+        }
     }
 
     fn finish(mut self) -> BlobRefs {
-        for (file, bytes) in self.recent.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            *self.all.entry(FileNumber::new(file)).or_insert(0) += bytes;
-        }
+        self.recent.into_iter().for_each(|place| self.settle(place));
         self.all
     }
 }
@@ -561,6 +566,24 @@ mod tests {
     use super::*;
     use crate::options::Options;
     use crate::{Db, FamilyOptions};
+
+    /// Goal: files that share a place keep their sums, and lengths of damaged entries do not overflow.
+    #[test]
+    fn bytes_are_added_up_by_file_whatever_place_they_share() {
+        let (mut tally, mut expected) = (Tally::default(), BlobRefs::default());
+        for n in 0..10_000u64 {
+            let (file, bytes) = (FileNumber::new(1 + n * n % 299), 33 + n);
+            tally.add(file, bytes);
+            *expected.entry(file).or_insert(0) += bytes;
+        }
+        assert_eq!(tally.finish(), expected);
+        let (mut tally, file) = (Tally::default(), FileNumber::new(5));
+        for bytes in [u64::MAX, 40, u64::MAX] {
+            tally.add(file, bytes);
+            tally.add(FileNumber::new(file.get() + TALLY_PLACES as u64), 1);
+        }
+        assert_eq!(tally.finish().get(&file), Some(&u64::MAX));
+    }
 
     /// W4 of `reclaim/room.rs`: what is in files and what is still counted for them is never less than what will be written.
     #[test]
