@@ -23,6 +23,7 @@ const THREADS_MAX: usize = 256;
 const PARTS_MAX: usize = 64 << 10;
 /// Parts for each thread of a scan, so that nobody waits long for the last.
 const PARTS_PER_THREAD: usize = 4;
+
 /// What the threads of a scan share.
 struct Scan<F> {
     /// Parts that nobody walks through yet, the last first.

@@ -4,7 +4,7 @@
 //! |--------------|---------------------------------------------------------------------------------------------|
 //! | [`trash`]    | files that nothing names any more go                                                        |
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
-//! | [`overwriting`] | how much of what is written hides something that the ledger takes for living |
+//! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |

@@ -2,8 +2,9 @@
 //!
 //! - W1: what tables, blob files, unfinished work, logs and memtables take up, or will, stays within `max_space_amp` of what lives, and
 //!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Without blob files logs and memtables are not counted;
-//!   nor are they as far as they are more than half of what may be taken above what lives, as in a store of little else.) What only readers keep (iterators, values that are held) is not counted:
-//!   no work of the store's could free it, and whoever waits may be the one who holds it.
+//!   nor are they as far as they are more than half of what may be taken above what lives, as in a store of little else.) What only
+//!   readers keep (iterators, values that are held) is not counted: no work of the store's could free it, and whoever waits may be
+//!   the one who holds it.
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
 //!   Room is kept for the flush of every memtable and for a pass of reclaim, so deletions and reclaim go on, and
