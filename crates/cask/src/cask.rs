@@ -25,7 +25,8 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// A clone is another handle to the same store; the store closes with the last one, or with [`close`](Self::close). All
 /// calls may be made from any number of threads at once. Readers wait for nobody but for the tens of nanoseconds in which
-/// a slot of the directory is changed; writers wait for writers of the same stripe, one in [`CaskOptions::stripes`].
+/// a slot of the directory is changed; writers wait for writers of the same key (one in 1,024 others shares its lock), and
+/// once there are more of them than [`CaskOptions::stripes`], for a file to write to.
 ///
 /// # Durability
 /// Once a write has returned `Ok`, the death of the process does not lose it. With [`CaskWriteOptions::sync`], power loss
@@ -318,7 +319,7 @@ impl Cask {
                 "a batch takes no time to live; give it to its operations with put_with_ttl",
             ));
         }
-        self.store().write_batch(batch, options.sync)
+        self.store().write_batch(batch, options)
     }
 
     /// Makes everything written so far survive power loss.

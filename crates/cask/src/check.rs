@@ -120,8 +120,8 @@ impl Store {
             return Ok(false);
         }
         if is_known() == was_dead {
-            // It may have died since: then, with its stripe at rest, it is in the list.
-            let _stripe = self.lock_stripe_of(hash);
+            // It may have died since: then, with its key at rest, it is in the list.
+            let _at_rest = self.key_locks.lock(hash);
             let is_dead = file.dead_cursor(file.dead_len()).is_dead(offset);
             if is_known() == is_dead {
                 complain(if is_dead {

@@ -38,6 +38,7 @@ mod scan;
 mod seal;
 mod stats;
 mod store;
+mod stripe;
 mod sync;
 mod value;
 mod write;

@@ -16,7 +16,6 @@ mod settle;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
@@ -183,12 +182,18 @@ fn read(dir: &Path, options: CaskOptions, env: Env, is_read_only: bool) -> Resul
     let installer = Installer::new(env.files.clone(), dir, &found);
     let table = files.iter().fold(FileTable::default(), |table, file| table.with(file.data.clone()));
     let dir = dir.to_owned();
-    let store =
-        Store::new(Parts { env, dir, options, keydir, files: table, next_version, installer, recovery, is_read_only });
-    // Stripes are chosen by other bits of a hash than a slot keeps, so the sum is entered in the first.
-    if let Some(stripe) = store.stripes.first() {
-        stripe.key_count.store(key_count, Ordering::Relaxed);
-    }
+    let store = Store::new(Parts {
+        env,
+        dir,
+        options,
+        keydir,
+        files: table,
+        next_version,
+        key_count,
+        installer,
+        recovery,
+        is_read_only,
+    });
     if !is_read_only {
         remove_orphans(&store, &found)?;
         reopen_unsealed(&store, &files)?;
@@ -239,7 +244,7 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         store.add_file(&store.installer.lock(), active.data.clone());
         store.unsealed.lock().push(active.clone());
         match stripe {
-            Some(stripe) => stripe.active.lock().file = Some(active),
+            Some(mut stripe) => stripe.file = Some(active),
             None if data.end() == FIRST_OFFSET => store.state.lock().reserved.push(active),
             None => store.retire(active),
         }

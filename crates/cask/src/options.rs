@@ -23,8 +23,8 @@ pub struct CaskOptions {
     pub error_if_exists: bool,
 
     /// Writers that can be at work at once, each with a file of its own. Default 8. Range 1..=64.
-    /// Keys are spread over them by hash, so twice as many as threads that write are seldom in each other's way (measured with four threads:
-    /// a sixth more than with as many). Each that was written to takes a data file's disk space while the store is
+    /// A thread keeps to the stripe that it wrote to last, and leaves it for a free one when it finds it taken: with as many as threads that
+    /// write, each soon has its own. Each that was written to takes a data file's disk space while the store is
     /// open, and once that is three quarters full, the next one's.
     pub stripes: usize,
 
@@ -160,6 +160,10 @@ pub struct CaskWriteOptions {
     /// How long the value lives. Default `None`: as [`CaskOptions::default_ttl`] says. Range 1 s..=100 years; part of a second counts as a whole one.
     /// Not for batches, whose operations say so themselves.
     pub ttl: Option<Duration>,
+
+    /// Which stripe's file takes the write, counted round where there are fewer. Default `None`: the thread's own, see
+    /// [`CaskOptions::stripes`]. Values that will die together leave files that a merge copies little from, if they have a stripe for themselves.
+    pub stripe: Option<usize>,
 }
 
 #[cfg(test)]

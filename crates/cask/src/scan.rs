@@ -62,7 +62,7 @@ impl Store {
     /// S1.
     pub(crate) fn extents(&self) -> Vec<(Arc<DataFile>, u64, usize)> {
         let _gate = self.gate.lock();
-        let _stripes = self.all_stripes();
+        let _stripes = self.stripes.lock_all();
         self.files.load().iter().map(|file| (file.clone(), file.end(), file.dead_len())).collect()
     }
 }

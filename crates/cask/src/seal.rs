@@ -13,7 +13,8 @@ use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::cask::{FileName, FileNumber, hint};
 
 use crate::file::{ActiveFile, DataFile, Identity, Step, Walk};
-use crate::store::{State, Store, StripeState};
+use crate::store::{State, Store};
+use crate::stripe::StripeState;
 use crate::{Error, ErrorKind, Result};
 
 /// Files that may wait to be sealed, for each stripe, before writers help.
@@ -175,8 +176,7 @@ impl Store {
     /// # Errors
     /// What sealing failed at.
     pub(crate) fn seal_everything(&self) -> Result<()> {
-        for stripe in &self.stripes {
-            let mut state = stripe.active.lock();
+        for mut state in self.stripes.iter() {
             if state.file.as_ref().is_some_and(|file| file.data.end() > FIRST_OFFSET)
                 && let Some(file) = state.file.take()
             {

@@ -71,10 +71,7 @@ impl Store {
             background_error: self.background_error(),
             ..CaskStats::default()
         };
-        for stripe in &self.stripes {
-            stats.user_bytes += stripe.user_bytes.load(Ordering::Relaxed);
-            stats.appended_bytes += stripe.appended_bytes.load(Ordering::Relaxed);
-        }
+        (stats.user_bytes, stats.appended_bytes) = self.stripes.written();
         for file in self.files.load().iter() {
             let usage = file.usage();
             stats.files += 1;

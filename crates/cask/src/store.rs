@@ -4,13 +4,14 @@
 //! |---------------------------------|-----------------------------|---------------------------------------------------|
 //! | merges                          | `merging`                   | one merge, checkpoint or close at a time          |
 //! | which records are where         | `gate`                      | the swap of a merge, against the start of a scan  |
-//! | active file of a stripe; the slots of its keys | that stripe  | writers; the swap of a merge, key by key          |
+//! | active file of a stripe         | that stripe                 | the writer who holds it                           |
+//! | which records a key's slots are | the key's lock              | writers; the swap of a merge, key by key          |
 //! | manifest, next file number      | `installer`                 | whoever creates, seals or drops files             |
 //! | retired and reserved files, background errors | `state`       | writers and background threads                    |
-//! | slots                           | their shard; readers take no lock | whoever holds the key's stripe              |
+//! | slots                           | their shard; readers take no lock | whoever holds the key's lock                |
 //! | what readers see                | nothing: `Current`, atomics | replaced under `installer`                        |
 //!
-//! Locks are taken in the order of the rows; of several stripes, by ascending index.
+//! Locks are taken in the order of the rows; of several in one row, by ascending index.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +25,11 @@ use esker_log::pacer::Pacer;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::file::{ActiveFile, DataFile, FileTable};
-use crate::keydir::{KeyDir, KeyHash};
+use crate::keydir::KeyDir;
 use crate::manifest::Installer;
 use crate::open::CaskRecovery;
 use crate::options::CaskOptions;
+use crate::stripe::{KeyLocks, Stripes};
 use crate::{Error, ErrorKind, Result};
 
 /// What can be done with the store.
@@ -40,46 +42,6 @@ pub(crate) enum Condition {
     /// A sync or a manifest write failed.
     Failed = 2,
     Closed = 3,
-}
-
-/// Writers of one share of the keys. On cache lines of its own, so that stripes do not slow each other down.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Stripe {
-    pub(crate) active: Mutex<StripeState>,
-    /// Keys of this stripe that have a value, modulo 2⁶⁴: an open enters all of them in the first stripe. Changed under this stripe's
-    /// lock alone.
-    pub(crate) key_count: AtomicU64,
-    /// See [`CaskStats::user_bytes`](crate::CaskStats::user_bytes). Added to under this stripe's lock alone.
-    pub(crate) user_bytes: AtomicU64,
-    /// See [`CaskStats::appended_bytes`](crate::CaskStats::appended_bytes). Added to under this stripe's lock alone.
-    pub(crate) appended_bytes: AtomicU64,
-}
-
-impl Stripe {
-    /// So many keys more have a value, or fewer. The stripe is locked.
-    #[inline]
-    pub(crate) fn count_keys(&self, more: i64) {
-        let count = self.key_count.load(Ordering::Relaxed).wrapping_add_signed(more);
-        self.key_count.store(count, Ordering::Relaxed);
-    }
-
-    /// A write of that many bytes, which became a record of `record_bytes`. The stripe is locked.
-    #[inline]
-    pub(crate) fn count_written(&self, user_bytes: u64, record_bytes: u64) {
-        // Nobody else adds: a load and a store cost less than an atomic addition.
-        for (counter, bytes) in [(&self.user_bytes, user_bytes), (&self.appended_bytes, record_bytes)] {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct StripeState {
-    /// `None` until the first write.
-    pub(crate) file: Option<Arc<ActiveFile>>,
-    /// Framed records of a batch; empty in between, kept for its memory.
-    pub(crate) buffer: Vec<u8>,
 }
 
 /// What background threads wait for.
@@ -109,7 +71,10 @@ pub(crate) struct Store {
     pub(crate) store_id: [u8; 16],
     pub(crate) keydir: KeyDir,
     pub(crate) files: Current<FileTable>,
-    pub(crate) stripes: Box<[Stripe]>,
+    pub(crate) stripes: Stripes,
+    pub(crate) key_locks: KeyLocks,
+    /// Keys that had a value when the store was opened, less those that merges found expired, modulo 2⁶⁴.
+    pub(crate) key_count: AtomicU64,
     /// The version that the next record gets.
     pub(crate) next_version: AtomicU64,
     pub(crate) merging: Mutex<()>,
@@ -139,6 +104,7 @@ pub(crate) struct Parts {
     pub(crate) keydir: KeyDir,
     pub(crate) files: FileTable,
     pub(crate) next_version: u64,
+    pub(crate) key_count: u64,
     pub(crate) installer: Installer,
     pub(crate) recovery: CaskRecovery,
     pub(crate) is_read_only: bool,
@@ -146,13 +112,16 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { env, dir, options, keydir, files, next_version, installer, recovery, is_read_only } = parts;
+        let Parts { env, dir, options, keydir, files, next_version, key_count, installer, recovery, is_read_only } =
+            parts;
         let pacer = Pacer::new(env.clock.clone());
         let rate = options.merge_bytes_per_second;
         pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
         let condition = if is_read_only { Condition::ReadOnly } else { Condition::Writable };
         Self {
-            stripes: (0..options.stripes).map(|_| Stripe::default()).collect(),
+            stripes: Stripes::new(options.stripes),
+            key_locks: KeyLocks::new(),
+            key_count: AtomicU64::new(key_count),
             env,
             dir,
             options,
@@ -247,24 +216,8 @@ impl Store {
         self.condition.swap(Condition::Closed as u8, Ordering::AcqRel) != Condition::Closed as u8
     }
 
-    #[inline]
-    pub(crate) fn stripe(&self, hash: KeyHash) -> Option<&Stripe> {
-        self.stripes.get(hash.stripe(self.stripes.len()))
-    }
-
-    /// All stripes, locked: no write is half done.
-    pub(crate) fn all_stripes(&self) -> Vec<MutexGuard<'_, StripeState>> {
-        self.stripes.iter().map(|stripe| stripe.active.lock()).collect()
-    }
-
-    /// The key's stripe, locked: its slots stay as they are (D1).
-    pub(crate) fn lock_stripe_of(&self, hash: KeyHash) -> Option<MutexGuard<'_, StripeState>> {
-        self.stripe(hash).map(|stripe| stripe.active.lock())
-    }
-
     pub(crate) fn key_count(&self) -> u64 {
-        let counts = self.stripes.iter().map(|stripe| stripe.key_count.load(Ordering::Relaxed));
-        counts.fold(0, u64::wrapping_add)
+        self.key_count.load(Ordering::Relaxed).wrapping_add(self.stripes.key_count())
     }
 
     /// Readers find `file` from now on. Under `installer`, so that no change is lost.
@@ -289,7 +242,7 @@ impl Store {
 impl Store {
     /// Ends and syncs all files that are not sealed, and gives back what was preallocated. Afterwards nothing is written.
     pub(crate) fn finish_files(&self) -> Result<()> {
-        let _stripes = self.all_stripes();
+        let _stripes = self.stripes.lock_all();
         let unsealed = self.unsealed.lock().clone();
         let mut first = Ok(());
         for file in unsealed {

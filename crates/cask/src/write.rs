@@ -1,8 +1,8 @@
 //! Writing: look the key up, append, put the slot in place, acknowledge.
 //!
 //! - W1: everything that can fail happens before the record is appended, or is the append. After it, slots and ledger follow
-//!   without fail, under the same stripe locks.
-//! - W2: a write holds the stripes of all its keys, so versions of a key ascend in the order in which they take effect.
+//!   without fail, under the same locks.
+//! - W2: a write holds a stripe and the locks of all its keys from before it is given a version (`stripe.rs`).
 //! - W3: a batch is one append to one file; its records say that they belong together (`CONTINUED`). It has a record for each of
 //!   its keys, whatever they were before.
 //! - W4: `sync` makes the file durable that has the record. A single delete that finds nothing to delete syncs everything instead:
@@ -11,7 +11,7 @@
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
 //!
 //! Cost: one look-up (which reads the record that is replaced, from memory), one CRC, one copy into the mapped end of the file.
-//! No allocation and no system call, but for rotation and where there is no mapped end. Three locks without company (stripe, file,
+//! No allocation and no system call, but for rotation and where there is no mapped end. Four locks without company (stripe, key, file,
 //! shard) and one atomic addition: each waits for all stores before it, so counters that the stripe's lock guards are plain stores.
 
 use std::borrow::Cow;
@@ -21,13 +21,13 @@ use std::sync::atomic::Ordering;
 
 use esker_format::cask::record::{self, Head, Record};
 use esker_format::compression::{self, Compression};
-use parking_lot::MutexGuard;
 
 use crate::batch::{CaskBatch, Operation, too_large};
 use crate::file::{ActiveFile, DataFile};
 use crate::keydir::{Held, KeyHash, Slot};
 use crate::options::{CaskWriteOptions, validate_ttl};
-use crate::store::{Store, Stripe, StripeState};
+use crate::store::Store;
+use crate::stripe::{StripeState, Writing};
 use crate::{Error, Result};
 
 /// Framed records of a batch keep this much memory between batches.
@@ -95,34 +95,34 @@ impl Store {
     ) -> Result<Option<u64>> {
         self.check_writable()?;
         let change = self.change(key, value, options.ttl)?;
-        let Some(stripe) = self.stripe(change.hash) else { return Ok(None) };
-        let mut state = stripe.active.lock();
+        let mut writing = self.stripes.lock(options.stripe);
+        let at_rest = self.key_locks.lock(change.hash);
         self.check_writable()?;
         self.keydir.prefetch_slots(change.hash);
         // What is written in any case is framed while the slots are on their way.
         let is_certain = matches!(condition, Condition::Always) && change.value.is_some();
-        let framed = if is_certain { Some(self.framed(&mut state, &change)?) } else { None };
+        let framed = if is_certain { Some(self.framed(&mut writing.state, &change)?) } else { None };
         let located = self.locate(change.hash, key)?;
         if !self.holds(condition, change.hash, key)? {
             return Ok(None);
         }
         if change.value.is_none() && located.newest.is_none() && !located.is_damaged {
-            drop(state);
+            drop((at_rest, writing));
             // W4.
             return if options.sync { self.sync_all().map(|()| None) } else { Ok(None) };
         }
         let (version, head) = match framed {
             Some(framed) => framed,
-            None => self.framed(&mut state, &change)?,
+            None => self.framed(&mut writing.state, &change)?,
         };
         let value = change.value.as_deref().unwrap_or_default();
-        let offset = self.append(&mut state, &[head.as_bytes(), key, value])?;
-        if let Some(active) = &state.file {
+        let offset = self.append(&mut writing.state, &[head.as_bytes(), key, value])?;
+        if let Some(active) = &writing.state.file {
             active.data.set_end(offset + change.bytes());
-            self.apply(&mut self.keydir.one(), stripe, &change, located, version, &active.data, offset);
+            self.apply(&mut self.keydir.one(), &writing, &change, located, version, &active.data, offset);
         }
-        let follow_up = self.follow_up(&state, options.sync);
-        drop(state);
+        let follow_up = self.follow_up(&writing.state, options.sync);
+        drop((at_rest, writing));
         self.acknowledge(follow_up, options.sync)?;
         Ok(Some(version))
     }
@@ -195,6 +195,7 @@ impl Store {
             validate_ttl("the time to live", ttl)?;
         }
         let hash = self.keydir.hash(key);
+        self.key_locks.prefetch(hash);
         self.keydir.prefetch(hash);
         let user_bytes = (key.len() + value.map_or(0, <[u8]>::len)) as u64;
         let (value, compression) = match value {
@@ -235,7 +236,7 @@ impl Store {
         }
     }
 
-    /// The slots of `key`. Its stripe is locked (D1).
+    /// The slots of `key`, which is locked (D1).
     pub(crate) fn locate(&self, hash: KeyHash, key: &[u8]) -> Result<Located> {
         let candidates = self.keydir.all(hash);
         let mut located = Located::default();
@@ -286,12 +287,12 @@ impl Store {
         }
     }
 
-    /// Slots and ledger follow a record that is in `file` now. Its stripe is locked.
+    /// Slots and ledger follow a record that is in `file` now. Its stripe and its key are locked.
     #[expect(clippy::too_many_arguments, reason = "a struct of them would be taken apart at once")]
     fn apply(
         &self,
         held: &mut Held<'_>,
-        stripe: &Stripe,
+        writing: &Writing<'_>,
         change: &Change<'_>,
         located: Located,
         version: u64,
@@ -300,7 +301,7 @@ impl Store {
     ) {
         let bytes = change.bytes();
         file.count(bytes, version, change.value.is_none(), change.expires_at);
-        stripe.count_written(change.user_bytes, bytes);
+        writing.count_written(change.user_bytes, bytes);
         let (hash, tag) = (change.hash, change.hash.tag());
         let Located { newest, mut old, newest_version, .. } = located;
         let forget = |held: &mut Held<'_>, slot: &Slot| {
@@ -315,7 +316,7 @@ impl Store {
                 forget(held, slot);
             }
             if newest.is_some() {
-                stripe.count_keys(-1);
+                writing.count_keys(-1);
             }
             return;
         }
@@ -325,7 +326,7 @@ impl Store {
         match newest {
             None => {
                 held.change(hash, |shard| shard.insert(slot));
-                stripe.count_keys(1);
+                writing.count_keys(1);
             }
             Some(replaced) if keep == 1 => {
                 held.change(hash, |shard| shard.replace(replaced.place(), slot));
@@ -358,10 +359,12 @@ impl Store {
     }
 
     /// Applies a batch. The version of its last record, or `None` if there was nothing to do.
-    pub(crate) fn write_batch(&self, batch: &CaskBatch, sync: bool) -> Result<Option<u64>> {
+    pub(crate) fn write_batch(&self, batch: &CaskBatch, options: &CaskWriteOptions) -> Result<Option<u64>> {
         self.check_writable()?;
+        let CaskWriteOptions { sync, stripe, .. } = *options;
         let changes = self.changes(batch)?;
-        let mut guards = self.lock_stripes_of(&changes);
+        let mut writing = self.stripes.lock(stripe);
+        let at_rest = self.key_locks.lock_all(changes.iter().map(|change| change.hash));
         self.check_writable()?;
         let mut work = Vec::with_capacity(changes.len());
         for change in changes {
@@ -369,10 +372,11 @@ impl Store {
             let located = self.locate(change.hash, change.key)?;
             work.push((change, located));
         }
-        let Some(state) = guards.first_mut().filter(|_| !work.is_empty()) else {
-            drop(guards);
+        if work.is_empty() {
+            drop((at_rest, writing));
             return if sync { self.sync_all().map(|()| None) } else { Ok(None) };
-        };
+        }
+        let state = &mut *writing.state;
         let salt = self.room(state, work.iter().map(|(change, _)| change.bytes()).sum())?;
         let first_version = self.next_version.fetch_add(work.len() as u64, Ordering::Relaxed);
         let mut buffer = std::mem::take(&mut state.buffer);
@@ -392,15 +396,13 @@ impl Store {
         let mut version = first_version;
         let mut held = self.keydir.hold(work.iter().map(|(change, _)| change.hash));
         for (change, located) in work {
-            if let Some(stripe) = self.stripe(change.hash) {
-                self.apply(&mut held, stripe, &change, located, version, &active.data, offset);
-            }
+            self.apply(&mut held, &writing, &change, located, version, &active.data, offset);
             offset += change.bytes();
             version += 1;
         }
         held.release().iter().for_each(|slot| self.bury(slot));
-        let follow_up = self.follow_up(state, sync);
-        drop(guards);
+        let follow_up = self.follow_up(&writing.state, sync);
+        drop((at_rest, writing));
         self.acknowledge(follow_up, sync)?;
         Ok(Some(version - 1))
     }
@@ -416,14 +418,6 @@ impl Store {
             |operation: &&Operation| last.get(&operation.key[..]).is_some_and(|last| std::ptr::eq(*last, *operation));
         let operations = batch.operations.iter().filter(counts);
         operations.map(|operation| self.change(&operation.key, operation.value.as_deref(), operation.ttl)).collect()
-    }
-
-    fn lock_stripes_of(&self, changes: &[Change<'_>]) -> Vec<MutexGuard<'_, StripeState>> {
-        let mut indexes: Vec<usize> = changes.iter().map(|change| change.hash.stripe(self.stripes.len())).collect();
-        indexes.sort_unstable();
-        indexes.dedup();
-        let stripes = indexes.iter().filter_map(|&index| self.stripes.get(index));
-        stripes.map(|stripe| stripe.active.lock()).collect()
     }
 }
 

@@ -191,12 +191,18 @@ pub fn to_batch(ops: &[Op]) -> Result<CaskBatch> {
     Ok(batch)
 }
 
+/// Writes of one thread go to one stripe by themselves: so each of these says which, the files of all are written in turn, and a key has
+/// records in several.
+fn write_options(number: usize, sync: bool) -> CaskWriteOptions {
+    CaskWriteOptions { sync, ttl: None, stripe: Some(number / 3) }
+}
+
 /// Takes one step; says in `past` what was promised.
 pub fn take(cask: &Cask, step: &Step, past: &mut Past) -> Result<()> {
     match step {
         Step::One((key, value), sync) => {
             let number = past.begin(&[(key.clone(), value.clone())]);
-            let options = CaskWriteOptions { sync: *sync, ..CaskWriteOptions::default() };
+            let options = write_options(number, *sync);
             match value {
                 Some(value) => cask.put_with(key, value, &options).map(drop)?,
                 None => cask.delete_with(key, &options).map(drop)?,
@@ -205,7 +211,7 @@ pub fn take(cask: &Cask, step: &Step, past: &mut Past) -> Result<()> {
         }
         Step::Batch(ops, sync) => {
             let number = past.begin(ops);
-            cask.write(&to_batch(ops)?, &CaskWriteOptions { sync: *sync, ..CaskWriteOptions::default() })?;
+            cask.write(&to_batch(ops)?, &write_options(number, *sync))?;
             past.acknowledge(number, *sync);
         }
         Step::Sync => {

@@ -35,7 +35,7 @@ fn store() -> (SimDisk, Contents) {
         batch.put([b'b', n], vec![b'b'; 20]).unwrap();
         expected.insert(vec![b'b', n], vec![b'b'; 20]);
     }
-    cask.write(&batch, &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+    cask.write(&batch, &CaskWriteOptions { sync: true, ttl: None, stripe: None }).unwrap();
     let files = cask.stats();
     assert!(files.sealed_files >= 1 && files.files > files.sealed_files, "{files:?}");
     std::mem::forget(cask);

@@ -93,7 +93,8 @@ impl Run {
     fn ttl(&mut self) -> (CaskWriteOptions, Option<u64>) {
         let ttl = (self.expiring && self.random.bool()).then(|| Duration::from_secs(self.random.u64(1..60)));
         let expires_at = ttl.or(self.options.default_ttl).map(|ttl| self.now() + ttl.as_secs());
-        (CaskWriteOptions { ttl, sync: self.random.u8(..8) == 0 }, expires_at)
+        let stripe = self.random.bool().then(|| self.random.usize(..4));
+        (CaskWriteOptions { ttl, sync: self.random.u8(..8) == 0, stripe }, expires_at)
     }
 
     fn step(&mut self) {

@@ -50,7 +50,7 @@ fn b1_a_deleted_key_never_comes_back() {
         }
         cask.sync().unwrap();
         for n in 0..20 {
-            cask.delete_with(format!("gone{n}"), &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+            cask.delete_with(format!("gone{n}"), &CaskWriteOptions { sync: true, ttl: None, stripe: None }).unwrap();
             match random.u8(..6) {
                 0 => cask.compact().unwrap(),
                 1 => fill(&cask, "a"),
@@ -181,7 +181,7 @@ fn b4_a_failed_manifest_leaves_the_old_or_the_new_state() {
         let cask = open(&disk);
         fill(&cask, "a");
         cask.sync().unwrap();
-        cask.delete_with("a0", &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+        cask.delete_with("a0", &CaskWriteOptions { sync: true, ttl: None, stripe: None }).unwrap();
         let first = disk.op_count();
         disk.fail_at(first + n, Fault::Eio);
         let failed = cask.compact().is_err();
@@ -230,7 +230,7 @@ fn b5_records_of_another_file_are_none_here() {
 fn b6_a_merge_makes_durable_what_it_relies_on() {
     let disk = SimDisk::new();
     let cask = open(&disk);
-    cask.put_with("key", "old", &CaskWriteOptions { sync: true, ttl: None }).unwrap();
+    cask.put_with("key", "old", &CaskWriteOptions { sync: true, ttl: None, stripe: None }).unwrap();
     fill(&cask, "a");
     // Not synced, and the only reason why the old one is garbage.
     cask.put("key", "new").unwrap();
@@ -308,7 +308,7 @@ fn b10_the_ledger_never_drifts() {
                 0..4 => drop(cask.delete(key).unwrap()),
                 4..8 => {
                     let ttl = Some(Duration::from_secs(random.u64(1..30)));
-                    cask.put_with(key, [b'v'; 90], &CaskWriteOptions { sync: false, ttl }).unwrap();
+                    cask.put_with(key, [b'v'; 90], &CaskWriteOptions { sync: false, ttl, stripe: None }).unwrap();
                 }
                 8 => disk.clock().advance(Duration::from_secs(10)),
                 9 => cask.compact().unwrap(),
@@ -340,7 +340,8 @@ fn space_of_expired_values_comes_back_while_their_neighbours_live() {
         let lives_on = |n: u64| n.is_multiple_of(5);
         for n in 0..60 {
             let ttl = Some(Duration::from_secs(if lives_on(n) { 1_000_000 } else { 60 + n % 10 }));
-            cask.put_with(format!("key{n}"), [b'v'; 200], &CaskWriteOptions { sync: false, ttl }).unwrap();
+            cask.put_with(format!("key{n}"), [b'v'; 200], &CaskWriteOptions { sync: false, ttl, stripe: None })
+                .unwrap();
         }
         let before = cask.stats().bytes;
         if reopens {
@@ -366,7 +367,7 @@ fn space_of_expired_values_comes_back_while_their_neighbours_live() {
 fn an_expired_key_has_no_older_versions_to_show() {
     let disk = SimDisk::new();
     let cask = Cask::open_with_env("/store", CaskOptions { keep_versions: 3, ..options() }, disk.env()).unwrap();
-    let short = CaskWriteOptions { sync: false, ttl: Some(Duration::from_secs(60)) };
+    let short = CaskWriteOptions { sync: false, ttl: Some(Duration::from_secs(60)), stripe: None };
     for n in 0..3 {
         cask.put("gone", format!("older {n}")).unwrap();
     }
@@ -459,6 +460,67 @@ fn compare_and_set_loses_no_increment() {
     assert_eq!(counter(&cask.get("counter").unwrap().unwrap()), 6000);
     cask.close().unwrap();
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Goal: a deletion in the file of one stripe hides a value in that of another for good, though its own file is merged first.
+#[test]
+fn a_deletion_outlives_a_merge_while_another_stripe_has_the_value() {
+    let disk = SimDisk::new();
+    let cask =
+        Cask::open_with_env("/store", CaskOptions { stripes: 2, merge_garbage_ratio: 0.5, ..options() }, disk.env())
+            .unwrap();
+    let to = |stripe| CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+    cask.put_with("key", "old", &to(0)).unwrap();
+    assert!(cask.delete_with("key", &to(1)).unwrap());
+    let merged = |cask: &Cask| cask.stats().merged_bytes;
+    for n in 0..2000u32 {
+        cask.put_with((n % 3).to_le_bytes(), [0; 100], &to(1)).unwrap();
+    }
+    assert!(merged(&cask) > 50_000, "the files of the second stripe were merged");
+    let image = disk.after_process_death();
+    drop(cask);
+    let cask = Cask::open_with_env("/store", options(), image.env()).unwrap();
+    assert!(cask.get("key").unwrap().is_none());
+    assert_eq!(cask.len(), 3);
+}
+
+/// Goal: of writes of one key by several threads, which are in several files, the one with the highest version counts: now, and
+/// when the versions are all that an open knows.
+#[test]
+fn the_newest_of_a_key_is_the_newest_whichever_file_it_is_in() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { stripes: 4, file_bytes: 16 << 10, merge_garbage_ratio: 0.3, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let key = |n: u32| [b'k', (n % 3) as u8];
+    let write = |cask: &Cask, thread: u32| {
+        let mut newest: [(u64, Vec<u8>); 3] = Default::default();
+        for n in 0..3000u32 {
+            let value = [thread.to_le_bytes(), n.to_le_bytes()].concat();
+            newest[n as usize % 3] = (cask.put(key(n), &value).unwrap(), value);
+        }
+        newest
+    };
+    let threads: Vec<_> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn({
+                    let cask = &cask;
+                    move || write(cask, thread)
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let check = |cask: &Cask| {
+        for n in 0..3 {
+            let (_, value) = threads.iter().map(|newest| &newest[n as usize]).max().unwrap();
+            assert_eq!(cask.get(key(n)).unwrap().unwrap(), *value, "key {n}");
+        }
+    };
+    check(&cask);
+    let image = disk.after_process_death();
+    drop(cask);
+    check(&Cask::open_with_env("/store", options, image.env()).unwrap());
 }
 
 /// Batches from many threads, each of which sets all keys to one value: no scan ever sees a mixture.

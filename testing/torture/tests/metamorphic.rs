@@ -101,7 +101,7 @@ fn play_cask(deeds: &[CaskDeed], options: &CaskOptions) -> Result<Vec<String>> {
         answers.push(match deed {
             CaskDeed::Put(key, value, ttl) => {
                 let ttl = ttl.map(Duration::from_secs);
-                cask.put_with(key, value, &CaskWriteOptions { ttl, ..plain })?;
+                cask.put_with(key, value, &CaskWriteOptions { ttl, stripe: Some(answers.len()), ..plain })?;
                 String::new()
             }
             // Whether an expired value was still there is nobody's promise.

@@ -4,7 +4,7 @@
 //! Life of a data file: `reserved --first write--> active --full--> retired --seal--> sealed --merge--> gone`
 //!
 //! - F1: the manifest names a file, durably, before the first record goes into it, and until its last live record has a durable copy.
-//! - F2: bytes before `end` never change, so readers need no lock. Only the writer who holds the stripe moves `end`.
+//! - F2: bytes before `end` never change, so readers need no lock. Only the writer who holds the file's stripe moves `end`.
 //! - F3: a file that was taken out of the [`FileTable`] stays readable for whoever holds it.
 
 mod active;

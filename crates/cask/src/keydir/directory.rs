@@ -10,7 +10,6 @@ use super::table::{HEAD_WORDS, Table};
 use crate::sync::{RwLock, SHARD_COUNT, rest};
 
 pub(super) const SHARD_SHIFT: u32 = 32;
-const STRIPE_SHIFT: u32 = 48;
 
 /// The hash of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,12 +25,6 @@ impl KeyHash {
     #[inline]
     pub(crate) const fn shard(self) -> usize {
         (self.0 >> SHARD_SHIFT) as usize % SHARD_COUNT
-    }
-
-    /// Which of `count` stripes; from other bits than tag and shard.
-    #[inline]
-    pub(crate) const fn stripe(self, count: usize) -> usize {
-        (((self.0 >> STRIPE_SHIFT) * count as u64) >> (64 - STRIPE_SHIFT)) as usize
     }
 }
 

@@ -4,7 +4,7 @@
 //! the record decides. Of twenty million keys one in a million shares shard and tag with another, so a hit costs
 //! one access to a file and a miss nearly always none.
 //!
-//! - D1: the slots of a key change only under the lock of the key's stripe. So a writer or a merge that holds it may look a
+//! - D1: the slots of a key change only under the key's lock (L2 of `stripe.rs`). So a writer or a merge that holds it may look a
 //!   key up, read records, write, and put the slot in place without looking again.
 //! - D2: a shard is locked to change slots: for tens of nanoseconds, and some ten microseconds when the shard (a
 //!   four-thousandth of all keys) grows by a twelfth. No file is touched under it, and no other lock taken but that of the memory

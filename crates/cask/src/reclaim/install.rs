@@ -41,7 +41,7 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
     }
     drop(installer);
     for (index, moved) in output.moves.iter().enumerate() {
-        // Writers of the stripe wait as long as the memory behind a slot takes to come, unless it was asked for.
+        // Writers of the key wait as long as the memory behind a slot takes to come, unless it was asked for.
         output.moves.get(index + 2 * AHEAD).iter().for_each(|later| store.keydir.prefetch(later.hash));
         output.moves.get(index + AHEAD).iter().for_each(|soon| store.keydir.prefetch_slots(soon.hash));
         swap(store, moved, file.map(|file| &**file));
@@ -86,7 +86,7 @@ fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
 
 /// Points the slot of one record to its copy, if it still points to the original (R1).
 fn swap(store: &Store, moved: &Move, file: Option<&DataFile>) {
-    let Some(_stripe) = store.lock_stripe_of(moved.hash) else { return };
+    let _at_rest = store.key_locks.lock(moved.hash);
     let original = store.keydir.all(moved.hash).iter().find(|slot| slot.place() == moved.from);
     let copy = file.and_then(|file| moved.slot(file));
     match (original, copy) {
@@ -108,10 +108,8 @@ fn end_history(store: &Store, moved: &Move, original: &Slot) {
     let raw = files.get(moved.from.file).and_then(|file| file.record_bytes(original).ok());
     let record = raw.as_ref().and_then(|raw| Record::decode(raw).ok());
     let older = record.and_then(|record| store.locate(moved.hash, record.key).ok()?.up_to(record.version));
-    if !original.is_old()
-        && let Some(stripe) = store.stripe(moved.hash)
-    {
-        stripe.count_keys(-1);
+    if !original.is_old() {
+        store.key_count.fetch_sub(1, Ordering::Relaxed);
     }
     store.forget(moved.hash, original);
     older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));

@@ -62,7 +62,7 @@ pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
     // Writes that were given a lower version are in the directory once their stripes were locked after the load. The
     // next version itself may be given any time: a deletion of that version may come after its key was asked for.
     let next_version = store.next_version.load(Ordering::Acquire);
-    drop(store.all_stripes());
+    drop(store.stripes.lock_all());
     // Older versions that are kept were superseded long ago: a file with such is clean as of nothing.
     let clean_as_of = if store.options.keep_versions == 1 { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
@@ -181,9 +181,9 @@ impl Run<'_> {
     /// R2. Asked before anything of this merge is installed; what makes a deletion superfluous never ceases to.
     fn tombstone_stays(&self, index: usize, record: &Record<'_>) -> Result<bool> {
         let hash = self.store.keydir.hash(record.key);
-        let Some(stripe) = self.store.lock_stripe_of(hash) else { return Ok(true) };
+        let at_rest = self.store.key_locks.lock(hash);
         let located = self.store.locate(hash, record.key)?;
-        drop(stripe);
+        drop(at_rest);
         if located.newest.is_some() && self.store.options.keep_versions == 1 {
             // A newer put hides what is older just as well, and is durable before the deletion goes (R4). Not from
             // history, though, where that is kept.

@@ -38,7 +38,7 @@ impl Delete {
         if is_cask(&self.store) {
             self.family.refuse_on_cask()?;
             let cask = open_cask(&self.store)?;
-            cask.delete_with(key, &CaskWriteOptions { sync: self.sync, ttl: None })?;
+            cask.delete_with(key, &CaskWriteOptions { sync: self.sync, ttl: None, stripe: None })?;
             cask.close()?;
             return Ok(Answer::Yes);
         }

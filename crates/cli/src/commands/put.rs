@@ -64,7 +64,7 @@ impl Put {
             self.family.refuse_on_cask()?;
             let cask = open_cask(&self.store)?;
             let ttl = self.ttl.map(Duration::from_secs);
-            cask.put_with(key, value, &CaskWriteOptions { sync: self.sync, ttl })?;
+            cask.put_with(key, value, &CaskWriteOptions { sync: self.sync, ttl, stripe: None })?;
             cask.close()?;
             return Ok(Answer::Yes);
         }

@@ -39,7 +39,7 @@ impl Target {
                 db.write(batch, &WriteOptions { sync, ..WriteOptions::default() })
             }
             (Self::Cask(cask), Batch::Cask(batch, _)) => {
-                cask.write(&batch, &CaskWriteOptions { sync, ttl: None }).map(drop)
+                cask.write(&batch, &CaskWriteOptions { sync, ttl: None, stripe: None }).map(drop)
             }
             _ => Err(Error::invalid_argument("the batch is of another kind of store")),
         }
