@@ -30,6 +30,8 @@ use esker_compare::report::machine;
 use esker_format::cask::record::{FIRST_OFFSET, HEAD_BYTES};
 
 const VALUE_BYTES: usize = 100;
+/// What a key, its value and its slot take of the memory, and somewhat more.
+const KEY_BYTES_TAKEN: u64 = 170;
 const LARGE_VALUE_BYTES: usize = 100_000;
 const MB: f64 = 1e6;
 /// Bytes of values that are made ready at once, and how many at most.
@@ -307,12 +309,23 @@ impl Bars {
         self.rows.push(row);
     }
 
-    fn fresh(&self) -> Result<PathBuf> {
+    /// A directory with nothing in it, for a store of so many bytes. Twice as much memory was filled and freed just before: of a virtual machine
+    /// that gives free memory back to its host, the first touch of 2 MiB takes as long as filling them takes the store (4.5 ms were
+    /// seen), which says nothing of either.
+    fn fresh(&self, bytes: u64) -> Result<PathBuf> {
         let dir = self.args.directory.join("store");
         if dir.exists() {
             fs::remove_dir_all(&dir)?;
         }
         fs::create_dir_all(&dir)?;
+        let path = dir.join("memory");
+        let mut file = File::create(&path)?;
+        let block = vec![1; 1 << 20];
+        for _ in 0..(2 * bytes).div_ceil(1 << 20) {
+            file.write_all(&block)?;
+        }
+        drop(file);
+        fs::remove_file(path)?;
         Ok(dir)
     }
 
@@ -323,7 +336,7 @@ impl Bars {
         let (mut puts, mut gets) = ([Rates::default(); 2], [Rates::default(); 2]);
         let (mut many, mut floor) = (Rates::default(), Rates::default());
         for (round, threads) in [1, 4, 1, 4].into_iter().enumerate() {
-            let dir = self.fresh()?;
+            let dir = self.fresh(keys * KEY_BYTES_TAKEN)?;
             let cask = Cask::open(&dir, options())?;
             let each = keys / threads;
             let put =
@@ -357,7 +370,7 @@ impl Bars {
         let (data, keys) = (Data::new(2, VALUE_BYTES), self.args.few_keys);
         let mut rates = [0.0; 2];
         for (place, options) in [without_merges(), options()].into_iter().enumerate() {
-            let cask = Cask::open(self.fresh()?, options)?;
+            let cask = Cask::open(self.fresh(2 * keys * KEY_BYTES_TAKEN)?, options)?;
             put(&cask, &data, 0..keys)?;
             rates[place] = on_threads(1, keys, |_| put(&cask, &data, random(keys, keys, 5)))?.alone;
             let merged = cask.stats().merged_bytes;
@@ -372,7 +385,7 @@ impl Bars {
     fn many_keys(&mut self) -> Result<()> {
         let (data, keys) = (Data::new(3, VALUE_BYTES), self.args.keys);
         let millions = keys as f64 / MB;
-        let dir = self.fresh()?;
+        let dir = self.fresh(keys * KEY_BYTES_TAKEN)?;
         let before = memory_bytes()?;
         let cask = Cask::open(&dir, options())?;
         let rate = on_threads(1, keys, |_| put(&cask, &data, 0..keys))?.alone;
@@ -439,7 +452,8 @@ impl Bars {
         let (data, count) = (Data::new(4, LARGE_VALUE_BYTES), self.args.large_values);
         let (mut plain, mut cask) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..2 {
-            let dir = self.fresh()?;
+            let bytes = count * LARGE_VALUE_BYTES as u64;
+            let dir = self.fresh(bytes)?;
             plain = plain.min(seconds(|| {
                 let (mut file, mut value) = (File::create(dir.join("plain"))?, Vec::new());
                 for index in 0..count {
@@ -448,7 +462,7 @@ impl Bars {
                 }
                 Ok(file.sync_data()?)
             })?);
-            let dir = self.fresh()?;
+            let dir = self.fresh(bytes)?;
             cask = cask.min(seconds(|| {
                 let cask = Cask::open(&dir, options())?;
                 put(&cask, &data, 0..count)?;

@@ -98,7 +98,7 @@ impl Store {
         let mut writing = self.stripes.lock(options.stripe);
         let at_rest = self.key_locks.lock(change.hash);
         self.check_writable()?;
-        self.keydir.prefetch_slots(change.hash);
+        self.keydir.prefetch_for_change(change.hash);
         // What is written in any case is framed while the slots are on their way.
         let is_certain = matches!(condition, Condition::Always) && change.value.is_some();
         let framed = if is_certain { Some(self.framed(&mut writing.state, &change)?) } else { None };

@@ -99,6 +99,12 @@ impl KeyDir {
         self.table(hash.shard()).begin(hash.tag()).prefetch();
     }
 
+    /// The same for who will change them.
+    #[inline]
+    pub(crate) fn prefetch_for_change(&self, hash: KeyHash) {
+        self.table(hash.shard()).begin(hash.tag()).prefetch_for_insertion();
+    }
+
     /// Somebody else changes the shard: it takes a moment.
     #[cold]
     fn wait(&self, attempts: &mut u32) {

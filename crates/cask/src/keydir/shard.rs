@@ -174,9 +174,7 @@ impl<'a> Shard<'a> {
 
     /// Lays the slots out anew in a table of at least `capacity` (K3).
     fn resize(&mut self, capacity: usize) {
-        let mut slots = Vec::with_capacity(self.table.len());
-        slots.extend(self.row(self.table.capacity()).filter(|slot| !slot.is_empty()));
-        self.lay_out(&slots, capacity);
+        self.lay_out(&self.table.taken(), capacity);
     }
 
     pub(super) fn row(&self, len: usize) -> impl Iterator<Item = Slot> + 'a {
@@ -196,19 +194,12 @@ impl<'a> Shard<'a> {
         // Where the last one will lie: more room than was asked for, if the last tags are many.
         let end = slots.iter().fold(0, |free, slot| self.table.home(slot.tag()).max(free) + 1);
         self.table.set_capacity(end.max(capacity).next_multiple_of(SEGMENT_SLOTS));
-        let mut cursor = self.table.cursor(0);
-        for slot in slots {
-            let home = self.table.home(slot.tag());
-            while cursor.index() < home {
-                cursor.set(Slot::EMPTY);
-                cursor.step();
-            }
-            cursor.set(*slot);
-            cursor.step();
-        }
-        while cursor.set(Slot::EMPTY) {
-            cursor.step();
-        }
+        let mut free = 0;
+        self.table.fill(slots, |slot| {
+            let at = self.table.home(slot.tag()).max(free);
+            free = at + 1;
+            at
+        });
     }
 }
 

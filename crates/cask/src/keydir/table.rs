@@ -25,6 +25,8 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 pub(super) const HEAD_WORDS: usize = 32;
 /// What of a head, and of slots, is fetched ahead.
 const FETCH_LINES: usize = 2;
+/// The same for who adds a slot: all behind it up to an empty one move on.
+const FETCH_LINES_TO_INSERT: usize = 5;
 /// A table grows in steps of so many slots: a segment.
 pub(super) const SEGMENT_SLOTS: usize = SEGMENT_WORDS / 2;
 /// Numbers of segments in a segment.
@@ -63,6 +65,18 @@ fn set_number(words: &[AtomicU64], index: usize, number: u32) {
     let (low, high) = halves(both.load(Ordering::Relaxed));
     let changed = if index.is_multiple_of(2) { word(number, high) } else { word(low, number) };
     both.store(changed, Ordering::Relaxed);
+}
+
+#[inline]
+fn loaded([first, second]: &[AtomicU64; 2]) -> Slot {
+    Slot::from_words([first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)])
+}
+
+#[inline]
+fn store([first, second]: &[AtomicU64; 2], slot: Slot) {
+    let [tag_and_file, offset_and_bytes] = slot.words();
+    first.store(tag_and_file, Ordering::Relaxed);
+    second.store(offset_and_bytes, Ordering::Relaxed);
 }
 
 impl<'a> Table<'a> {
@@ -205,6 +219,50 @@ impl<'a> Table<'a> {
         if index < self.capacity() { self.arena.segment(self.segment_id(index / SEGMENT_SLOTS)) } else { &[] }
     }
 
+    /// The words of all segments in their order. The next one is on its way while one is looked at: they lie anywhere in memory.
+    fn segments(&self) -> impl Iterator<Item = &'a [AtomicU64]> {
+        let table = *self;
+        let indexes = (0..self.capacity()).step_by(SEGMENT_SLOTS);
+        indexes.map(move |index| {
+            esker_env::os::prefetch(table.segment_of(index + SEGMENT_SLOTS));
+            table.segment_of(index)
+        })
+    }
+
+    /// The slots that are taken, in their order.
+    pub(super) fn taken(&self) -> Vec<Slot> {
+        let mut taken = vec![Slot::EMPTY; self.len() + 1];
+        let mut count = 0;
+        for pair in self.segments().flat_map(|words| words.as_chunks().0) {
+            let slot = loaded(pair);
+            // No question asked: which of them are empty cannot be guessed.
+            if let Some(place) = taken.get_mut(count) {
+                *place = slot;
+            }
+            count += usize::from(!slot.is_empty());
+        }
+        taken.truncate(count);
+        taken
+    }
+
+    /// Puts slots where `place` says, which ascends, and makes all others empty.
+    pub(super) fn fill(&self, slots: &[Slot], mut place: impl FnMut(&Slot) -> usize) {
+        let mut segments =
+            self.segments().inspect(|words| words.iter().for_each(|word| word.store(0, Ordering::Relaxed)));
+        let (mut words, mut end): (&[AtomicU64], _) = (&[], 0);
+        for slot in slots {
+            let at = place(slot);
+            while at >= end {
+                let Some(next) = segments.next() else { return };
+                (words, end) = (next, end + SEGMENT_SLOTS);
+            }
+            if let Some(pair) = words.as_chunks().0.get(at % SEGMENT_SLOTS) {
+                store(pair, *slot);
+            }
+        }
+        segments.for_each(drop);
+    }
+
     /// At slot `index`.
     #[inline]
     pub(super) fn cursor(&self, index: usize) -> Cursor<'a> {
@@ -235,18 +293,13 @@ impl<'a> Cursor<'a> {
     /// The slot that it stands at; `None` behind the last.
     #[inline]
     pub(super) fn slot(&self) -> Option<Slot> {
-        let [first, second] = self.pair()?;
-        Some(Slot::from_words([first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]))
+        self.pair().map(loaded)
     }
 
     /// Puts a slot in its place. `false` behind the last.
     #[inline]
     pub(super) fn set(&self, slot: Slot) -> bool {
-        let Some([first, second]) = self.pair() else { return false };
-        let [tag_and_file, offset_and_bytes] = slot.words();
-        first.store(tag_and_file, Ordering::Relaxed);
-        second.store(offset_and_bytes, Ordering::Relaxed);
-        true
+        self.pair().map(|pair| store(pair, slot)).is_some()
     }
 
     /// Goes on to the first slot whose tag is not lower, which is not before this one, if it is one of the next few. By K1 and K2 of
@@ -276,7 +329,18 @@ impl<'a> Cursor<'a> {
     /// Says that the next few will be looked at soon.
     #[inline]
     pub(super) fn prefetch(&self) {
+        self.prefetch_lines::<FETCH_LINES>();
+    }
+
+    /// Says that the next few will be moved on soon.
+    #[inline]
+    pub(super) fn prefetch_for_insertion(&self) {
+        self.prefetch_lines::<FETCH_LINES_TO_INSERT>();
+    }
+
+    #[inline]
+    fn prefetch_lines<const N: usize>(&self) {
         let from = self.index % SEGMENT_SLOTS * 2;
-        esker_env::os::prefetch_lines::<FETCH_LINES, _>(self.words.get(from..).unwrap_or_default());
+        esker_env::os::prefetch_lines::<N, _>(self.words.get(from..).unwrap_or_default());
     }
 }
