@@ -25,6 +25,7 @@ pub mod report;
 pub mod run;
 pub mod schedule;
 pub mod sizes;
+pub mod warm;
 pub mod workload;
 
 /// Anything that went wrong, in words.

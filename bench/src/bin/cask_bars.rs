@@ -27,6 +27,7 @@ use esker_compare::Result;
 use esker_compare::cold;
 use esker_compare::data::{Data, Key, mix};
 use esker_compare::report::machine;
+use esker_compare::warm;
 use esker_format::cask::record::{FIRST_OFFSET, HEAD_BYTES};
 
 const VALUE_BYTES: usize = 100;
@@ -309,23 +310,14 @@ impl Bars {
         self.rows.push(row);
     }
 
-    /// A directory with nothing in it, for a store of so many bytes. Twice as much memory was filled and freed just before: of a virtual machine
-    /// that gives free memory back to its host, the first touch of 2 MiB takes as long as filling them takes the store (4.5 ms were
-    /// seen), which says nothing of either.
+    /// A directory with nothing in it, for a store of so many bytes.
     fn fresh(&self, bytes: u64) -> Result<PathBuf> {
         let dir = self.args.directory.join("store");
         if dir.exists() {
             fs::remove_dir_all(&dir)?;
         }
         fs::create_dir_all(&dir)?;
-        let path = dir.join("memory");
-        let mut file = File::create(&path)?;
-        let block = vec![1; 1 << 20];
-        for _ in 0..(2 * bytes).div_ceil(1 << 20) {
-            file.write_all(&block)?;
-        }
-        drop(file);
-        fs::remove_file(path)?;
+        warm::up(&self.args.directory, 2 * bytes)?;
         Ok(dir)
     }
 

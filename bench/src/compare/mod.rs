@@ -9,7 +9,13 @@ use crate::Result;
 use crate::engine::Entry;
 use crate::plan::{Plan, Settings};
 use crate::schedule::{Outcome, Slot, slots};
+use crate::warm;
 use crate::workload::Workload;
+
+/// Memory that a run may take, for each byte of its values: logs, tables and copies of them.
+const WARM_TIMES: u64 = 5;
+/// More than this takes too long.
+const WARM_BYTES_MAX: u64 = 8 << 30;
 
 pub use cgroup::Cgroup;
 pub use child::build_badger;
@@ -109,6 +115,8 @@ impl Comparison {
             progress(number, slots.len(), slot);
             let directory = tempfile::Builder::new().prefix("store-").tempdir_in(&self.directory)?;
             let plan = self.plan(slot, directory.path().to_owned());
+            let taken = plan.num.saturating_mul(plan.value_bytes as u64).saturating_mul(WARM_TIMES);
+            warm::up(&self.directory, taken.min(WARM_BYTES_MAX))?;
             let (phases, whole) = child::run(&plan, badger.as_deref(), self.cgroup.as_ref())
                 .map_err(|error| format!("{} (round {}): {error}", slot.engine, slot.round + 1))?;
             outcomes.push(Outcome { round: slot.round, plan, phases, whole });
