@@ -166,7 +166,8 @@ fn timed(
         if keys.is_empty() {
             return Ok(elapsed);
         }
-        elapsed += seconds(|| keys.iter().zip(values.chunks(value_bytes)).try_for_each(|(key, value)| work(key, value)))?;
+        elapsed +=
+            seconds(|| keys.iter().zip(values.chunks(value_bytes)).try_for_each(|(key, value)| work(key, value)))?;
     }
 }
 
@@ -260,7 +261,9 @@ impl Bare {
             let file = Env::os().files.open(&path)?.map()?.ok_or("the file cannot be mapped")?;
             let number = bare.files.len() as u64 + 1;
             let mut at = FIRST_OFFSET as usize;
-            while let Some(key) = file.bytes().get(at + HEAD_BYTES..at + Self::RECORD_BYTES).and_then(<[u8]>::first_chunk) {
+            while let Some(key) =
+                file.bytes().get(at + HEAD_BYTES..at + Self::RECORD_BYTES).and_then(<[u8]>::first_chunk)
+            {
                 let (tag, places) = bare.look(key);
                 let word = tag << 48 | number << 32 | at as u64;
                 let free = places.into_iter().find(|place| place.load(Ordering::Relaxed) == 0);

@@ -83,7 +83,12 @@ enum Keys {
     Uniform(u64),
     /// By the inversion of Gray et al., "Quickly Generating Billion-Record Synthetic Databases", SIGMOD 1994, with 0.99 for theta, as
     /// YCSB has it.
-    Zipfian { count: u64, zeta: f64, eta: f64, half: f64 },
+    Zipfian {
+        count: u64,
+        zeta: f64,
+        eta: f64,
+        half: f64,
+    },
 }
 
 const THETA: f64 = 0.99;
