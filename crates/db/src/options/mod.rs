@@ -104,7 +104,8 @@ pub struct Options {
 
     /// Bytes on the disk per byte that lives in tables and blob files, of the whole store, beyond one blob file
     /// ([`blob_file_bytes`](FamilyOptions::blob_file_bytes)), which a small store may have besides. Default 1.3. Range 1.05..=100.
-    /// Logs count as far as they leave half of what may be taken above what lives; in a store without blob files they do not.
+    /// Logs count as far as they leave half of what may be taken above what lives. A store without blob files has
+    /// no such bound: a compaction needs what it merges once more until it ends, and writers do not wait for that.
     ///
     /// Reclaim frees what is needed in time; writers that make garbage faster than it can wait for it (`reclaim_mode` `Auto`). Smaller
     /// means less space and more copying: at 1.3, values of less than two pages that are overwritten at random are copied

@@ -1,8 +1,9 @@
 //! How much may still be written: what the store takes up on the disk, what it may take up, and who waits for more.
 //!
 //! - W1: what tables, blob files, unfinished work, logs and memtables take up, or will, stays within `max_space_amp` of what lives, and
-//!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Without blob files logs and memtables are not counted;
-//!   nor are they as far as they are more than half of what may be taken above what lives, as in a store of little else.) What only
+//!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Logs and memtables are not counted as far as they are
+//!   more than half of what may be taken above what lives, as in a store of little else.) Where all values lie with their keys there is no such
+//!   bound: no pass could keep it, and a compaction has all that it merges there twice until it ends. What only
 //!   readers keep (iterators, values that are held) is not counted: no work of the store's could free it, and whoever waits may be
 //!   the one who holds it.
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
@@ -164,7 +165,7 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        let (mut separates, mut values_unflushed) = (false, 0u64);
+        let (mut has_blobs, mut values_unflushed) = (false, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
@@ -177,8 +178,9 @@ impl Store {
             tables += of_tables;
             let in_memory = view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
             unflushed += in_memory;
+            has_blobs |= written > 0 || !version.blobs().is_empty();
             if family.separation().moves_out() || !version.blobs().is_empty() {
-                (separates, values_unflushed) = (true, values_unflushed + in_memory);
+                values_unflushed += in_memory;
             }
             file_bytes = file_bytes.max(family.options.blob_file_bytes);
             pass = pass.max(if version.blobs().is_empty() {
@@ -196,11 +198,14 @@ impl Store {
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed);
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
-        let beside = if separates { logs.max(values_unflushed).min(slack / 2) } else { 0 };
+        let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes.min(most / PASS_PART))),
             pass: after_flushes,
-            bound: signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
+            bound: match has_blobs {
+                true => signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
+                false => i64::MAX,
+            },
             slack,
         }
     }
