@@ -318,3 +318,34 @@ impl State {
         self.compaction_error.is_none() && (is_due || self.compacting > 0) || !self.flushing.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use crate::options::Options;
+    use crate::{Db, FamilyOptions};
+
+    /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
+    #[test]
+    fn a_compaction_counts_for_the_bound_only_where_there_are_blob_files() {
+        let family = FamilyOptions { min_blob_size: 1000, blob_file_bytes: 1 << 20, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let store = db.store();
+        let merge = || store.room.reserve(1 << 30);
+        for n in 0..1000u32 {
+            db.put(n.to_le_bytes(), [1; 100]).unwrap();
+        }
+        store.flush(&[0]).unwrap();
+        let running = merge();
+        assert_eq!(store.left().bound, i64::MAX);
+        drop(running);
+        db.put("large", [2; 2000]).unwrap();
+        store.flush(&[0]).unwrap();
+        assert!((0..i64::MAX).contains(&store.left().bound));
+        let _running = merge();
+        assert!(store.left().bound < 0);
+    }
+}
