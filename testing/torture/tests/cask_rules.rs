@@ -523,6 +523,42 @@ fn the_newest_of_a_key_is_the_newest_whichever_file_it_is_in() {
     check(&Cask::open_with_env("/store", options, image.env()).unwrap());
 }
 
+/// Goal (B2): whatever moments a merge and a put of the same key meet in, the put is there afterwards.
+/// Method: two threads overwrite keys of their own and read each back, while a third merges all the time what they leave behind.
+#[test]
+fn a_merge_beside_writers_loses_no_put() {
+    let options = CaskOptions { stripes: 2, ..options() };
+    let cask = Cask::open_with_env("/store", options, SimDisk::new().env()).unwrap();
+    let keys = 40u32;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2u32)
+            .map(|thread| {
+                let cask = &cask;
+                scope.spawn(move || {
+                    for n in 0..15_000u32 {
+                        let key = (thread * keys + n % keys).to_le_bytes();
+                        cask.put(key, n.to_le_bytes()).unwrap();
+                        assert_eq!(cask.get(key).unwrap().unwrap(), n.to_le_bytes(), "put {n} of thread {thread}");
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                cask.compact().unwrap();
+            }
+        });
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    assert!(cask.stats().merged_bytes > 100_000);
+    let check = cask.check(&mut |_| ()).unwrap();
+    assert!(check.errors.is_empty(), "{check:?}");
+    assert_eq!(cask.len(), 2 * u64::from(keys));
+}
+
 /// Batches from many threads, each of which sets all keys to one value: no scan ever sees a mixture.
 #[test]
 fn a_scan_sees_batches_whole() {
