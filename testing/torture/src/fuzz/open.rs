@@ -146,19 +146,24 @@ fn cask_options(keep_versions: usize) -> CaskOptions {
 fn cask_image(keep_versions: usize) -> Image {
     let disk = SimDisk::new();
     let cask = Cask::open_with_env(STORE, cask_options(keep_versions), disk.env()).expect("a fresh disk");
-    let brief = CaskWriteOptions { ttl: Some(std::time::Duration::from_secs(3600)), ..CaskWriteOptions::default() };
+    let brief = Some(std::time::Duration::from_secs(3600));
     for n in 0..90u8 {
         let key = [b'k', n % 30];
+        // A thread keeps to one stripe by itself.
+        let plain = CaskWriteOptions { stripe: Some(n.into()), ..CaskWriteOptions::default() };
         match n % 9 {
-            3 => drop(cask.delete(key).expect("a healthy disk")),
-            4 => drop(cask.put_with(key, vec![n; 40], &brief).expect("a healthy disk")),
+            3 => drop(cask.delete_with(key, &plain).expect("a healthy disk")),
+            4 => {
+                let options = CaskWriteOptions { ttl: brief, ..plain };
+                cask.put_with(key, vec![n; 40], &options).map(drop).expect("a healthy disk");
+            }
             5 => {
                 let mut batch = CaskBatch::new();
                 batch.put(key, vec![n; 200]).expect("short");
                 batch.delete([b'k', (n + 1) % 30]).expect("short");
-                cask.write(&batch, &CaskWriteOptions::default()).expect("a healthy disk");
+                cask.write(&batch, &plain).expect("a healthy disk");
             }
-            _ => drop(cask.put(key, vec![n; usize::from(n) * 3]).expect("a healthy disk")),
+            _ => drop(cask.put_with(key, vec![n; usize::from(n) * 3], &plain).expect("a healthy disk")),
         }
     }
     cask.sync().expect("a healthy disk");
