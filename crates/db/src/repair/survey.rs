@@ -73,7 +73,14 @@ impl Survey {
     /// The manifest that CURRENT names; if that does not do, the one that names most tables, of those whose files are all there: one
     /// that was begun and not finished names fewer than its predecessor.
     fn choose(&mut self, files: &dyn FileSystem, dir: &Path) -> Result<Option<Recovered>> {
-        match current_manifest(files, dir).and_then(|number| recover_from(files, dir, number)) {
+        let current = current_manifest(files, dir).and_then(|number| {
+            let recovered = recover_from(files, dir, number)?;
+            let lost_its_end = self.knows_too_little(&recovered);
+            lost_its_end.map_or(Ok(recovered), |reason| {
+                Err(Error::corruption(&dir.join(FileName::Manifest(number).to_string()), 0, reason))
+            })
+        });
+        match current {
             Ok(recovered) => return Ok(Some(recovered)),
             Err(error) if is_damage(&error) => self.damage.push(error),
             Err(error) => return Err(error),
@@ -85,16 +92,32 @@ impl Survey {
                 Err(error) if is_damage(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let tables = || recovered.families.values().flat_map(|family| family.tables.keys());
-            let is_there = |(_, table): &(u32, FileNumber)| {
-                [FileName::Table(*table), FileName::LegacyTable(*table)].iter().any(|name| self.names.contains(name))
-            };
-            let count = tables().count();
-            if count > 0 && tables().all(is_there) && best.as_ref().is_none_or(|(most, _)| *most < count) {
+            let count = tables_of(&recovered).count();
+            let is_whole = tables_of(&recovered).all(|table| self.has_table(table));
+            if count > 0 && is_whole && best.as_ref().is_none_or(|(most, _)| *most < count) {
                 best = Some((count, recovered));
             }
         }
         Ok(best.map(|(_, recovered)| recovered))
+    }
+
+    fn has_table(&self, number: FileNumber) -> bool {
+        [FileName::Table(number), FileName::LegacyTable(number)].iter().any(|name| self.names.contains(name))
+    }
+
+    /// Why a manifest that reads well is not to be trusted: it was cut between two edits. Tables that it names have gone since, and others
+    /// have come with numbers that it had not given yet.
+    fn knows_too_little(&self, manifest: &Recovered) -> Option<String> {
+        let gone = tables_of(manifest).find(|&table| !self.has_table(table))?;
+        let is_newer = |name: &&FileName| match name {
+            FileName::Table(number) | FileName::LegacyTable(number) => number.get() >= manifest.next_file_number,
+            _ => false,
+        };
+        let newer = self.names.iter().find(is_newer)?;
+        let gone = FileName::Table(gone);
+        Some(format!(
+            "the end of the manifest is lost: it names {gone}, which is not there, and has yet to give the number of {newer}"
+        ))
     }
 
     /// Whether the manifest has a blob file of that number; if there is none, it may have had.
@@ -112,6 +135,10 @@ impl Survey {
     pub(super) fn has(&self, name: &FileName) -> bool {
         self.names.contains(name)
     }
+}
+
+fn tables_of(manifest: &Recovered) -> impl Iterator<Item = FileNumber> {
+    manifest.families.values().flat_map(|family| family.tables.keys().map(|(_, table)| *table))
 }
 
 impl Hints {
