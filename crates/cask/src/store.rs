@@ -73,8 +73,8 @@ pub(crate) struct Store {
     pub(crate) files: Current<FileTable>,
     pub(crate) stripes: Stripes,
     pub(crate) key_locks: KeyLocks,
-    /// Keys that had a value when the store was opened, less those that merges found expired, modulo 2⁶⁴.
-    pub(crate) key_count: AtomicU64,
+    /// Keys that had a value when the store was opened.
+    key_count: u64,
     /// The version that the next record gets.
     pub(crate) next_version: AtomicU64,
     pub(crate) merging: Mutex<()>,
@@ -121,7 +121,7 @@ impl Store {
         Self {
             stripes: Stripes::new(options.stripes),
             key_locks: KeyLocks::new(),
-            key_count: AtomicU64::new(key_count),
+            key_count,
             env,
             dir,
             options,
@@ -217,7 +217,7 @@ impl Store {
     }
 
     pub(crate) fn key_count(&self) -> u64 {
-        self.key_count.load(Ordering::Relaxed).wrapping_add(self.stripes.key_count())
+        self.key_count.wrapping_add(self.key_locks.key_count())
     }
 
     /// Readers find `file` from now on. Under `installer`, so that no change is lost.

@@ -34,10 +34,7 @@ thread_local! {
 #[repr(align(128))]
 struct Stripe {
     active: Mutex<StripeState>,
-    /// Keys that have a value, less those that had: by this stripe's writes, modulo 2⁶⁴. Like those that follow, changed under this
-    /// stripe's lock alone.
-    key_count: AtomicU64,
-    /// See [`CaskStats::user_bytes`](crate::CaskStats::user_bytes).
+    /// See [`CaskStats::user_bytes`](crate::CaskStats::user_bytes). Like what follows, changed under this stripe's lock alone.
     user_bytes: AtomicU64,
     /// See [`CaskStats::appended_bytes`](crate::CaskStats::appended_bytes).
     appended_bytes: AtomicU64,
@@ -60,12 +57,6 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// So many keys more have a value, or fewer.
-    #[inline]
-    pub(crate) fn count_keys(&self, more: i64) {
-        add(&self.stripe.key_count, more as u64);
-    }
-
     /// A write of that many bytes, which became a record of `record_bytes`.
     #[inline]
     pub(crate) fn count_written(&self, user_bytes: u64, record_bytes: u64) {
@@ -139,11 +130,6 @@ impl Stripes {
         self.all().map(|stripe| stripe.active.lock())
     }
 
-    /// See [`Stripe::key_count`].
-    pub(crate) fn key_count(&self) -> u64 {
-        self.sum(|stripe| &stripe.key_count)
-    }
-
     /// Bytes of users, and those of their records.
     pub(crate) fn written(&self) -> (u64, u64) {
         (self.sum(|stripe| &stripe.user_bytes), self.sum(|stripe| &stripe.appended_bytes))
@@ -157,7 +143,12 @@ impl Stripes {
 /// On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct KeyLock(Mutex<()>);
+struct KeyLock {
+    lock: Mutex<()>,
+    /// Keys of this lock that have a value, less those that had when the store was opened, modulo 2⁶⁴. Changed under the lock alone. So
+    /// whoever adds all of them up counts of each share what it was at some moment, and never less than nothing.
+    key_count: AtomicU64,
+}
 
 /// See L2.
 #[derive(Debug)]
@@ -186,7 +177,18 @@ impl KeyLocks {
     /// The key's slots stay as they are, but for the caller.
     #[inline]
     pub(crate) fn lock(&self, hash: KeyHash) -> MutexGuard<'_, ()> {
-        self.at(hash).1.0.lock()
+        self.at(hash).1.lock.lock()
+    }
+
+    /// So many keys more have a value, or fewer, of which this is one. It is locked.
+    #[inline]
+    pub(crate) fn count_keys(&self, hash: KeyHash, more: i64) {
+        add(&self.at(hash).1.key_count, more as u64);
+    }
+
+    /// See [`KeyLock::key_count`].
+    pub(crate) fn key_count(&self) -> u64 {
+        self.all.iter().map(|lock| lock.key_count.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 
     /// The same for many keys.
@@ -194,7 +196,7 @@ impl KeyLocks {
         let mut locks: Vec<_> = hashes.map(|hash| self.at(hash)).collect();
         locks.sort_unstable_by_key(|(index, _)| *index);
         locks.dedup_by_key(|(index, _)| *index);
-        locks.into_iter().map(|(_, lock)| lock.0.lock()).collect()
+        locks.into_iter().map(|(_, lock)| lock.lock.lock()).collect()
     }
 }
 

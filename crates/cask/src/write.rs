@@ -316,7 +316,7 @@ impl Store {
                 forget(held, slot);
             }
             if newest.is_some() {
-                writing.count_keys(-1);
+                self.key_locks.count_keys(hash, -1);
             }
             return;
         }
@@ -326,7 +326,7 @@ impl Store {
         match newest {
             None => {
                 held.change(hash, |shard| shard.insert(slot));
-                writing.count_keys(1);
+                self.key_locks.count_keys(hash, 1);
             }
             Some(replaced) if keep == 1 => {
                 held.change(hash, |shard| shard.replace(replaced.place(), slot));

@@ -526,6 +526,28 @@ fn the_newest_of_a_key_is_the_newest_whichever_file_it_is_in() {
     check(&Cask::open_with_env("/store", options, image.env()).unwrap());
 }
 
+/// Goal: however puts and deletions by two threads, to two files, pass by who counts, one key that always lives is counted, and nothing twice.
+#[test]
+fn the_count_of_keys_is_never_off_by_what_passes() {
+    let cask = Cask::open_with_env("/store", CaskOptions { stripes: 2, ..options() }, SimDisk::new().env()).unwrap();
+    cask.put("lives", "").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let to = |stripe| CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+            for _ in 0..3000 {
+                cask.put_with("passes", "", &to(0)).unwrap();
+                cask.delete_with("passes", &to(1)).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let len = cask.len();
+            assert!((1..=2).contains(&len), "{len}");
+        }
+    });
+}
+
 /// Goal (B2): whatever moments a merge and a put of the same key meet in, the put is there afterwards.
 /// Method: two threads overwrite keys of their own and read each back, while a third merges all the time what they leave behind.
 #[test]

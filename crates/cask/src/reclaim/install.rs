@@ -109,7 +109,7 @@ fn end_history(store: &Store, moved: &Move, original: &Slot) {
     let record = raw.as_ref().and_then(|raw| Record::decode(raw).ok());
     let older = record.and_then(|record| store.locate(moved.hash, record.key).ok()?.up_to(record.version));
     if !original.is_old() {
-        store.key_count.fetch_sub(1, Ordering::Relaxed);
+        store.key_locks.count_keys(moved.hash, -1);
     }
     store.forget(moved.hash, original);
     older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));
