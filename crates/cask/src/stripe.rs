@@ -47,6 +47,8 @@ pub(crate) struct StripeState {
     pub(crate) file: Option<Arc<ActiveFile>>,
     /// Framed records of a batch; empty in between, kept for its memory.
     pub(crate) buffer: Vec<u8>,
+    /// Where the file ended, and how much all stripes had written, when it was first seen to end there.
+    seen: (u64, u64),
 }
 
 /// A stripe that is the caller's to write to.
@@ -118,6 +120,22 @@ impl Stripes {
             }
         }
         Writing { state: stripe.active.lock(), stripe }
+    }
+
+    /// Takes files that have dead records out of stripes that nobody has written to while `bytes` were written to others: of those that
+    /// somebody holds nothing is asked.
+    pub(crate) fn take_idle(&self, bytes: u64) -> Vec<Arc<ActiveFile>> {
+        let (_, written) = self.written();
+        let idle = self.all().filter_map(|stripe| {
+            let mut state = stripe.active.try_lock()?;
+            let file = state.file.as_ref().filter(|file| file.data.dead_len() > 0)?;
+            let end = file.data.end();
+            if state.seen.0 != end {
+                state.seen = (end, written);
+            }
+            if written.saturating_sub(state.seen.1) >= bytes { state.file.take() } else { None }
+        });
+        idle.collect()
     }
 
     /// All of them: no write is half done.

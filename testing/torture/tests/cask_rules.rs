@@ -548,6 +548,25 @@ fn the_count_of_keys_is_never_off_by_what_passes() {
     });
 }
 
+/// Goal: a file that its writer has left, with something dead in it, does not keep the deletions of all others for ever.
+#[test]
+fn a_file_that_nobody_writes_to_keeps_no_deletions() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { stripes: 2, merge_garbage_ratio: 0.3, ..options() };
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    let to = |stripe| CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+    for _ in 0..2 {
+        cask.put_with("left", "behind", &to(0)).unwrap();
+    }
+    for n in 0..5000u32 {
+        cask.put_with(n.to_le_bytes(), "", &to(1)).unwrap();
+        cask.delete_with(n.to_le_bytes(), &to(1)).unwrap();
+    }
+    let stats = cask.stats();
+    assert!(stats.tombstones < 1000, "{stats:?}");
+    assert_eq!(cask.get("left").unwrap().unwrap(), *b"behind");
+}
+
 /// Goal (B2): whatever moments a merge and a put of the same key meet in, the put is there afterwards.
 /// Method: two threads overwrite keys of their own and read each back, while a third merges all the time what they leave behind.
 #[test]
