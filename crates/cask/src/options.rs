@@ -56,8 +56,8 @@ pub struct CaskOptions {
     /// [`Cask::sync`](crate::Cask::sync) asks. Range 0..=86,400,000. Needs `background_jobs`.
     pub sync_interval_ms: u64,
 
-    /// Share of a file that must be dead before it is merged. Default 0.5: twice the live bytes on disk at most, and about
-    /// one byte rewritten for each byte written. Range 0.01..=1.0; smaller means less space and more rewriting.
+    /// Share of a file that must be dead before it is merged. Default 0.5: twice the live bytes on disk at most, besides the
+    /// files that are being written (one for each stripe in use), and about one byte rewritten for each byte written. Range 0.01..=1.0; smaller means less space and more rewriting.
     pub merge_garbage_ratio: f64,
 
     /// How often files are looked at for merging when nothing else wakes the merge, in milliseconds. Default 5,000.

@@ -171,6 +171,28 @@ impl Store {
         Ok(())
     }
 
+    /// Ends files that have dead records and that nobody has written to while writers went round all stripes. Only files that have ended
+    /// are merged, and what is dead in another keeps deletions in all of them (R2 of `reclaim`).
+    pub(crate) fn retire_idle(&self) {
+        let round = self.options.file_bytes.saturating_mul(self.options.stripes as u64);
+        let (_, written) = self.stripes.written();
+        for mut state in self.stripes.free() {
+            let Some(end) = state.file.as_ref().filter(|file| file.data.dead_len() > 0).map(|file| file.data.end())
+            else {
+                continue;
+            };
+            if state.seen.0 != end {
+                state.seen = (end, written);
+            }
+            // Retired while the stripe is held: whoever seals everything finds it in one place or the other.
+            if written.saturating_sub(state.seen.1) >= round
+                && let Some(idle) = state.file.take()
+            {
+                self.retire(idle);
+            }
+        }
+    }
+
     /// Ends all active files, whatever room they have, and seals them. For compaction and checkpoints.
     ///
     /// # Errors

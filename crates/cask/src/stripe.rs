@@ -5,16 +5,17 @@
 //! - L2: whoever changes the slots of a key holds the key's lock. So versions of a key ascend in the order in which they take effect,
 //!   whichever files they are in. Keys share 1,024 locks by their hash.
 //! - L3: first one stripe (or all, by ascending index), then locks of keys by ascending index. Who has the lock of a key asks for no stripe.
-//! - L4: a thread keeps to the stripe that it wrote to last, and leaves it for one that is free when somebody else holds it. So after the
-//!   first few writes each thread has a stripe for itself, as long as there are as many: the end of its file, its ledger and its
-//!   counters stay in the cache of one processor. What writers share then is the next version, the key's lock and the key's shard.
+//! - L4: a thread keeps to the stripe that it wrote to last, and leaves it for one that is free when another writer holds it. So after the
+//!   first few writes each thread has a stripe for itself, as long as there are as many: the end of its file and its counters stay in the
+//!   cache of one processor. What writers share then is the next version, the key's lock and the key's shard; and the list of dead records of
+//!   a file, where they replace what another has written.
 //!
 //! L4 was measured against stripes chosen by the key's hash, where each write fetches some ten lines from another processor's cache: two
 //! threads on two processors put 1.2 times what one does then.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -48,7 +49,7 @@ pub(crate) struct StripeState {
     /// Framed records of a batch; empty in between, kept for its memory.
     pub(crate) buffer: Vec<u8>,
     /// Where the file ended, and how much all stripes had written, when it was first seen to end there.
-    seen: (u64, u64),
+    pub(crate) seen: (u64, u64),
 }
 
 /// A stripe that is the caller's to write to.
@@ -78,11 +79,17 @@ fn add(counter: &AtomicU64, more: u64) {
 pub(crate) struct Stripes {
     first: Stripe,
     others: Box<[Stripe]>,
+    /// How many wait until they hold all. Who finds its stripe taken meanwhile stays: it will be free in a moment, and the next is not.
+    gathering: AtomicUsize,
 }
 
 impl Stripes {
     pub(crate) fn new(count: usize) -> Self {
-        Self { first: Stripe::default(), others: (1..count).map(|_| Stripe::default()).collect() }
+        Self {
+            first: Stripe::default(),
+            others: (1..count).map(|_| Stripe::default()).collect(),
+            gathering: AtomicUsize::new(0),
+        }
     }
 
     /// The stripe at `index`, counted round.
@@ -112,7 +119,8 @@ impl Stripes {
     /// The next one that is free; if none is, this one, which is at `index`.
     #[cold]
     fn lock_another<'a>(&'a self, index: usize, stripe: &'a Stripe) -> Writing<'a> {
-        for next in (1..=self.others.len()).map(|ahead| index.wrapping_add(ahead)) {
+        let others = if self.gathering.load(Ordering::Relaxed) == 0 { self.others.len() } else { 0 };
+        for next in (1..=others).map(|ahead| index.wrapping_add(ahead)) {
             let stripe = self.at(next);
             if let Some(state) = stripe.active.try_lock() {
                 let _ = LAST.try_with(|last| last.set(next));
@@ -122,25 +130,17 @@ impl Stripes {
         Writing { state: stripe.active.lock(), stripe }
     }
 
-    /// Takes files that have dead records out of stripes that nobody has written to while `bytes` were written to others: of those that
-    /// somebody holds nothing is asked.
-    pub(crate) fn take_idle(&self, bytes: u64) -> Vec<Arc<ActiveFile>> {
-        let (_, written) = self.written();
-        let idle = self.all().filter_map(|stripe| {
-            let mut state = stripe.active.try_lock()?;
-            let file = state.file.as_ref().filter(|file| file.data.dead_len() > 0)?;
-            let end = file.data.end();
-            if state.seen.0 != end {
-                state.seen = (end, written);
-            }
-            if written.saturating_sub(state.seen.1) >= bytes { state.file.take() } else { None }
-        });
-        idle.collect()
-    }
-
     /// All of them: no write is half done.
     pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, StripeState>> {
-        self.iter().collect()
+        self.gathering.fetch_add(1, Ordering::Relaxed);
+        let all = self.iter().collect();
+        self.gathering.fetch_sub(1, Ordering::Relaxed);
+        all
+    }
+
+    /// Those that nobody holds, one after the other.
+    pub(crate) fn free(&self) -> impl Iterator<Item = MutexGuard<'_, StripeState>> {
+        self.all().filter_map(|stripe| stripe.active.try_lock())
     }
 
     /// One after the other, each locked when its turn comes.

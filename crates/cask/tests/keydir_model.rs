@@ -1,7 +1,7 @@
 //! The key directory over a model of locks and atomics: shuttle runs thousands of schedules.
 //!
 //! The rooms under test are compiled a second time here, over [`sync`] below and with tables of a few slots. Around them stands what the
-//! store has around them, made small: stripes whose lock a writer and a merge hold while they change a key's slot, and a table of files that
+//! store has around them, made small: the lock of a key, which a writer and a merge hold while they change its slot, and a table of files that
 //! a merge changes as `reclaim/install.rs` does.
 //!
 //! Shuttle's atomics are in one order for all threads. That the weaker orders of real ones suffice is argued in `table.rs` (Q3) and
@@ -203,7 +203,7 @@ fn in_no_schedule_does_a_batch_come_apart() {
                     let mut held = keydir.hold(keys.into_iter());
                     for key in keys {
                         let now = held.change(key, |shard| {
-                            // As under the stripes' locks: whoever is later goes on from what it finds.
+                            // As under the locks of keys: whoever is later goes on from what it finds.
                             let found = (1..to).find(|from| shard.replace(place(1, *from), slot(key, to)));
                             found.is_some()
                         });
@@ -227,7 +227,7 @@ type Files = BTreeMap<u32, BTreeMap<u32, u32>>;
 /// A store, made small: one key, records of it in files, the table of files as readers see it.
 struct Store {
     keydir: KeyDir,
-    stripe: Mutex<()>,
+    key_lock: Mutex<()>,
     files: Mutex<Arc<Files>>,
 }
 
@@ -252,9 +252,9 @@ impl Store {
         }
     }
 
-    /// As `write.rs` does it: look up, append, put the slot in place, all under the stripe.
+    /// As `write.rs` does it: look up, append, put the slot in place, all under the lock of the key.
     fn put(&self, file: u32, value: u32) {
-        let _stripe = self.stripe.lock();
+        let _at_rest = self.key_lock.lock();
         let now = self.keydir.all(KEY).iter().next();
         self.change_files(|files| {
             files.entry(file).or_default().insert(value, value);
@@ -267,7 +267,7 @@ impl Store {
     }
 
     fn delete(&self) {
-        let _stripe = self.stripe.lock();
+        let _at_rest = self.key_lock.lock();
         if let Some(now) = self.keydir.all(KEY).iter().next() {
             assert!(self.keydir.remove(KEY, now.place()).is_some());
         }
@@ -280,12 +280,12 @@ impl Store {
         let Some(from_place) = now.map(|slot| slot.place()).filter(|place| place.file.get() == from) else { return };
         let copied = self.files.lock()[&from][&from_place.offset];
         self.change_files(|files| drop(files.insert(to, BTreeMap::from([(copied, copied)]))));
-        let stripe = self.stripe.lock();
+        let at_rest = self.key_lock.lock();
         let is_there = self.keydir.all(KEY).iter().any(|slot| slot.place() == from_place);
         if is_there {
             assert!(self.keydir.replace(KEY, from_place, Slot::new(KEY.tag(), place(to, copied), 1)));
         }
-        drop(stripe);
+        drop(at_rest);
         self.change_files(|files| drop(files.remove(&from)));
     }
 }
@@ -295,7 +295,7 @@ impl Store {
 #[test]
 fn in_no_schedule_does_a_merge_undo_a_write_or_hide_a_value() {
     check(|| {
-        let store = Arc::new(Store { keydir: KeyDir::new(1), stripe: Mutex::default(), files: Mutex::default() });
+        let store = Arc::new(Store { keydir: KeyDir::new(1), key_lock: Mutex::default(), files: Mutex::default() });
         store.put(1, 1);
         let spawn = |work: fn(&Store)| {
             let store = store.clone();

@@ -38,9 +38,7 @@ impl Store {
     /// What the last one failed at; kept as state too.
     pub(crate) fn merge_while_due(&self) -> Result<usize> {
         let mut count = 0;
-        // Only files that have ended are merged, and what is dead in another keeps deletions in all of them (R2).
-        let round = self.options.file_bytes.saturating_mul(self.options.stripes as u64);
-        self.stripes.take_idle(round).into_iter().for_each(|idle| self.retire(idle));
+        self.retire_idle();
         while !self.is_closing() {
             let _merging = self.merging.lock();
             self.remove_leftovers();

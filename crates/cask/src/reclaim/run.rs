@@ -59,10 +59,10 @@ struct Run<'a> {
 
 /// A failure leaves an orphan at most, which is removed here or by the next open.
 pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
-    // Writes that were given a lower version are in the directory once their stripes were locked after the load. The
+    // Writes that were given a lower version are in the directory once each stripe was held for a moment after the load (L1). The
     // next version itself may be given any time: a deletion of that version may come after its key was asked for.
     let next_version = store.next_version.load(Ordering::Acquire);
-    drop(store.stripes.lock_all());
+    store.stripes.iter().for_each(drop);
     // Older versions that are kept were superseded long ago: a file with such is clean as of nothing.
     let clean_as_of = if store.options.keep_versions == 1 { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
