@@ -154,7 +154,8 @@ pub(crate) fn validate_ttl(what: &str, ttl: Duration) -> Result<()> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CaskWriteOptions {
     /// Whether `Ok` means that the write survives power loss, not only the death of the process. Default `false`.
-    /// Costs one `fdatasync`, shared by all who write to the same stripe at the time.
+    /// Costs one `fdatasync`, shared by all who write to the same stripe at the time; with `keep_versions` above 1, one for each stripe that
+    /// was written to since its last.
     pub sync: bool,
 
     /// How long the value lives. Default `None`: as [`CaskOptions::default_ttl`] says. Range 1 s..=100 years; part of a second counts as a whole one.

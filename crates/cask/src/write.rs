@@ -5,7 +5,8 @@
 //! - W2: a write holds a stripe and the locks of all its keys from before it is given a version (`stripe.rs`).
 //! - W3: a batch is one append to one file; its records say that they belong together (`CONTINUED`). It has a record for each of
 //!   its keys, whatever they were before.
-//! - W4: `sync` makes the file durable that has the record. A single delete that finds nothing to delete syncs everything instead:
+//! - W4: `sync` makes the file durable that has the record; where history is kept, all of them: what a key's older versions are may say a
+//!   record in another, such as a deletion that ended them. A single delete that finds nothing to delete syncs everything instead:
 //!   what made the key go may not be durable yet.
 //! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who wait for a shard that is locked,
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
@@ -168,7 +169,9 @@ impl Store {
             if active.is_filling_up() {
                 self.want_next(&active);
             }
-            if sync {
+            if sync && self.options.keep_versions > 1 {
+                self.sync_all()?;
+            } else if sync {
                 self.note(active.sync_to(end))?;
             }
         }

@@ -484,6 +484,24 @@ fn a_deletion_outlives_a_merge_while_another_stripe_has_the_value() {
     assert_eq!(cask.len(), 3);
 }
 
+/// Goal: after a synced put a power loss brings no version back that was deleted before it, though the deletion is in another file.
+#[test]
+fn a_synced_put_keeps_the_deletion_that_ended_the_history_before_it() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { stripes: 2, keep_versions: 3, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let to = |stripe, sync| CaskWriteOptions { stripe: Some(stripe), sync, ..CaskWriteOptions::default() };
+    cask.put_with("key", "old", &to(0, true)).unwrap();
+    assert!(cask.delete_with("key", &to(1, false)).unwrap());
+    cask.put_with("key", "new", &to(0, true)).unwrap();
+    let image = disk.after_power_loss(Survivors::Nothing);
+    drop(cask);
+    let cask = Cask::open_with_env("/store", options, image.env()).unwrap();
+    let history = cask.history("key").unwrap();
+    assert_eq!(history.len(), 1, "{history:?}");
+    assert_eq!(*history[0].1, *b"new");
+}
+
 /// Goal: of writes of one key by several threads, which are in several files, the one with the highest version counts: now, and
 /// when the versions are all that an open knows.
 #[test]
