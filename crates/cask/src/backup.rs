@@ -1,17 +1,15 @@
 //! Copies of a store: a checkpoint shares its files by hard links, a backup has its own.
 //!
-//! All active files are sealed first, so a copy consists of files that change no more, and a manifest that names them. Merges
-//! wait meanwhile, writes do not. The copy's manifest comes last: until then it is no store.
+//! All active files end in one moment, which is the copy's, and are sealed. So a copy consists of files that change no more, and a
+//! manifest that names them. Merges wait meanwhile; writes go to other files. The copy's manifest comes last: until then it is no store.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_env::durable;
 use esker_format::cask::FileName;
 use esker_format::cask::manifest::Manifest;
 
-use crate::file::DataFile;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -24,8 +22,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Conflict, reason).with_path(target));
         }
         let _merging = self.merging.lock();
-        self.seal_everything()?;
-        let sealed: Vec<Arc<DataFile>> = self.files.load().iter().filter(|file| file.is_sealed()).cloned().collect();
+        let sealed = self.seal_everything()?;
         durable::create_dir(fs, target)?;
         for file in &sealed {
             for name in [FileName::Data(file.number), FileName::Hint(file.number)] {

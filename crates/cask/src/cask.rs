@@ -31,7 +31,7 @@ use crate::{Error, ErrorKind, Result};
 /// # Durability
 /// Once a write has returned `Ok`, the death of the process does not lose it. With [`CaskWriteOptions::sync`], power loss
 /// does not either. A batch is there whole or not at all. Of writes that were not synced, a power loss may keep a later one
-/// and lose an earlier one of another key.
+/// and lose an earlier one, of another key or in the history of the same.
 #[derive(Debug, Clone)]
 pub struct Cask {
     open: Arc<OpenCask>,
@@ -239,7 +239,8 @@ impl Cask {
 
     /// Sets `key` to `value`.
     ///
-    /// Cost: one look-up, one CRC, one copy into the mapped end of the stripe's file; with `sync`, one `fdatasync`, shared with all who
+    /// Cost: one look-up, one CRC, one copy into the mapped end of the stripe's file; with `sync`, one `fdatasync`
+    /// (or a few, see [`CaskWriteOptions::sync`]), shared with all who
     /// write to the stripe at the time.
     ///
     /// # Durability
@@ -444,5 +445,36 @@ impl Drop for OpenCask {
         if self.store.condition() != Condition::Closed {
             let _ = self.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use super::*;
+
+    /// Goal: a checkpoint is one moment over all stripes: who makes one and waits for a stripe holds those before it, so that nothing is
+    /// written to one that has had its turn while another still waits for its own.
+    #[test]
+    fn a_checkpoint_holds_all_stripes_in_one_moment() {
+        let options = CaskOptions { create_if_missing: true, stripes: 2, background_jobs: 0, ..CaskOptions::default() };
+        let cask = Cask::open_with_env("/store", options, SimDisk::new().env()).unwrap();
+        for stripe in 0..2 {
+            let to = CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+            cask.put_with([stripe as u8], "value", &to).unwrap();
+        }
+        let store = cask.store();
+        let second = store.stripes.lock(Some(1));
+        std::thread::scope(|scope| {
+            let checkpoint = scope.spawn(|| cask.checkpoint("/copy"));
+            let all_are_held = |_| {
+                std::thread::yield_now();
+                store.stripes.free().count() == 0
+            };
+            assert!((0..1_000_000).any(all_are_held));
+            drop(second);
+            checkpoint.join().unwrap().unwrap();
+        });
     }
 }

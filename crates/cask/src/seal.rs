@@ -193,23 +193,28 @@ impl Store {
         }
     }
 
-    /// Ends all active files, whatever room they have, and seals them. For compaction and checkpoints.
+    /// Ends all active files in one moment, whatever room they have, and seals them. Returns the files that had records at that moment:
+    /// all of the store as of then, and nothing later. For compaction and checkpoints.
     ///
     /// # Errors
     /// What sealing failed at.
-    pub(crate) fn seal_everything(&self) -> Result<()> {
-        for mut state in self.stripes.iter() {
+    pub(crate) fn seal_everything(&self) -> Result<Vec<Arc<DataFile>>> {
+        let mut stripes = self.stripes.lock_all();
+        for state in &mut stripes {
             if state.file.as_ref().is_some_and(|file| file.data.end() > FIRST_OFFSET)
                 && let Some(file) = state.file.take()
             {
                 self.retire(file);
             }
         }
+        let files = self.files.load();
+        let ended = files.iter().filter(|file| file.end() > FIRST_OFFSET).cloned().collect();
+        drop((files, stripes));
         loop {
             while self.seal_one()? {}
             let mut state = self.state.lock();
             if state.sealing == 0 && state.retired.is_empty() {
-                return Ok(());
+                return Ok(ended);
             }
             // Another thread seals one; if it fails, it is back in the list.
             self.changed.wait_for(&mut state, POLL);

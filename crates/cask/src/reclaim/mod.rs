@@ -59,7 +59,7 @@ impl Store {
     /// What a merge failed at.
     pub(crate) fn compact(&self) -> Result<()> {
         self.check_writable()?;
-        self.seal_everything()?;
+        drop(self.seal_everything()?);
         let _merging = self.merging.lock();
         self.remove_leftovers();
         for _ in 0..ROUNDS_MAX {
