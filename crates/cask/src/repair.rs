@@ -4,13 +4,17 @@
 //! - P2: files that the manifest no longer named come back, if they are still there: a key that was deleted may reappear, if
 //!   the machine died between a merge and the removal of what it merged, and the manifest was lost as well.
 //!
+//! - P3: only damage is mended. A manifest or a data file of a newer version, whose checksum holds, and a manifest that the system does not
+//!   let us read end the repair before anything is written.
+//!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
 //! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
 
 use std::path::{Path, PathBuf};
 
 use esker_env::Env;
-use esker_format::cask::data_file::DataFileHeader;
+use esker_format::DecodeErrorKind;
+use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
 use esker_format::cask::{FileName, FileNumber, hint};
@@ -52,7 +56,10 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
             numbers.push(number);
         }
     }
-    let known = manifest::read(&*env.files, dir).ok().flatten();
+    let known = match manifest::read(&*env.files, dir) {
+        Err(error) if error.kind() == ErrorKind::Corruption => None,
+        known => known?,
+    };
     if numbers.is_empty() && known.is_none() {
         return Err(open::no_store(dir));
     }
@@ -62,6 +69,9 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
     let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair::default());
     let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
+    for number in &numbers {
+        repair.refuse_newer(*number)?;
+    }
     for number in numbers {
         repair.take(number)?;
     }
@@ -69,6 +79,20 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
 }
 
 impl Repair<'_> {
+    /// P3.
+    fn refuse_newer(&self, number: FileNumber) -> Result<()> {
+        let path = self.dir.join(FileName::Data(number).name());
+        let file = self.env.files.open(&path)?;
+        let mut head = [0; HEADER_BYTES];
+        let len = file.read_at(0, &mut head)?;
+        match DataFileHeader::decode(head.get(..len).unwrap_or(&head)) {
+            Err(error) if error.kind == DecodeErrorKind::Unsupported => {
+                Err(Error::decode(&path, 0, "reading the head of a data file", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Salt and cleanness of a file: as the manifest says, else as its own head does.
     fn identity(&self, number: FileNumber, raw: &[u8]) -> Option<(u32, u64, bool)> {
         let known = self.known.as_ref().and_then(|known| known.files.iter().find(|file| file.number == number));

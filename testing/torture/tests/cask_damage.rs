@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use esker::env::sim::SimDisk;
+use esker::env::sim::{ReadFault, SimDisk};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_format::checksum::crc32c;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -181,6 +182,71 @@ fn a_repair_needs_only_the_data_files() {
         expected.iter().filter(|(key, value)| cask.get(key).unwrap().is_none_or(|v| v != **value)).collect();
     assert_eq!(lost.len(), 1);
     cask.put("goes", "on").unwrap();
+}
+
+/// Goal: what a newer version wrote is no damage: neither an open nor a repair touches it; nor a repair whose manifest cannot be read.
+#[test]
+fn a_newer_version_is_refused_and_left_as_it_is() {
+    for (name, crc_at) in [("MANIFEST", None), ("000001.data", Some(28))] {
+        let disk = store().0.after_process_death();
+        let path = Path::new("/store").join(name);
+        let mut raw = disk.file_bytes(&path).unwrap();
+        raw[8] = 9;
+        let crc_at = crc_at.unwrap_or(raw.len() - 4);
+        let crc = crc32c(&raw[..crc_at]);
+        raw[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+        disk.overwrite(&path, raw);
+        let before = files(&disk);
+        let refused = [
+            Cask::repair_with_env("/store", &disk.env()).map(drop).unwrap_err(),
+            Cask::open_with_env("/store", options(), disk.env()).map(drop).unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{name}: {error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        assert_eq!(files(&disk), before, "{name}");
+    }
+}
+
+/// Goal: a manifest that cannot be read just now is not lost: a repair does not make another instead, whichever of its reads fails.
+#[test]
+fn a_repair_forgets_nothing_for_a_read_that_failed() {
+    let (disk, expected) = store();
+    let id = Cask::open_with_env("/store", options(), disk.after_process_death().env()).unwrap().store_id();
+    let mut failures = 0;
+    for n in 0..40 {
+        let disk = disk.after_process_death();
+        disk.fail_read_at(disk.read_count() + n, ReadFault::Eio);
+        let repaired = Cask::repair_with_env("/store", &disk.env());
+        failures += usize::from(repaired.is_err());
+        disk.heal();
+        let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+        assert_eq!(cask.store_id(), id, "read {n} failed: {repaired:?}");
+        assert_eq!(cask.len(), expected.len() as u64, "read {n} failed");
+    }
+    assert!(failures > 2, "{failures} of a repair's reads failed");
+}
+
+/// Goal: a damaged file is left as it is by a compaction, and told of; all others give back what they can.
+#[test]
+fn a_damaged_file_keeps_no_other_from_being_merged() {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+    for round in 0..2u8 {
+        for n in (0..60u8).step_by(1 + usize::from(round)) {
+            cask.put([b'k', n], vec![round; 300]).unwrap();
+        }
+    }
+    cask.close().unwrap();
+    let disk = disk.after_process_death();
+    assert!(disk.flip_bit(Path::new("/store/000001.data"), 8 * 600));
+    let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+    let before = cask.stats();
+    assert_eq!(cask.compact().unwrap_err().kind(), ErrorKind::Corruption);
+    let after = cask.stats();
+    assert!(after.dead_bytes < before.dead_bytes && after.dead_bytes > 0, "{before:?}, then {after:?}");
+    assert!(disk.paths().contains(&PathBuf::from("/store/000001.data")));
 }
 
 /// Goal: a directory of another kind is refused, and left as it is.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::Env;
+use esker_format::DecodeErrorKind;
 use esker_format::cask::FileName;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::manifest::{File, FileState, Manifest};
@@ -64,6 +65,10 @@ fn check_head(data: &DataFile, file: &File, len: u64) -> Result<()> {
             Err(Error::corruption(&data.path, 0, "this is another data file than the manifest names"))
         }
         Ok(_) => Ok(()),
+        // Its checksum holds: what a newer version means by its records is not known here.
+        Err(error) if error.kind == DecodeErrorKind::Unsupported => {
+            Err(Error::decode(&data.path, 0, "reading the head of a data file", error))
+        }
         Err(_) => {
             data.mark_damaged();
             Ok(())

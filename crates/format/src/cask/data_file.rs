@@ -8,7 +8,7 @@
 //! |     12 |     4 | number         | u32 LE | the file's own, as in its name                                 |
 //! |     16 |     4 | salt           | u32 LE | random; the CRC of every record of the file begins from it     |
 //! |     20 |     8 | clean as of    | u64 LE | version: see below                                             |
-//! |     28 |     4 | crc            | u32 LE | CRC-32C of the 28 bytes before                                 |
+//! |     28 |     4 | crc            | u32 LE | CRC-32C of the 28 bytes before; here in every version          |
 //!
 //! *Clean as of* `c`: the file holds no record that was superseded by a version up to `c`. A file that writers fill has the
 //! version from which on its records are; one that a merge fills has the version at which the merge began to ask who
@@ -17,7 +17,7 @@
 //! The salt makes a record of one file no record of another: neither what a user stores as a value, nor blocks that
 //! belonged to another file, pass for records here.
 
-use super::{FileNumber, check_magic};
+use super::{FileNumber, check_magic, check_version};
 use crate::checksum::crc32c;
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -61,17 +61,17 @@ impl DataFileHeader {
     /// Corrupt if `raw` is shorter or does not check out; unsupported for another format version.
     pub fn decode(raw: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(raw);
-        check_magic(&mut cursor, MAGIC, VERSION)?;
+        check_magic(&mut cursor, MAGIC)?;
+        let crc = Cursor::new(raw.get(CRC_OFFSET..).unwrap_or_default()).u32("crc")?;
+        if raw.get(..CRC_OFFSET).map(crc32c) != Some(crc) {
+            return Err(DecodeError::corrupt("crc", CRC_OFFSET as u64, "the head of the data file does not check out"));
+        }
+        check_version(&mut cursor, VERSION)?;
         cursor.u16("reserved")?;
         let number_at = cursor.offset();
         let number = cursor.u32("number")?;
         let salt = cursor.u32("salt")?;
         let clean_as_of = cursor.u64("clean as of")?;
-        let crc_at = cursor.clone();
-        let crc = cursor.u32("crc")?;
-        if raw.get(..CRC_OFFSET).map(crc32c) != Some(crc) {
-            return Err(crc_at.corrupt("crc", "the head of the data file does not check out"));
-        }
         let number = FileNumber::new(number)
             .ok_or_else(|| DecodeError::corrupt("number", number_at, format!("{number} is too high")))?;
         Ok(Self { number, salt, clean_as_of })

@@ -36,7 +36,7 @@
 //! |     36 |     8 | block bytes    | u64 LE | length of all blocks                                  |
 //! |     44 |     4 | crc            | u32 LE | CRC-32C of the 44 bytes before                        |
 
-use super::{FileNumber, check_magic, record};
+use super::{FileNumber, check_magic, check_version, record};
 use crate::checksum::{crc32c, crc32c_extend};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -120,7 +120,8 @@ impl Footer {
 
     fn decode_alone(raw: &[u8], blocks: u64) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(raw);
-        check_magic(&mut cursor, MAGIC, VERSION)?;
+        check_magic(&mut cursor, MAGIC)?;
+        check_version(&mut cursor, VERSION)?;
         cursor.u16("reserved")?;
         let number = cursor.u32("number")?;
         let salt = cursor.u32("salt")?;

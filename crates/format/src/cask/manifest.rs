@@ -10,7 +10,7 @@
 //! |     32 |     8 | next version   | u64 LE | not lower than any version was when this was written              |
 //! |     40 |     4 | file count     | u32 LE | entries that follow                                               |
 //! |     44 |    40 each | files     |        | by ascending number                                               |
-//! |        |     4 | crc            | u32 LE | CRC-32C of all bytes before                                       |
+//! |        |     4 | crc            | u32 LE | CRC-32C of all bytes before; at the end in every version          |
 //!
 //! A file:
 //!
@@ -24,7 +24,7 @@
 //! |     28 |     8 | record count | u64 LE | 0 while open                                                         |
 //! |     36 |     4 | reserved     | u32 LE | 0                                                                    |
 
-use super::{FileNumber, check_magic};
+use super::{FileNumber, check_magic, check_version};
 use crate::checksum::crc32c;
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -115,13 +115,14 @@ impl Manifest {
     /// Corrupt if it does not check out; unsupported for another format version.
     pub fn decode(raw: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(raw);
-        check_magic(&mut cursor, MAGIC, VERSION)?;
+        check_magic(&mut cursor, MAGIC)?;
         let Some((checked, crc)) = raw.split_last_chunk::<CRC_BYTES>() else {
             return Err(cursor.corrupt("crc", "the file ends before it"));
         };
         if crc32c(checked) != u32::from_le_bytes(*crc) {
             return Err(DecodeError::corrupt("crc", checked.len() as u64, "the manifest does not check out"));
         }
+        check_version(&mut cursor, VERSION)?;
         cursor.u16("reserved")?;
         let mut store_id = [0; 16];
         store_id.copy_from_slice(cursor.bytes("store id", 16)?);

@@ -19,12 +19,18 @@ pub use file_name::{FileName, FileNumber};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
 
-/// Reads a magic and the format's version behind it; `magic` is what the file should begin with.
-fn check_magic(cursor: &mut Cursor<'_>, magic: [u8; 8], version: u16) -> Result<(), DecodeError> {
+/// Reads a magic: what the file should begin with.
+fn check_magic(cursor: &mut Cursor<'_>, magic: [u8; 8]) -> Result<(), DecodeError> {
     let start = cursor.clone();
     if cursor.bytes("magic", magic.len())? != magic {
         return Err(start.corrupt("magic", "another than this format's"));
     }
+    Ok(())
+}
+
+/// Reads the format's version. Where another one must be told from damage, it is asked for once the checksum holds, which lies at the same
+/// place in every version.
+fn check_version(cursor: &mut Cursor<'_>, version: u16) -> Result<(), DecodeError> {
     let at = cursor.offset();
     let found = cursor.u16("format version")?;
     if found != version {
