@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use pick::Plan;
 
-use crate::Result;
 use crate::store::Store;
+use crate::{ErrorKind, Result};
 
 /// Records that one merge copies at most: 24 bytes of memory each.
 pub(crate) const MOVES_MAX: usize = 1 << 19;
@@ -62,6 +62,7 @@ impl Store {
         drop(self.seal_everything()?);
         let _merging = self.merging.lock();
         self.remove_leftovers();
+        let mut damage = Ok(());
         for _ in 0..ROUNDS_MAX {
             let now = self.env.clock.unix_seconds();
             let plans = pick::everything(&self.files.load(), self.options.file_bytes, now);
@@ -69,10 +70,14 @@ impl Store {
                 break;
             }
             for plan in plans {
-                self.merge_whole(plan)?;
+                match self.merge_whole(plan) {
+                    // The file is marked, and out of the next round's plans: the others give back what they can.
+                    Err(error) if error.kind() == ErrorKind::Corruption => damage = damage.and(Err(error)),
+                    merged => merged?,
+                }
             }
         }
-        Ok(())
+        damage
     }
 
     /// One plan to its end, in as many merges as it takes.
