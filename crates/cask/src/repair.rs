@@ -33,6 +33,8 @@ pub struct CaskRepair {
     pub put_aside: Vec<PathBuf>,
     /// Bytes that were lost with them.
     pub damaged_bytes: u64,
+    /// Data files that the manifest named and that are not there: what was in them is lost.
+    pub missing: Vec<PathBuf>,
 }
 
 struct Repair<'a> {
@@ -67,7 +69,10 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     numbers.sort_unstable();
     let highest = numbers.last().map_or(0, |number| number.get());
     let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
-    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair::default());
+    let named = known.iter().flat_map(|known| &known.files).map(|file| file.number);
+    let missing = named.filter(|number| numbers.binary_search(number).is_err());
+    let missing = missing.map(|number| dir.join(FileName::Data(number).name())).collect();
+    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair { missing, ..CaskRepair::default() });
     let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
     for number in &numbers {
         repair.refuse_newer(*number)?;

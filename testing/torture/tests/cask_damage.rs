@@ -184,6 +184,17 @@ fn a_repair_needs_only_the_data_files() {
     cask.put("goes", "on").unwrap();
 }
 
+/// Goal: a repair says which files are gone.
+#[test]
+fn a_repair_names_the_files_that_are_gone() {
+    let disk = store().0.after_process_death();
+    let gone = PathBuf::from("/store/000002.data");
+    disk.env().files.remove(&gone).unwrap();
+    let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+    assert_eq!((report.missing, report.put_aside.len()), (vec![gone], 0));
+    assert!(Cask::repair_with_env("/store", &disk.env()).unwrap().missing.is_empty());
+}
+
 /// Goal: what a newer version wrote is no damage: neither an open nor a repair touches it; nor a repair whose manifest cannot be read.
 #[test]
 fn a_newer_version_is_refused_and_left_as_it_is() {

@@ -58,6 +58,7 @@ impl Repair {
                 "records": done.records,
                 "put_aside": done.put_aside.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
                 "damaged_bytes": done.damaged_bytes,
+                "missing": done.missing.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             }))?;
             return Ok(Answer::Yes);
         }
@@ -68,6 +69,9 @@ impl Repair {
         }
         if done.damaged_bytes > 0 {
             out.line(format_args!("{} were damaged and are lost", Bytes(done.damaged_bytes)))?;
+        }
+        for path in &done.missing {
+            out.line(format_args!("lost: {} is not there", one_line(&path.display().to_string())))?;
         }
         Ok(Answer::Yes)
     }
