@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use esker::env::sim::SimDisk;
-use esker::{AsideReason, Db, DbRepair, ErrorKind, Options, Result};
+use esker::{AsideReason, Db, DbRepair, ErrorKind, Options, PutAside, Result};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -187,6 +187,49 @@ fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
         found.families.entry("second".to_owned()).or_default();
     }
     found
+}
+
+/// Where the records of a manifest end.
+fn ends_of_edits(manifest: &[u8]) -> Vec<usize> {
+    let (mut ends, mut at) = (Vec::new(), 0);
+    while let Some(&[_, _, _, _, low, high, _]) = manifest.get(at..).and_then(<[u8]>::first_chunk) {
+        at += 7 + usize::from(u16::from_le_bytes([low, high]));
+        ends.push(at);
+    }
+    ends
+}
+
+/// Goal: a manifest that lost its end between two edits reads well, and is not believed where the files know better. Where they do not (only
+/// a flush of one family is lost, and what another one needs is there), what it does not know of is put aside, and that is told.
+#[test]
+fn a_manifest_that_ends_early_without_a_trace_is_not_believed() {
+    let (mut cuts, mut believed) = (0, 0);
+    for seed in seeds(8) {
+        let scene = Scene::new(400 + seed, 150, true);
+        let path = scene.files().into_iter().find(|path| is_manifest(path)).unwrap();
+        let bytes = scene.again().file_bytes(&path).unwrap();
+        for end in ends_of_edits(&bytes) {
+            let disk = scene.again();
+            disk.overwrite(&path, bytes[..end].to_vec());
+            let what = format!("seed {seed}, {end} of {} bytes", bytes.len());
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut expected = scene.expected.clone();
+            expected.families.entry("second".to_owned()).or_default();
+            let mut found = scene_contents(&scene, &disk, &what);
+            if let Some(nameless) = found.families.remove("repaired-1") {
+                found.families.insert("second".to_owned(), nameless);
+            }
+            if found != expected {
+                let is_kept = |file: &PutAside| {
+                    file.reason == AsideReason::Unused && file.path.extension().is_some_and(|of| of == "sst")
+                };
+                assert!(report.put_aside.iter().any(is_kept), "{what}: {report:?}");
+                believed += 1;
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 5 && believed * 8 < cuts.max(16), "{believed} of {cuts}");
 }
 
 fn is_manifest(path: &Path) -> bool {

@@ -93,7 +93,8 @@ impl Survey {
                 Err(error) => return Err(error),
             };
             let count = tables_of(&recovered).count();
-            let is_whole = tables_of(&recovered).all(|table| self.has_table(table));
+            let is_whole =
+                tables_of(&recovered).all(|table| self.has_table(table)) && self.knows_too_little(&recovered).is_none();
             if count > 0 && is_whole && best.as_ref().is_none_or(|(most, _)| *most < count) {
                 best = Some((count, recovered));
             }
@@ -105,18 +106,21 @@ impl Survey {
         [FileName::Table(number), FileName::LegacyTable(number)].iter().any(|name| self.names.contains(name))
     }
 
-    /// Why a manifest that reads well is not to be trusted: it was cut between two edits. Tables that it names have gone since, and others
-    /// have come with numbers that it had not given yet.
+    /// Why a manifest that reads well is not to be trusted: it was cut between two edits. There are tables with numbers that it had not
+    /// given yet, as after a crash; but tables that it names are gone, which only a later edit lets happen, or the log is that it needs, in
+    /// which a crash would have left what those tables hold.
     fn knows_too_little(&self, manifest: &Recovered) -> Option<String> {
-        let gone = tables_of(manifest).find(|&table| !self.has_table(table))?;
         let is_newer = |name: &&FileName| match name {
             FileName::Table(number) | FileName::LegacyTable(number) => number.get() >= manifest.next_file_number,
             _ => false,
         };
         let newer = self.names.iter().find(is_newer)?;
-        let gone = FileName::Table(gone);
+        let table = tables_of(manifest).find(|&table| !self.has_table(table)).map(FileName::Table);
+        // The last that a flush has begun. Earlier ones go when no family has something in them, which no edit says.
+        let log = manifest.families.values().map(|family| family.log_number).max().map(FileName::Wal);
+        let gone = table.or(log.filter(|log| !self.has(log)))?;
         Some(format!(
-            "the end of the manifest is lost: it names {gone}, which is not there, and has yet to give the number of {newer}"
+            "the end of the manifest is lost: it needs {gone}, which is not there, and has yet to give the number of {newer}"
         ))
     }
 
