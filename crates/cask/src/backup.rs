@@ -40,10 +40,10 @@ impl Store {
         fs.sync_dir(target)?;
         let files = sealed.iter().map(|file| file.in_manifest_sealed()).collect();
         let next_version = self.next_version.load(Ordering::Acquire);
-        let next_file = self.installer.lock().manifest(next_version).next_file;
         let mut store_id = [0; 16];
         self.env.entropy.fill(&mut store_id);
-        crate::manifest::write(fs, target, &Manifest { store_id, next_file, next_version, files })?;
+        let own = self.installer.lock().manifest(next_version);
+        crate::manifest::write(fs, target, &Manifest { store_id, files, ..own })?;
         Ok(())
     }
 }

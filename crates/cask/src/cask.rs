@@ -179,7 +179,7 @@ impl Cask {
         self.store().store_id
     }
 
-    /// The options that it was opened with.
+    /// The options that it was opened with; `keep_versions` as it was found where they leave that to the store.
     pub fn options(&self) -> &CaskOptions {
         &self.store().options
     }

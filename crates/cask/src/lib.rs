@@ -14,6 +14,8 @@
 //! | `seal`, `manifest`| files begin and end; **install**, the one way to change which there are |
 //! | `reclaim`         | merging: pick, run, install                                             |
 //! | `open`            | manifest → hints → directory                                            |
+//! | `stripe`          | which file a thread writes to, and the locks of keys                    |
+//! | `suspects`        | keys whose newest record is damaged                                     |
 //! | `background`      | threads that seal and merge                                             |
 //! | `sync`            | what the directory's model has others of                                |
 //! | `check`, `repair`, `backup`, `stats` | what is wrong, mending it, copies, what there is     |
@@ -39,6 +41,7 @@ mod seal;
 mod stats;
 mod store;
 mod stripe;
+mod suspects;
 mod sync;
 mod value;
 mod write;

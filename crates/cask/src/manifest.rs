@@ -20,6 +20,7 @@ pub(crate) struct Installer {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     store_id: [u8; 16],
+    keep_versions: u16,
     next_file: u32,
     files: BTreeMap<FileNumber, File>,
 }
@@ -28,8 +29,8 @@ impl Installer {
     /// Goes on from what `manifest` says.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: &Path, manifest: &Manifest) -> Self {
         let files = manifest.files.iter().map(|file| (file.number, *file)).collect();
-        let Manifest { store_id, next_file, .. } = *manifest;
-        Self { fs, dir: dir.to_owned(), store_id, next_file, files }
+        let Manifest { store_id, keep_versions, next_file, .. } = *manifest;
+        Self { fs, dir: dir.to_owned(), store_id, keep_versions, next_file, files }
     }
 
     pub(crate) const fn store_id(&self) -> [u8; 16] {
@@ -50,8 +51,12 @@ impl Installer {
 
     /// The manifest as it is now.
     pub(crate) fn manifest(&self, next_version: u64) -> Manifest {
-        let files = self.files.values().copied().collect();
-        Manifest { store_id: self.store_id, next_file: self.next_file, next_version, files }
+        self.with_files(next_version, &self.files)
+    }
+
+    fn with_files(&self, next_version: u64, files: &BTreeMap<FileNumber, File>) -> Manifest {
+        let Self { store_id, keep_versions, next_file, .. } = *self;
+        Manifest { store_id, keep_versions, next_file, next_version, files: files.values().copied().collect() }
     }
 
     /// Files come (or change) and go, all at once, durably.
@@ -64,9 +69,7 @@ impl Installer {
         for number in go {
             files.remove(number);
         }
-        let (store_id, next_file) = (self.store_id, self.next_file);
-        let manifest = Manifest { store_id, next_file, next_version, files: files.values().copied().collect() };
-        write(&*self.fs, &self.dir, &manifest)?;
+        write(&*self.fs, &self.dir, &self.with_files(next_version, &files))?;
         self.files = files;
         Ok(())
     }

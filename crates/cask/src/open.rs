@@ -3,8 +3,8 @@
 //! - O1: nothing is written before the manifest was read and accepted.
 //! - O2: the manifest is the truth: a data file that it does not name was never finished, or is done with, and goes; one that
 //!   it names and that is not there, or is shorter than it says, is an error.
-//! - O3: sealed files are read by their hints; where a hint is missing or bad, the data file itself is read. Files that were
-//!   open are read to where a crash cut them.
+//! - O3: sealed files are read by their hints; where a hint is missing or bad, the data file itself is read, and the hint written anew.
+//!   Files that were open are read to where a crash cut them.
 //! - O4: the order in which records are met does not matter: of each key the highest version wins (`load.rs`, `settle.rs`).
 
 mod files;
@@ -16,6 +16,7 @@ mod settle;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
@@ -38,10 +39,17 @@ pub(crate) use load::Loader;
 pub struct CaskRecovery {
     /// Files whose last records a crash had cut off: nothing that was durable was in them.
     pub torn_files: Vec<PathBuf>,
-    /// Hints that were missing or bad, so that the data file was read.
+    /// Hints that were missing or bad, so that the data file was read. Unless the store was opened for reading only, or the data file is
+    /// damaged, or there is no room, they are written anew.
     pub bad_hints: Vec<PathBuf>,
-    /// Bytes that are no records, by file. What was in them is lost, unless older versions of it show through.
+    /// Bytes that are no records, by file. What was in them is lost. A key that can still be told, such as that of a record with one
+    /// flipped bit, is not answered by an older version (see `damaged_keys`); of one that cannot, as where a whole block of the disk is
+    /// gone, an older version may show through, or a deleted one come back.
     pub damage: Vec<(PathBuf, Range<u64>)>,
+    /// Keys whose newest record was in there, as far as it still says: reads of them fail with `Corruption` until they are written or
+    /// deleted anew, here or in a later life of the store, or [`Cask::repair`](crate::Cask::repair) goes back to what was before.
+    /// Of files with a hint, all is known, and no key of theirs is in this list: it is told when it is read.
+    pub damaged_keys: Vec<Vec<u8>>,
     /// Records read, dead ones included.
     pub records: u64,
 }
@@ -84,7 +92,7 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
     }
     if found.is_none() {
         refuse_other_store(&env, dir)?;
-        create(&env, dir)?;
+        create(&env, dir, &options)?;
     } else if options.error_if_exists {
         let reason = "there is a store, and error_if_exists is set";
         return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
@@ -164,19 +172,31 @@ fn write_distrusted_anew(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -
 }
 
 /// An empty store: a manifest that names no file.
-fn create(env: &Env, dir: &Path) -> Result<()> {
+fn create(env: &Env, dir: &Path, options: &CaskOptions) -> Result<()> {
     let mut store_id = [0; 16];
     env.entropy.fill(&mut store_id);
-    manifest::write(&*env.files, dir, &Manifest { store_id, next_file: 1, next_version: 1, files: Vec::new() })
+    let keep_versions = keep_versions(options, 0);
+    let manifest = Manifest { store_id, keep_versions, next_file: 1, next_version: 1, files: Vec::new() };
+    manifest::write(&*env.files, dir, &manifest)
 }
 
-fn read(dir: &Path, options: CaskOptions, env: Env, is_read_only: bool) -> Result<Store> {
-    let Some(found) = manifest::read(&*env.files, dir)? else { return Err(no_store(dir)) };
+/// How many versions the store keeps from now on, if it kept `so_far`; 0 stands for not said.
+fn keep_versions(options: &CaskOptions, so_far: u16) -> u16 {
+    // In range, so it fits.
+    let wanted = u16::try_from(options.keep_versions).unwrap_or(u16::MAX);
+    if wanted > 0 { wanted } else { so_far.max(1) }
+}
+
+fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> Result<Store> {
+    let Some(mut found) = manifest::read(&*env.files, dir)? else { return Err(no_store(dir)) };
+    let kept_so_far = found.keep_versions;
+    found.keep_versions = keep_versions(&options, kept_so_far);
+    options.keep_versions = found.keep_versions.into();
     let mut seed = [0; 8];
     env.entropy.fill(&mut seed);
     let opened = files::open_all(&env, dir, &found)?;
-    let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions);
-    let load::Loaded { keydir, files, recovery, version_max, key_count } =
+    let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions, !is_read_only);
+    let load::Loaded { keydir, files, recovery, version_max, key_count, suspects } =
         load::load(loader, &env, options.open_threads)?;
     let next_version = found.next_version.max(version_max.saturating_add(1));
     let installer = Installer::new(env.files.clone(), dir, &found);
@@ -192,9 +212,14 @@ fn read(dir: &Path, options: CaskOptions, env: Env, is_read_only: bool) -> Resul
         key_count,
         installer,
         recovery,
+        suspects,
         is_read_only,
     });
     if !is_read_only {
+        if found.keep_versions != kept_so_far {
+            let version = store.next_version.load(Ordering::Acquire);
+            store.note(store.installer.lock().install(version, &[], &[]))?;
+        }
         remove_orphans(&store, &found)?;
         reopen_unsealed(&store, &files)?;
     }

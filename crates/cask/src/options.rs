@@ -1,4 +1,4 @@
-//! What a user may choose. No option changes the format; all may change on reopen.
+//! What a user may choose. No option changes the format; all may change on reopen. The manifest remembers one: `keep_versions`.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use crate::{Error, Result};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// A write looks at every version of its key; the manifest has 16 bits for the number.
+const KEEP_VERSIONS_MAX: usize = 1000;
 /// About a century: more is a mistake.
 const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
@@ -33,7 +35,9 @@ pub struct CaskOptions {
     /// room. Larger means fewer files; smaller means that space returns in smaller steps. A larger batch or value gets a file of its own.
     pub file_bytes: u64,
 
-    /// Versions of each key that can be read back, the newest included. Default 1. Range 1..=1,000.
+    /// Versions of each key that can be read back, the newest included. Default 0: as many as the store kept when it was opened for
+    /// writing last, so that who knows nothing of it drops no history; 1 in a new store, and where a repair found no manifest. Range 0..=1,000.
+    /// [`Cask::options`](crate::Cask::options) tells the number. With fewer than before, older versions go with the next merges.
     /// Each further version costs a slot of the directory (about 19 bytes of memory) and stays on disk; a write then
     /// reads the versions that the key has. See [`Cask::history`](crate::Cask::history).
     pub keep_versions: usize,
@@ -85,7 +89,7 @@ impl Default for CaskOptions {
             error_if_exists: false,
             stripes: 8,
             file_bytes: 64 * MIB,
-            keep_versions: 1,
+            keep_versions: 0,
             default_ttl: None,
             compression: Compression::None,
             compression_bytes_min: 512,
@@ -117,7 +121,7 @@ impl CaskOptions {
         const DAY_MS: u64 = 86_400_000;
         in_range("stripes", self.stripes, 1, 64)?;
         in_range("file_bytes", self.file_bytes, 4 * KIB, 2 * GIB)?;
-        in_range("keep_versions", self.keep_versions, 1, 1000)?;
+        in_range("keep_versions", self.keep_versions, 0, KEEP_VERSIONS_MAX)?;
         if let Some(ttl) = self.default_ttl {
             validate_ttl("option default_ttl", ttl)?;
         }

@@ -3,7 +3,7 @@
 //! - R1: no lock is held while a record is read. A slot may be moved by a merge meanwhile; its file is then gone from the
 //!   table, and the reader asks the directory again. A file stays readable while somebody looks at the table that has it, or holds it.
 //! - R2: a record is the key's if the key in it is. One that does not check out is never taken for another key's: it is an
-//!   error, as long as no sound record has the key.
+//!   error, as long as no sound record has the key. Of one whose slot is not in the directory, `suspects` knows the key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -157,6 +157,7 @@ impl Store {
     /// Shows `take` the key's newest record, if it has any.
     #[inline(always)]
     fn newest(&self, hash: KeyHash, key: &[u8], mut take: impl Take) -> Result<()> {
+        self.suspects.refuse(key)?;
         match self.among(&self.keydir.newest(hash), key, &mut take) {
             Search::Found | Search::Absent => Ok(()),
             Search::Damaged(error) | Search::Refused(error) => Err(error),
@@ -261,6 +262,7 @@ impl Store {
     /// The versions of `key` that are kept, newest first.
     pub(crate) fn history(&self, key: &[u8]) -> Result<Vec<(u64, CaskValue)>> {
         self.check_open()?;
+        self.suspects.refuse(key)?;
         let hash = self.keydir.hash(key);
         'again: for _ in 0..ATTEMPTS_MAX {
             let mut versions = Vec::new();

@@ -17,9 +17,9 @@ use esker_format::DecodeErrorKind;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
-use esker_format::cask::{FileName, FileNumber, hint};
+use esker_format::cask::{FileName, FileNumber};
 
-use crate::file::{Step, Walk};
+use crate::file::{Step, Walk, claims, write_hint};
 use crate::{Error, ErrorKind, Result, manifest, open};
 
 /// What a repair did.
@@ -33,6 +33,9 @@ pub struct CaskRepair {
     pub put_aside: Vec<PathBuf>,
     /// Bytes that were lost with them.
     pub damaged_bytes: u64,
+    /// The keys that were in these bytes, as far as they still say: of each, a record is lost. If it was the newest, the one before it is the
+    /// key's now, or the key is gone; or it is back, if what was lost was its deletion.
+    pub damaged_keys: Vec<Vec<u8>>,
     /// Data files that the manifest named and that are not there: what was in them is lost.
     pub missing: Vec<PathBuf>,
 }
@@ -128,7 +131,8 @@ impl Repair<'_> {
         let (records, damaged_bytes, end) = self.measure(raw, salt);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
         if damaged_bytes == 0 && !head_is_bad {
-            self.write_hint(number, raw, salt, end)?;
+            let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+            write_hint(&*self.env.files, self.dir, number, salt, raw)?;
             self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });
             return Ok(());
         }
@@ -162,6 +166,7 @@ impl Repair<'_> {
                 }
                 Step::Damage(range) => {
                     damaged += range.end - range.start;
+                    self.report.damaged_keys.extend(claims(raw, salt, range).into_iter().map(|claim| claim.key));
                     batch_begin = None;
                 }
                 // A batch without its end never was.
@@ -199,26 +204,8 @@ impl Repair<'_> {
         file.append(&[&out])?;
         file.sync()?;
         let data_bytes = out.len() as u64;
-        self.write_hint(number, &out, new_salt, data_bytes)?;
+        write_hint(&*self.env.files, self.dir, number, new_salt, &out)?;
         Ok(File { number, state: FileState::Sealed { data_bytes, record_count }, salt: new_salt, clean_as_of: 0 })
-    }
-
-    fn write_hint(&self, number: FileNumber, raw: &[u8], salt: u32, end: u64) -> Result<()> {
-        let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
-        let (mut builder, mut out) = (hint::Builder::new(salt), Vec::new());
-        let mut walk = Walk::new(raw, salt, true);
-        while let Step::Record { offset, record, raw } = walk.step() {
-            let Record { version, is_tombstone, expires_at, key, .. } = record;
-            let record_bytes = raw.len() as u64;
-            builder.add(&hint::Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
-        }
-        builder.finish(number, end, &mut out);
-        let path = self.dir.join(FileName::Hint(number).name());
-        crate::seal::remove_if_there(&*self.env.files, &path)?;
-        let file = self.env.files.create(&path)?;
-        file.append(&[&out])?;
-        file.sync()?;
-        Ok(())
     }
 
     fn finish(mut self) -> Result<CaskRepair> {
@@ -228,7 +215,10 @@ impl Repair<'_> {
         let mut store_id = [0; 16];
         self.env.entropy.fill(&mut store_id);
         let store_id = self.known.as_ref().map_or(store_id, |known| known.store_id);
+        let keep_versions = self.known.as_ref().map_or(0, |known| known.keep_versions);
         let next_version = self.known.as_ref().map_or(1, |known| known.next_version).max(self.version_max + 1);
+        self.report.damaged_keys.sort_unstable();
+        self.report.damaged_keys.dedup();
         self.report.files = self.files.len() as u64;
         let counts = self.files.iter().map(|file| match file.state {
             FileState::Sealed { record_count, .. } => record_count,
@@ -241,7 +231,8 @@ impl Repair<'_> {
             fs.rename(from, to)?;
         }
         fs.sync_dir(self.dir)?;
-        manifest::write(fs, self.dir, &Manifest { store_id, next_file: self.next_file, next_version, files })?;
+        let next_file = self.next_file;
+        manifest::write(fs, self.dir, &Manifest { store_id, keep_versions, next_file, next_version, files })?;
         Ok(self.report)
     }
 }

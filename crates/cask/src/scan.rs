@@ -74,7 +74,9 @@ impl CaskScan {
         let mut waiting: Vec<_> = extents.map(|(file, end, dead_len)| Extent { file, end, dead_len }).collect();
         let now = store.env.clock.unix_seconds();
         let keeps_older = store.options.keep_versions > 1;
-        let gone = if keeps_older { gone::find(&waiting, now)? } else { HashSet::new() };
+        let mut gone = if keeps_older { gone::find(&waiting, now)? } else { HashSet::new() };
+        // The damage itself is told where the scan meets it.
+        gone.extend(store.suspects.keys());
         let wanted = Wanted { now, verify: store.options.verify_reads, gone: Arc::new(gone) };
         let decoder = Decoder::new(waiting.drain(..).collect(), wanted);
         let source = Source::new(store.env.clone(), decoder, store.options.background_jobs > 0);

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_env::{Access, AppendFile, FileSystem};
+use esker_env::{Access, AppendFile};
 use esker_format::cask::data_file::DataFileHeader;
-use esker_format::cask::record::{FIRST_OFFSET, Record};
-use esker_format::cask::{FileName, FileNumber, hint};
+use esker_format::cask::record::FIRST_OFFSET;
+use esker_format::cask::{FileName, FileNumber};
 
-use crate::file::{ActiveFile, DataFile, Identity, Step, Walk};
+use crate::file::{ActiveFile, DataFile, Identity, write_hint};
 use crate::store::{State, Store};
 use crate::stripe::StripeState;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// Files that may wait to be sealed, for each stripe, before writers help.
 const RETIRED_PER_STRIPE_MAX: usize = 2;
@@ -23,8 +23,6 @@ const RETIRED_PER_STRIPE_MAX: usize = 2;
 const FILE_BYTES_MIN: u64 = 4 << 20;
 /// How often it is looked whether another thread has ended what it does.
 const POLL: Duration = Duration::from_millis(10);
-/// A hint is handed to the disk in pieces of this size.
-const HINT_PIECE_BYTES: usize = 1 << 20;
 
 impl Store {
     /// A new data file, empty but for its head, durable, not yet named by the manifest.
@@ -160,7 +158,7 @@ impl Store {
         active.finish()?;
         let data = &active.data;
         data.map()?;
-        write_hint(self, data)?;
+        self.write_hint(data)?;
         self.env.files.sync_dir(&self.dir)?;
         let mut installer = self.installer.lock();
         let version = self.next_version.load(Ordering::Acquire);
@@ -168,6 +166,15 @@ impl Store {
         data.mark_sealed();
         drop(installer);
         self.unsealed.lock().retain(|file| !Arc::ptr_eq(file, active));
+        Ok(())
+    }
+
+    /// Writes the hint of a file that changes no more.
+    pub(crate) fn write_hint(&self, data: &DataFile) -> Result<()> {
+        let bytes = data.bytes(0..data.end())?;
+        if !write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes)? {
+            data.mark_damaged();
+        }
         Ok(())
     }
 
@@ -235,57 +242,6 @@ pub(crate) fn preallocate(file: &dyn AppendFile, bytes: u64) -> Result<()> {
     match file.preallocate(bytes) {
         Ok(_) => Ok(()),
         Err(error) if error.is_exhausted() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Writes the hint of a data file that changes no more, and syncs it.
-pub(crate) fn write_hint(store: &Store, data: &DataFile) -> Result<()> {
-    let path = store.path_of(FileName::Hint(data.number));
-    let fs = &*store.env.files;
-    if fs.metadata(&path).is_ok() {
-        fs.remove(&path)?;
-    }
-    let file = fs.create(&path)?;
-    let written = write_hint_to(&*file, data);
-    if written.is_err() {
-        // A part of a hint is no hint: whoever reads it will see.
-        let _ = fs.remove(&path);
-    }
-    written
-}
-
-fn write_hint_to(file: &dyn AppendFile, data: &DataFile) -> Result<()> {
-    let bytes = data.bytes(0..data.end())?;
-    let mut walk = Walk::new(&bytes, data.salt, true);
-    let (mut builder, mut out) = (hint::Builder::new(data.salt), Vec::new());
-    loop {
-        match walk.step() {
-            Step::Record { offset, record, raw } => {
-                let Record { version, is_tombstone, expires_at, key, .. } = record;
-                let record_bytes = raw.len() as u64;
-                builder.add(&hint::Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
-            }
-            Step::Damage(_) => data.mark_damaged(),
-            Step::End { .. } => break,
-        }
-        if out.len() >= HINT_PIECE_BYTES {
-            file.append(&[&out])?;
-            out.clear();
-        }
-    }
-    builder.finish(data.number, data.end(), &mut out);
-    file.append(&[&out])?;
-    // A hint that is not durable is only a hint less; a data file is another matter.
-    file.sync().map_err(Error::from)?;
-    Ok(())
-}
-
-/// The files of the directory and the manifest, for whoever removes what neither needs.
-pub(crate) fn remove_if_there(fs: &dyn FileSystem, path: &std::path::Path) -> Result<()> {
-    match fs.remove(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -30,6 +30,7 @@ use crate::manifest::Installer;
 use crate::open::CaskRecovery;
 use crate::options::CaskOptions;
 use crate::stripe::{KeyLocks, Stripes};
+use crate::suspects::Suspects;
 use crate::{Error, ErrorKind, Result};
 
 /// What can be done with the store.
@@ -94,6 +95,7 @@ pub(crate) struct Store {
     pub(crate) merged_bytes: AtomicU64,
     pub(crate) merge_written_bytes: AtomicU64,
     pub(crate) recovery: CaskRecovery,
+    pub(crate) suspects: Suspects,
 }
 
 /// What [`Store::new`] needs.
@@ -107,13 +109,14 @@ pub(crate) struct Parts {
     pub(crate) key_count: u64,
     pub(crate) installer: Installer,
     pub(crate) recovery: CaskRecovery,
+    pub(crate) suspects: Suspects,
     pub(crate) is_read_only: bool,
 }
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { env, dir, options, keydir, files, next_version, key_count, installer, recovery, is_read_only } =
-            parts;
+        let Parts { env, dir, options, keydir, files, next_version, key_count, .. } = parts;
+        let Parts { installer, recovery, suspects, is_read_only, .. } = parts;
         let pacer = Pacer::new(env.clock.clone());
         let rate = options.merge_bytes_per_second;
         pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
@@ -143,6 +146,7 @@ impl Store {
             merged_bytes: AtomicU64::new(0),
             merge_written_bytes: AtomicU64::new(0),
             recovery,
+            suspects,
         }
     }
 

@@ -63,7 +63,7 @@ pub(crate) struct Located {
     /// With their versions, newest first. Only where history is kept.
     old: Vec<(u64, Slot)>,
     newest_version: u64,
-    /// A record with the key's tag cannot be read: it may be the key's.
+    /// A record with the key's tag cannot be read: it may be the key's. Or one that was newer could not be read at the open.
     is_damaged: bool,
 }
 
@@ -122,6 +122,7 @@ impl Store {
             active.data.set_end(offset + change.bytes());
             self.apply(&mut self.keydir.one(), &writing, &change, located, version, &active.data, offset);
         }
+        self.suspects.clear(key);
         let follow_up = self.follow_up(&writing.state, options.sync);
         drop((at_rest, writing));
         self.acknowledge(follow_up, options.sync)?;
@@ -242,7 +243,7 @@ impl Store {
     /// The slots of `key`, which is locked (D1).
     pub(crate) fn locate(&self, hash: KeyHash, key: &[u8]) -> Result<Located> {
         let candidates = self.keydir.all(hash);
-        let mut located = Located::default();
+        let mut located = Located { is_damaged: self.suspects.contains(key), ..Located::default() };
         for slot in candidates.iter() {
             let place = slot.place();
             let looked = self.with_file_of(&slot, |file| {
@@ -404,6 +405,7 @@ impl Store {
             version += 1;
         }
         held.release().iter().for_each(|slot| self.bury(slot));
+        batch.operations.iter().for_each(|operation| self.suspects.clear(&operation.key));
         let follow_up = self.follow_up(&writing.state, sync);
         drop((at_rest, writing));
         self.acknowledge(follow_up, sync)?;

@@ -221,7 +221,8 @@ fn b5_records_of_another_file_are_none_here() {
     image.flip_bit(Path::new("/store/000001.data"), 8 * (32 + 8));
     let cask = open(&image);
     assert_eq!(cask.recovery().damage.len(), 1);
-    assert!(cask.get("inner").unwrap().is_none() && cask.get("outer").unwrap().is_none());
+    assert!(cask.get("inner").unwrap().is_none());
+    assert_eq!(cask.get("outer").unwrap_err().kind(), esker::ErrorKind::Corruption);
     assert_eq!(cask.get("after").unwrap().unwrap(), b"y");
 }
 

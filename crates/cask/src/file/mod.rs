@@ -8,8 +8,10 @@
 //! - F3: a file that was taken out of the [`FileTable`] stays readable for whoever holds it.
 
 mod active;
+mod claim;
 mod dead;
 mod expiry;
+mod hint;
 mod table;
 mod tally;
 mod walk;
@@ -26,8 +28,10 @@ use esker_format::cask::{FileNumber, manifest};
 use parking_lot::Mutex;
 
 pub(crate) use active::ActiveFile;
+pub(crate) use claim::{Claim, claims};
 pub(crate) use dead::{DeadCursor, DeadList};
 pub(crate) use expiry::Expiry;
+pub(crate) use hint::{remove_if_there, write_hint};
 pub(crate) use table::FileTable;
 pub(crate) use tally::Tally;
 pub(crate) use walk::{Step, Walk};
@@ -323,7 +327,11 @@ impl DataFile {
             Ok(_) => {
                 Err(Error::corruption(&self.path, offset, "the record has another length than it was written with"))
             }
-            Err(error) => Err(Error::decode(&self.path, offset, "reading a record", error)),
+            // A newer version's only if its checksum holds.
+            Err(error) => {
+                self.verify(offset, raw)?;
+                Err(Error::decode(&self.path, offset, "reading a record", error))
+            }
         }
     }
 

@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES, Record};
 
+use super::claim::{self, VERSION_PLAUSIBLE_MAX};
+
 /// The fault model's unit of what survives.
 const SECTOR_BYTES: u64 = 512;
 /// A record that an append left unfinished has zeroes at its end; so many are looked at.
 const UNWRITTEN_BYTES: u64 = 8;
-/// Versions this high are not looked for behind damage: random bytes nearly all are.
-const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
 
 /// What the walk met.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Walk<'a> {
     offset: u64,
 }
 
-fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
+pub(super) fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
@@ -91,6 +91,10 @@ impl<'a> Walk<'a> {
         // The first eight bytes of a record are written last, and are never all zeroes.
         if head.first_chunk::<8>().is_some_and(|commit| is_zero(commit)) {
             return true;
+        }
+        // What a crash leaves is not one bit away from a record.
+        if claim::corrected(rest, offset, self.salt).is_some() {
+            return false;
         }
         let head_end = offset + HEAD_BYTES as u64;
         // Of a head in two sectors one may be missing: then nobody knows how long the record is.

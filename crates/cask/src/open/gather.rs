@@ -25,7 +25,7 @@ pub(super) struct Batch {
 impl Batch {
     #[inline]
     pub(super) fn add(&mut self, hash: KeyHash, slot: Slot, to: &KeyDir) {
-        // Fourteen bits.
+        // Of `SHARD_COUNT`, so it fits.
         self.shards.push(hash.shard() as u16);
         self.slots.push(slot);
         if self.slots.len() == BATCH_LEN {

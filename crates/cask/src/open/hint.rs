@@ -94,10 +94,22 @@ impl Hint {
     /// The entry for the record at `offset`, of those that were handed out.
     pub(super) fn entry(&self, offset: u64) -> Option<Entry<'_>> {
         let after = self.marks.partition_point(|(mark, _)| mark.offset <= offset);
-        let (mark, at) = *self.marks.get(after.checked_sub(1)?)?;
-        let rest = self.raw.bytes().get(at..at.checked_add(mark.bytes_left)?)?;
-        let mut entries = Entries::from_mark(mark, rest).take(MARK_EVERY);
-        entries.find_map(|entry| entry.ok().filter(|entry| entry.offset == offset))
+        self.since_mark(after.checked_sub(1)?).find(|entry| entry.offset == offset)
+    }
+
+    /// All that were handed out.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..self.marks.len()).flat_map(|index| self.since_mark(index))
+    }
+
+    /// Up to the next mark.
+    fn since_mark(&self, index: usize) -> impl Iterator<Item = Entry<'_>> {
+        let rest = |(mark, at): &(Mark, usize)| {
+            let rest = self.raw.bytes().get(*at..at.checked_add(mark.bytes_left)?)?;
+            Some(Entries::from_mark(*mark, rest))
+        };
+        let entries = self.marks.get(index).and_then(rest);
+        entries.into_iter().flat_map(|entries| entries.take(MARK_EVERY)).filter_map(std::result::Result::ok)
     }
 }
 

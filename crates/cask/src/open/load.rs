@@ -11,6 +11,7 @@
 //! Cost: one pass over the hints, one over the slots, some 100 ns of a processor for each key. Where several records have a key's
 //! tag, the hint is asked again which keys and versions they have. No data file with a hint is read.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,10 +28,11 @@ use parking_lot::Mutex;
 use super::gather::Batch;
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
-use crate::file::{DataFile, Step, Tally, Walk};
+use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, write_hint};
 use crate::keydir::KeyDir;
+use crate::suspects::{Suspect, Suspects};
 use crate::sync::SHARD_COUNT;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Fewer records than this are settled by one thread: starting another would take longer.
 const RECORDS_PER_THREAD_MIN: u64 = 1 << 17;
@@ -43,6 +45,8 @@ pub(crate) struct Loader {
     /// The same files, by ascending number, for whoever looks one up.
     pub(super) by_number: Vec<Known>,
     pub(super) keep_versions: usize,
+    /// Whether hints that are missing or bad are written anew.
+    mends_hints: bool,
     /// Of the newest records, how many are values.
     pub(super) key_count: AtomicU64,
     /// The next file, then the next shard that nobody has taken.
@@ -50,6 +54,8 @@ pub(crate) struct Loader {
     version_max: AtomicU64,
     recovery: Mutex<CaskRecovery>,
     failure: Mutex<Option<Error>>,
+    /// What the damage that was met was, of each key the newest.
+    pub(super) suspects: Mutex<HashMap<Vec<u8>, Suspect>>,
 }
 
 /// A file, and its hint if that is what was read of it.
@@ -65,6 +71,7 @@ pub(crate) struct Loaded {
     pub(crate) recovery: CaskRecovery,
     pub(crate) version_max: u64,
     pub(crate) key_count: u64,
+    pub(crate) suspects: Suspects,
 }
 
 /// Reads all files, on so many threads, this one included.
@@ -72,6 +79,7 @@ pub(crate) fn load(loader: Loader, env: &Env, threads: usize) -> Result<Loaded> 
     let loader = Arc::new(loader);
     // Starting a thread costs more than an empty file.
     together(&loader, env, threads.min(loader.files.len()), Loader::read_files)?;
+    loader.clear_outlived()?;
     loader.next.store(0, Ordering::Relaxed);
     let records = loader.recovery.lock().records;
     let worth = usize::try_from(records / RECORDS_PER_THREAD_MIN).unwrap_or(threads);
@@ -104,18 +112,20 @@ fn ended_early() -> Error {
 
 impl Loader {
     /// `files` by ascending number.
-    pub(crate) fn new(keydir: KeyDir, files: Vec<OpenedFile>, keep_versions: usize) -> Self {
+    pub(crate) fn new(keydir: KeyDir, files: Vec<OpenedFile>, keep_versions: usize, mends_hints: bool) -> Self {
         let known = |file: &OpenedFile| Known { data: file.data.clone(), hint: OnceLock::new() };
         Self {
             keydir,
             by_number: files.iter().map(known).collect(),
             files: files.into_iter().map(Mutex::new).collect(),
             keep_versions,
+            mends_hints,
             key_count: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             version_max: AtomicU64::new(0),
             recovery: Mutex::default(),
             failure: Mutex::default(),
+            suspects: Mutex::default(),
         }
     }
 
@@ -158,7 +168,9 @@ impl Loader {
                 None => {
                     let hint = data.path.with_file_name(FileName::Hint(data.number).name());
                     self.recovery.lock().bad_hints.push(hint);
-                    self.read_sealed(data, batch)?
+                    let tally = self.read_sealed(data, batch)?;
+                    self.write_hint_anew(env, data, &tally, record_count)?;
+                    tally
                 }
             },
         };
@@ -187,10 +199,24 @@ impl Loader {
         if end != data.end() {
             gaps.push(end..data.end());
         }
-        gaps.into_iter().for_each(|gap| self.note_damage(data, gap));
+        for gap in gaps {
+            self.note_damage(data, &data.bytes(0..data.end())?, gap);
+        }
         // It is set once: every file is read once.
         let _ = known.hint.set(hint);
         Ok(Some(tally))
+    }
+
+    /// So that the next open need not read the data. A store that cannot be written to is served all the same.
+    fn write_hint_anew(&self, env: &Env, data: &DataFile, tally: &Tally, record_count: u64) -> Result<()> {
+        // One that lacks a record would be refused; and which it lacks, a repair has to find in the data file.
+        let (Some(dir), true) = (data.path.parent(), self.mends_hints && tally.records == record_count) else {
+            return Ok(());
+        };
+        match write_hint(&*env.files, dir, data.number, data.salt, &data.bytes(0..data.end())?) {
+            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted) => Ok(()),
+            written => written.map(drop),
+        }
     }
 
     fn read_sealed(&self, data: &DataFile, batch: &mut Batch) -> Result<Tally> {
@@ -202,42 +228,29 @@ impl Loader {
                 Step::Record { offset, record, raw } => {
                     self.meet(data, &entry(offset, &record, raw.len() as u64), &mut tally, batch)?;
                 }
-                Step::Damage(range) => self.note_damage(data, range),
+                Step::Damage(range) => self.note_damage(data, &bytes, range),
                 Step::End { .. } => return Ok(tally),
             }
         }
     }
 
-    /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was.
+    /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was. One that has damage in it was
+    /// written whole: what of it holds counts.
     fn read_open(&self, file: &mut OpenedFile, batch: &mut Batch) -> Result<Tally> {
         let data = file.data.clone();
         let bytes = data.bytes(0..data.end())?;
         let mut walk = Walk::new(&bytes, data.salt, false);
         let mut pending = Vec::new();
         let mut tally = Tally::default();
-        // The batch that damage tore apart goes on until here.
-        let mut in_torn_batch = false;
         loop {
             match walk.step() {
-                Step::Record { offset, record, raw } if in_torn_batch => {
-                    in_torn_batch = record.is_continued;
-                    self.note_damage(&data, offset..offset + raw.len() as u64);
-                }
                 Step::Record { offset, record, raw } => {
                     pending.push((offset, record, raw.len() as u64));
                     if record.is_continued {
                         continue;
                     }
-                    for (offset, record, bytes) in pending.drain(..) {
-                        self.meet(&data, &entry(offset, &record, bytes), &mut tally, batch)?;
-                    }
                 }
-                Step::Damage(range) => {
-                    let start = pending.first().map_or(range.start, |(offset, ..)| *offset);
-                    in_torn_batch = !pending.is_empty();
-                    pending.clear();
-                    self.note_damage(&data, start..range.end);
-                }
+                Step::Damage(range) => self.note_damage(&data, &bytes, range),
                 Step::End { at, is_torn } => {
                     let end = pending.first().map_or(at, |(offset, ..)| *offset);
                     file.is_torn = is_torn || end != at;
@@ -248,12 +261,53 @@ impl Loader {
                     return Ok(tally);
                 }
             }
+            for (offset, record, bytes) in pending.drain(..) {
+                self.meet(&data, &entry(offset, &record, bytes), &mut tally, batch)?;
+            }
         }
     }
 
-    fn note_damage(&self, data: &DataFile, range: Range<u64>) {
+    /// `bytes` are the file's.
+    fn note_damage(&self, data: &DataFile, bytes: &[u8], range: Range<u64>) {
         data.mark_damaged();
-        self.recovery.lock().damage.push((data.path.clone(), range));
+        self.recovery.lock().damage.push((data.path.clone(), range.clone()));
+        let mut suspects = self.suspects.lock();
+        for Claim { offset, key, version } in claims(bytes, data.salt, range) {
+            let suspect = Suspect { path: data.path.clone(), offset, version };
+            match suspects.get(&key) {
+                Some(known) if known.version >= version => {}
+                _ => drop(suspects.insert(key, suspect)),
+            }
+        }
+    }
+
+    /// Of damaged records, those stay under suspicion that nothing newer took the place of.
+    fn clear_outlived(&self) -> Result<()> {
+        let mut suspects = self.suspects.lock();
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let mut outlive = |key: &[u8], version: u64| {
+            if suspects.get(key).is_some_and(|suspect| suspect.version <= version) {
+                suspects.remove(key);
+            }
+        };
+        for Known { data, hint } in &self.by_number {
+            if let Some(hint) = hint.get() {
+                hint.entries().for_each(|entry| outlive(entry.key, entry.version));
+                continue;
+            }
+            let bytes = data.bytes(0..data.end())?;
+            let mut walk = Walk::new(&bytes, data.salt, true);
+            loop {
+                match walk.step() {
+                    Step::Record { record, .. } => outlive(record.key, record.version),
+                    Step::Damage(_) => {}
+                    Step::End { .. } => break,
+                }
+            }
+        }
+        Ok(())
     }
 
     fn meet(&self, data: &DataFile, entry: &Entry<'_>, tally: &mut Tally, batch: &mut Batch) -> Result<()> {
@@ -265,10 +319,15 @@ impl Loader {
     }
 
     fn finish(self) -> Loaded {
+        let suspects = self.suspects.into_inner();
+        let mut recovery = sorted(self.recovery.into_inner());
+        recovery.damaged_keys = suspects.keys().cloned().collect();
+        recovery.damaged_keys.sort_unstable();
         Loaded {
+            suspects: Suspects::new(suspects),
             keydir: self.keydir,
             files: self.files.into_iter().map(Mutex::into_inner).collect(),
-            recovery: sorted(self.recovery.into_inner()),
+            recovery,
             version_max: self.version_max.into_inner(),
             key_count: self.key_count.into_inner(),
         }

@@ -12,9 +12,8 @@ use esker_format::cask::record::Record;
 use super::Plan;
 use super::run::{Fate, Move, Output};
 use crate::Result;
-use crate::file::DataFile;
+use crate::file::{DataFile, remove_if_there};
 use crate::keydir::Slot;
-use crate::seal::{remove_if_there, write_hint};
 use crate::store::Store;
 
 /// Slots are asked for so many moves ahead.
@@ -67,7 +66,7 @@ fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
     if let Some(file) = &output.file {
         file.finish()?;
         file.data.map()?;
-        write_hint(store, &file.data)?;
+        store.write_hint(&file.data)?;
     }
     store.sync_all()?;
     store.env.files.sync_dir(&store.dir)?;

@@ -102,6 +102,6 @@ impl Store {
 
     /// Tries again to remove files that a merge was done with.
     fn remove_leftovers(&self) {
-        self.leftovers.lock().retain(|path| crate::seal::remove_if_there(&*self.env.files, path).is_err());
+        self.leftovers.lock().retain(|path| crate::file::remove_if_there(&*self.env.files, path).is_err());
     }
 }

@@ -24,9 +24,10 @@ fn tombstones_can_go(file: &DataFile, files: &FileTable) -> bool {
     others.into_iter().all(|other| cannot_hold_older(other, file.version_max()))
 }
 
-/// Whether `file` holds no record that a deletion of this version, the newest record of its key, hides.
+/// Whether `file` holds no record that a deletion of this version, the newest record of its key, hides. A damaged record counts: it may
+/// be of any key.
 pub(crate) fn cannot_hold_older(file: &DataFile, version: u64) -> bool {
-    file.clean_as_of >= version || file.dead_len() == 0
+    file.clean_as_of >= version || file.dead_len() == 0 && !file.is_damaged()
 }
 
 /// `now`: seconds since 1970.

@@ -9,6 +9,9 @@
 //! | `LOCK`         | `Lock`              | nothing; whoever has the store open has it locked |
 //! | `000012.damaged` | `Damaged`         | a data file that a repair has put aside           |
 //!
+//! Besides, all engines: `SYNC-FAILED`, whose presence says that a sync failed, so that files that were open are written anew by the next
+//! open (`esker_log::distrust`).
+//!
 //! Numbers have six digits, or as many as they need. A name is recognised only in the spelling that
 //! [`FileName::name`] gives it.
 

@@ -4,7 +4,7 @@
 //! |-------:|------:|----------------|--------|-------------------------------------------------------------------|
 //! |      0 |     8 | magic          | bytes  | `eskrmani`                                                        |
 //! |      8 |     2 | format version | u16 LE | 1                                                                 |
-//! |     10 |     2 | reserved       | u16 LE | 0                                                                 |
+//! |     10 |     2 | keep versions  | u16 LE | versions of each key that are kept; 0: not said                   |
 //! |     12 |    16 | store id       | bytes  | random                                                            |
 //! |     28 |     4 | next file      | u32 LE | higher than the number of every file there ever was               |
 //! |     32 |     8 | next version   | u64 LE | not lower than any version was when this was written              |
@@ -71,6 +71,8 @@ pub struct File {
 pub struct Manifest {
     /// Random, given at the store's creation.
     pub store_id: [u8; 16],
+    /// Versions of each key that are kept. 0: not said, as by releases before there was this field.
+    pub keep_versions: u16,
     /// Higher than the number of every file there ever was.
     pub next_file: u32,
     /// Not lower than any version was when this was written.
@@ -85,7 +87,7 @@ impl Manifest {
         let mut out = Vec::with_capacity(HEAD_BYTES + self.files.len() * FILE_BYTES + CRC_BYTES);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&self.keep_versions.to_le_bytes());
         out.extend_from_slice(&self.store_id);
         out.extend_from_slice(&self.next_file.to_le_bytes());
         out.extend_from_slice(&self.next_version.to_le_bytes());
@@ -123,7 +125,7 @@ impl Manifest {
             return Err(DecodeError::corrupt("crc", checked.len() as u64, "the manifest does not check out"));
         }
         check_version(&mut cursor, VERSION)?;
-        cursor.u16("reserved")?;
+        let keep_versions = cursor.u16("keep versions")?;
         let mut store_id = [0; 16];
         store_id.copy_from_slice(cursor.bytes("store id", 16)?);
         let next_file = cursor.u32("next file")?;
@@ -142,7 +144,7 @@ impl Manifest {
             }
             files.push(file);
         }
-        Ok(Self { store_id, next_file, next_version, files })
+        Ok(Self { store_id, keep_versions, next_file, next_version, files })
     }
 }
 

@@ -6,6 +6,7 @@ fn manifest() -> Manifest {
     let number = |n| FileNumber::new(n).unwrap();
     Manifest {
         store_id: *b"0123456789abcdef",
+        keep_versions: 7,
         next_file: 9,
         next_version: 1000,
         files: vec![
@@ -23,16 +24,21 @@ fn manifest() -> Manifest {
 /// These bytes are a promise to files already on disk.
 #[test]
 fn golden_bytes() {
-    let raw = manifest().encode();
-    let expected = [
-        &b"eskrmani\x01\0\0\0\x30123456789abcdef\x09\0\0\0\xe8\x03\0\0\0\0\0\0\x02\0\0\0"[..],
-        b"\x03\0\0\0\x01\0\0\0\xef\xbe\xad\xde\x05\0\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0",
-        b"\x08\0\0\0\0\0\0\0\x01\0\0\0\x84\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-        b"\xe4\x0c\xed\x62",
-    ]
-    .concat();
-    assert_eq!(raw, expected, "{raw:02x?}");
-    assert_eq!(Manifest::decode(&raw).unwrap(), manifest());
+    // The second as it was before there was the field `keep versions`.
+    for (keep_versions, crc) in [(7, b"\x5f\x9e\x54\x30"), (0, b"\xe4\x0c\xed\x62")] {
+        let manifest = Manifest { keep_versions, ..manifest() };
+        let mut raw = manifest.encode();
+        let expected = [
+            &b"eskrmani\x01\0\x07\0\x30123456789abcdef\x09\0\0\0\xe8\x03\0\0\0\0\0\0\x02\0\0\0"[..],
+            b"\x03\0\0\0\x01\0\0\0\xef\xbe\xad\xde\x05\0\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0",
+            b"\x08\0\0\0\0\0\0\0\x01\0\0\0\x84\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            crc,
+        ]
+        .concat();
+        assert_eq!(Manifest::decode(&raw).unwrap(), manifest);
+        raw[10] = 7;
+        assert_eq!(raw, expected, "{raw:02x?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! What damaged records were, as far as they still say.
+//!
+//! - A1: a single flipped bit in head or key is found by trying each: then a CRC of 32 bits holds by chance once in thousands of millions.
+//! - A2: else head and key are taken at their word, if they make a record that ends within the damage.
+//! - A3: a claim is never served. It keeps what is older from being taken for its key's newest (`suspects.rs`).
+//!
+//! Cost: one CRC of a damaged record for each bit of its head and key, up to a bound.
+
+use std::ops::Range;
+
+use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
+
+/// Versions this high are not believed without a CRC: random bytes nearly all are.
+pub(super) const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
+/// Longer records are not searched for a flipped bit.
+const SEARCHED_BYTES_MAX: usize = 1 << 20;
+/// Nor is it searched for longer than CRCs of so many bytes take: some tens of milliseconds.
+const SEARCH_BYTES_MAX: usize = 1 << 28;
+
+/// A record that was once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) offset: u64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) version: u64,
+}
+
+/// The records that were in `range` of a file, in which nothing holds, up to the first that says nothing.
+pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> Vec<Claim> {
+    let mut found = Vec::new();
+    let mut offset = range.start;
+    while let Some(rest) = super::walk::slice(bytes, offset..range.end).filter(|rest| !rest.is_empty()) {
+        let Some((claim, bytes)) = corrected(rest, offset, salt).or_else(|| as_it_says(rest, offset)) else { break };
+        found.push(claim);
+        offset += bytes;
+    }
+    found
+}
+
+/// A2. Also how many bytes it had.
+fn as_it_says(rest: &[u8], offset: u64) -> Option<(Claim, u64)> {
+    let record = Record::decode(rest).ok().filter(|record| record.version < VERSION_PLAUSIBLE_MAX)?;
+    Some((Claim { offset, key: record.key.to_vec(), version: record.version }, record.bytes()))
+}
+
+/// A1: the record at the beginning of `rest` with one bit as it was.
+pub(super) fn corrected(rest: &[u8], offset: u64, salt: u32) -> Option<(Claim, u64)> {
+    let mut copy = rest.get(..SEARCHED_BYTES_MAX).unwrap_or(rest).to_vec();
+    // As long as the damaged head says: if it is the length that is damaged, the bit is in the head.
+    let key_bytes = Record::decode(&copy).map_or(0, |record| record.key.len());
+    let mut left = SEARCH_BYTES_MAX;
+    for bit in 0..(HEAD_BYTES_MAX + key_bytes).min(copy.len()) * 8 {
+        flip(&mut copy, bit);
+        let bytes = record::peek_bytes(&copy).and_then(|bytes| usize::try_from(bytes).ok());
+        if let Some(raw) = bytes.and_then(|bytes| copy.get(..bytes)) {
+            left = left.checked_sub(raw.len())?;
+            if record::checksum_holds(raw, salt)
+                && let Ok(Record { key, version, .. }) = Record::decode(raw)
+            {
+                return Some((Claim { offset, key: key.to_vec(), version }, raw.len() as u64));
+            }
+        }
+        flip(&mut copy, bit);
+    }
+    None
+}
+
+fn flip(bytes: &mut [u8], bit: usize) {
+    if let Some(byte) = bytes.get_mut(bit / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::compression::Compression;
+
+    const SALT: u32 = 99;
+    const START: u64 = 32;
+
+    /// Two records, and where the second begins.
+    fn file() -> (Vec<u8>, u64) {
+        let mut bytes = vec![0; START as usize];
+        let mut second = 0;
+        for (version, expires_at) in [(5, None), (6, Some(1 << 31))] {
+            second = bytes.len() as u64;
+            let (is_tombstone, is_continued, compression) = (false, false, Compression::None);
+            let (key, value) = (&[b'k', version as u8][..], &[7; 300][..]);
+            let record = Record { version, is_tombstone, is_continued, expires_at, compression, key, value };
+            record.encode(SALT, &mut bytes).unwrap();
+        }
+        (bytes, second)
+    }
+
+    #[test]
+    fn one_flipped_bit_hides_neither_key_nor_version() {
+        let (bytes, second) = file();
+        let end = bytes.len() as u64;
+        for (from, to, version) in [(START, second, 5), (second, end, 6)] {
+            for bit in from * 8..to * 8 {
+                let mut damaged = bytes.clone();
+                flip(&mut damaged, bit as usize);
+                let claim = Claim { offset: from, key: vec![b'k', version as u8], version };
+                assert_eq!(claims(&damaged, SALT, from..to), [claim], "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_records_are_told_apart_and_what_is_none_claims_nothing() {
+        let (mut bytes, second) = file();
+        bytes[second as usize - 1] ^= 0xff;
+        let end = bytes.len();
+        bytes[end - 1] ^= 0xff;
+        let found = claims(&bytes, SALT, START..end as u64);
+        assert_eq!(
+            found.iter().map(|claim| (claim.offset, claim.version)).collect::<Vec<_>>(),
+            [(START, 5), (second, 6)]
+        );
+        bytes[START as usize..].fill(0xff);
+        assert_eq!(claims(&bytes, SALT, START..end as u64), []);
+        bytes[START as usize..].fill(0);
+        assert_eq!(claims(&bytes, SALT, START..end as u64), []);
+        assert_eq!(claims(&bytes, SALT, START..u64::MAX), []);
+    }
+}

@@ -1,0 +1,61 @@
+//! Writes the hint of a data file that changes no more: its keys, for the next open.
+
+use std::path::Path;
+
+use esker_env::{AppendFile, FileSystem};
+use esker_format::cask::record::Record;
+use esker_format::cask::{FileName, FileNumber, hint};
+
+use super::{Step, Walk};
+use crate::{Error, Result};
+
+/// A hint is handed to the disk in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes the hint of data file `number` of `dir`, which consists of `bytes`, in the place of one that may be there, and syncs it; not its name. Whether the file is
+/// free of damage.
+pub(crate) fn write_hint(fs: &dyn FileSystem, dir: &Path, number: FileNumber, salt: u32, bytes: &[u8]) -> Result<bool> {
+    let path = dir.join(FileName::Hint(number).name());
+    remove_if_there(fs, &path)?;
+    let file = fs.create(&path)?;
+    let written = write_to(&*file, number, salt, bytes);
+    if written.is_err() {
+        // A part of a hint is no hint: whoever reads it will see.
+        let _ = fs.remove(&path);
+    }
+    written
+}
+
+fn write_to(file: &dyn AppendFile, number: FileNumber, salt: u32, bytes: &[u8]) -> Result<bool> {
+    let mut walk = Walk::new(bytes, salt, true);
+    let (mut builder, mut out, mut is_sound) = (hint::Builder::new(salt), Vec::new(), true);
+    loop {
+        match walk.step() {
+            Step::Record { offset, record, raw } => {
+                let Record { version, is_tombstone, expires_at, key, .. } = record;
+                let record_bytes = raw.len() as u64;
+                builder.add(&hint::Entry { offset, record_bytes, version, is_tombstone, expires_at, key }, &mut out);
+            }
+            Step::Damage(_) => is_sound = false,
+            Step::End { .. } => break,
+        }
+        if out.len() >= PIECE_BYTES {
+            file.append(&[&out])?;
+            out.clear();
+        }
+    }
+    builder.finish(number, bytes.len() as u64, &mut out);
+    file.append(&[&out])?;
+    // A hint that is not durable is only a hint less; a data file is another matter.
+    file.sync().map_err(Error::from)?;
+    Ok(is_sound)
+}
+
+/// Removes what nobody needs; nothing is as good.
+pub(crate) fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,212 @@
+//! Damage never makes a Cask answer with what was overwritten, nor bring back what was deleted: the key's reads fail, until it is
+//! written anew. And what else of the store's own knowledge must survive: how many versions are kept, and hints.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use esker::env::sim::SimDisk;
+use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+
+/// What each key has now; `None`: it was deleted.
+type Now = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn options() -> CaskOptions {
+    CaskOptions {
+        create_if_missing: true,
+        background_jobs: 0,
+        open_threads: 0,
+        stripes: 1,
+        file_bytes: 4 << 10,
+        merge_garbage_ratio: 1.0,
+        ..CaskOptions::default()
+    }
+}
+
+fn open(disk: &SimDisk) -> Cask {
+    Cask::open_with_env("/store", options(), disk.env()).unwrap()
+}
+
+/// Every key has an older value in a file that is sealed; newer ones, deletions, a batch and values that expire are in one that is open. Its path.
+fn store() -> (SimDisk, PathBuf, Now) {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    cask.put("stays", "here").unwrap();
+    let keys: Vec<Vec<u8>> = (0..12u8).map(|n| vec![b'k', n]).collect();
+    for key in &keys {
+        cask.put(key, vec![1; 400]).unwrap();
+    }
+    // Ends the file; there is nothing to merge.
+    cask.compact().unwrap();
+    let mut now = Now::from([(b"stays".to_vec(), Some(b"here".to_vec()))]);
+    let (mut batch, mut set) = (CaskBatch::new(), |key: &[u8], value: Option<&[u8]>| {
+        now.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+    });
+    let later = CaskWriteOptions { ttl: Some(std::time::Duration::from_secs(1 << 20)), ..CaskWriteOptions::default() };
+    for (n, key) in keys.iter().enumerate() {
+        let value = [b"new ".to_vec(), vec![n as u8; 40]].concat();
+        set(key, (n % 3 != 1).then_some(&value[..]));
+        match n {
+            0..3 if n % 3 == 1 => batch.delete(key).unwrap(),
+            0..3 => batch.put(key, value).unwrap(),
+            _ if n % 3 == 1 => assert!(cask.delete(key).unwrap()),
+            6 => drop(cask.put_with(key, value, &later).unwrap()),
+            _ => drop(cask.put(key, value).unwrap()),
+        }
+        if n == 2 {
+            cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+        }
+    }
+    assert!(cask.stats().sealed_files > 0);
+    std::mem::forget(cask);
+    let disk = disk.after_process_death();
+    let last = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "data")).max();
+    (disk, last.unwrap(), now)
+}
+
+/// The keys that cannot be read. All others are as they should be.
+fn unreadable(cask: &Cask, now: &Now, what: &str) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for (key, value) in now {
+        match cask.get(key) {
+            Ok(got) => assert!(got.as_deref() == value.as_deref(), "{what}: {key:?} is stale or revived: {got:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+                assert!(cask.exists(key).is_err() && cask.value_len(key).is_err(), "{what}: {key:?}");
+                assert!(cask.history(key).is_err() && cask.multi_get([key]).unwrap()[0].is_err(), "{what}: {key:?}");
+                let none = CaskWriteOptions::default();
+                assert!(cask.put_if_absent(key, "", &none).is_err(), "{what}: {key:?}");
+                found.push(key.clone());
+            }
+        }
+    }
+    let mut scan = cask.scan().unwrap();
+    loop {
+        match scan.advance() {
+            Ok(true) => {
+                let (key, value) = (scan.key().to_vec(), scan.value().unwrap().to_vec());
+                assert_eq!(now[&key], Some(value), "{what}: a scan shows {key:?} as it was");
+            }
+            Ok(false) => return found,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}"),
+        }
+    }
+}
+
+/// Goal: whichever bit of a file that was open is flipped, no key has its older value, nor is back: not when the store is opened, nor when it
+/// is opened again with the file sealed, nor after a compaction; the rest is served; and the key is as good as any once it is written or
+/// deleted anew.
+#[test]
+fn a_damaged_record_is_not_answered_by_an_older_one() {
+    let (disk, path, now) = store();
+    let used = disk.file_bytes(&path).unwrap().iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    let mut hidden = 0;
+    for byte in 32..used {
+        let bit = (byte * 8 + (byte * 5 + 1) % 8) as u64;
+        let what = format!("bit {bit} of {} flipped", path.display());
+        let disk = disk.after_process_death();
+        disk.flip_bit(&path, bit);
+        let cask = open(&disk);
+        let bad = unreadable(&cask, &now, &what);
+        assert_eq!((cask.recovery().damaged_keys == bad, bad.len()), (true, 1), "{what}: {:?}", cask.recovery());
+        cask.compact().unwrap();
+        assert_eq!(unreadable(&cask, &now, &what), bad, "{what}, merged");
+        cask.close().unwrap();
+        let cask = open(&disk);
+        assert_eq!(unreadable(&cask, &now, &what), bad, "{what}, opened again");
+        let mut after = now.clone();
+        let again = (byte % 2 == 0).then(|| b"again".to_vec());
+        match &again {
+            Some(value) => drop(cask.put(&bad[0], value).unwrap()),
+            None => assert!(cask.delete(&bad[0]).is_ok()),
+        }
+        after.insert(bad[0].clone(), again);
+        assert!(unreadable(&cask, &after, &what).is_empty(), "{what}, written anew");
+        drop(cask);
+        let cask = open(&disk);
+        assert!(unreadable(&cask, &after, &what).is_empty(), "{what}, written anew and opened again");
+        let _ = cask.compact();
+        drop(cask);
+        assert!(unreadable(&open(&disk), &after, &what).is_empty(), "{what}, written anew, merged and opened again");
+        hidden += bad.len();
+    }
+    assert!(hidden > 500, "{hidden}");
+}
+
+/// Goal: a repair says which keys it takes back to what they were before.
+#[test]
+fn a_repair_names_the_keys_whose_records_are_lost() {
+    let (disk, path, now) = store();
+    disk.flip_bit(&path, 8 * (32 + 30));
+    let bad = unreadable(&open(&disk), &now, "damaged");
+    let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+    assert_eq!((report.damaged_keys, bad.len()), (bad.clone(), 1));
+    let cask = open(&disk);
+    assert_eq!(cask.get(&bad[0]).unwrap().as_deref(), Some(&[1; 400][..]));
+    assert!(cask.recovery().damage.is_empty() && cask.recovery().damaged_keys.is_empty());
+}
+
+/// Goal: who opens a store without saying how many versions it keeps drops none of them; who says fewer does; a copy and a repair keep
+/// the number.
+#[test]
+fn a_store_remembers_how_many_versions_it_keeps() {
+    let disk = SimDisk::new();
+    let keep = |keep_versions| CaskOptions { keep_versions, ..options() };
+    let open = |path: &str, options| Cask::open_with_env(path, options, disk.env()).unwrap();
+    let versions = |cask: &Cask| {
+        cask.compact().unwrap();
+        cask.history("key").unwrap().len()
+    };
+    let cask = open("/store", keep(3));
+    for n in 0..5u8 {
+        cask.put("key", [n; 100]).unwrap();
+    }
+    assert_eq!(versions(&cask), 3);
+    cask.backup("/copy").unwrap();
+    drop(cask);
+    Cask::repair_with_env("/store", &disk.env()).unwrap();
+    for path in ["/store", "/copy"] {
+        let cask = open(path, options());
+        assert_eq!((cask.options().keep_versions, versions(&cask)), (3, 3), "{path}");
+        cask.put("key", "newest").unwrap();
+        assert_eq!(versions(&cask), 3, "{path}");
+    }
+    let reader = Cask::open_read_only_with_env("/store", keep(2), disk.env()).unwrap();
+    assert_eq!(reader.history("key").unwrap().len(), 2);
+    assert_eq!(versions(&open("/store", options())), 3, "a reader decides nothing");
+    assert_eq!(versions(&open("/store", keep(2))), 2);
+    assert_eq!(versions(&open("/store", options())), 2);
+    assert_eq!(open("/new", options()).options().keep_versions, 1);
+}
+
+/// Goal: a hint that is missing or bad is written anew by the next open that may write, and by none that may not; nor one of a file with damage,
+/// of which it would lack a record.
+#[test]
+fn a_bad_hint_is_written_anew() {
+    let (disk, _, now) = store();
+    let hints =
+        |disk: &SimDisk| disk.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "hint"));
+    let hint = hints(&disk).next().unwrap();
+    let sound = disk.file_bytes(&hint).unwrap();
+    for bad in [Some(Vec::new()), Some(sound[1..].to_vec()), Some(vec![0; sound.len()]), None] {
+        let disk = disk.after_process_death();
+        match bad {
+            Some(bytes) => disk.overwrite(&hint, bytes),
+            None => disk.env().files.remove(&hint).unwrap(),
+        }
+        let reader = Cask::open_read_only_with_env("/store", options(), disk.env()).unwrap();
+        assert_eq!(reader.recovery().bad_hints, [hint.clone()]);
+        assert_ne!(disk.file_bytes(&hint).as_ref(), Some(&sound));
+        let cask = open(&disk);
+        assert_eq!(cask.recovery().bad_hints, [hint.clone()]);
+        assert_eq!(disk.file_bytes(&hint).as_ref(), Some(&sound));
+        assert!(unreadable(&cask, &now, "with a new hint").is_empty());
+        drop(cask);
+        let disk = disk.after_process_death();
+        assert!(open(&disk).recovery().bad_hints.is_empty());
+
+        disk.env().files.remove(&hint).unwrap();
+        assert!(disk.flip_bit(&hint.with_extension("data"), 8 * 300));
+        drop(open(&disk));
+        assert!(!disk.paths().contains(&hint) && hint != Path::new("/store"));
+    }
+}
