@@ -194,10 +194,10 @@ fn a_bad_hint_is_written_anew() {
             None => disk.env().files.remove(&hint).unwrap(),
         }
         let reader = Cask::open_read_only_with_env("/store", options(), disk.env()).unwrap();
-        assert_eq!(reader.recovery().bad_hints, [hint.clone()]);
+        assert_eq!(reader.recovery().bad_hints, std::slice::from_ref(&hint));
         assert_ne!(disk.file_bytes(&hint).as_ref(), Some(&sound));
         let cask = open(&disk);
-        assert_eq!(cask.recovery().bad_hints, [hint.clone()]);
+        assert_eq!(cask.recovery().bad_hints, std::slice::from_ref(&hint));
         assert_eq!(disk.file_bytes(&hint).as_ref(), Some(&sound));
         assert!(unreadable(&cask, &now, "with a new hint").is_empty());
         drop(cask);
