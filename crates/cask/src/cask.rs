@@ -6,6 +6,7 @@ use std::sync::Arc;
 use esker_env::{Env, Lock, Thread};
 use parking_lot::Mutex;
 
+use crate::backup::{CaskCopied, CaskCopyProgress};
 use crate::batch::CaskBatch;
 use crate::check::{CaskCheck, CaskCheckProgress};
 use crate::open::{self, CaskRecovery};
@@ -174,7 +175,7 @@ impl Cask {
         &self.store().dir
     }
 
-    /// The store's own name: random, given at its creation.
+    /// The store's own name: random, given at its creation. Backups of it have it, too; a checkpoint has one of its own.
     pub fn store_id(&self) -> [u8; 16] {
         self.store().store_id
     }
@@ -376,23 +377,32 @@ impl Cask {
         self.store().compact()
     }
 
-    /// Makes a copy of the store in `target`, an empty or missing directory, that shares its files by hard links: at once, and
-    /// for no space until either changes. Copies where there are no links.
+    /// Makes a store of its own in `target`, an empty or missing directory, with everything that is written now. It shares its files by
+    /// hard links: at once, and for no space until either changes. Where there are no links, they are copied. Durable when it returns.
+    ///
+    /// Cost: seals the files that are being written, in one moment for all stripes. Writes go on meanwhile, merges wait.
     ///
     /// # Errors
-    /// - `Conflict`: there is something in `target`.
-    /// - `Io`, `Exhausted`: the system refused; what is in `target` is no store.
+    /// - `InvalidArgument`: `target` holds something. What a call that died has left there is no store, and is taken away.
+    /// - `Busy`: somebody else makes a copy there.
+    /// - `Io`, `Exhausted`: the system refused; `target` holds nothing, and is no store.
     /// - `ReadOnly`, `Closed`.
-    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
-        self.store().copy_to(target.as_ref(), true)
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CaskCopied> {
+        self.store().checkpoint(target.as_ref())
     }
 
-    /// Makes a copy of the store in `target`, an empty or missing directory, that shares nothing with it. Writes go on meanwhile.
+    /// Makes a store in `target` that shares nothing with this one, as [`checkpoint`](Self::checkpoint) does it; or brings an earlier backup
+    /// there up to date: only files that are new are copied, and the earlier one stays what it is until the new one is durable. Every byte
+    /// is read back and checked. It has this store's [`store_id`](Self::store_id). To restore it, open it, or a copy.
+    ///
+    /// Cost: reads all files, and the copies of them. Writes go on meanwhile, merges wait.
     ///
     /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
-    pub fn backup(&self, target: impl AsRef<Path>) -> Result<()> {
-        self.store().copy_to(target.as_ref(), false)
+    /// As [`checkpoint`](Self::checkpoint), and
+    /// - `Conflict`: there is another store in `target`, or a backup of one, or one that went on by itself.
+    /// - `Corruption`: a file of this store is damaged: repair it, or restore it from an earlier backup.
+    pub fn backup(&self, target: impl AsRef<Path>, progress: &mut dyn FnMut(CaskCopyProgress)) -> Result<CaskCopied> {
+        self.store().backup(target.as_ref(), progress)
     }
 
     /// What the open found: torn files, bad hints, damage.

@@ -46,6 +46,7 @@ mod sync;
 mod value;
 mod write;
 
+pub use backup::{CaskCopied, CaskCopyProgress};
 pub use batch::CaskBatch;
 pub use cask::Cask;
 pub use check::{CaskCheck, CaskCheckProgress};

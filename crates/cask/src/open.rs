@@ -22,6 +22,7 @@ use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
+use esker_log::copying::UNFINISHED;
 use esker_log::distrust;
 
 use crate::file::{ActiveFile, FileTable};
@@ -138,6 +139,7 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     };
+    refuse_unfinished(env, dir)?;
     for entry in entries {
         let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension);
         let reason = match (FileName::parse(&entry.name), extension) {
@@ -154,6 +156,17 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         return Err(Error::invalid_argument(reason).with_path(dir));
     }
     Ok(())
+}
+
+/// What a copy that died has left is no store, nor can it be made one: it lacks what was still to be copied. Only where there is no manifest.
+pub(crate) fn refuse_unfinished(env: &Env, dir: &Path) -> Result<()> {
+    let mark = dir.join(UNFINISHED);
+    if !durable::is_there(&*env.files, &mark)? {
+        return Ok(());
+    }
+    let reason =
+        "a checkpoint or backup was not finished here: this is no store; make it again, into the same directory";
+    Err(Error::corruption(&mark, 0, reason))
 }
 
 /// After a failed sync, files that were open may show what is not on the disk (see [`distrust`]). A sealed one was synced.

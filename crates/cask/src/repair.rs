@@ -65,6 +65,9 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
         Err(error) if error.kind() == ErrorKind::Corruption => None,
         known => known?,
     };
+    if known.is_none() {
+        open::refuse_unfinished(env, dir)?;
+    }
     if numbers.is_empty() && known.is_none() {
         return Err(open::no_store(dir));
     }

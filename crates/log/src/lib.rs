@@ -7,6 +7,7 @@
 //! | [`writer`]  | appends records to a log; a failed append leaves nothing of itself           |
 //! | [`scan`]    | reads a log back: whole records, a torn tail, or corruption                  |
 //! | [`distrust`] | a sync that failed, told to the next process                              |
+//! | [`copying`] | the directory of a copy, until it is a store                                |
 //! | [`ledger`]  | live and dead bytes of each file                                             |
 //! | [`pacer`]   | how fast background work may go, and how much writers are held back          |
 //! | [`error`]   | one error for all engines, split by what the caller can do                   |
@@ -15,6 +16,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 pub mod commit;
+pub mod copying;
 pub mod distrust;
 pub mod error;
 pub mod ledger;

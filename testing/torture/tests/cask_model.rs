@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker::env::Env;
 use esker::env::sim::SimDisk;
-use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions};
+use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::options;
 use esker_torture::{seeds, workload};
 use fastrand::Rng;
@@ -285,7 +285,8 @@ fn a_cask_answers_as_a_map_does() {
     }
 }
 
-/// Goal: a checkpoint and a backup are the store as it was, and stay so while the store goes on; both can be written.
+/// Goal: a checkpoint and a backup are the store as it was, and stay so while the store goes on; a backup is brought up to date by copying what is
+/// new, also where the earlier one was damaged or an attempt died; both can be written, and what was written to is no backup any more.
 #[test]
 fn copies_are_stores_of_their_own() {
     for seed in seeds(12) {
@@ -293,25 +294,50 @@ fn copies_are_stores_of_their_own() {
         (0..150).for_each(|_| run.step());
         let cask = run.cask();
         let wanted = run.model.contents(run.now());
-        cask.checkpoint("/copies/checkpoint").unwrap();
-        cask.backup("/copies/backup").unwrap();
-        assert!(cask.backup("/copies/backup").is_err(), "a copy does not overwrite another");
+        let made = cask.checkpoint("/copies/checkpoint").unwrap();
+        assert_eq!((made.linked, made.copied_bytes), (made.files, 0));
+        let made = cask.backup("/copies/backup", &mut |_| ()).unwrap();
+        assert_eq!((made.linked, made.kept, made.copied_bytes), (0, 0, made.bytes));
+        let refused = |made: esker::Result<esker::CaskCopied>, kind| assert_eq!(made.unwrap_err().kind(), kind);
+        refused(cask.checkpoint("/copies/checkpoint"), ErrorKind::InvalidArgument);
         (0..150).for_each(|_| run.step());
         run.compare_all();
         for copy in ["/copies/checkpoint", "/copies/backup"] {
+            is_copy(&run, copy, &wanted);
+        }
+
+        let damaged = run.disk.paths().into_iter().find(|path| {
+            path.starts_with("/copies/backup") && path.extension().is_some_and(|end| end == "data") && seed % 2 == 0
+        });
+        damaged.iter().for_each(|path| assert!(run.disk.flip_bit(path, 8 * 60)));
+        run.disk.overwrite(std::path::Path::new("/copies/backup/999999.data"), vec![1; 10]);
+        let now = run.model.contents(run.now());
+        let mut told = (0, 0);
+        let made = run.cask().backup("/copies/backup", &mut |at| told = (at.bytes_done, at.bytes_total)).unwrap();
+        assert_eq!(told, (2 * made.bytes, 2 * made.bytes));
+        assert!(made.copied_bytes < made.bytes || made.kept == 0, "{made:?}");
+        is_copy(&run, "/copies/backup", &now);
+
+        for copy in ["/copies/checkpoint", "/copies/backup"] {
             let copied = Cask::open_with_env(copy, run.options.clone(), run.env()).unwrap();
-            assert_ne!(copied.store_id(), run.cask().store_id());
-            for (key, value) in &wanted {
-                let found = copied.get(key).unwrap();
-                assert!(run.expiring || found.as_deref() == Some(&value[..]), "{copy}: {key:?}");
-            }
-            assert!(copied.check(&mut |_| {}).unwrap().errors.is_empty());
+            assert_eq!(copied.store_id() == run.cask().store_id(), copy.ends_with("backup"));
             copied.put("new", "value").unwrap();
-            copied.compact().unwrap();
             copied.close().unwrap();
+            refused(run.cask().backup(copy, &mut |_| ()), ErrorKind::Conflict);
         }
         run.compare_all();
     }
+}
+
+fn is_copy(run: &Run, path: &str, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let copied = Cask::open_read_only_with_env(path, run.options.clone(), run.env()).unwrap();
+    assert!(copied.recovery().damage.is_empty() && copied.recovery().bad_hints.is_empty(), "{path}");
+    for (key, value) in wanted {
+        let found = copied.get(key).unwrap();
+        assert!(run.expiring || found.as_deref() == Some(&value[..]), "{path}: {key:?}");
+    }
+    assert!(run.expiring || copied.len() == wanted.len() as u64, "{path}");
+    assert!(copied.check(&mut |_| {}).unwrap().errors.is_empty(), "{path}");
 }
 
 /// Goal: a store opened for reading shows what was written so far, takes no lock and writes nothing.

@@ -161,7 +161,7 @@ fn a_store_remembers_how_many_versions_it_keeps() {
         cask.put("key", [n; 100]).unwrap();
     }
     assert_eq!(versions(&cask), 3);
-    cask.backup("/copy").unwrap();
+    cask.backup("/copy", &mut |_| ()).unwrap();
     drop(cask);
     Cask::repair_with_env("/store", &disk.env()).unwrap();
     for path in ["/store", "/copy"] {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::Copied;
+use esker::{CaskCopied, Copied, Error};
 use serde_json::json;
 
 use crate::Answer;
@@ -24,7 +24,7 @@ pub(crate) struct Checkpoint {
     /// Where the copy goes: an empty directory, or none yet
     target: PathBuf,
 
-    /// Print an object: files, bytes, linked, kept, copied_bytes, sequence
+    /// Print an object: files, bytes, linked, kept, copied_bytes, sequence (of a Cask: version), not_removed
     #[arg(long)]
     json: bool,
 }
@@ -36,43 +36,66 @@ impl Checkpoint {
                 let db = open(&self.store, false)?;
                 let copied = db.checkpoint(&self.target)?;
                 db.close()?;
-                print(out, &copied, self.json)?;
+                Made::from(copied).print(out, self.json)?;
             }
             Some(Kind::Raft) => return Err(Kind::Raft.refuse(&self.store).into()),
             Some(Kind::Cask) | None => {
                 let cask = open_cask(&self.store)?;
-                cask.checkpoint(&self.target)?;
+                let copied = cask.checkpoint(&self.target)?;
                 cask.close()?;
+                Made::from(copied).print(out, self.json)?;
             }
         }
         Ok(Answer::Yes)
     }
 }
 
-/// What a copy of a Db is made of.
-pub(super) fn print(out: &mut Output, copied: &Copied, as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        return out.json(&json!({
-            "files": copied.files,
-            "bytes": copied.bytes,
-            "linked": copied.linked,
-            "kept": copied.kept,
-            "copied_bytes": copied.copied_bytes,
-            "sequence": copied.sequence,
-            "not_removed": copied.not_removed.iter().map(|(path, _)| path.to_string_lossy()).collect::<Vec<_>>(),
-        }));
+/// What a copy of either is made of.
+pub(super) struct Made {
+    files: u64,
+    bytes: u64,
+    linked: u64,
+    kept: u64,
+    copied_bytes: u64,
+    /// The last write in it, and what an engine calls its number.
+    last: (&'static str, u64),
+    not_removed: Vec<(PathBuf, Error)>,
+}
+
+impl From<Copied> for Made {
+    fn from(copied: Copied) -> Self {
+        let Copied { files, bytes, linked, kept, copied_bytes, sequence, not_removed } = copied;
+        Self { files, bytes, linked, kept, copied_bytes, last: ("sequence", sequence), not_removed }
     }
-    let files = plural(copied.files, "file", "files");
-    out.line(format_args!(
-        "{files}, {}: {} linked, {} kept, {} copied",
-        Bytes(copied.bytes),
-        copied.linked,
-        copied.kept,
-        Bytes(copied.copied_bytes),
-    ))?;
-    for (path, error) in &copied.not_removed {
-        let text = format!("{} could not be removed: {error}", path.display());
-        out.line(one_line(&text))?;
+}
+
+impl From<CaskCopied> for Made {
+    fn from(copied: CaskCopied) -> Self {
+        let CaskCopied { files, bytes, linked, kept, copied_bytes, version, not_removed } = copied;
+        Self { files, bytes, linked, kept, copied_bytes, last: ("version", version), not_removed }
     }
-    Ok(())
+}
+
+impl Made {
+    pub(super) fn print(&self, out: &mut Output, as_json: bool) -> Result<(), Failure> {
+        let Self { files, bytes, linked, kept, copied_bytes, last, not_removed } = self;
+        if as_json {
+            return out.json(&json!({
+                "files": files,
+                "bytes": bytes,
+                "linked": linked,
+                "kept": kept,
+                "copied_bytes": copied_bytes,
+                last.0: last.1,
+                "not_removed": not_removed.iter().map(|(path, _)| path.to_string_lossy()).collect::<Vec<_>>(),
+            }));
+        }
+        let (files, bytes, copied) = (plural(*files, "file", "files"), Bytes(*bytes), Bytes(*copied_bytes));
+        out.line(format_args!("{files}, {bytes}: {linked} linked, {kept} kept, {copied} copied"))?;
+        for (path, error) in not_removed {
+            let text = format!("{} could not be removed: {error}", path.display());
+            out.line(one_line(&text))?;
+        }
+        Ok(())
+    }
 }

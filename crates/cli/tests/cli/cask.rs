@@ -138,13 +138,19 @@ fn damage_is_found_and_repair_serves_the_rest() {
 #[test]
 fn copies_are_stores_of_their_own() {
     let place = loaded();
-    for command in ["checkpoint", "backup"] {
+    for (command, refusal) in [("checkpoint", "empty"), ("backup", "went on by itself")] {
         let target = place.path(command);
-        place.run(command, [target.to_str().unwrap()]).done();
-        esker(["put", target.to_str().unwrap(), "lake", "ice"]).done();
-        assert_eq!(esker(["count", target.to_str().unwrap()]).done().text(), "3\n");
+        let target = target.to_str().unwrap();
+        let made = place.run(command, [target, "--json"]).done().json();
+        assert_eq!((made["files"].as_u64(), made["version"].as_u64()), (Some(1), Some(3)), "{made}");
+        assert_eq!(made["linked"].as_u64(), Some(u64::from(command == "checkpoint")), "{made}");
+        if command == "backup" {
+            assert!(place.run(command, [target]).done().text().contains(" 1 kept, 0 B copied"));
+        }
+        esker(["put", target, "lake", "ice"]).done();
+        assert_eq!(esker(["count", target]).done().text(), "3\n");
         assert_eq!(place.run("get", ["lake"]).done().out, b"water");
-        place.run(command, [target.to_str().unwrap()]).failed(&["conflict"]);
+        place.run(command, [target]).failed(&[refusal]);
     }
     place.run("check", NONE).done();
 }

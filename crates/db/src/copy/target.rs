@@ -1,36 +1,26 @@
-//! The directory that a copy is made in.
+//! The directory that a copy is made in, beyond what all engines share ([`Place`]).
 //!
-//! - D1: while a copy is made where there was none, the file [`UNFINISHED`] says so, durably, before there is any other: what
-//!   a death leaves can be told from a store that lost its CURRENT, and the next copy takes it away.
 //! - D2: an earlier backup is not touched before the new one is durable: files get names that it does not use.
 //! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use esker_env::{FileSystem, Lock, durable};
+use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_log::copying::Place;
 
 use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
 
-/// See D1.
-pub(crate) const UNFINISHED: &str = "UNFINISHED-COPY";
-
 /// See the module's head. What was made is removed when it is dropped, unless it was [kept](Target::keep).
 pub(super) struct Target<'a> {
     files: &'a dyn FileSystem,
-    dir: PathBuf,
-    lock: Option<Box<dyn Lock>>,
-    /// Whether there was nothing before.
-    was_missing: bool,
-    had_lock: bool,
+    place: Place<'a>,
     /// Files of the backup that is there.
     earlier: BTreeSet<String>,
-    /// In the order in which they were begun.
-    begun: Vec<PathBuf>,
     state: State,
 }
 
@@ -47,13 +37,7 @@ impl<'a> Target<'a> {
     /// One for a checkpoint.
     pub(super) fn empty(store: &'a Store, dir: &Path) -> Result<Self> {
         let mut target = Self::take(store, dir)?;
-        let names = target.names()?;
-        if let Some(name) = names.iter().find(|name| !is_lock(name)).filter(|_| !is_unfinished(&names)) {
-            let reason = format!("holds {name:?}; give an empty or a new directory");
-            return Err(target.refuse(ErrorKind::InvalidArgument, reason));
-        }
-        target.clear(&names)?;
-        target.mark()?;
+        target.place.begin_empty(&FileName::Current.to_string())?;
         Ok(target)
     }
 
@@ -63,7 +47,7 @@ impl<'a> Target<'a> {
             return Self::empty(store, dir);
         }
         let mut target = Self::take(store, dir)?;
-        let names = target.names()?;
+        let names = target.place.names()?;
         if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
             let reason = "there is a store that was written to, not only a backup; choose another directory".to_owned();
             return Err(target.refuse(ErrorKind::Conflict, reason));
@@ -95,58 +79,22 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Makes the directory, and the right to it.
     fn take(store: &'a Store, dir: &Path) -> Result<Self> {
         let files = &*store.env.files;
-        let was_missing = !durable::is_there(files, dir)?;
-        let had_lock = durable::is_there(files, &dir.join(FileName::Lock.to_string()))?;
-        durable::create_dir(files, dir)?;
-        let (earlier, begun) = (BTreeSet::new(), Vec::new());
-        let dir = dir.to_owned();
-        let mut target =
-            Self { files, dir, lock: None, was_missing, had_lock, earlier, begun, state: State::Unfinished };
-        let lock = files.lock(&target.path_of(&FileName::Lock.to_string())).map_err(|error| {
-            if error.kind() != std::io::ErrorKind::WouldBlock {
-                return error.into();
-            }
-            let reason = "the directory is in use; close what is open there, or choose another";
-            Error::new(ErrorKind::Busy, reason).with_path(&target.dir).with_source(error)
-        })?;
-        target.lock = Some(lock);
-        Ok(target)
-    }
-
-    fn names(&self) -> Result<Vec<String>> {
-        Ok(self.files.list(&self.dir)?.into_iter().map(|entry| entry.name).collect())
+        let place = Place::take(files, dir)?;
+        Ok(Self { files, place, earlier: BTreeSet::new(), state: State::Unfinished })
     }
 
     fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
-        Error::new(kind, reason).with_path(&self.dir)
-    }
-
-    /// Removes what an attempt left that died, all but the mark.
-    fn clear(&self, names: &[String]) -> Result<()> {
-        for name in names.iter().filter(|name| !is_lock(name) && *name != UNFINISHED) {
-            self.files.remove(&self.path_of(name))?;
-        }
-        Ok(())
-    }
-
-    /// See D1.
-    fn mark(&mut self) -> Result<()> {
-        let path = self.begin(UNFINISHED);
-        if !durable::is_there(self.files, &path)? {
-            self.files.create(&path)?;
-        }
-        Ok(self.files.sync_dir(&self.dir)?)
+        Error::new(kind, reason).with_path(self.dir())
     }
 
     pub(super) fn dir(&self) -> &Path {
-        &self.dir
+        self.place.dir()
     }
 
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.place.path_of(name)
     }
 
     /// Whether the earlier backup has a file of that name.
@@ -156,15 +104,13 @@ impl<'a> Target<'a> {
 
     /// A file of that name is about to be made: here.
     pub(super) fn begin(&mut self, name: &str) -> PathBuf {
-        let path = self.path_of(name);
-        self.begun.push(path.clone());
-        path
+        self.place.begin(name)
     }
 
     /// What was begun last is whole: if it takes the place of a damaged file of the earlier backup, it stays.
     pub(super) fn settle(&mut self, name: &str) {
         if self.has(name) {
-            self.begun.pop();
+            self.place.settle(name);
         }
     }
 
@@ -191,20 +137,18 @@ impl<'a> Target<'a> {
     /// The copy is there and durable.
     pub(super) fn keep(&mut self, manifest: FileNumber) -> Result<()> {
         self.state = State::Finished(manifest);
-        let mark = self.path_of(UNFINISHED);
-        // Should it stay, it says nothing where there is a CURRENT.
-        if durable::is_there(self.files, &mark)? { Ok(self.files.remove(&mark)?) } else { Ok(()) }
+        self.place.finish()
     }
 
     /// Removes what only the earlier backup had; `names` are tables and blob files of the new one.
     pub(super) fn remove_others(&self, names: &BTreeSet<String>) -> Result<Vec<(PathBuf, Error)>> {
         let State::Finished(manifest) = self.state else { return Ok(Vec::new()) };
         let mut failed = Vec::new();
-        for name in self.names()? {
+        for name in self.place.names()? {
             let is_superfluous = match FileName::parse(&name) {
                 Some(FileName::Manifest(number)) => number != manifest,
                 Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => !names.contains(&name),
-                Some(FileName::Options(_)) => !self.begun.contains(&self.path_of(&name)),
+                Some(FileName::Options(_)) => !self.place.has_begun(&name),
                 Some(FileName::Temporary(_) | FileName::OptionsTemporary(_)) => true,
                 _ => false,
             };
@@ -216,30 +160,14 @@ impl<'a> Target<'a> {
     }
 
     /// See D3. What cannot be removed is told apart by its mark.
-    fn abandon(&mut self) -> esker_env::Result<()> {
+    fn abandon(&mut self) -> Result<()> {
         if self.state == State::Unknown {
             if !self.earlier.is_empty() {
                 return Ok(());
             }
-            let current = self.path_of(&FileName::Current.to_string());
-            if durable::is_there(self.files, &current)? {
-                self.files.remove(&current)?;
-                self.files.sync_dir(&self.dir)?;
-            }
+            self.place.remove_root(&FileName::Current.to_string())?;
         }
-        // The mark was the first.
-        for path in self.begun.drain(..).rev() {
-            if durable::is_there(self.files, &path)? {
-                self.files.remove(&path)?;
-            }
-        }
-        if self.lock.take().is_some() && !self.had_lock {
-            self.files.remove(&self.path_of(&FileName::Lock.to_string()))?;
-        }
-        if self.was_missing {
-            self.files.remove_dir(&self.dir)?;
-        }
-        Ok(())
+        self.place.abandon()
     }
 }
 
@@ -250,14 +178,4 @@ impl Drop for Target<'_> {
             let _ = self.abandon();
         }
     }
-}
-
-fn is_lock(name: &str) -> bool {
-    FileName::parse(name) == Some(FileName::Lock)
-}
-
-/// See D1.
-fn is_unfinished(names: &[String]) -> bool {
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    has(UNFINISHED) && !has(&FileName::Current.to_string())
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use esker_env::{Env, FileKind, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_log::copying::UNFINISHED;
 
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
-use crate::copy::target::UNFINISHED;
 use crate::options::{Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;

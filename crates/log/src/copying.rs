@@ -1,0 +1,162 @@
+//! The directory in which a store is made as a copy of another, until it is one. For all engines.
+//!
+//! - Y1: while a copy is made where there was none, the file [`UNFINISHED`] says so, durably, before there is any other: what
+//!   a death leaves can be told from a store that lost its root, and the next copy takes it away.
+//! - Y2: who gives a copy up removes what was made for it, the last first, so the mark last; what cannot be removed is told apart by it.
+//!
+//! The root of a store is the one file that makes a directory one: CURRENT of a Db, MANIFEST of a Cask.
+
+use std::path::{Path, PathBuf};
+
+use esker_env::{FileSystem, Lock, durable};
+
+use crate::{Error, ErrorKind, Result};
+
+/// See Y1.
+pub const UNFINISHED: &str = "UNFINISHED-COPY";
+/// All engines' name for it.
+const LOCK: &str = "LOCK";
+
+/// See the module's head. Its owner says whether the copy came to be, with [`finish`](Self::finish) or [`abandon`](Self::abandon).
+#[derive(Debug)]
+pub struct Place<'a> {
+    files: &'a dyn FileSystem,
+    dir: PathBuf,
+    lock: Option<Box<dyn Lock>>,
+    /// Whether there was nothing before.
+    was_missing: bool,
+    had_lock: bool,
+    /// In the order in which they were begun.
+    begun: Vec<PathBuf>,
+}
+
+impl<'a> Place<'a> {
+    /// Makes the directory, and the right to it.
+    ///
+    /// # Errors
+    /// `Busy` if somebody else has it; what the system said.
+    pub fn take(files: &'a dyn FileSystem, dir: &Path) -> Result<Self> {
+        let was_missing = !durable::is_there(files, dir)?;
+        let had_lock = durable::is_there(files, &dir.join(LOCK))?;
+        durable::create_dir(files, dir)?;
+        let lock = files.lock(&dir.join(LOCK)).map_err(|error| {
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                return error.into();
+            }
+            let reason = "the directory is in use; close what is open there, or choose another";
+            Error::new(ErrorKind::Busy, reason).with_path(dir).with_source(error)
+        });
+        let (lock, failure) = match lock {
+            Ok(lock) => (Some(lock), None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut place = Self { files, dir: dir.to_owned(), lock, was_missing, had_lock, begun: Vec::new() };
+        match failure {
+            Some(error) => {
+                // What failed is told; a directory too many is no harm.
+                let _ = place.abandon();
+                Err(error)
+            }
+            None => Ok(place),
+        }
+    }
+
+    /// Sees to it that nothing is in it but the mark (Y1).
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is something that no unfinished copy has left; what the system said.
+    pub fn begin_empty(&mut self, root: &str) -> Result<()> {
+        let names = self.names()?;
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        let is_unfinished = has(UNFINISHED) && !has(root);
+        if let Some(name) = names.iter().find(|name| *name != LOCK).filter(|_| !is_unfinished) {
+            let reason = format!("holds {name:?}; give an empty or a new directory");
+            return Err(Error::new(ErrorKind::InvalidArgument, reason).with_path(&self.dir));
+        }
+        for name in names.iter().filter(|name| *name != LOCK && *name != UNFINISHED) {
+            self.files.remove(&self.path_of(name))?;
+        }
+        let mark = self.begin(UNFINISHED);
+        if !durable::is_there(self.files, &mark)? {
+            self.files.create(&mark)?;
+        }
+        Ok(self.files.sync_dir(&self.dir)?)
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn names(&self) -> Result<Vec<String>> {
+        Ok(self.files.list(&self.dir)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The path of a file in it.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A file of that name is about to be made: here.
+    pub fn begin(&mut self, name: &str) -> PathBuf {
+        let path = self.path_of(name);
+        self.begun.push(path.clone());
+        path
+    }
+
+    /// Whether a file of that name was begun.
+    pub fn has_begun(&self, name: &str) -> bool {
+        self.begun.contains(&self.path_of(name))
+    }
+
+    /// The file of that name stays, whatever becomes of the copy.
+    pub fn settle(&mut self, name: &str) {
+        let path = self.path_of(name);
+        self.begun.retain(|begun| *begun != path);
+    }
+
+    /// The copy is there and durable: takes the mark away.
+    ///
+    /// # Errors
+    /// What the system said. Should it stay, it says nothing where there is a root.
+    pub fn finish(&mut self) -> Result<()> {
+        let mark = self.path_of(UNFINISHED);
+        if durable::is_there(self.files, &mark)? { Ok(self.files.remove(&mark)?) } else { Ok(()) }
+    }
+
+    /// Removes the root of the copy, durably, before anything that it names: it is unknown whether it is there.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn remove_root(&mut self, root: &str) -> Result<()> {
+        let path = self.path_of(root);
+        if durable::is_there(self.files, &path)? {
+            self.files.remove(&path)?;
+            self.files.sync_dir(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// See Y2.
+    ///
+    /// # Errors
+    /// What the system said; the next copy goes on with it.
+    pub fn abandon(&mut self) -> Result<()> {
+        for path in self.begun.drain(..).rev() {
+            if durable::is_there(self.files, &path)? {
+                self.files.remove(&path)?;
+            }
+        }
+        if self.lock.take().is_some() && !self.had_lock {
+            self.files.remove(&self.path_of(LOCK))?;
+        }
+        if self.was_missing {
+            self.files.remove_dir(&self.dir)?;
+        }
+        Ok(())
+    }
+}
