@@ -130,7 +130,9 @@ impl Store {
                 return Ok(());
             }
             drop(state);
-            self.seal_one()?;
+            if self.seal_one()? {
+                self.counters.seals_by_writers.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -155,7 +157,7 @@ impl Store {
     }
 
     fn seal(&self, active: &Arc<ActiveFile>) -> Result<()> {
-        active.finish()?;
+        self.note_sync(active.finish())?;
         let data = &active.data;
         data.map()?;
         self.write_hint(data)?;
@@ -165,6 +167,7 @@ impl Store {
         installer.install(version, &[data.in_manifest_sealed()], &[])?;
         data.mark_sealed();
         drop(installer);
+        self.counters.seals.fetch_add(1, Ordering::Relaxed);
         self.unsealed.lock().retain(|file| !Arc::ptr_eq(file, active));
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! What there is.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_format::rocksdb::internal_key::FileNumber as LedgerNumber;
 use esker_log::ledger::{Ledger, Usage};
 
-use crate::store::Store;
+use crate::store::{Counters, Store};
 use crate::{Error, Result};
 
 /// A picture of a store.
@@ -39,6 +39,14 @@ pub struct CaskStats {
     pub user_bytes: u64,
     /// The records that these writes became, with their heads, values packed.
     pub appended_bytes: u64,
+    /// Syncs of data files since the store was opened, one for all who waited for it; those of hints and of the manifest not included.
+    pub syncs: u64,
+    /// Data files that were sealed since.
+    pub seals: u64,
+    /// Those of them that a writer has sealed, and waited for, because files filled up faster than the background could follow.
+    pub seals_by_writers: u64,
+    /// Merges that came to an end since.
+    pub merges: u64,
     /// Bytes that merges have read since the store was opened.
     pub merged_bytes: u64,
     /// Bytes of records that merges have written since, those of merges that failed included.
@@ -62,11 +70,17 @@ impl Store {
     }
 
     pub(crate) fn stats(&self) -> CaskStats {
+        let Counters { syncs, seals, seals_by_writers, merges, merged_bytes, merge_written_bytes } = &self.counters;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = CaskStats {
             keys: self.key_count(),
             directory_bytes: self.keydir.memory_bytes(),
-            merged_bytes: self.merged_bytes.load(Ordering::Relaxed),
-            merge_written_bytes: self.merge_written_bytes.load(Ordering::Relaxed),
+            syncs: count(syncs),
+            seals: count(seals),
+            seals_by_writers: count(seals_by_writers),
+            merges: count(merges),
+            merged_bytes: count(merged_bytes),
+            merge_written_bytes: count(merge_written_bytes),
             last_version: self.next_version.load(Ordering::Acquire).saturating_sub(1),
             background_error: self.background_error(),
             ..CaskStats::default()
@@ -123,6 +137,30 @@ mod tests {
         assert!(0 < merged && merged < appended);
         cask.close().unwrap();
         assert_eq!(written(&Cask::open(dir.path(), options).unwrap()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_was_synced_sealed_and_merged_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let file_bytes = 4 << 10;
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, file_bytes, ..CaskOptions::default() };
+        let cask = Cask::open(dir.path(), options).unwrap();
+        let counted = || {
+            let stats = cask.stats();
+            [stats.syncs, stats.seals, stats.merges]
+        };
+        assert_eq!(counted(), [0; 3]);
+        cask.put("key", "value").unwrap();
+        cask.sync().unwrap();
+        cask.sync().unwrap();
+        assert_eq!(counted(), [1, 0, 0], "the second had nothing to do");
+        cask.put("other", [b'x'; 4000]).unwrap();
+        cask.put("third", [b'x'; 4000]).unwrap();
+        assert_eq!(counted(), [2, 1, 0], "the first file was full");
+        cask.put("key", "anew").unwrap();
+        cask.compact().unwrap();
+        let [syncs, seals, merges] = counted();
+        assert!(syncs >= 4 && seals >= 2 && merges == 1, "{syncs}, {seals}, {merges}");
     }
 
     #[test]

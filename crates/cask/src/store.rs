@@ -63,6 +63,17 @@ pub(crate) struct State {
     pub(crate) merge_error: Option<Error>,
 }
 
+/// What happened since the open; [`CaskStats`](crate::CaskStats) says what each means.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) syncs: AtomicU64,
+    pub(crate) seals: AtomicU64,
+    pub(crate) seals_by_writers: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) merge_written_bytes: AtomicU64,
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -92,8 +103,7 @@ pub(crate) struct Store {
     /// Files that could not be removed when a merge was done with them.
     pub(crate) leftovers: Mutex<Vec<PathBuf>>,
     pub(crate) pacer: Pacer,
-    pub(crate) merged_bytes: AtomicU64,
-    pub(crate) merge_written_bytes: AtomicU64,
+    pub(crate) counters: Counters,
     pub(crate) recovery: CaskRecovery,
     pub(crate) suspects: Suspects,
 }
@@ -143,8 +153,7 @@ impl Store {
             failure: Mutex::default(),
             leftovers: Mutex::default(),
             pacer,
-            merged_bytes: AtomicU64::new(0),
-            merge_written_bytes: AtomicU64::new(0),
+            counters: Counters::default(),
             recovery,
             suspects,
         }
@@ -207,6 +216,14 @@ impl Store {
         result
     }
 
+    /// The same of a sync, or of one that another's had made unnecessary.
+    pub(crate) fn note_sync(&self, synced: Result<bool>) -> Result<()> {
+        if self.note(synced)? {
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// What made the store refuse writes, or what background work failed at last.
     pub(crate) fn background_error(&self) -> Option<Error> {
         let state = self.state.lock();
@@ -237,7 +254,7 @@ impl Store {
         // Sealed files are durable; a file that is sealed meanwhile was synced before it left this list.
         let unsealed = self.unsealed.lock().clone();
         for file in unsealed {
-            self.note(file.sync())?;
+            self.note_sync(file.sync())?;
         }
         Ok(())
     }
@@ -250,7 +267,7 @@ impl Store {
         let unsealed = self.unsealed.lock().clone();
         let mut first = Ok(());
         for file in unsealed {
-            first = first.and(self.note(file.finish()));
+            first = first.and(self.note_sync(file.finish()));
         }
         first
     }

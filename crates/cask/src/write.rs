@@ -173,7 +173,7 @@ impl Store {
             if sync && self.options.keep_versions > 1 {
                 self.sync_all()?;
             } else if sync {
-                self.note(active.sync_to(end))?;
+                self.note_sync(active.sync_to(end))?;
             }
         }
         if self.is_work_due.load(Ordering::Relaxed) {

@@ -69,17 +69,17 @@ impl ActiveFile {
         }
     }
 
-    /// Makes the first `wanted` bytes survive power loss.
+    /// Makes the first `wanted` bytes survive power loss. Whether that took a sync.
     ///
     /// # Errors
     /// `ReadOnly`: what is durable is unknown.
-    pub(crate) fn sync_to(&self, wanted: u64) -> Result<()> {
+    pub(crate) fn sync_to(&self, wanted: u64) -> Result<bool> {
         if self.synced.load(Ordering::Acquire) >= wanted {
-            return Ok(());
+            return Ok(false);
         }
         let mut state = self.syncing.lock();
         if self.synced.load(Ordering::Acquire) >= wanted {
-            return Ok(());
+            return Ok(false);
         }
         if state.failed {
             return Err(self.unknown("an earlier sync failed"));
@@ -91,14 +91,14 @@ impl ActiveFile {
             return Err(self.unknown(&error.to_string()).with_source(error));
         }
         self.synced.fetch_max(end, Ordering::AcqRel);
-        Ok(())
+        Ok(true)
     }
 
     /// Makes all of it survive power loss.
     ///
     /// # Errors
     /// As [`sync_to`](Self::sync_to).
-    pub(crate) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<bool> {
         self.sync_to(self.data.end())
     }
 
@@ -106,7 +106,7 @@ impl ActiveFile {
     ///
     /// # Errors
     /// `ReadOnly` if a sync failed; else the file may still be longer, and can be ended again.
-    pub(crate) fn finish(&self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<bool> {
         self.file.seal()?;
         self.sync()
     }

@@ -95,8 +95,9 @@ impl Store {
     fn merge(&self, plan: &Plan) -> Result<usize> {
         let output = self.note(run::run(self, plan))?;
         let done = output.done;
-        self.merged_bytes.fetch_add(output.bytes_read, Ordering::Relaxed);
+        self.counters.merged_bytes.fetch_add(output.bytes_read, Ordering::Relaxed);
         self.note(install::install(self, plan, output))?;
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(done)
     }
 

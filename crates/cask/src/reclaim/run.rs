@@ -225,7 +225,7 @@ impl Run<'_> {
         }
         let offset = file.append(&[&self.buffer]).map_err(|(error, _)| error)?;
         file.data.set_end(offset + self.buffer.len() as u64);
-        self.store.merge_written_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
+        self.store.counters.merge_written_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
         self.buffer.clear();
         Ok(())
     }
