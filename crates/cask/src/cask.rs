@@ -25,8 +25,9 @@ use crate::{Error, ErrorKind, Result};
 /// Keys have up to 65,535 bytes, values up to 4 GiB − 1; both may be empty. For keys in order, use `Db`.
 ///
 /// A clone is another handle to the same store; the store closes with the last one, or with [`close`](Self::close). All
-/// calls may be made from any number of threads at once. Readers wait for nobody but for the tens of nanoseconds in which
-/// a slot of the directory is changed; writers wait for writers of the same key (one in 1,024 others shares its lock), and
+/// calls may be made from any number of threads at once. Readers take no lock. They look again if the four-thousandth of the directory that
+/// they look at is being changed: for tens of nanoseconds by a put, some ten microseconds when that part grows, a tenth of a microsecond for each
+/// operation of a batch. Writers wait for writers of the same key (one in 1,024 others shares its lock), and
 /// once there are more of them than [`CaskOptions::stripes`], for a file to write to.
 ///
 /// # Durability
