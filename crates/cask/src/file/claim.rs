@@ -12,10 +12,8 @@ use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
 
 /// Versions this high are not believed without a CRC: random bytes nearly all are.
 pub(super) const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
-/// Longer records are not searched for a flipped bit.
-const SEARCHED_BYTES_MAX: usize = 1 << 20;
-/// Nor is it searched for longer than CRCs of so many bytes take: some tens of milliseconds.
-const SEARCH_BYTES_MAX: usize = 1 << 28;
+/// Flipped bits are looked for as long as CRCs of so many bytes take: some tens of milliseconds for a stretch of damage.
+const SEARCH_BYTES_MAX: u64 = 1 << 28;
 
 /// A record that was once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,39 +26,43 @@ pub(crate) struct Claim {
 /// The records that were in `range` of a file, in which nothing holds, up to the first that says nothing.
 pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> Vec<Claim> {
     let mut found = Vec::new();
-    let mut offset = range.start;
+    let (mut offset, mut budget) = (range.start, SEARCH_BYTES_MAX);
     while let Some(rest) = super::walk::slice(bytes, offset..range.end).filter(|rest| !rest.is_empty()) {
-        let Some((claim, bytes)) = corrected(rest, offset, salt).or_else(|| as_it_says(rest, offset)) else { break };
-        found.push(claim);
-        offset += bytes;
+        let raw = corrected(rest, salt, &mut budget);
+        // A2.
+        let record = Record::decode(raw.as_deref().unwrap_or(rest)).ok();
+        let Some(record) = record.filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else { break };
+        found.push(Claim { offset, key: record.key.to_vec(), version: record.version });
+        offset += record.bytes();
     }
     found
 }
 
-/// A2. Also how many bytes it had.
-fn as_it_says(rest: &[u8], offset: u64) -> Option<(Claim, u64)> {
-    let record = Record::decode(rest).ok().filter(|record| record.version < VERSION_PLAUSIBLE_MAX)?;
-    Some((Claim { offset, key: record.key.to_vec(), version: record.version }, record.bytes()))
+/// Whether one bit makes a record of the beginning of `rest`.
+pub(super) fn is_one_bit_off(rest: &[u8], salt: u32) -> bool {
+    corrected(rest, salt, &mut SEARCH_BYTES_MAX.clone()).is_some()
 }
 
 /// A1: the record at the beginning of `rest` with one bit as it was.
-pub(super) fn corrected(rest: &[u8], offset: u64, salt: u32) -> Option<(Claim, u64)> {
-    let mut copy = rest.get(..SEARCHED_BYTES_MAX).unwrap_or(rest).to_vec();
+fn corrected(rest: &[u8], salt: u32, budget: &mut u64) -> Option<Vec<u8>> {
     // As long as the damaged head says: if it is the length that is damaged, the bit is in the head.
-    let key_bytes = Record::decode(&copy).map_or(0, |record| record.key.len());
-    let mut left = SEARCH_BYTES_MAX;
-    for bit in 0..(HEAD_BYTES_MAX + key_bytes).min(copy.len()) * 8 {
-        flip(&mut copy, bit);
-        let bytes = record::peek_bytes(&copy).and_then(|bytes| usize::try_from(bytes).ok());
-        if let Some(raw) = bytes.and_then(|bytes| copy.get(..bytes)) {
-            left = left.checked_sub(raw.len())?;
-            if record::checksum_holds(raw, salt)
-                && let Ok(Record { key, version, .. }) = Record::decode(raw)
-            {
-                return Some((Claim { offset, key: key.to_vec(), version }, raw.len() as u64));
+    let key_bytes = Record::decode(rest).map_or(0, |record| record.key.len());
+    let (front, _) = rest.split_at(rest.len().min(HEAD_BYTES_MAX + key_bytes));
+    let mut front = front.to_vec();
+    for bit in 0..front.len() * 8 {
+        flip(&mut front, bit);
+        let bytes = record::peek_bytes(&front).and_then(|bytes| usize::try_from(bytes).ok());
+        if let Some(raw) = bytes.and_then(|bytes| rest.get(..bytes)) {
+            *budget = budget.checked_sub(raw.len() as u64)?;
+            let (front, behind) = match raw.get(front.len()..) {
+                Some(behind) => (&front[..], behind),
+                None => (front.get(..raw.len()).unwrap_or(&front), &[][..]),
+            };
+            if record::checksum_of_parts_holds(front, behind, salt) {
+                return Some([front, behind].concat());
             }
         }
-        flip(&mut copy, bit);
+        flip(&mut front, bit);
     }
     None
 }

@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
             return true;
         }
         // What a crash leaves is not one bit away from a record.
-        if claim::corrected(rest, offset, self.salt).is_some() {
+        if claim::is_one_bit_off(rest, self.salt) {
             return false;
         }
         let head_end = offset + HEAD_BYTES as u64;

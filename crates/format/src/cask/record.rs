@@ -279,5 +279,12 @@ pub fn checksum_holds(raw: &[u8], salt: u32) -> bool {
     raw.split_first_chunk::<4>().is_some_and(|(crc, rest)| crc32c_extend(salt, rest) == u32::from_le_bytes(*crc))
 }
 
+/// The same of a record in two parts, the first of which has its CRC.
+pub fn checksum_of_parts_holds(front: &[u8], behind: &[u8], salt: u32) -> bool {
+    front
+        .split_first_chunk::<4>()
+        .is_some_and(|(crc, rest)| crc32c_extend(crc32c_extend(salt, rest), behind) == u32::from_le_bytes(*crc))
+}
+
 #[cfg(test)]
 mod tests;
