@@ -334,7 +334,8 @@ impl Cask {
         self.store().sync_all()
     }
 
-    /// Everything that lives now, in no order of keys, at the speed of the disk. Writes go on and are not seen.
+    /// Everything that lives now, in no order of keys, at the speed of the disk. Writes go on and are not seen. Where older versions are kept
+    /// ([`CaskOptions::keep_versions`]), they are shown, too: [`CaskScan::version`] tells them apart.
     ///
     /// # Errors
     /// `Closed`.

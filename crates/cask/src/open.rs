@@ -108,7 +108,10 @@ pub(crate) fn open_read_only(dir: &Path, options: CaskOptions, env: Env) -> Resu
     const ATTEMPTS_MAX: usize = 10;
     options.validate()?;
     for _ in 0..ATTEMPTS_MAX {
-        let before = manifest::read(&*env.files, dir)?.ok_or_else(|| no_store(dir))?;
+        let Some(before) = manifest::read(&*env.files, dir)? else {
+            refuse_other_store(&env, dir)?;
+            return Err(no_store(dir));
+        };
         let opened = read(dir, options.clone(), env.clone(), true);
         if manifest::read(&*env.files, dir)?.as_ref() == Some(&before) {
             return Ok(Opened { store: Arc::new(opened?), lock: None });

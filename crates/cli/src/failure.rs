@@ -21,6 +21,13 @@ impl Failure {
     }
 }
 
+/// Tells something that does not end the command.
+pub(crate) fn warn(message: impl fmt::Display) {
+    use std::io::Write;
+    // Without a stderr there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "esker: {}", one_line(&message.to_string()));
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::new(error)

@@ -1,7 +1,8 @@
 //! The `esker` command: `esker <command> STORE …`, one file per command in [`commands`].
 //!
 //! - C1: the exit code is 0 for yes or done, 1 for no (no such key, damage found), 2 for an error, a wrong use included.
-//! - C2: an error is one line on stderr, with the path and the offset where there is one. Nothing else goes there but progress.
+//! - C2: an error is one line on stderr, with the path and the offset where there is one. Nothing else goes there but progress, and a line
+//!   for what of a Cask is damaged while the rest is served.
 //! - C3: `--json` prints one object, or one per line where there is a stream of them. Sizes in it are bytes, keys and values hexadecimal.
 //! - C4: keys and values are bytes. What is no text survives in arguments, files, output and paths.
 //! - C5: a reader that closes stdout early, as `head` does, is no error.
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cask_entries;
 mod columns;
 mod commands;
 mod encoding;
@@ -28,7 +30,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::commands::Command;
-use crate::failure::one_line;
+use crate::failure::{one_line, warn};
 use crate::output::Output;
 
 /// Load, query and check stores: Db, in RocksDB's own files; Cask; Raft logs, in raft-engine's.
@@ -68,9 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn complain(message: &str) -> ExitCode {
-    use std::io::Write;
-    // Without a stderr there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "esker: {message}");
+    warn(message);
     ExitCode::from(2)
 }
 

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use esker::{Cask, CaskOptions, ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation};
+use esker::{
+    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation,
+};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::kind::Kind;
-use crate::sizes::parse_bytes;
+use crate::sizes::{parse_bytes, plural};
 
 /// For reading: takes no lock, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
@@ -34,14 +36,28 @@ pub(crate) fn is_cask(path: &Path) -> bool {
     Kind::of(path) == Some(Kind::Cask)
 }
 
-/// A Cask for reading: takes no lock, writes nothing.
+/// A Cask for reading: takes no lock, writes nothing. Damage is told.
 pub(crate) fn open_cask_read_only(path: &Path) -> Result<Cask, Error> {
-    Cask::open_read_only(path, CaskOptions::default())
+    Cask::open_read_only(path, CaskOptions::default()).inspect(warn_of_damage)
 }
 
-/// A Cask that exists, for writing.
+/// A Cask that exists, for writing. Damage is told.
 pub(crate) fn open_cask(path: &Path) -> Result<Cask, Error> {
-    Cask::open(path, CaskOptions::default())
+    Cask::open(path, CaskOptions::default()).inspect(warn_of_damage)
+}
+
+/// What was damaged is not answered, but who asks should know that there is such.
+fn warn_of_damage(cask: &Cask) {
+    let CaskRecovery { damage, damaged_keys, .. } = cask.recovery();
+    let Some((path, range)) = damage.first() else { return };
+    let places = plural(damage.len() as u64, "place", "places");
+    let keys = plural(damaged_keys.len() as u64, "key", "keys");
+    warn(format_args!(
+        "damage in {places}, the first {} at byte {}: of {keys} the newest value is lost, and where a key cannot be told any more, its \
+         older value may show; see `esker check`, `esker repair`",
+        path.display(),
+        range.start
+    ));
 }
 
 /// Which column family.

@@ -82,7 +82,7 @@ impl Benchmark {
     /// Why it cannot be run on a store of that kind; `None` if it can.
     pub(super) fn refusal(self, kind: Kind) -> Option<&'static str> {
         match (kind, self) {
-            (Kind::Cask, Self::ReadSeq | Self::ReadReverse | Self::SeekRandom | Self::ScanKeys | Self::YcsbE) => {
+            (Kind::Cask, Self::ReadSeq | Self::ReadReverse | Self::SeekRandom | Self::YcsbE) => {
                 Some("needs keys in order, and a Cask has none; see scan")
             }
             (Kind::Cask, Self::Flush | Self::WaitForCompaction) => {

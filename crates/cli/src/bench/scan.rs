@@ -20,7 +20,7 @@ impl Scan {
     }
 
     /// Goes to the next entry, and checks it. `false` at the end, where as many keys were met as are there.
-    pub(super) fn step(&mut self, worker: &mut Worker<'_>) -> Result<bool, Stop> {
+    pub(super) fn step(&mut self, worker: &mut Worker<'_>, with_value: bool) -> Result<bool, Stop> {
         if !self.scan.advance()? {
             return match worker.shared.live_keys {
                 Some(due) if due != self.keys => Err(self.wrong(Fault::Count { keys: self.keys, due })),
@@ -30,7 +30,11 @@ impl Scan {
         self.keys += 1;
         let number = worker.key.number(self.scan.key()).ok_or_else(|| self.wrong(Fault::Foreign))?;
         let expected = worker.expect(number, worker.shared.frontier.acknowledged());
-        worker.check(number, Some(self.scan.value()?), expected)?;
+        if with_value {
+            worker.check(number, Some(self.scan.value()?), expected)?;
+        } else {
+            worker.check_existence(number, true, expected)?;
+        }
         Ok(true)
     }
 

@@ -67,7 +67,8 @@ impl<'a> Shared<'a> {
         // Each thread goes through everything.
         let passes = if benchmark == Benchmark::Scan { plan.threads } else { 1 };
         let operations = operations.saturating_mul(passes);
-        let live_keys = if benchmark == Benchmark::Scan { known.live_keys() } else { None };
+        let live_keys =
+            if matches!(benchmark, Benchmark::Scan | Benchmark::ScanKeys) { known.live_keys() } else { None };
         let until = plan.time.map(|time| Instant::now() + time);
         let seed = mix(plan.seed ^ generation);
         let order = match benchmark {

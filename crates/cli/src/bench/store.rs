@@ -286,6 +286,11 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Whether it can be walked through in the order of its keys.
+    pub(super) fn has_order(&self) -> bool {
+        matches!(self, Self::Db { .. })
+    }
+
     pub(super) fn compact(&self) -> Result<(), Error> {
         match self {
             Self::Db { db, family, .. } => db.compact_range(family, None, None),

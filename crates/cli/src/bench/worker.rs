@@ -104,8 +104,9 @@ impl<'a> Worker<'a> {
             Benchmark::ReadMissing => self.get_missing()?,
             Benchmark::Exists => self.ask()?,
             Benchmark::ReadSeq => self.walk(false, true)?,
-            Benchmark::ScanKeys => self.walk(false, false)?,
-            Benchmark::Scan => self.scan()?,
+            Benchmark::ScanKeys if self.shared.target.has_order() => self.walk(false, false)?,
+            Benchmark::ScanKeys => self.scan(false)?,
+            Benchmark::Scan => self.scan(true)?,
             Benchmark::ReadReverse => self.walk(true, true)?,
             Benchmark::SeekRandom => self.scan_chosen(self.shared.plan.nexts)?,
             Benchmark::YcsbA
@@ -238,14 +239,14 @@ impl<'a> Worker<'a> {
     }
 
     /// The next entry of this thread's walk in no order, which begins anew at its end.
-    fn scan(&mut self) -> Result<(), Stop> {
+    fn scan(&mut self, with_values: bool) -> Result<(), Stop> {
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
             None => Scan::begin(self)?,
         };
-        if !scan.step(self)? {
+        if !scan.step(self, with_values)? {
             scan = Scan::begin(self)?;
-            if !scan.step(self)? {
+            if !scan.step(self, with_values)? {
                 // An empty store: there is nothing to go through.
                 self.shared.stop();
             }

@@ -22,6 +22,10 @@ pub(crate) struct Create {
     #[arg(long, value_enum, default_value = "db")]
     kind: Kind,
 
+    /// Versions of each key that a Cask keeps, the newest included; see `esker history` [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    keep_versions: Option<usize>,
+
     #[command(flatten)]
     choices: FamilyChoices,
 }
@@ -34,6 +38,9 @@ impl Create {
         if self.kind != Kind::Db && self.choices.is_any() {
             return Err(Failure::new("--separation, --min-blob-size and compression are kept only in a Db"));
         }
+        if self.kind != Kind::Cask && self.keep_versions.is_some() {
+            return Err(Failure::new("--keep-versions needs --kind cask"));
+        }
         match self.kind {
             Kind::Db => {
                 let mut options = Options { create_if_missing: true, error_if_exists: true, ..Options::default() };
@@ -41,7 +48,10 @@ impl Create {
                 Db::open(&self.store, options)?.close()?;
             }
             Kind::Cask => {
-                let options = CaskOptions { create_if_missing: true, error_if_exists: true, ..CaskOptions::default() };
+                let keep_versions = self.keep_versions.unwrap_or(1);
+                let (create_if_missing, error_if_exists) = (true, true);
+                let options =
+                    CaskOptions { create_if_missing, error_if_exists, keep_versions, ..CaskOptions::default() };
                 Cask::open(&self.store, options)?.close()?;
             }
             Kind::Raft => RaftLog::open(&self.store, esker::raft::Options::default()).and_then(|log| log.close())?,

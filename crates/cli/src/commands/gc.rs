@@ -10,6 +10,7 @@ use crate::Answer;
 use crate::columns::Columns;
 use crate::encoding::escaped;
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 use crate::stores::{find_family, open_read_only, refuse_other};
@@ -39,6 +40,11 @@ pub(crate) struct Gc {
 
 impl Gc {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
+        if Kind::of(&self.store) == Some(Kind::Cask) {
+            let reason = "this command does not work on a Cask, which has no blob files; `esker compact` takes its space back, and \
+                          `esker stats` says how much is dead";
+            return Err(Failure::new(format_args!("{}: {reason}", self.store.display())));
+        }
         let db = if self.dry_run {
             open_read_only(&self.store)?
         } else {

@@ -27,6 +27,10 @@ pub(crate) struct Get {
     #[command(flatten)]
     family: FamilyArgument,
 
+    /// The value that the write of this version gave the key, if it is kept; only in a Cask, see `esker history`
+    #[arg(long, value_name = "NUMBER")]
+    version: Option<u64>,
+
     /// Write the value to this file instead, as it is
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     out: Option<PathBuf>,
@@ -45,7 +49,11 @@ impl Get {
         let key = argument(self.key, self.hex)?;
         let found = if is_cask(&self.store) {
             self.family.refuse_on_cask()?;
-            open_cask_read_only(&self.store)?.get(&key)?.map(Vec::from)
+            let cask = open_cask_read_only(&self.store)?;
+            let value = self.version.map_or_else(|| cask.get(&key), |version| cask.get_version(&key, version))?;
+            value.map(Vec::from)
+        } else if self.version.is_some() {
+            return Err(Failure::new("--version: a Db keeps no versions of a key; a Cask does"));
         } else {
             let db = open_read_only(&self.store)?;
             let family = self.family.find(&db)?;

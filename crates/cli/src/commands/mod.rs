@@ -12,9 +12,11 @@ mod create_family;
 mod delete;
 mod drop_family;
 mod dump;
+mod exists;
 mod families;
 mod gc;
 mod get;
+mod history;
 mod import;
 mod put;
 mod raft;
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Create(create::Create),
     Import(import::Import),
     Get(get::Get),
+    Exists(exists::Exists),
+    History(history::History),
     Put(put::Put),
     Delete(delete::Delete),
     Scan(scan::Scan),
@@ -63,6 +67,8 @@ impl Command {
             Self::Create(command) => command.run(),
             Self::Import(command) => command.run(out),
             Self::Get(command) => command.run(out),
+            Self::Exists(command) => command.run(out),
+            Self::History(command) => command.run(out),
             Self::Put(command) => command.run(),
             Self::Delete(command) => command.run(),
             Self::Scan(command) => command.run(out),

@@ -14,6 +14,9 @@ use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 
+/// Keys of a Cask that are told one by one.
+const KEYS_TOLD_MAX: usize = 10;
+
 /// Mend a Db or a Cask with what can be read of its files
 ///
 /// Of a Db, a new manifest is made from the old one, or without it from tables, blob files and logs; what is whole in damaged files is
@@ -58,6 +61,7 @@ impl Repair {
                 "records": done.records,
                 "put_aside": done.put_aside.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
                 "damaged_bytes": done.damaged_bytes,
+                "damaged_keys": done.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
                 "missing": done.missing.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             }))?;
             return Ok(Answer::Yes);
@@ -69,6 +73,13 @@ impl Repair {
         }
         if done.damaged_bytes > 0 {
             out.line(format_args!("{} were damaged and are lost", Bytes(done.damaged_bytes)))?;
+        }
+        for key in done.damaged_keys.iter().take(KEYS_TOLD_MAX) {
+            out.line(format_args!("lost: a record of {}", escaped(key)))?;
+        }
+        let more = done.damaged_keys.len().saturating_sub(KEYS_TOLD_MAX);
+        if more > 0 {
+            out.line(format_args!("lost: records of {more} more keys; see --json"))?;
         }
         for path in &done.missing {
             out.line(format_args!("lost: {} is not there", one_line(&path.display().to_string())))?;

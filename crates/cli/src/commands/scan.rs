@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::Answer;
+use crate::cask_entries::CaskEntries;
 use crate::encoding::{Form, escaped, hex};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -16,7 +17,8 @@ use crate::stores::{FamilyArgument, is_cask, open_cask_read_only, open_read_only
 ///
 /// One line each: key, tab, value. What is not printable is escaped as \xNN, and a backslash as \\, so that no two
 /// entries print alike. With --raw, keys and values are printed as they are between the same tabs and line feeds,
-/// which tell them apart only where they have none of their own.
+/// which tell them apart only where they have none of their own. Of a Cask with damage, all that can be read is printed; what cannot be read
+/// is told, with exit code 1.
 #[derive(Debug, Args)]
 pub(crate) struct Scan {
     /// The store's directory
@@ -98,17 +100,19 @@ impl Scan {
         self.family.refuse_on_cask()?;
         let prefix = self.range.cask_prefix(self.hex)?;
         let cask = open_cask_read_only(&self.store)?;
-        let mut scan = cask.scan()?;
+        let mut entries = CaskEntries::of(&cask)?;
         let mut left = self.limit.unwrap_or(u64::MAX);
-        while left > 0 && !out.is_closed() && scan.advance()? {
-            if !scan.key().starts_with(&prefix) {
+        while left > 0 && !out.is_closed() && entries.advance()? {
+            if !entries.key().starts_with(&prefix) {
                 continue;
             }
-            let value = if self.keys { None } else { Some(scan.pinned_value()?) };
-            print(out, form, scan.key(), value.as_deref())?;
-            left -= 1;
+            let value = if self.keys { None } else { entries.value()? };
+            if self.keys || value.is_some() {
+                print(out, form, entries.key(), value.as_deref())?;
+                left -= 1;
+            }
         }
-        Ok(Answer::Yes)
+        Ok(entries.answer())
     }
 }
 

@@ -251,7 +251,7 @@ fn the_report_on_a_cask_has_its_causes_and_kinds_of_bytes() {
 #[test]
 fn what_a_cask_has_not_is_refused_by_name_before_a_store_is_made() {
     let place = Place::new();
-    for benchmark in ["readseq", "readreverse", "seekrandom", "scankeys", "ycsbe", "flush", "waitforcompaction"] {
+    for benchmark in ["readseq", "readreverse", "seekrandom", "ycsbe", "flush", "waitforcompaction"] {
         let list = format!("fillrandom,{benchmark}");
         place.run("bench", ["--kind", "cask", "--benchmarks", &list]).failed(&["--benchmarks", benchmark]);
     }

@@ -44,6 +44,90 @@ fn keys_are_put_read_counted_scanned_and_deleted() {
 }
 
 #[test]
+fn versions_are_kept_for_who_does_not_know_of_them() {
+    let place = Place::new();
+    place.run("create", ["--kind", "cask", "--keep-versions", "2"]).done();
+    for value in ["one", "two", "three"] {
+        place.run("put", ["key", value]).done();
+    }
+    place.run("put", ["other", "x"]).done();
+    place.run("compact", NONE).done();
+    assert_eq!(place.run("history", ["key"]).done().text(), "3\tthree\n2\ttwo\n");
+    assert_eq!(place.run("history", ["key", "--json"]).done().text().lines().count(), 2);
+    assert_eq!(place.run("get", ["key", "--version", "2"]).done().out, b"two");
+    place.run("get", ["key", "--version", "1"]).no();
+    place.run("history", ["none"]).no();
+    assert_eq!(place.run("stats", ["--json"]).done().json()["keep_versions"], 2);
+    // Keys, not versions.
+    assert_eq!(place.run("count", NONE).done().text(), "2\n");
+    assert_eq!(sorted(place.run("scan", NONE).done().text()), ["key\tthree", "other\tx"]);
+    let db = Place::new();
+    db.run("put", ["key", "value", "--create"]).done();
+    db.run("history", ["key"]).failed(&["a Db keeps no versions"]);
+    db.run("get", ["key", "--version", "1"]).failed(&["a Db keeps no versions"]);
+    Place::new().run("create", ["--keep-versions", "2"]).failed(&["--kind cask"]);
+}
+
+#[test]
+fn a_key_is_there_or_not() {
+    let (cask, db) = (loaded(), Place::new());
+    db.run("put", ["lake", "water", "--create"]).done();
+    for place in [cask, db] {
+        assert!(place.run("exists", ["lake"]).done().out.is_empty());
+        place.run("exists", ["river"]).no();
+        assert_eq!(place.run("exists", ["lake", "--json"]).done().json()["exists"], true);
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_store_is_shown() {
+    let place = loaded();
+    place.run("put", ["lake", "ice"]).done();
+    // In the newest value of "lake", of which an older one is there.
+    let path = place.files(".data").remove(0);
+    let end = std::fs::read(&path).unwrap().iter().rposition(|&byte| byte != 0).unwrap();
+    flip_bit(&path, end);
+    let (scan, count) = (place.run("scan", NONE), place.run("count", NONE));
+    assert_eq!((scan.code, sorted(scan.text())), (1, vec!["ridge/1\tgravel", "ridge/2\tsand"]));
+    assert!(scan.err.contains("1 place could not be read") && scan.err.contains("000001.data at byte"), "{}", scan.err);
+    assert_eq!((count.code, count.text()), (1, "2\n"));
+    let get = place.run("get", ["ridge/1"]);
+    assert_eq!((get.code, &get.out[..]), (0, &b"gravel"[..]));
+    assert!(get.err.contains("of 1 key the newest value is lost"), "{}", get.err);
+    let get = place.run("get", ["lake"]);
+    assert_eq!((get.code, get.out.len()), (2, 0));
+    assert!(get.err.contains("the newest record of the key is damaged"), "{}", get.err);
+    let checked = place.run("check", ["--json"]);
+    assert_eq!(checked.no().json()["damaged_keys"], serde_json::json!(["6c616b65"]));
+    let repaired = place.run("repair", ["--json"]).done().json();
+    assert_eq!(repaired["damaged_keys"], serde_json::json!(["6c616b65"]));
+    assert_eq!(place.run("get", ["lake"]).done().out, b"water");
+}
+
+#[test]
+fn who_asks_for_what_a_cask_has_not_is_told_where_it_is() {
+    let place = loaded();
+    place.run("gc", NONE).failed(&["esker compact"]);
+    place.run("gc", ["--dry-run"]).failed(&["esker stats"]);
+    let lines = place.path("lines");
+    std::fs::write(&lines, "{\"k\":\"a\"}\n").unwrap();
+    let lines = lines.to_str().unwrap();
+    place.run("import", ["--jsonl", lines, "--key", "k", "--ttl", "1000"]).done();
+    let data = place.files(".data").remove(0);
+    assert!(esker(["dump", data.to_str().unwrap()]).done().text().contains("expires_at="));
+    let manifest = place.store().join("MANIFEST");
+    let dumped = esker(["dump", manifest.to_str().unwrap()]).done();
+    assert!(dumped.text().contains("keep_versions=1") && dumped.text().contains("salt="), "{}", dumped.text());
+    std::fs::remove_file(manifest).unwrap();
+    for command in [&["get", "a"][..], &["scan"], &["stats"], &["put", "a", "b"]] {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).failed(&["no manifest", "repair"]);
+    }
+    let db = Place::new();
+    db.run("import", ["--jsonl", lines, "--key", "k", "--ttl", "1000"]).failed(&["--ttl needs a Cask"]);
+}
+
+#[test]
 fn what_needs_an_order_or_a_column_family_is_refused() {
     let place = loaded();
     for (command, arguments) in [

@@ -136,10 +136,12 @@ fn lost_keys_of_a_cask_are_noticed() {
             |cask: &Cask, _: &Values| every_tenth().for_each(|number| assert!(cask.delete(key(number)).unwrap()));
         assert_eq!(fault_in_cask(&[Benchmark::FillRandom], lose, reader).unwrap().fault, Fault::Missing, "{reader:?}");
     }
-    let lose = |cask: &Cask, _: &Values| assert!(cask.delete(key(7)).unwrap());
-    let wrong = fault_in_cask(&[Benchmark::FillRandom], lose, Benchmark::Scan).unwrap();
-    assert_eq!(wrong.fault, Fault::Count { keys: NUM - 1, due: NUM });
-    assert_eq!(wrong.to_string(), "a scan met 499 keys in place of 500");
+    for reader in [Benchmark::Scan, Benchmark::ScanKeys] {
+        let lose = |cask: &Cask, _: &Values| assert!(cask.delete(key(7)).unwrap());
+        let wrong = fault_in_cask(&[Benchmark::FillRandom], lose, reader).unwrap();
+        assert_eq!(wrong.fault, Fault::Count { keys: NUM - 1, due: NUM });
+        assert_eq!(wrong.to_string(), "a scan met 499 keys in place of 500");
+    }
 }
 
 #[test]

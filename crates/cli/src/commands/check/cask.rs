@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use esker::{CaskCheck, CaskRecovery, Error, ErrorKind};
+use esker::{Cask, CaskCheck, CaskOptions, CaskRecovery, Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::error_object;
 use crate::Answer;
+use crate::encoding::hex;
 use crate::failure::{Failure, one_line};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
-use crate::stores::open_cask_read_only;
 
 /// Checks the Cask in `path`.
 pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
@@ -32,7 +32,7 @@ pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, F
 }
 
 fn check(path: &Path) -> Result<(CaskCheck, CaskRecovery), Error> {
-    let cask = open_cask_read_only(path)?;
+    let cask = Cask::open_read_only(path, CaskOptions::default())?;
     let bar = Progress::begin("checking", 0);
     let check = cask.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
     Ok((check, cask.recovery().clone()))
@@ -54,6 +54,10 @@ fn print_text(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> R
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;
     }
+    if !recovery.damaged_keys.is_empty() {
+        let keys = plural(recovery.damaged_keys.len() as u64, "key", "keys");
+        out.line(format_args!("reads of {keys} fail until they are written anew, as their newest record is damaged"))?;
+    }
     match check.errors.len() as u64 {
         0 => out.line("no damage"),
         count => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
@@ -69,6 +73,7 @@ fn print_json(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> R
         "hints": check.hints,
         "bytes": check.bytes,
         "torn_files": recovery.torn_files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+        "damaged_keys": recovery.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
         "damaged": !check.errors.is_empty(),
         "errors": check.errors.iter().map(error_object).collect::<Vec<Value>>(),
     }))

@@ -114,13 +114,19 @@ pub(crate) fn manifest(source: &Source, report: &mut Report<'_>) -> Result<(), F
     };
     let fields = vec![
         Field::bytes("store_id", &manifest.store_id),
+        Field::plain("keep_versions", manifest.keep_versions),
         Field::plain("next_file", manifest.next_file),
         Field::plain("next_version", manifest.next_version),
     ];
     report.note(0, "manifest", fields)?;
     for file in &manifest.files {
         let state = format!("{:?}", file.state);
-        let fields = vec![Field::plain("number", file.number.get()), Field::plain("state", state)];
+        let fields = vec![
+            Field::plain("number", file.number.get()),
+            Field::plain("state", state),
+            Field::plain("salt", file.salt),
+            Field::plain("clean_as_of", file.clean_as_of),
+        ];
         report.entry(0, "file", fields)?;
     }
     Ok(())

@@ -10,6 +10,7 @@ mod target;
 mod tree;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
@@ -82,6 +83,10 @@ pub(crate) struct Import {
     #[arg(long)]
     sync: bool,
 
+    /// How long each key lives; only in a Cask
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+
     /// Do not read back what was imported
     #[arg(long)]
     no_read_back: bool,
@@ -106,6 +111,9 @@ impl Import {
             return self.open_cask();
         }
         refuse_other(&self.store)?;
+        if self.ttl.is_some() {
+            return Err(Failure::new("--ttl needs a Cask; see --kind"));
+        }
         if self.kind == Kind::Raft {
             return Err(Failure::new("--kind raft: a Raft log has groups of entries, no keys and values to import"));
         }
@@ -131,7 +139,8 @@ impl Import {
             return Err(Failure::new("--sorted: a Cask keeps its keys in no order, and takes them as they come"));
         }
         let compression = self.choices.of_cask()?;
-        let options = CaskOptions { create_if_missing: true, compression, ..CaskOptions::default() };
+        let default_ttl = self.ttl.map(Duration::from_secs);
+        let options = CaskOptions { create_if_missing: true, compression, default_ttl, ..CaskOptions::default() };
         Ok(Target::Cask(Cask::open(&self.store, options)?))
     }
 

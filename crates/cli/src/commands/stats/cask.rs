@@ -14,16 +14,17 @@ use crate::stores::open_cask_read_only;
 
 /// Shows the Cask in `path`.
 pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
-    let stats = open_cask_read_only(path)?.stats();
+    let cask = open_cask_read_only(path)?;
+    let (stats, keep_versions) = (cask.stats(), cask.options().keep_versions);
     if json {
-        print_json(out, &stats)?
+        print_json(out, &stats, keep_versions)?
     } else {
-        print_text(out, path, &stats)?
+        print_text(out, path, &stats, keep_versions)?
     }
     Ok(Answer::Yes)
 }
 
-fn print_text(out: &mut Output, path: &Path, stats: &CaskStats) -> Result<(), Failure> {
+fn print_text(out: &mut Output, path: &Path, stats: &CaskStats, keep_versions: usize) -> Result<(), Failure> {
     out.line(one_line(&path.display().to_string()))?;
     let live = (stats.records.saturating_sub(stats.dead_records + stats.tombstones), live_bytes(stats));
     let mut columns = Columns::with_head(&["  records", "count", "bytes"]);
@@ -42,6 +43,9 @@ fn print_text(out: &mut Output, path: &Path, stats: &CaskStats) -> Result<(), Fa
         out.line(format_args!("  {:.2} bytes of records per live byte", stats.bytes as f64 / live.1 as f64))?;
     }
     out.line(format_args!("  key directory {} of memory", Bytes(stats.directory_bytes)))?;
+    if keep_versions > 1 {
+        out.line(format_args!("  {keep_versions} versions of each key are kept"))?;
+    }
     if stats.damaged_files > 0 {
         let files = plural(stats.damaged_files, "file", "files");
         out.line(format_args!("  {files} with damage: see `esker verify`"))?;
@@ -54,9 +58,10 @@ fn live_bytes(stats: &CaskStats) -> u64 {
     stats.bytes.saturating_sub(stats.dead_bytes + stats.tombstone_bytes)
 }
 
-fn print_json(out: &mut Output, stats: &CaskStats) -> Result<(), Failure> {
+fn print_json(out: &mut Output, stats: &CaskStats, keep_versions: usize) -> Result<(), Failure> {
     out.json(&json!({
         "keys": stats.keys,
+        "keep_versions": keep_versions,
         "files": stats.files,
         "sealed_files": stats.sealed_files,
         "damaged_files": stats.damaged_files,
