@@ -245,7 +245,7 @@ pub trait AppendFile: Debug + Send + Sync {
     fn seal(&self) -> Result<()>;
 
     /// What was preallocated, as memory for readers of this file while it grows. `None` where there is no such thing: without
-    /// preallocated blocks, and on the simulated disk. Then [`FileSystem::open`] reads what was appended.
+    /// preallocated blocks, and on a simulated disk unless asked for. Then [`FileSystem::open`] reads what was appended.
     fn window(&self) -> Result<Option<Arc<dyn Window>>>;
 
     /// How what is appended will be read while it is in memory; a hint. At random: it may be kept in larger pieces, for which

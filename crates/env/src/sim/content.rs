@@ -8,7 +8,8 @@
 //! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was.
 //!
 //! - C4: from the end of `live` to `file_len`, which preallocation set, the file has zeroes that are kept nowhere,
-//!   unless it is recycled: then `beneath` has its earlier life, all of which counts as live where `live` ends.
+//!   unless it is recycled: then `beneath` has its earlier life, all of which counts as live where `live` ends. So does what an append
+//!   got in that failed and moved no end.
 //!
 //! So an operation costs what it touches, and a sync what is dirty.
 
@@ -41,6 +42,7 @@ pub(super) struct Content {
     live: Vec<u8>,
     /// What the file held before it was recycled, from its start (C4).
     beneath: Vec<u8>,
+    is_recycled: bool,
     durable_len: u64,
     /// By index of the sector.
     old: BTreeMap<u64, Sector>,
@@ -102,12 +104,16 @@ impl Content {
     pub(super) fn write_over(&mut self) {
         self.preallocated = self.file_len();
         self.beneath = self.to_vec();
+        self.is_recycled = true;
         self.live = Vec::new();
         self.unsynced_from = 0;
     }
 
     /// Of a recycled file, zeroes follow what was appended.
     pub(super) fn mark_end(&mut self) {
+        if !self.is_recycled {
+            return;
+        }
         let range = self.len()..(self.len() + COMMIT_BYTES as u64).min(self.beneath.len() as u64);
         self.keep_old(range.clone());
         if let Some(bytes) = self.beneath.get_mut(index(range.start)..index(range.end)) {
@@ -171,10 +177,24 @@ impl Content {
         self.append(&torn);
     }
 
+    /// An append that failed, and moved no end: what got in lies behind it, until something goes over it.
+    pub(super) fn append_in_vain(&mut self, bytes: &[u8]) {
+        let end = self.len() + bytes.len() as u64;
+        self.keep_old(self.len()..end);
+        self.preallocated = self.preallocated.max(end);
+        if self.beneath.len() < index(end) {
+            self.beneath.resize(index(end), 0);
+        }
+        if let Some(place) = self.beneath.get_mut(self.live.len()..index(end)) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
     /// Lets the next append go behind the zeroes that end the file.
     pub(super) fn append_behind_zeroes(&mut self) {
         self.live = self.to_vec();
         self.beneath = Vec::new();
+        self.is_recycled = false;
     }
 
     /// Makes the file `len` long, which is not longer than it was, and nothing preallocated.

@@ -20,6 +20,8 @@ pub(super) struct Disk {
     pub(super) tree: Tree,
     pub(super) schedule: Schedule,
     pub(super) capacity: Option<u64>,
+    /// Files lend what was preallocated.
+    pub(super) has_windows: bool,
     locked: BTreeSet<Inode>,
     /// How many share a directory.
     shared: BTreeMap<Inode, usize>,
@@ -34,6 +36,7 @@ impl Disk {
             tree: Tree::new(),
             schedule: Schedule::default(),
             capacity: None,
+            has_windows: false,
             locked: BTreeSet::new(),
             shared: BTreeMap::new(),
         }
@@ -45,6 +48,7 @@ impl Disk {
             tree,
             schedule: self.schedule.successor(),
             capacity: self.capacity,
+            has_windows: self.has_windows,
             locked: BTreeSet::new(),
             shared: BTreeMap::new(),
         }
@@ -168,7 +172,8 @@ impl Disk {
 
     // Files by handle. The path is for the trace.
 
-    pub(super) fn append(&mut self, inode: Inode, path: &Path, parts: &[&[u8]]) -> Answer<()> {
+    /// With `is_mapped`, a failure moves no end.
+    pub(super) fn append(&mut self, inode: Inode, path: &Path, parts: &[&[u8]], is_mapped: bool) -> Answer<()> {
         let count: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if let Some(kept) = self.schedule.take_death_within() {
             self.tree.file_mut(inode)?.content.append_dying(&parts.concat(), kept);
@@ -183,6 +188,12 @@ impl Disk {
         let room = self.room();
         let content = &mut self.tree.file_mut(inode)?.content;
         let kept = chosen.min(count).min(content.free_tail().saturating_add(room));
+        let is_done = fault.is_none() && kept == count;
+        if is_mapped && !is_done {
+            // A system call that got all of it in says so.
+            content.append_in_vain(slice(&parts.concat(), 0, kept.min(count.saturating_sub(1))));
+            return Err(errno);
+        }
         let mut left = kept;
         for part in parts {
             let part = slice(part, 0, left);
@@ -192,7 +203,7 @@ impl Disk {
         if kept == count {
             content.mark_end();
         }
-        if fault.is_none() && kept == count { Ok(()) } else { Err(errno) }
+        if is_done { Ok(()) } else { Err(errno) }
     }
 
     pub(super) fn preallocate(&mut self, inode: Inode, path: &Path, len: u64) -> Answer<()> {

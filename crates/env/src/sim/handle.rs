@@ -3,12 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
 use super::Shared;
 use super::disk::Disk;
 use super::names::Inode;
+use super::window::SimWindow;
 use crate::{Access, AppendFile, Error, Lock, Mapping, ReadFile, Result, Window};
 
 /// An open file; both kinds of handle are one.
@@ -16,13 +18,28 @@ pub(super) struct Handle {
     shared: Arc<Shared>,
     inode: Inode,
     path: PathBuf,
+    /// How much of it is mapped; 0 if nothing is, as where there are no windows.
+    mapped_bytes: AtomicU64,
+    /// Somebody may be reading what was appended through a window.
+    is_lent: AtomicBool,
 }
 
 impl Handle {
     /// `disk` is that of `shared`, locked.
     pub(super) fn new(shared: &Arc<Shared>, disk: &mut Disk, inode: Inode, path: &Path) -> Self {
         disk.hold(inode);
-        Self { shared: Arc::clone(shared), inode, path: path.to_owned() }
+        let (mapped_bytes, is_lent) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { shared: Arc::clone(shared), inode, path: path.to_owned(), mapped_bytes, is_lent }
+    }
+
+    /// Bytes that were appended, by copying them out of the memory of the machine.
+    pub(super) fn appended(&self, start: u64, len: usize) -> Vec<u8> {
+        let disk = self.shared.disk.lock();
+        let mut bytes = vec![0; len];
+        if let Ok(file) = disk.tree.file(self.inode) {
+            file.content.read(start, &mut bytes);
+        }
+        bytes
     }
 
     fn error(&self, doing: &'static str, errno: Errno) -> Error {
@@ -83,7 +100,8 @@ impl AppendFile for Handle {
 
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         let mut disk = self.shared.disk.lock();
-        let answer = disk.append(self.inode, &self.path, parts);
+        let is_mapped = self.mapped_bytes.load(Ordering::Relaxed) > 0;
+        let answer = disk.append(self.inode, &self.path, parts, is_mapped);
         answer.map_err(|errno| self.error("appending to", errno).at(disk.len(self.inode)))
     }
 
@@ -93,23 +111,40 @@ impl AppendFile for Handle {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        let answer = self.shared.disk.lock().truncate(self.inode, &self.path, len);
-        answer.map_err(|errno| self.error("truncating", errno))
+        let mut disk = self.shared.disk.lock();
+        if self.is_lent.load(Ordering::Relaxed) && len < disk.len(self.inode) {
+            return Err(self.error("truncating", Errno::INVAL));
+        }
+        disk.truncate(self.inode, &self.path, len).map_err(|errno| self.error("truncating", errno))?;
+        self.mapped_bytes.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     fn preallocate(&self, len: u64) -> Result<bool> {
-        let answer = self.shared.disk.lock().preallocate(self.inode, &self.path, len);
+        let mut disk = self.shared.disk.lock();
+        let answer = disk.preallocate(self.inode, &self.path, len);
         answer.map_err(|errno| self.error("preallocating", errno).at(len))?;
+        if disk.has_windows {
+            self.mapped_bytes.fetch_max(len, Ordering::Relaxed);
+        }
         Ok(true)
     }
 
     fn seal(&self) -> Result<()> {
         let answer = self.shared.disk.lock().seal(self.inode, &self.path);
-        answer.map_err(|errno| self.error("sealing", errno))
+        answer.map_err(|errno| self.error("sealing", errno))?;
+        self.mapped_bytes.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     fn window(&self) -> Result<Option<Arc<dyn Window>>> {
-        Ok(None)
+        let len = self.mapped_bytes.load(Ordering::Relaxed);
+        if len == 0 {
+            return Ok(None);
+        }
+        self.is_lent.store(true, Ordering::Relaxed);
+        let file = Self::new(&self.shared, &mut self.shared.disk.lock(), self.inode, &self.path);
+        Ok(Some(Arc::new(SimWindow::new(file, len))))
     }
 }
 

@@ -40,6 +40,8 @@
 //! - Space is counted in blocks of 4096 bytes. An append that does not fit leaves the part that does, then fails.
 //! - Only whole blocks of a punched range are given back; the rest of it reads as zeroes.
 //! - Paths have one root: relative ones begin there too.
+//! - With [windows](SimDisk::lend_windows) files are memory where they were preallocated: a failed append moves no end, and what it got in,
+//!   never all of it, lies behind, where the next one goes over it; none is cut off that somebody may be reading.
 //!
 //! # Counting
 //!
@@ -62,6 +64,7 @@ mod file_system;
 mod handle;
 mod names;
 mod tree;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -165,6 +168,12 @@ impl SimDisk {
     /// Lets the read with index `n`, counted from the first this disk ever saw, fail once.
     pub fn fail_read_at(&self, n: u64, fault: ReadFault) {
         self.shared.disk.lock().schedule.fail_read_at(n, fault);
+    }
+
+    /// Whether files that are opened from now on lend what is preallocated as [windows](crate::AppendFile::window), as those of the real system
+    /// do. Off at first. The successors of this disk do as it does.
+    pub fn lend_windows(&self, on: bool) {
+        self.shared.disk.lock().has_windows = on;
     }
 
     /// How much the files may take up from now on; `None` for no limit. Less than what they take up is a full disk.

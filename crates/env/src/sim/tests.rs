@@ -72,6 +72,7 @@ mod bytes;
 mod counting;
 mod names_lost;
 mod space;
+mod windows;
 
 /// A file of three sectors of `o`, recycled as `new`.
 fn recycled(disk: &SimDisk) -> Arc<dyn AppendFile> {
