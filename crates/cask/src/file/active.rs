@@ -63,7 +63,10 @@ impl ActiveFile {
         match self.file.append(parts) {
             Ok(()) => Ok(offset),
             Err(error) => {
-                let as_before = self.file.len() == offset || self.file.truncate(offset).is_ok();
+                // A part of it may lie behind the end, where what comes next would not cover it: after a death it would pass for damage.
+                let as_before = self.file.truncate(offset).is_ok();
+                // What cannot be had is not there for who appends either.
+                let _ = self.file.preallocate(self.room);
                 Err((error.into(), as_before))
             }
         }
