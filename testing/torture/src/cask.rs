@@ -4,7 +4,11 @@
 //! one of another key. So what must survive is said key by key, and batch by batch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
+use esker::env::Clock;
+use esker::env::sim::{SimClock, SimDisk};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, Compression, ErrorKind, Result};
 use fastrand::Rng;
 
@@ -29,8 +33,26 @@ pub fn options(random: &mut Rng) -> CaskOptions {
     }
 }
 
-/// One write: the key, and its value or its deletion.
-pub type Op = (Vec<u8>, Option<Vec<u8>>);
+/// No value of a workload lives longer, in seconds, unless it lives for ever.
+pub const TTL_SECONDS_MAX: u64 = 30;
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    /// What is written to.
+    pub key: Vec<u8>,
+    /// `None` deletes.
+    pub value: Option<Vec<u8>>,
+    /// For how many seconds; `None`: for ever.
+    pub ttl: Option<u64>,
+}
+
+/// A disk. Those of odd seeds lend windows, as files of the real system do.
+pub fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new();
+    disk.lend_windows(seed % 2 == 1);
+    disk
+}
 
 /// One step of a workload.
 #[derive(Debug, Clone)]
@@ -43,10 +65,37 @@ pub enum Step {
     Sync,
     /// All garbage goes.
     Compact,
+    /// So many seconds pass.
+    Wait(u64),
 }
 
-/// So many steps on some forty keys. No two values are the same, so a value says which write it is of.
+/// So many steps on some forty keys, and in half of all workloads values that expire. No two values are the same, so a value says
+/// which write it is of.
 pub fn steps(random: &mut Rng, count: usize) -> Vec<Step> {
+    // By themselves: what is written is the same with and without.
+    let mut times = Rng::with_seed(random.clone().u64(..));
+    let expires = times.bool();
+    let mut steps = timeless_steps(random, count);
+    if !expires {
+        return steps;
+    }
+    for at in (0..steps.len()).rev() {
+        let mut limit = |op: &mut Op| {
+            op.ttl = (op.value.is_some() && times.u8(..3) == 0).then(|| times.u64(1..=TTL_SECONDS_MAX));
+        };
+        match &mut steps[at] {
+            Step::One(op, _) => limit(op),
+            Step::Batch(ops, _) => ops.iter_mut().for_each(limit),
+            _ => {}
+        }
+        if times.u8(..8) == 0 {
+            steps.insert(at, Step::Wait(times.u64(1..=12)));
+        }
+    }
+    steps
+}
+
+fn timeless_steps(random: &mut Rng, count: usize) -> Vec<Step> {
     let mut serial = 0u32;
     let mut op = |random: &mut Rng| {
         serial += 1;
@@ -57,7 +106,7 @@ pub fn steps(random: &mut Rng, count: usize) -> Vec<Step> {
             value.truncate(if random.u8(..8) == 0 { 3000 } else { 400 });
             [format!("{serial} ").into_bytes(), value].concat()
         });
-        (key, value)
+        Op { key, value, ttl: None }
     };
     let mut steps = Vec::with_capacity(count);
     for _ in 0..count {
@@ -65,8 +114,9 @@ pub fn steps(random: &mut Rng, count: usize) -> Vec<Step> {
             0..4 => Step::Compact,
             4..8 => Step::Sync,
             8..30 => {
-                let ops: BTreeMap<_, _> = (0..random.usize(1..=6)).map(|_| op(random)).collect();
-                Step::Batch(ops.into_iter().collect(), random.u8(..4) == 0)
+                let ops = (0..random.usize(1..=6)).map(|_| op(random));
+                let ops: BTreeMap<_, _> = ops.map(|op| (op.key.clone(), op)).collect();
+                Step::Batch(ops.into_values().collect(), random.u8(..4) == 0)
             }
             roll => Step::One(op(random), roll < 50),
         });
@@ -74,12 +124,28 @@ pub fn steps(random: &mut Rng, count: usize) -> Vec<Step> {
     steps
 }
 
-/// The number of a write, and what it gave a key.
-pub type Given = (usize, Option<Vec<u8>>);
+/// What a write gave a key.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The number of the write.
+    pub number: usize,
+    /// `None`: it was a deletion.
+    pub value: Option<Vec<u8>>,
+    /// When it is gone, in seconds since 1970; `None`: never.
+    pub expires_at: Option<u64>,
+}
+
+impl Given {
+    /// What a reader finds of it at `time`.
+    pub fn seen_at(&self, time: u64) -> Option<&Vec<u8>> {
+        self.value.as_ref().filter(|_| self.expires_at.is_none_or(|at| at > time))
+    }
+}
 
 /// Everything a store was asked, and what it promised of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Past {
+    clock: Arc<SimClock>,
     /// Of each key, which write gave it which value. Before the first it has none.
     pub keys: BTreeMap<Vec<u8>, Vec<Given>>,
     /// The keys of each write, by its number.
@@ -93,21 +159,62 @@ pub struct Past {
 }
 
 impl Past {
+    /// Of a store on this disk.
+    pub fn new(disk: &SimDisk) -> Self {
+        let (keys, writes, count) = (BTreeMap::new(), BTreeMap::new(), 0);
+        let (acknowledged, durable) = (BTreeSet::new(), BTreeSet::new());
+        Self { clock: disk.clock(), keys, writes, count, acknowledged, durable }
+    }
+
+    /// The same, looked at from another disk, whose clock may go on.
+    pub fn seen_from(&self, disk: &SimDisk) -> Self {
+        Self { clock: disk.clock(), ..self.clone() }
+    }
+
+    /// Of a life that begins with what an earlier one has left: `found`, which is acknowledged.
+    pub fn of_next_life(&self, found: &BTreeMap<Vec<u8>, Vec<u8>>) -> Self {
+        let mut next = Self { clock: self.clock.clone(), ..Self::new(&SimDisk::new()) };
+        for (number, (key, value)) in found.iter().enumerate() {
+            let was = self.keys[key].iter().find(|given| given.value.as_ref() == Some(value)).unwrap();
+            next.keys.insert(key.clone(), vec![Given { number, ..was.clone() }]);
+            next.writes.insert(number, vec![key.clone()]);
+            next.acknowledged.insert(number);
+        }
+        next.count = found.len();
+        // Such as are still counted.
+        let time = self.time();
+        for (key, past) in self.keys.iter().filter(|(key, _)| !found.contains_key(*key)) {
+            let expired = |given: &&Given| given.value.is_some() && given.seen_at(time).is_none();
+            next.keys.entry(key.clone()).or_default().extend(past.iter().filter(expired).cloned().map(|given| {
+                next.count += 1;
+                Given { number: next.count - 1, ..given }
+            }));
+        }
+        next
+    }
+
+    /// Seconds since 1970.
+    pub fn time(&self) -> u64 {
+        self.clock.unix_seconds()
+    }
+
     /// The store is about to be asked for this write.
     pub fn begin(&mut self, ops: &[Op]) -> usize {
         let number = self.count;
         self.count += 1;
-        for (key, value) in ops {
-            self.keys.entry(key.clone()).or_default().push((number, value.clone()));
+        let time = self.time();
+        for Op { key, value, ttl } in ops {
+            let given = Given { number, value: value.clone(), expires_at: ttl.map(|ttl| time + ttl) };
+            self.keys.entry(key.clone()).or_default().push(given);
         }
-        self.writes.insert(number, ops.iter().map(|(key, _)| key.clone()).collect());
+        self.writes.insert(number, ops.iter().map(|op| op.key.clone()).collect());
         number
     }
 
     /// The write promised that it did nothing.
     pub fn strike(&mut self, number: usize) {
         self.writes.remove(&number);
-        self.keys.values_mut().for_each(|past| past.retain(|(write, _)| *write != number));
+        self.keys.values_mut().for_each(|past| past.retain(|given| given.number != number));
     }
 
     fn acknowledge(&mut self, number: usize, sync: bool) {
@@ -132,7 +239,8 @@ impl Past {
 
     /// The values that keys should have now.
     pub fn now(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let newest = |(key, past): (&Vec<u8>, &Vec<Given>)| Some((key.clone(), past.last()?.1.clone()?));
+        let time = self.time();
+        let newest = |(key, past): (&Vec<u8>, &Vec<Given>)| Some((key.clone(), past.last()?.seen_at(time)?.clone()));
         self.keys.iter().filter_map(newest).collect()
     }
 
@@ -147,14 +255,15 @@ impl Past {
         }
         // Which writes may have been the last on each key, by what is there.
         let mut possible: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        let time = self.time();
         for (key, past) in &self.keys {
             let value = found.get(key);
-            let least = past.iter().rposition(|(number, _)| promised.contains(number));
-            let is_possible = |(_, (_, was)): &(usize, &Given)| was.as_ref() == value;
+            let least = past.iter().rposition(|given| promised.contains(&given.number));
+            let is_possible = |(_, given): &(usize, &Given)| given.seen_at(time) == value;
             let from = least.unwrap_or(0);
             let candidates = past.iter().enumerate().skip(from).filter(is_possible);
             // `number + 1`: zero stands for before the first write.
-            let mut numbers: Vec<usize> = candidates.map(|(_, (number, _))| number + 1).collect();
+            let mut numbers: Vec<usize> = candidates.map(|(_, given)| given.number + 1).collect();
             if least.is_none() && value.is_none() {
                 numbers.insert(0, 0);
             }
@@ -182,10 +291,11 @@ impl Past {
 /// The batch as the store takes it.
 pub fn to_batch(ops: &[Op]) -> Result<CaskBatch> {
     let mut batch = CaskBatch::new();
-    for (key, value) in ops {
-        match value {
-            Some(value) => batch.put(key, value.clone())?,
-            None => batch.delete(key)?,
+    for Op { key, value, ttl } in ops {
+        match (value, ttl) {
+            (Some(value), Some(ttl)) => batch.put_with_ttl(key, value.clone(), Duration::from_secs(*ttl))?,
+            (Some(value), None) => batch.put(key, value.clone())?,
+            (None, _) => batch.delete(key)?,
         }
     }
     Ok(batch)
@@ -200,12 +310,12 @@ fn write_options(number: usize, sync: bool) -> CaskWriteOptions {
 /// Takes one step; says in `past` what was promised.
 pub fn take(cask: &Cask, step: &Step, past: &mut Past) -> Result<()> {
     match step {
-        Step::One((key, value), sync) => {
-            let number = past.begin(&[(key.clone(), value.clone())]);
-            let options = write_options(number, *sync);
-            match value {
-                Some(value) => cask.put_with(key, value, &options).map(drop)?,
-                None => cask.delete_with(key, &options).map(drop)?,
+        Step::One(op, sync) => {
+            let number = past.begin(std::slice::from_ref(op));
+            let options = CaskWriteOptions { ttl: op.ttl.map(Duration::from_secs), ..write_options(number, *sync) };
+            match &op.value {
+                Some(value) => cask.put_with(&op.key, value, &options).map(drop)?,
+                None => cask.delete_with(&op.key, &options).map(drop)?,
             }
             past.acknowledge(number, *sync);
         }
@@ -222,6 +332,7 @@ pub fn take(cask: &Cask, step: &Step, past: &mut Past) -> Result<()> {
             cask.compact()?;
             past.all_durable();
         }
+        Step::Wait(seconds) => past.clock.advance(Duration::from_secs(*seconds)),
     }
     Ok(())
 }
@@ -267,6 +378,29 @@ pub fn contents(cask: &Cask) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
             assert!(found.insert(key, value).is_none(), "a scan shows a key twice");
         }
     }
-    assert_eq!(cask.len(), found.len() as u64, "keys are counted wrong");
+    assert!(cask.len() >= found.len() as u64, "keys are counted wrong");
     Ok(found)
+}
+
+/// Everything a store holds, which is what its past allows if the writes of `promised` must be there.
+///
+/// # Errors
+/// What is wrong.
+pub fn verified(
+    cask: &Cask,
+    past: &Past,
+    promised: &BTreeSet<usize>,
+) -> std::result::Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
+    let found = contents(cask).map_err(|error| format!("reading: {error}"))?;
+    past.verify(&found, promised)?;
+    // What has expired counts until a merge has met it.
+    let time = past.time();
+    let may_have_expired = |(key, past): &(&Vec<u8>, &Vec<Given>)| {
+        !found.contains_key(*key) && past.iter().any(|given| given.value.is_some() && given.seen_at(time).is_none())
+    };
+    let most = found.len() + past.keys.iter().filter(may_have_expired).count();
+    match usize::try_from(cask.len()) {
+        Ok(count) if count <= most => Ok(found),
+        _ => Err(format!("{} keys are counted, there are {} to {most}", cask.len(), found.len())),
+    }
 }

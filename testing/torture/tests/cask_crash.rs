@@ -4,11 +4,12 @@
 //! run per operation dies just before it, and what is left is opened and compared with what had been promised. All work is done in the
 //! calling thread, so the same failures come in the same order on every machine, without a sleep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Cask, CaskOptions};
-use esker_torture::cask::{Past, Step, contents, options, run, steps};
+use esker_torture::cask::{Past, Step, TTL_SECONDS_MAX, contents, disk, options, run, steps, verified};
 use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -16,6 +17,7 @@ use fastrand::Rng;
 const FILE: &str = "cask_crash";
 
 struct Scene {
+    seed: u64,
     options: CaskOptions,
     steps: Vec<Step>,
 }
@@ -23,7 +25,7 @@ struct Scene {
 impl Scene {
     fn new(seed: u64, count: usize) -> Self {
         let mut random = Rng::with_seed(seed);
-        Self { options: options(&mut random), steps: steps(&mut random, count) }
+        Self { seed, options: options(&mut random), steps: steps(&mut random, count) }
     }
 
     /// Creates a store, takes the first half of the steps, closes and reopens it, takes the second, closes it.
@@ -39,21 +41,38 @@ impl Scene {
     }
 
     fn healthy_op_count(&self) -> u64 {
-        let disk = SimDisk::new();
-        self.play(&disk, &mut Past::default()).unwrap();
+        let disk = disk(self.seed);
+        self.play(&disk, &mut Past::new(&disk)).unwrap();
         disk.op_count()
     }
 }
 
-/// Opens what a crash left, twice, and compares it with what was promised.
+/// Opens what a crash left, twice, and compares it with what was promised; and twice again when all that can expire has.
 fn verify(disk: &SimDisk, options: &CaskOptions, past: &Past, promised: &BTreeSet<usize>, what: &str) {
+    let past = past.seen_from(disk);
+    let found = verify_twice(disk, options, &past, promised, what);
+    if past.keys.values().flatten().all(|given| given.expires_at.is_none()) {
+        return;
+    }
+    disk.clock().advance(Duration::from_secs(TTL_SECONDS_MAX));
+    let left = verify_twice(disk, options, &past, promised, &format!("{what}, later"));
+    let revived = left.iter().find(|(key, value)| found.get(*key) != Some(value));
+    assert!(revived.is_none(), "{what}: what expired uncovers {revived:?}");
+}
+
+fn verify_twice(
+    disk: &SimDisk,
+    options: &CaskOptions,
+    past: &Past,
+    promised: &BTreeSet<usize>,
+    what: &str,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut first = None;
     for attempt in ["first", "second"] {
         let cask = Cask::open_with_env("/store", options.clone(), disk.env())
             .unwrap_or_else(|error| panic!("{what}: {attempt} open: {error}"));
         assert!(cask.recovery().damage.is_empty(), "{what}: {:?}", cask.recovery());
-        let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: reading: {error}"));
-        past.verify(&found, promised).unwrap_or_else(|wrong| panic!("{what}: {attempt} open: {wrong}"));
+        let found = verified(&cask, past, promised).unwrap_or_else(|wrong| panic!("{what}: {attempt} open: {wrong}"));
         let check = cask.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {attempt} open: {:?}", check.errors);
         assert!(*first.get_or_insert_with(|| found.clone()) == found, "{what}: the second open finds something else");
@@ -61,14 +80,15 @@ fn verify(disk: &SimDisk, options: &CaskOptions, past: &Past, promised: &BTreeSe
         assert!(contents(&cask).unwrap() == found, "{what}: {attempt} open: a merge changed the contents");
         cask.close().unwrap();
     }
+    first.unwrap()
 }
 
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
     let ops = scene.healthy_op_count();
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         kill(&disk, n);
-        let mut past = Past::default();
+        let mut past = Past::new(&disk);
         let _ = scene.play(&disk, &mut past);
         for image in images(&disk, n) {
             let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
@@ -107,9 +127,9 @@ fn recovery_survives_death_at_every_operation() {
     for seed in seeds(6) {
         let replay = Replay { file: FILE, test, seed };
         let scene = Scene::new(200 + seed, 60);
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         disk.die_after(scene.healthy_op_count() * 3 / 4);
-        let mut past = Past::default();
+        let mut past = Past::new(&disk);
         let _ = scene.play(&disk, &mut past);
         let crashed = disk.after_power_loss(Survivors::Sample { seed });
         for n in 0.. {

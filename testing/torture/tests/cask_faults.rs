@@ -2,12 +2,10 @@
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, ErrorKind};
-use esker_torture::cask::{Past, Step, contents, options, run_on, steps};
-use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
+use esker_torture::cask::{Past, Step, contents, disk, options, run_on, steps, verified};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, operations, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
-
-type Contents = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
 
 const FILE: &str = "cask_faults";
 
@@ -30,43 +28,49 @@ fn every_call_may_fail_once() {
     let tally = Tally::new(test);
     for seed in seeds(3) {
         let (options, steps) = scene(300 + seed, 40);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let cask = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
-        run_on(&cask, &steps, &mut Past::default());
+        run_on(&cask, &steps, &mut Past::new(&healthy));
         let ops = healthy.op_count();
         drop(cask);
         for n in first..ops {
-            for fault in FAULTS {
+            for fault in FAULTS.map(|fault| of_any_length(fault, n)) {
                 one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
             }
         }
     }
 }
 
+/// What an append gets in before it fails: a part of one record, or some of a batch and a part.
+fn of_any_length(fault: Fault, n: u64) -> Fault {
+    match fault {
+        Fault::ShortWrite { kept_bytes } => Fault::ShortWrite { kept_bytes: kept_bytes + (n % 8) as usize * 90 },
+        fault => fault,
+    }
+}
+
 fn one_fault(replay: Replay, options: &CaskOptions, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
     let what = format!("{replay}: operation {n} fails with {fault:?}");
     tally.fault();
-    let disk = SimDisk::new();
+    let disk = disk(replay.seed);
     let cask = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
-    let mut past = Past::default();
+    let mut past = Past::new(&disk);
     run_on(&cask, steps, &mut past);
-    let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
-    past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
-    for image in power_losses(&disk, n) {
+    verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    for image in images(&disk, n) {
         let what = format!("{what}, then {}", image.name);
         tally.image();
         let cask = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let found = contents(&cask).unwrap();
-        past.verify(&found, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+        verified(&cask, &past, past.promised(image.promise)).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+        assert!(cask.recovery().damage.is_empty(), "{what}: {:?}", cask.recovery());
         let check = cask.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
     }
     drop(cask);
     let cask = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
-    let found = contents(&cask).unwrap();
-    past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}, then reopened: {wrong}"));
+    verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}, then reopened: {wrong}"));
 }
 
 /// Goal: a read that fails is an error of that call, and no wrong answer: not of a get, a scan, a merge or an open.
@@ -74,34 +78,23 @@ fn one_fault(replay: Replay, options: &CaskOptions, steps: &[Step], n: u64, faul
 fn every_read_may_fail_once() {
     for seed in seeds(3) {
         let (options, steps) = scene(350 + seed, 40);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let cask = open(&healthy, &options).unwrap();
         let first = healthy.read_count();
-        run_on(&cask, &steps, &mut Past::default());
+        run_on(&cask, &steps, &mut Past::new(&healthy));
         let reads = healthy.read_count();
         drop(cask);
-        for n in (first..reads).step_by(3) {
+        for n in first..reads {
             let what = format!("ESKER_SEED={seed}, read {n} fails");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let cask = open(&disk, &options).unwrap();
             disk.fail_read_at(n, ReadFault::Eio);
-            let mut past = Past::default();
+            let mut past = Past::new(&disk);
             run_on(&cask, &steps, &mut past);
-            let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: {error}"));
-            past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+            verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
             assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
         }
     }
-}
-
-/// What a store holds when a life begins, as the past of that life.
-fn past_of(found: &Contents) -> Past {
-    let mut past = Past::default();
-    for (key, value) in found {
-        let number = past.begin(&[(key.clone(), Some(value.clone()))]);
-        past.acknowledged.insert(number);
-    }
-    past
 }
 
 /// Goal: what a failed sync dropped is readable until the power goes, so the next process takes it for good: what that one
@@ -114,22 +107,23 @@ fn a_failed_sync_costs_the_next_life_nothing() {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(600 + seed, 60);
         let (first_life, second_life) = steps.split_at(40);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         healthy.set_tracing(true);
         let cask = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
-        run_on(&cask, first_life, &mut Past::default());
+        run_on(&cask, first_life, &mut Past::new(&healthy));
         drop(cask);
         for n in operations(&healthy, first, "sync") {
             let what = format!("{replay}: sync {n} fails");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let cask = open(&disk, &options).unwrap();
             disk.fail_at(n, Fault::Eio);
-            run_on(&cask, first_life, &mut Past::default());
+            let mut past = Past::new(&disk);
+            run_on(&cask, first_life, &mut past);
             drop(cask);
             tally.fault();
             let cask = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
-            let mut past = past_of(&contents(&cask).unwrap());
+            let mut past = past.of_next_life(&contents(&cask).unwrap());
             assert_eq!(run_on(&cask, second_life, &mut past), 0, "{what}: the next life is healthy");
             cask.sync().unwrap();
             past.all_durable();
@@ -138,8 +132,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
                 let what = format!("{what}, reopened, written to, synced, then {}", image.name);
                 tally.image();
                 let cask = open(&image.disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let found = contents(&cask).unwrap();
-                past.verify(&found, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+                verified(&cask, &past, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
                 assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
             }
         }
@@ -154,26 +147,24 @@ fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
     for seed in seeds(3) {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(700 + seed, 50);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let cask = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
-        run_on(&cask, &steps, &mut Past::default());
+        run_on(&cask, &steps, &mut Past::new(&healthy));
         drop(cask);
         for (n, fault) in (first..healthy.op_count()).step_by(5).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
             let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let cask = open(&disk, &options).unwrap();
             disk.fail_from(n, fault);
-            let mut past = Past::default();
+            let mut past = Past::new(&disk);
             run_on(&cask, &steps, &mut past);
             tally.fault();
-            let found = contents(&cask).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
-            past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+            verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
             drop(cask);
             disk.heal();
             let cask = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then healed: {error}"));
-            let found = contents(&cask).unwrap();
-            past.verify(&found, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}, then healed: {wrong}"));
+            verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}, then healed: {wrong}"));
             cask.put("healed", "yes").unwrap();
             cask.close().unwrap();
         }
@@ -190,9 +181,9 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(800 + seed, 50);
         let options = CaskOptions { verify_reads: true, keep_versions: 1, ..options };
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let cask = open(&healthy, &options).unwrap();
-        let mut past = Past::default();
+        let mut past = Past::new(&healthy);
         run_on(&cask, &steps, &mut past);
         drop(cask);
         let expected = past.now();
@@ -220,7 +211,7 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
                 match cask.get(key) {
                     Ok(found) if found.as_deref() == Some(value) => {}
                     Ok(found) => {
-                        let was = past.keys[key].iter().any(|(_, was)| was.as_deref() == found.as_deref());
+                        let was = past.keys[key].iter().any(|given| given.value.as_deref() == found.as_deref());
                         assert!(is_said && (was || found.is_none()), "{what}: {key:?} is wrong, and nobody says so");
                     }
                     Err(error) => {
@@ -241,9 +232,9 @@ fn failed_work_leaves_no_files_behind() {
     let (options, steps) = scene(500, 80);
     let options = CaskOptions { keep_versions: 1, ..options };
     let scene = || {
-        let disk = SimDisk::new();
+        let disk = disk(1);
         let cask = open(&disk, &options).unwrap();
-        let mut past = Past::default();
+        let mut past = Past::new(&disk);
         assert_eq!(run_on(&cask, &steps, &mut past), 0);
         (disk, cask, past)
     };
@@ -283,10 +274,10 @@ fn noise(bytes: usize) -> Vec<u8> {
 fn a_full_disk_refuses_writes_and_recovers() {
     for seed in seeds(20) {
         let (options, steps) = scene(400 + seed, 150);
-        let disk = SimDisk::new();
+        let disk = disk(seed);
         let cask = open(&disk, &options).unwrap();
         disk.set_capacity(Some(40_000 + seed * 3_000));
-        let mut past = Past::default();
+        let mut past = Past::new(&disk);
         run_on(&cask, &steps, &mut past);
         assert!(contents(&cask).unwrap() == past.now(), "seed {seed}: what was refused is not there");
         let error = cask.put("big", noise(1 << 20)).unwrap_err();
@@ -321,4 +312,26 @@ fn a_failed_sync_makes_the_store_read_only() {
     assert!(cask.get("before").unwrap().is_some());
     assert!(cask.get("unsynced").unwrap().is_none());
     cask.put("after", "x").unwrap();
+}
+
+/// Goal: what an append that failed has left in a mapped file, behind its end, is no damage when the process dies after shorter ones.
+#[test]
+fn a_failed_append_leaves_nothing_that_passes_for_damage() {
+    let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 1, ..CaskOptions::default() };
+    for kept_bytes in (0..3_500).step_by(70) {
+        let disk = SimDisk::new();
+        disk.lend_windows(true);
+        let cask = open(&disk, &options).unwrap();
+        cask.put("before", "x").unwrap();
+        disk.fail_at(disk.op_count(), Fault::ShortWrite { kept_bytes });
+        assert_eq!(cask.put("refused", noise(3_000)).unwrap_err().kind(), ErrorKind::Exhausted);
+        cask.put("after", "y").unwrap();
+        let image = disk.after_process_death();
+        drop(cask);
+        let cask = open(&image, &options).unwrap();
+        assert!(cask.recovery().damage.is_empty(), "{kept_bytes} bytes: {:?}", cask.recovery());
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{kept_bytes} bytes");
+        let now = [("before", b"x".to_vec()), ("after", b"y".to_vec())];
+        assert_eq!(contents(&cask).unwrap(), now.map(|(key, value)| (key.into(), value)).into());
+    }
 }
