@@ -1,6 +1,6 @@
 //! The same answers as a map, whatever the history and the options, merges and crashes of the process included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use esker::env::Env;
@@ -11,6 +11,8 @@ use esker_torture::{seeds, workload};
 use fastrand::Rng;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Keys with versions and values.
+type Versions = BTreeSet<(Vec<u8>, u64, Vec<u8>)>;
 
 /// One version of a key, and when it expires.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +39,16 @@ impl Model {
         let versions = self.keys.entry(key.to_vec()).or_default();
         versions.insert(0, Version { version, value: value.to_vec(), expires_at });
         versions.truncate(self.keep);
+    }
+
+    /// What a scan shows: each version that is kept and has not expired, of keys whose newest has not.
+    fn versions(&self, now: u64) -> Versions {
+        let lives = |version: &&Version| version.expires_at.is_none_or(|at| at > now);
+        let shown = self.keys.iter().filter(|(key, _)| self.get(key, now).is_some());
+        shown
+            .flat_map(|(key, versions)| versions.iter().filter(lives).map(move |version| (key, version)))
+            .map(|(key, Version { version, value, .. })| (key.clone(), *version, value.clone()))
+            .collect()
     }
 
     fn contents(&self, now: u64) -> Contents {
@@ -194,19 +206,15 @@ impl Run {
 
     /// A scan shows the store as of its start, whatever is written and merged while it goes.
     fn scan_through_writes(&mut self, cask: &Cask) {
-        let wanted = self.model.contents(self.now());
+        let wanted = self.model.versions(self.now());
         let mut scan = cask.scan().unwrap();
-        let mut found = Contents::new();
-        let keep = self.options.keep_versions;
+        let mut found = Versions::new();
         for turn in 0.. {
             if !scan.advance().unwrap() {
                 break;
             }
-            let (key, value) = (scan.key().to_vec(), scan.value().unwrap().to_vec());
-            if keep == 1 || wanted.get(&key) == Some(&value) {
-                let twice = found.insert(key, value).is_some();
-                assert!(!twice || keep > 1, "{}: a scan shows a key twice", self.what);
-            }
+            let entry = (scan.key().to_vec(), scan.version(), scan.value().unwrap().to_vec());
+            assert!(found.insert(entry), "{}: a scan shows a version twice", self.what);
             if turn % 3 == 0 {
                 let key = workload::key(&mut self.random);
                 let value = workload::value(&mut self.random);
@@ -259,11 +267,12 @@ impl Run {
             );
         }
         let wanted = self.model.contents(self.now());
-        let scanned: Contents = match self.options.keep_versions {
-            1 => cask.scan().unwrap().map(Result::unwrap).collect(),
-            _ => wanted.clone(),
-        };
-        assert!(scanned == wanted, "{}: a scan shows something else", self.what);
+        let (mut scan, mut scanned) = (cask.scan().unwrap(), Versions::new());
+        while scan.advance().unwrap() {
+            let entry = (scan.key().to_vec(), scan.version(), scan.value().unwrap().to_vec());
+            assert!(scanned.insert(entry), "{}: a scan shows a version twice", self.what);
+        }
+        assert!(scanned == self.model.versions(self.now()), "{}: a scan shows something else", self.what);
         if !self.expiring {
             assert_eq!(cask.len(), wanted.len() as u64, "{}: keys are counted wrong", self.what);
         }
