@@ -1,0 +1,300 @@
+//! Copies and repairs of a Cask that die or fail on the way: neither harms what they read, and a half-made copy is no store.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{Cask, CaskOptions, ErrorKind, Result};
+use esker_torture::cask::{Past, contents, disk, options, run, steps, verified};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const FILE: &str = "cask_copies";
+
+/// A way to make a copy.
+type Copy = fn(&Cask) -> Result<()>;
+const COPIES: [(&str, Copy); 2] =
+    [("checkpoint", |cask| cask.checkpoint("/copy")), ("backup", |cask| cask.backup("/copy"))];
+
+fn open(disk: &SimDisk, dir: &str, options: &CaskOptions) -> Result<Cask> {
+    Cask::open_with_env(dir, CaskOptions { create_if_missing: false, ..options.clone() }, disk.env())
+}
+
+/// A store whose process has died, with files of all kinds.
+struct Source {
+    disk: SimDisk,
+    options: CaskOptions,
+    past: Past,
+}
+
+impl Source {
+    fn new(seed: u64, count: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let (options, disk) = (options(&mut random), disk(seed));
+        let steps = steps(&mut random, count);
+        let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let mut past = Past::new(&disk);
+        run(&cask, &steps, &mut past).unwrap();
+        Self { disk: disk.after_process_death(), options, past }
+    }
+
+    /// The same disk, with the store open.
+    fn open(&self) -> (SimDisk, Cask) {
+        let disk = self.disk.after_process_death();
+        let cask = open(&disk, "/store", &self.options).unwrap();
+        (disk, cask)
+    }
+
+    /// The operations of a copy.
+    fn operations(&self, copy: Copy) -> std::ops::Range<u64> {
+        let (disk, cask) = self.open();
+        let first = disk.op_count();
+        copy(&cask).unwrap();
+        first..disk.op_count()
+    }
+
+    /// What is at the copy's place is whole, or no store. Whether it is whole.
+    fn verify_copy(&self, disk: &SimDisk, what: &str) -> bool {
+        let copy = match open(disk, "/copy", &self.options) {
+            Ok(copy) => copy,
+            Err(error) => {
+                let is_typed = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidArgument);
+                assert!(is_typed, "{what}: the copy: {error}");
+                return false;
+            }
+        };
+        verified(&copy, &self.past, &self.past.acknowledged)
+            .unwrap_or_else(|wrong| panic!("{what}: the copy: {wrong}"));
+        assert!(copy.recovery().damage.is_empty(), "{what}: {:?}", copy.recovery());
+        assert!(copy.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+        true
+    }
+
+    fn verify_source(&self, cask: &Cask, promised: &std::collections::BTreeSet<usize>, what: &str) {
+        verified(cask, &self.past, promised).unwrap_or_else(|wrong| panic!("{what}: the source: {wrong}"));
+        let check = cask.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: the source: {:?}", check.errors);
+    }
+}
+
+/// Goal: wherever a copy dies, its source is what it was, and what lies at its place is all of it or no store; and a copy that was said to
+/// be there survives power loss.
+#[test]
+fn a_copy_dies_at_every_operation() {
+    let test = "a_copy_dies_at_every_operation";
+    let tally = Tally::new(test);
+    for seed in seeds(4) {
+        let replay = Replay { file: FILE, test, seed };
+        let source = Source::new(900 + seed, 40);
+        for (name, copy) in COPIES {
+            let ops = source.operations(copy);
+            for n in ops.start..=ops.end {
+                let (disk, cask) = source.open();
+                kill(&disk, n);
+                let is_done = copy(&cask).is_ok();
+                assert_eq!(is_done, n == ops.end, "{replay}: {name}, operation {n}");
+                for image in images(&disk, n) {
+                    let what = format!("{replay}: {name} died at operation {n}, {}", image.name);
+                    let promised = source.past.promised(image.promise);
+                    let store = open(&image.disk, "/store", &source.options);
+                    let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    source.verify_source(&store, promised, &what);
+                    let is_whole = source.verify_copy(&image.disk, &what);
+                    assert!(is_whole || !is_done, "{what}: the copy is lost");
+                    tally.image();
+                }
+            }
+        }
+    }
+}
+
+/// Goal: a call of the disk that fails while a copy is made is told as what it is, or made up for; the source goes on, another copy
+/// can be made, and what lies at the place of the first is all of it or no store.
+#[test]
+fn every_call_of_a_copy_may_fail() {
+    let test = "every_call_of_a_copy_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(2) {
+        let replay = Replay { file: FILE, test, seed };
+        let source = Source::new(920 + seed, 40);
+        for (name, copy) in COPIES {
+            for n in source.operations(copy) {
+                for fault in FAULTS {
+                    let what = format!("{replay}: {name}, operation {n} fails with {fault:?}");
+                    one_failed_copy(&source, copy, n, fault, &what);
+                    tally.fault();
+                }
+            }
+        }
+    }
+}
+
+fn one_failed_copy(source: &Source, copy: Copy, n: u64, fault: Fault, what: &str) {
+    let (disk, cask) = source.open();
+    disk.fail_at(n, fault);
+    let copied = copy(&cask);
+    if let Err(error) = &copied {
+        let is_typed = matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted | ErrorKind::ReadOnly);
+        assert!(is_typed, "{what}: {error}");
+    }
+    source.verify_source(&cask, &source.past.acknowledged, what);
+    // Only who no longer knows what is durable takes no writes.
+    if cask.stats().background_error.is_none_or(|error| error.kind() != ErrorKind::ReadOnly) {
+        cask.put("afterwards", "goes on").unwrap_or_else(|error| panic!("{what}: {error}"));
+        cask.delete("afterwards").unwrap();
+        cask.checkpoint("/another").unwrap_or_else(|error| panic!("{what}: another copy: {error}"));
+        let another = open(&disk, "/another", &source.options).unwrap();
+        verified(&another, &source.past, &source.past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    }
+    drop(cask);
+    for survivors in [Survivors::Nothing, Survivors::Sample { seed: n }] {
+        let image = disk.after_power_loss(survivors);
+        let cask = open(&image, "/store", &source.options).unwrap_or_else(|error| panic!("{what}: {error}"));
+        source.verify_source(&cask, &source.past.durable, what);
+        let is_whole = source.verify_copy(&image, what);
+        assert!(is_whole || copied.is_err(), "{what}, then power loss: the copy is lost");
+    }
+    let is_whole = source.verify_copy(&disk, what);
+    assert!(is_whole || copied.is_err(), "{what}: the copy is not whole");
+}
+
+/// A store with a damaged record, whose repair dies or fails.
+struct Patient {
+    disk: SimDisk,
+    options: CaskOptions,
+    /// Its data files, by path.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// The one that is damaged.
+    damaged: PathBuf,
+    /// What a repair that nothing disturbs makes of it.
+    cured: Contents,
+    ops: u64,
+}
+
+impl Patient {
+    /// Every other one has lost its manifest.
+    fn new(seed: u64) -> Self {
+        let Source { disk, options, past } = Source::new(seed, 60);
+        let cask = open(&disk, "/store", &options).unwrap();
+        let healthy = contents(&cask).unwrap();
+        cask.close().unwrap();
+        // No name is on its way any more: without a manifest, one that goes may bring a key back.
+        let disk = disk.after_power_loss(Survivors::Everything);
+        let is_data = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "data");
+        let paths: Vec<PathBuf> = disk.paths().into_iter().filter(is_data).collect();
+        let bytes = |path: &PathBuf| disk.file_bytes(path).unwrap();
+        let damaged = paths.iter().max_by_key(|path| bytes(path).len()).unwrap().clone();
+        disk.flip_bit(&damaged, bytes(&damaged).len() as u64 / 2 * 8 + 3);
+        if seed % 2 == 1 {
+            disk.overwrite(Path::new("/store/MANIFEST"), b"no longer what it was".to_vec());
+        }
+        let files = paths.iter().map(|path| (path.clone(), bytes(path))).collect();
+        let mut patient = Self { ops: 0, cured: Contents::new(), disk, options, files, damaged };
+        let disk = patient.disk.after_process_death();
+        let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+        assert_eq!((report.put_aside.len(), report.missing.len()), (1, 0), "{report:?}");
+        patient.ops = disk.op_count();
+        patient.cured = patient.contents(&disk).unwrap();
+        let is_missing = |entry: &(&Vec<u8>, &Vec<u8>)| patient.cured.get(entry.0) != Some(entry.1);
+        assert!(healthy.iter().filter(is_missing).count() <= 1, "one record is damaged: {:?}", past.keys.len());
+        patient
+    }
+
+    fn contents(&self, disk: &SimDisk) -> Result<Contents> {
+        contents(&open(disk, "/store", &self.options)?)
+    }
+
+    /// No data file is gone.
+    fn verify_files(&self, disk: &SimDisk, what: &str) {
+        for (path, bytes) in &self.files {
+            let places = [path.clone(), path.with_extension("damaged")];
+            let is_there = places.iter().any(|place| disk.file_bytes(place).as_ref() == Some(bytes));
+            assert!(is_there, "{what}: {} is gone", path.display());
+        }
+    }
+
+    /// It is cured, and stays so when it is opened; what was damaged is kept aside.
+    fn verify_cured(&self, disk: &SimDisk, what: &str) {
+        for attempt in ["first", "second"] {
+            let found = self.contents(disk).unwrap_or_else(|error| panic!("{what}: {attempt} open: {error}"));
+            assert!(found == self.cured, "{what}: {attempt} open: something else than without");
+            let aside = disk.file_bytes(&self.damaged.with_extension("damaged"));
+            assert!(aside.as_ref() == self.files.get(&self.damaged), "{what}: {attempt} open: nothing is aside");
+        }
+    }
+
+    /// A repair of it makes what one does that nothing disturbs.
+    fn verify_cure(&self, disk: &SimDisk, what: &str) {
+        Cask::repair_with_env("/store", &disk.env()).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+        self.verify_cured(disk, what);
+    }
+}
+
+/// Goal: a repair that died can be run again, wherever it died, and makes what it would have made; no data file is lost meanwhile, nor
+/// if somebody opens the store in between.
+#[test]
+fn a_repair_dies_at_every_operation() {
+    let test = "a_repair_dies_at_every_operation";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let patient = Patient::new(940 + seed);
+        for n in 0..=patient.ops {
+            let disk = patient.disk.after_process_death();
+            kill(&disk, n);
+            let is_done = Cask::repair_with_env("/store", &disk.env()).is_ok();
+            assert_eq!(is_done, n == patient.ops, "{replay}: operation {n}");
+            for image in images(&disk, n) {
+                let what = format!("{replay}: died at operation {n} of the repair, {}", image.name);
+                patient.verify_files(&image.disk, &what);
+                if is_done {
+                    patient.verify_cured(&image.disk, &what);
+                }
+                let opened = image.disk.after_process_death();
+                if open(&opened, "/store", &patient.options).is_err() {
+                    patient.verify_files(&opened, &format!("{what}, then not opened"));
+                }
+                patient.verify_cure(&opened, &format!("{what}, then opened"));
+                patient.verify_cure(&image.disk, &what);
+                tally.image();
+            }
+        }
+    }
+}
+
+/// Goal: the same for a repair that fails at any call.
+#[test]
+fn every_call_of_a_repair_may_fail() {
+    let test = "every_call_of_a_repair_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(4) {
+        let replay = Replay { file: FILE, test, seed };
+        let patient = Patient::new(960 + seed);
+        for n in 0..patient.ops {
+            for fault in FAULTS {
+                let what = format!("{replay}: operation {n} of the repair fails with {fault:?}");
+                let disk = patient.disk.after_process_death();
+                disk.fail_at(n, fault);
+                let repaired = Cask::repair_with_env("/store", &disk.env());
+                let after_power_loss = disk.after_power_loss(Survivors::Sample { seed: n });
+                for disk in [&disk, &after_power_loss] {
+                    patient.verify_files(disk, &what);
+                }
+                match repaired {
+                    Ok(_) => patient.verify_cured(&disk, &what),
+                    Err(error) => {
+                        let is_typed =
+                            matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted | ErrorKind::ReadOnly);
+                        assert!(is_typed, "{what}: {error}");
+                    }
+                }
+                patient.verify_cure(&disk, &what);
+                patient.verify_cure(&after_power_loss, &format!("{what}, then power loss"));
+                tally.fault();
+            }
+        }
+    }
+}
