@@ -7,6 +7,7 @@ mod cask_crash;
 mod cask_damage;
 mod cask_faults;
 mod cask_model;
+mod cask_reopen;
 mod cask_rules;
 mod cask_stale;
 mod concurrent;

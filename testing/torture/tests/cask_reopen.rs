@@ -1,0 +1,279 @@
+//! An open or a close of a Cask at which a call of the disk fails: it is said, nothing is lost, and the next one succeeds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
+use esker::env::{Env, Thread, Threads};
+use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_torture::cask::{Op, Past, Step, contents, disk, options, run, steps, verified};
+use esker_torture::crash::{FAULTS, Replay, Tally, power_losses};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+const FILE: &str = "cask_reopen";
+
+fn open(disk: &SimDisk, options: &CaskOptions) -> esker::Result<Cask> {
+    Cask::open_with_env("/store", options.clone(), disk.env())
+}
+
+/// What a store was left as, and steps for those who go on.
+struct Left {
+    disk: SimDisk,
+    options: CaskOptions,
+    past: Past,
+    next_steps: Vec<Step>,
+    /// Everything that is found is on the disk.
+    is_on_disk: bool,
+}
+
+impl Left {
+    /// By the power, with a torn file, by the death of the process, or by a close.
+    fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(1100 + seed);
+        let (options, disk) = (options(&mut random), disk(seed / 3));
+        let (mut steps, mut next_steps) = (steps(&mut random, 40), steps(&mut random, 12));
+        // What a loss of power can tear; and longer ones, for the place of what it has torn.
+        steps.extend((0..6).map(|n| unsynced(n, 500)));
+        if seed < 3 {
+            next_steps = (6..18).map(|n| unsynced(n, 1300)).collect();
+        }
+        let cask = open(&disk, &options).unwrap();
+        let mut past = Past::new(&disk);
+        run(&cask, &steps, &mut past).unwrap();
+        let disk = match seed % 3 {
+            0 => {
+                let images = (0..).map(|seed| disk.after_power_loss(Survivors::Sample { seed }));
+                let is_torn = |image: &SimDisk| {
+                    let cask = open(&image.after_process_death(), &options).unwrap();
+                    !cask.recovery().torn_files.is_empty()
+                };
+                images.take(100).find(is_torn).expect("a torn file")
+            }
+            1 => disk.after_process_death(),
+            _ => {
+                cask.close().unwrap();
+                past.all_durable();
+                disk.after_process_death()
+            }
+        };
+        let mut past = past.seen_from(&disk);
+        if seed.is_multiple_of(3) {
+            // What the power took is not promised any more.
+            past = past.of_next_life(&contents(&open(&disk.after_process_death(), &options).unwrap()).unwrap());
+            past.all_durable();
+        }
+        Self { disk, options, past, next_steps, is_on_disk: seed % 3 != 1 }
+    }
+
+    /// The same disk, for one more life.
+    fn copy(&self) -> SimDisk {
+        self.disk.after_process_death()
+    }
+}
+
+fn unsynced(n: u8, bytes: usize) -> Step {
+    let value = [&[b'z', n][..], &vec![n; bytes]].concat();
+    Step::One(Op { key: vec![b'a' + n % 6], value: Some(value), ttl: None }, false)
+}
+
+fn is_typed(error: &esker::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted)
+}
+
+/// Goal: whatever call of an open fails, the store is as it was for the next open; and what goes on from there, what was durable before
+/// included, survives a loss of power.
+#[test]
+fn every_call_of_an_open_may_fail() {
+    let test = "every_call_of_an_open_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let left = Left::new(seed);
+        let healthy = left.copy();
+        let cask = open(&healthy, &left.options).unwrap();
+        let (ops, reads) = (healthy.op_count(), healthy.read_count());
+        let found = contents(&cask).unwrap();
+        drop(cask);
+        for (n, fault) in (0..ops).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+            let what = format!("{replay}: operation {n} of the open fails with {fault:?}");
+            let disk = left.copy();
+            disk.fail_at(n, fault);
+            if let Err(error) = open(&disk, &left.options) {
+                assert!(is_typed(&error), "{what}: {error}");
+            }
+            let cask = open(&disk, &left.options).unwrap_or_else(|error| panic!("{what}, then again: {error}"));
+            assert!(contents(&cask).unwrap() == found, "{what}: something else is there");
+            go_on(&left, cask, &disk, n, &what);
+            tally.fault();
+        }
+        for n in 0..reads {
+            let what = format!("{replay}: read {n} of the open fails");
+            let disk = left.copy();
+            disk.fail_read_at(n, ReadFault::Eio);
+            match open(&disk, &left.options) {
+                Ok(cask) => assert!(contents(&cask).unwrap() == found, "{what}: something else is there"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}"),
+            }
+            let cask = open(&disk, &left.options).unwrap_or_else(|error| panic!("{what}, then again: {error}"));
+            assert!(contents(&cask).unwrap() == found, "{what}, then again: something else is there");
+            tally.fault();
+        }
+    }
+}
+
+/// Another life, at the end of which the power goes.
+fn go_on(left: &Left, cask: Cask, disk: &SimDisk, n: u64, what: &str) {
+    let mut past = left.past.seen_from(disk).of_next_life(&contents(&cask).unwrap());
+    if !left.is_on_disk {
+        cask.sync().unwrap();
+    }
+    past.all_durable();
+    run(&cask, &left.next_steps, &mut past).unwrap_or_else(|error| panic!("{what}, then again: {error}"));
+    drop(cask);
+    for image in power_losses(disk, n) {
+        let what = format!("{what}, then again, then {}", image.name);
+        let cask = open(&image.disk, &left.options).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(cask.recovery().damage.is_empty(), "{what}: {:?}", cask.recovery());
+        verified(&cask, &past, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    }
+}
+
+/// Goal: a close that fails says so and loses nothing that was acknowledged, nor, when the power goes, anything that was durable; one that
+/// does not has made everything durable; and the store can be opened again in any case.
+#[test]
+fn every_call_of_a_close_may_fail() {
+    let test = "every_call_of_a_close_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let left = Left::new(seed);
+        let play = |disk: &SimDisk| {
+            let mut past = left.past.seen_from(disk);
+            let cask = open(disk, &left.options).unwrap();
+            run(&cask, &left.next_steps, &mut past).unwrap();
+            (cask, past)
+        };
+        let healthy = left.copy();
+        let (cask, _) = play(&healthy);
+        let first = healthy.op_count();
+        cask.close().unwrap();
+        // The last of them is after all that a close does.
+        for (n, fault) in (first..=healthy.op_count()).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+            let what = format!("{replay}: operation {n} fails with {fault:?}, in a close");
+            let is_whole = one_failed_close(&left, play, n, fault, &what);
+            assert!(is_whole || n < healthy.op_count(), "{what}: nothing failed");
+            tally.fault();
+        }
+    }
+}
+
+/// Whether it was closed all the same.
+fn one_failed_close(left: &Left, play: impl Fn(&SimDisk) -> (Cask, Past), n: u64, fault: Fault, what: &str) -> bool {
+    let disk = left.copy();
+    let (cask, mut past) = play(&disk);
+    disk.fail_at(n, fault);
+    let closed = cask.close();
+    disk.heal();
+    match &closed {
+        Ok(()) => past.all_durable(),
+        Err(error) => assert!(is_typed(error) || error.kind() == ErrorKind::ReadOnly, "{what}: {error}"),
+    }
+    for image in power_losses(&disk, n) {
+        let what = format!("{what}, then {}", image.name);
+        let cask = open(&image.disk, &left.options).unwrap_or_else(|error| panic!("{what}: {error}"));
+        verified(&cask, &past, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    }
+    let cask = open(&disk, &left.options).unwrap_or_else(|error| panic!("{what}, then opened: {error}"));
+    let found = verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    // What it builds on must be on the disk, though the system has said once that it is not.
+    let mut past = past.of_next_life(&found);
+    cask.sync().unwrap();
+    past.all_durable();
+    drop(cask);
+    let image = disk.after_power_loss(Survivors::Nothing);
+    let cask =
+        open(&image, &left.options).unwrap_or_else(|error| panic!("{what}, then opened, then power loss: {error}"));
+    verified(&cask, &past, &past.durable)
+        .unwrap_or_else(|wrong| panic!("{what}, then opened, then power loss: {wrong}"));
+    closed.is_ok()
+}
+
+/// Counts those that are started.
+#[derive(Debug)]
+struct Counted {
+    threads: Arc<dyn Threads>,
+    started: Arc<AtomicUsize>,
+}
+
+impl Threads for Counted {
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> esker::env::Result<Box<dyn Thread>> {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        self.threads.spawn(name, work)
+    }
+}
+
+/// Goal: a store of so many records that several threads settle them is what one thread makes of it: overwritten keys, deleted ones and
+/// those with a history included.
+#[test]
+fn threads_settle_a_large_store_as_one_does() {
+    // From 262,144 records on there is work for two.
+    let (keys, again, gone) = (200_000u32, 50_000u32, 20_000u32);
+    let disk = SimDisk::new();
+    let options = CaskOptions {
+        create_if_missing: true,
+        stripes: 1,
+        file_bytes: 16 << 20,
+        keep_versions: 2,
+        merge_garbage_ratio: 1.0,
+        background_jobs: 0,
+        open_threads: 0,
+        ..CaskOptions::default()
+    };
+    let cask = open(&disk, &options).unwrap();
+    let write = |from: u32, until: u32, value: Option<&[u8]>| {
+        for first in (from..until).step_by(1000) {
+            let mut batch = CaskBatch::new();
+            for key in first..until.min(first + 1000) {
+                match value {
+                    Some(value) => batch.put(key.to_le_bytes(), value).unwrap(),
+                    None => batch.delete(key.to_le_bytes()).unwrap(),
+                }
+            }
+            cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+        }
+    };
+    write(0, keys, Some(b"one"));
+    write(0, again, Some(b"two"));
+    write(again - gone / 2, again + gone / 2, None);
+    cask.close().unwrap();
+    let mut found = Vec::new();
+    for open_threads in [0, 2] {
+        let started = Arc::new(AtomicUsize::new(0));
+        let env = disk.env();
+        let env = Env { threads: Arc::new(Counted { threads: env.threads.clone(), started: started.clone() }), ..env };
+        let options = CaskOptions { open_threads, ..options.clone() };
+        let cask = Cask::open_with_env("/store", options, env).unwrap();
+        // One beside the caller to read the files, and one to settle what they hold.
+        assert_eq!(started.load(Ordering::Relaxed), if open_threads == 0 { 0 } else { 2 });
+        assert!(cask.recovery().records > 1 << 18);
+        assert_eq!(cask.len(), u64::from(keys - gone));
+        for key in (0..keys).step_by(7) {
+            let history = cask.history(key.to_le_bytes()).unwrap();
+            let values: Vec<&[u8]> = history.iter().map(|(_, value)| &**value).collect();
+            let is_gone = (again - gone / 2..again + gone / 2).contains(&key);
+            let wanted: &[&[u8]] = if is_gone {
+                &[]
+            } else if key < again {
+                &[b"two", b"one"]
+            } else {
+                &[b"one"]
+            };
+            assert_eq!(values, wanted, "key {key}, {open_threads} threads");
+        }
+        let stats = cask.stats();
+        found.push((stats.keys, stats.records, stats.bytes, stats.dead_records, stats.dead_bytes, stats.tombstones));
+        cask.close().unwrap();
+    }
+    assert_eq!(found[0], found[1]);
+}
