@@ -2,6 +2,7 @@
 
 mod at_write;
 mod background;
+mod cask_background;
 mod cask_copies;
 mod cask_crash;
 mod cask_damage;

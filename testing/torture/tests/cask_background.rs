@@ -1,0 +1,126 @@
+//! What the threads of a Cask do by themselves, by a clock that stands still until the test moves it.
+//!
+//! A thread looks at the clock each time that it looks for work. So a test waits until it has looked often enough, not for time to pass.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use esker::env::sim::{SimClock, SimDisk, Survivors};
+use esker::env::{Clock, Env};
+use esker::{Cask, CaskOptions, CaskWriteOptions};
+
+/// How long a thread that does nothing at all is waited for: then the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks {
+    monotonic: u64,
+    unix: u64,
+}
+
+/// Counts who asks what time it is.
+#[derive(Debug)]
+struct WatchedClock {
+    clock: Arc<SimClock>,
+    looks: Mutex<Looks>,
+    looked: Condvar,
+}
+
+impl WatchedClock {
+    fn note(&self, look: impl FnOnce(&mut Looks)) {
+        look(&mut self.looks.lock().unwrap());
+        self.looked.notify_all();
+    }
+
+    /// Until there were so many more looks.
+    fn wait_for(&self, count: impl Fn(&Looks) -> u64, more: u64) {
+        let looks = self.looks.lock().unwrap();
+        let wanted = count(&looks) + more;
+        let is_early = |looks: &mut Looks| count(looks) < wanted;
+        let waited = self.looked.wait_timeout_while(looks, PATIENCE, is_early).unwrap();
+        assert!(!waited.1.timed_out(), "nobody looks at the clock");
+    }
+}
+
+impl Clock for WatchedClock {
+    fn unix_seconds(&self) -> u64 {
+        self.note(|looks| looks.unix += 1);
+        self.clock.unix_seconds()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.note(|looks| looks.monotonic += 1);
+        self.clock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration);
+    }
+}
+
+fn watched(disk: &SimDisk) -> (Arc<WatchedClock>, Env) {
+    let clock = WatchedClock { clock: disk.clock(), looks: Mutex::default(), looked: Condvar::new() };
+    let clock = Arc::new(clock);
+    (clock.clone(), Env { clock, ..disk.env() })
+}
+
+fn options() -> CaskOptions {
+    CaskOptions { create_if_missing: true, stripes: 2, file_bytes: 16 << 10, open_threads: 0, ..CaskOptions::default() }
+}
+
+/// Goal (`sync_interval_ms`): what nobody synced survives power loss once the interval has passed, and not before; again and again.
+#[test]
+fn what_nobody_synced_is_durable_after_the_interval() {
+    let disk = SimDisk::new();
+    let (clock, env) = watched(&disk);
+    let interval = Duration::from_millis(5);
+    let options = CaskOptions { sync_interval_ms: 5, background_jobs: 1, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), env).unwrap();
+    let survives = |key: &[u8]| {
+        let image = disk.after_power_loss(Survivors::Nothing);
+        Cask::open_with_env("/store", options.clone(), image.env()).unwrap().exists(key).unwrap()
+    };
+    for key in [b"one", b"two"] {
+        for stripe in 0..2 {
+            let to = CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+            cask.put_with([&key[..], &[stripe as u8]].concat(), "value", &to).unwrap();
+        }
+        // One may have begun before the write, and tell of the time before it.
+        clock.wait_for(|looks| looks.monotonic, 3);
+        assert!(!survives(&[&key[..], &[0]].concat()) && !survives(&[&key[..], &[1]].concat()), "no time has passed");
+        disk.clock().advance(interval);
+        clock.wait_for(|looks| looks.monotonic, 3);
+        assert!(
+            survives(&[&key[..], &[0]].concat()) && survives(&[&key[..], &[1]].concat()),
+            "the interval has passed"
+        );
+    }
+    cask.close().unwrap();
+}
+
+/// Goal (`merge_interval_ms`): values that expire while nobody writes or reads are found, and their space comes back.
+#[test]
+fn what_expires_in_silence_is_merged_away() {
+    let disk = SimDisk::new();
+    let (clock, env) = watched(&disk);
+    let options = CaskOptions { merge_interval_ms: 10, background_jobs: 2, ..options() };
+    let cask = Cask::open_with_env("/store", options, env).unwrap();
+    let short = CaskWriteOptions { ttl: Some(Duration::from_secs(60)), ..CaskWriteOptions::default() };
+    for n in 0..300u32 {
+        cask.put_with(n.to_le_bytes(), [7; 100], &short).unwrap();
+    }
+    cask.put("lives", "on").unwrap();
+    // Ends the files, of which none has anything to give yet.
+    cask.compact().unwrap();
+    clock.wait_for(|looks| looks.unix, 6);
+    let before = cask.stats();
+    assert_eq!((before.keys, before.merged_bytes), (301, 0), "nothing has expired: {before:?}");
+    disk.clock().advance(Duration::from_secs(61));
+    // Two for each merge of a file, and one that finds no more.
+    clock.wait_for(|looks| looks.unix, 2 * before.files + 3);
+    let after = cask.stats();
+    assert_eq!(after.keys, 1, "{after:?}");
+    assert!(after.bytes < before.bytes / 2, "{after:?}");
+    assert_eq!(cask.get("lives").unwrap().unwrap(), b"on");
+    cask.close().unwrap();
+}
