@@ -69,6 +69,32 @@ fn versions_are_kept_for_who_does_not_know_of_them() {
 }
 
 #[test]
+fn damage_in_an_older_version_hides_no_newer_one_and_is_told_once() {
+    for damaged in ["gravel-two", "gravel-three"] {
+        let place = Place::new();
+        place.run("create", ["--kind", "cask", "--keep-versions", "3"]).done();
+        for value in ["gravel-one", "gravel-two", "gravel-three"] {
+            place.run("put", ["key", value]).done();
+        }
+        place.run("put", ["other", "x"]).done();
+        // With a hint, so that the damage is met by who reads the record.
+        place.run("compact", NONE).done();
+        let path = place.files(".data").remove(0);
+        let bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(damaged.len()).position(|bytes| bytes == damaged.as_bytes()).unwrap();
+        flip_bit(&path, at);
+        let (scan, count) = (place.run("scan", NONE), place.run("count", NONE));
+        // Where the newest version is damaged, no older one is shown for it.
+        let is_older = damaged == "gravel-two";
+        let shown = if is_older { vec!["key\tgravel-three", "other\tx"] } else { vec!["other\tx"] };
+        assert_eq!((scan.code, sorted(scan.text())), (1, shown), "{damaged}: {}", scan.err);
+        assert!(scan.err.contains(": 1 place could not be read") && scan.err.lines().count() == 2, "{}", scan.err);
+        assert_eq!((count.code, count.text()), (1, if is_older { "2\n" } else { "1\n" }), "{damaged}");
+        assert_eq!(place.run("get", ["key"]).code, if is_older { 0 } else { 2 });
+    }
+}
+
+#[test]
 fn a_key_is_there_or_not() {
     let (cask, db) = (loaded(), Place::new());
     db.run("put", ["lake", "water", "--create"]).done();
