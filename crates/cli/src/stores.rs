@@ -9,7 +9,7 @@ use esker::{
 
 use crate::failure::{Failure, warn};
 use crate::kind::Kind;
-use crate::sizes::{parse_bytes, plural};
+use crate::sizes::{Bytes, parse_bytes, plural};
 
 /// For reading: takes no lock, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
@@ -47,16 +47,22 @@ pub(crate) fn open_cask(path: &Path) -> Result<Cask, Error> {
 }
 
 /// What was damaged is not answered, but who asks should know that there is such.
-fn warn_of_damage(cask: &Cask) {
+pub(crate) fn warn_of_damage(cask: &Cask) {
     let CaskRecovery { damage, damaged_keys, .. } = cask.recovery();
     let Some((path, range)) = damage.first() else { return };
     let places = plural(damage.len() as u64, "place", "places");
-    let keys = plural(damaged_keys.len() as u64, "key", "keys");
+    let lost = match damaged_keys.len() as u64 {
+        0 => "whose records were there cannot be told, and older values of their keys may show".to_owned(),
+        count => {
+            let keys = plural(count, "key", "keys");
+            format!(
+                "of {keys} the newest value is lost, and where a key cannot be told any more, its older value may show"
+            )
+        }
+    };
+    let (path, at, bytes) = (path.display(), range.start, Bytes(range.end.saturating_sub(range.start)));
     warn(format_args!(
-        "damage in {places}, the first {} at byte {}: of {keys} the newest value is lost, and where a key cannot be told any more, its \
-         older value may show; see `esker check`, `esker repair`",
-        path.display(),
-        range.start
+        "damage in {places}, the first {path} at byte {at}, {bytes} of it: {lost}; see `esker check`, `esker repair`"
     ));
 }
 

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only};
+use crate::stores::{FamilyChoices, open_read_only, warn_of_damage};
 
 /// Keys, unless told otherwise.
 const NUM: u64 = 1_000_000;
@@ -222,7 +222,8 @@ impl Bench {
             "merge_garbage_ratio": options.merge_garbage_ratio,
             "background_jobs": options.background_jobs,
         });
-        let cask = Cask::open(&self.store, options).map_err(|error| self.why_not_open(error))?;
+        let cask =
+            Cask::open(&self.store, options).inspect(warn_of_damage).map_err(|error| self.why_not_open(error))?;
         Ok((Store::Cask(cask), described))
     }
 

@@ -69,6 +69,25 @@ fn versions_are_kept_for_who_does_not_know_of_them() {
 }
 
 #[test]
+fn who_writes_to_a_damaged_store_is_warned_too() {
+    let place = loaded();
+    let path = place.files(".data").remove(0);
+    // The head of the first record: whose it was cannot be told.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[32..56].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let lines = place.write("lines", b"{\"id\":1}\n");
+    let import = place.run("import", ["--jsonl", lines.to_str().unwrap(), "--key", "id"]);
+    let put = place.run("put", ["lake", "ice"]);
+    for ran in [import, put] {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("damage in 1 place") && ran.err.contains("cannot be told"), "{}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+    assert_eq!(place.run("get", ["lake"]).out, b"ice");
+}
+
+#[test]
 fn damage_in_an_older_version_hides_no_newer_one_and_is_told_once() {
     for damaged in ["gravel-two", "gravel-three"] {
         let place = Place::new();

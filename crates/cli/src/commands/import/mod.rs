@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, refuse_other};
+use crate::stores::{FamilyChoices, open_read_only, refuse_other, warn_of_damage};
 
 /// Load a directory tree or lines of JSON; makes the store if there is none
 ///
@@ -141,7 +141,7 @@ impl Import {
         let compression = self.choices.of_cask()?;
         let default_ttl = self.ttl.map(Duration::from_secs);
         let options = CaskOptions { create_if_missing: true, compression, default_ttl, ..CaskOptions::default() };
-        Ok(Target::Cask(Cask::open(&self.store, options)?))
+        Ok(Target::Cask(Cask::open(&self.store, options).inspect(warn_of_damage)?))
     }
 
     /// What the family has now, so that what is not chosen stays as it is; `None` if there is no such family yet.
