@@ -313,7 +313,10 @@ fn every_file_of_a_cask_is_printed_and_damage_told() {
     }
     let manifest = dump(&place.store().join("MANIFEST")).done().json_lines();
     assert_eq!(manifest[0]["what"], "manifest");
-    assert!(manifest.iter().any(|line| line["what"] == "file"));
+    let file = manifest.iter().find(|line| line["what"] == "file" && line["state"] == "sealed").unwrap();
+    for field in ["number", "salt", "clean_as_of", "data_bytes", "records"] {
+        assert!(file[field].is_u64(), "{field}: {file}");
+    }
 
     let holds = |path: &std::path::PathBuf| std::fs::read(path).unwrap().windows(6).any(|bytes| bytes == b"gravel");
     let path = place.files(".data").into_iter().find(holds).unwrap();

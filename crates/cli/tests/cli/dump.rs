@@ -143,7 +143,10 @@ fn what_is_not_a_store_file_is_damage_or_an_error_but_never_a_panic() {
     for kind in ["wal", "manifest", "table", "blob"] {
         dump(&file, &["--kind", kind]).no();
     }
-    dump(Path::new("/no/such/000001.sst"), &[]).failed(&["/no/such/000001.sst"]);
+    for missing in ["/no/such/000001.sst", "/no/such/noise"] {
+        dump(Path::new(missing), &[]).failed(&[missing, "No such file"]);
+    }
+    dump(&place.path(""), &[]).failed(&["is a directory", "files in it"]);
     for kind in ["wal", "manifest", "options"] {
         dump(&place.write("empty", b""), &["--kind", kind]).done();
     }

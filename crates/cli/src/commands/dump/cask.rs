@@ -3,7 +3,7 @@
 use esker_format::DecodeError;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::hint::{Block, Footer};
-use esker_format::cask::manifest::Manifest;
+use esker_format::cask::manifest::{FileState, Manifest};
 use esker_format::cask::record::{HEAD_BYTES, Record, checksum_holds, peek_bytes};
 use esker_format::compression::{Compression, decompress};
 use esker_format::limits::VALUE_BYTES_MAX;
@@ -120,13 +120,19 @@ pub(crate) fn manifest(source: &Source, report: &mut Report<'_>) -> Result<(), F
     ];
     report.note(0, "manifest", fields)?;
     for file in &manifest.files {
-        let state = format!("{:?}", file.state);
-        let fields = vec![
+        let mut fields = vec![
             Field::plain("number", file.number.get()),
-            Field::plain("state", state),
             Field::plain("salt", file.salt),
             Field::plain("clean_as_of", file.clean_as_of),
         ];
+        match file.state {
+            FileState::Open => fields.push(Field::plain("state", "open")),
+            FileState::Sealed { data_bytes, record_count } => fields.extend([
+                Field::plain("state", "sealed"),
+                Field::plain("data_bytes", data_bytes),
+                Field::plain("records", record_count),
+            ]),
+        }
         report.entry(0, "file", fields)?;
     }
     Ok(())

@@ -74,11 +74,12 @@ impl Dump {
         let raft_file = raft_file(&self.file);
         let named =
             name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft)).or(cask_kind(&self.file)).or(mark(&self.file));
+        // First: of what is no file, or not there, the name need not say anything.
+        let source = Source::open(&self.file)?;
         let kind = self.kind.or(named).ok_or_else(|| {
             let path = self.file.display();
             Failure::new(format_args!("{path}: the name does not say what it is; use --kind"))
         })?;
-        let source = Source::open(&self.file)?;
         let mut report = Report::new(out, self.json, self.keys_only, self.limit);
         match kind {
             Kind::Wal => {

@@ -19,6 +19,10 @@ impl Source {
         let fail = |error| Failure::io("reading", path, &error);
         let file = File::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
+        if metadata.is_dir() {
+            let reason = "is a directory; name one of the files in it";
+            return Err(Failure::new(format_args!("{} {reason}", path.display())));
+        }
         if !metadata.is_file() {
             return Err(Failure::new(format_args!("reading {}: not a regular file", path.display())));
         }
