@@ -28,8 +28,8 @@ pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<A
     target.settle()?;
     let load_time = begin.elapsed();
 
-    let check =
-        if command.no_read_back { None } else { Some(read_back(&target, command.prefix.as_bytes(), &tree, &stamps)?) };
+    let prefix = command.prefix.as_bytes();
+    let check = if command.no_read_back { None } else { Some(read_back(&target, begin, prefix, &tree, &stamps)?) };
     let summary = Summary::new(loaded, load_time, &tree, target.cost(), check.as_ref());
     target.close()?;
     if command.json {

@@ -20,6 +20,8 @@ pub(crate) struct ReadBack {
     pub(crate) bytes: u64,
     /// Keys whose files changed or vanished since they were imported, so that there is nothing to compare with.
     pub(crate) changed: u64,
+    /// Keys that are not there any more, and whose time may be over.
+    pub(crate) expired: u64,
     /// Keys that do not have the bytes they were given.
     pub(crate) differing: u64,
     /// The first of them, and what is wrong, a line each.
@@ -27,9 +29,10 @@ pub(crate) struct ReadBack {
     pub(crate) time: Duration,
 }
 
-/// Reads back the files that have a stamp.
+/// Reads back the files that have a stamp, of an import that began at `begun`.
 pub(crate) fn read_back(
     target: &Target,
+    begun: Instant,
     prefix: &[u8],
     tree: &Tree,
     stamps: &[Option<Stamp>],
@@ -43,7 +46,7 @@ pub(crate) fn read_back(
             let Some(stamp) = stamps.get(taken.index).copied().flatten() else { continue };
             key.truncate(prefix.len());
             key.extend_from_slice(tree.relative(taken.index));
-            let bytes = found.compare(target, &key, &taken, stamp);
+            let bytes = found.compare(target, begun, &key, &taken, stamp);
             progress.advance(bytes);
         }
     });
@@ -53,13 +56,16 @@ pub(crate) fn read_back(
 
 impl ReadBack {
     /// Returns how many bytes of the file were compared.
-    fn compare(&mut self, target: &Target, key: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
-        let compared = target.get(key, |value| self.compare_value(key, value, taken, stamp));
+    fn compare(&mut self, target: &Target, begun: Instant, key: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
+        let compared = target.get(key, |value| match value {
+            Some(value) => self.compare_value(key, value, taken, stamp),
+            None if target.may_have_expired(begun) => self.expire(),
+            None => self.differ(key, "the store does not have it"),
+        });
         compared.unwrap_or_else(|error| self.differ(key, &error.to_string()))
     }
 
-    fn compare_value(&mut self, key: &[u8], value: Option<&[u8]>, taken: &Taken, stamp: Stamp) -> u64 {
-        let Some(value) = value else { return self.differ(key, "the store does not have it") };
+    fn compare_value(&mut self, key: &[u8], value: &[u8], taken: &Taken, stamp: Stamp) -> u64 {
         match &taken.content {
             Ok(content) if *content.bytes == *value => {
                 self.equal += 1;
@@ -72,6 +78,11 @@ impl ReadBack {
             }
             Ok(_) | Err(_) => self.changed += 1,
         }
+        0
+    }
+
+    fn expire(&mut self) -> u64 {
+        self.expired += 1;
         0
     }
 
@@ -118,10 +129,26 @@ mod tests {
         std::fs::remove_file(root.join("gone")).unwrap();
 
         for target in [Target::Db { family: db.default_column_family(), db }, Target::Cask(cask)] {
-            let found = read_back(&target, b"p/", &tree, &stamps).unwrap();
+            let found = read_back(&target, Instant::now(), b"p/", &tree, &stamps).unwrap();
             assert_eq!((found.equal, found.bytes, found.changed, found.differing), (1, 12, 2, 2));
             let other = "p/other: the store has other bytes than the file (5, 5 bytes)";
             assert_eq!(found.named, ["p/missing: the store does not have it", other]);
+        }
+    }
+
+    #[test]
+    fn a_key_that_may_have_expired_is_counted_and_no_difference() {
+        for (seconds, expected) in [(1, (1, 0)), (1000, (0, 1))] {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().join("tree");
+            std::fs::create_dir(&root).unwrap();
+            std::fs::write(root.join("gone"), "").unwrap();
+            let tree = Tree::walk(&root, &dir.path().join("cask")).unwrap();
+            let default_ttl = Some(Duration::from_secs(seconds));
+            let options = CaskOptions { create_if_missing: true, default_ttl, ..CaskOptions::default() };
+            let target = Target::Cask(Cask::open(dir.path().join("cask"), options).unwrap());
+            let found = read_back(&target, Instant::now(), b"", &tree, &stamps_of(&tree)).unwrap();
+            assert_eq!((found.expired, found.differing), expected, "{seconds}");
         }
     }
 }

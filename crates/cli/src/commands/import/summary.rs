@@ -86,6 +86,7 @@ impl<'a> Summary<'a> {
             "read_back": self.read_back.map(|check| json!({
                 "equal": check.equal,
                 "changed": check.changed,
+                "expired": check.expired,
                 "differing": check.differing,
                 "named": check.named,
                 "bytes": check.bytes,
@@ -107,6 +108,10 @@ fn print_read_back(out: &mut Output, check: &ReadBack) -> Result<(), Failure> {
     if check.changed > 0 {
         let keys = plural(check.changed, "key", "keys");
         out.line(format_args!("changed    {keys} whose files changed meanwhile: not compared"))?;
+    }
+    if check.expired > 0 {
+        let keys = plural(check.expired, "key", "keys");
+        out.line(format_args!("expired    {keys} whose time was over before they were read back: not compared"))?;
     }
     if check.differing > 0 {
         out.line(format_args!("DIFFERENT  {}", plural(check.differing, "key", "keys")))?;

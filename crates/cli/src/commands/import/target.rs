@@ -1,5 +1,7 @@
 //! What is imported into: a column family of a Db, or a Cask.
 
+use std::time::{Duration, Instant};
+
 use esker::{Cask, CaskBatch, CaskWriteOptions, ColumnFamily, Db, Error, ReadOptions, WriteBatch, WriteOptions};
 
 /// An open store.
@@ -54,6 +56,16 @@ impl Target {
                 Ok(look(db.get_cf(family, key, &options)?.as_deref()))
             }
             Self::Cask(cask) => Ok(look(cask.get(key)?.as_deref())),
+        }
+    }
+
+    /// Whether the time of what was written since `begun` may be over. It is counted in whole seconds, so it may end one early.
+    pub(crate) fn may_have_expired(&self, begun: Instant) -> bool {
+        match self {
+            Self::Db { .. } => false,
+            Self::Cask(cask) => {
+                cask.options().default_ttl.is_some_and(|ttl| begun.elapsed() + Duration::from_secs(1) >= ttl)
+            }
         }
     }
 
