@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use esker::{
-    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, FamilyOptions, Options, Separation,
+    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options,
+    Separation,
 };
 
 use crate::failure::{Failure, warn};
@@ -38,12 +39,21 @@ pub(crate) fn is_cask(path: &Path) -> bool {
 
 /// A Cask for reading: takes no lock, writes nothing. Damage is told.
 pub(crate) fn open_cask_read_only(path: &Path) -> Result<Cask, Error> {
-    Cask::open_read_only(path, CaskOptions::default()).inspect(warn_of_damage)
+    Cask::open_read_only(path, CaskOptions::default()).inspect(warn_of_damage).map_err(|error| why_not(path, error))
 }
 
 /// A Cask that exists, for writing. Damage is told.
 pub(crate) fn open_cask(path: &Path) -> Result<Cask, Error> {
-    Cask::open(path, CaskOptions::default()).inspect(warn_of_damage)
+    Cask::open(path, CaskOptions::default()).inspect(warn_of_damage).map_err(|error| why_not(path, error))
+}
+
+/// What an engine says where there is no store is for programs: it names an option of theirs.
+fn why_not(path: &Path, error: Error) -> Error {
+    if error.kind() != ErrorKind::NotFound || Kind::of(path).is_some() {
+        return error;
+    }
+    let reason = "there is no store; check the path, or see `esker create`";
+    Error::new(ErrorKind::NotFound, reason).with_path(path)
 }
 
 /// What was damaged is not answered, but who asks should know that there is such.

@@ -41,6 +41,10 @@ impl Create {
         if self.kind != Kind::Cask && self.keep_versions.is_some() {
             return Err(Failure::new("--keep-versions needs --kind cask"));
         }
+        // To the engine, 0 means as many as so far.
+        if self.keep_versions == Some(0) {
+            return Err(Failure::new("--keep-versions is at least 1: the newest is one of them"));
+        }
         match self.kind {
             Kind::Db => {
                 let mut options = Options { create_if_missing: true, error_if_exists: true, ..Options::default() };

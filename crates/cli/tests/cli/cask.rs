@@ -66,6 +66,7 @@ fn versions_are_kept_for_who_does_not_know_of_them() {
     db.run("history", ["key"]).failed(&["a Db keeps no versions"]);
     db.run("get", ["key", "--version", "1"]).failed(&["a Db keeps no versions"]);
     Place::new().run("create", ["--keep-versions", "2"]).failed(&["--kind cask"]);
+    Place::new().run("create", ["--kind", "cask", "--keep-versions", "0"]).failed(&["at least 1"]);
 }
 
 #[test]

@@ -16,6 +16,15 @@ fn a_missing_store_is_an_error_and_is_not_made() {
         place.run(name, arguments).failed(&["not found", place.store().to_str().unwrap()]);
         assert!(!place.store().exists(), "{name}");
     }
+    // What asks for a Cask where there is none names the command that makes one.
+    let copy = place.path("copy");
+    let copy = copy.to_str().unwrap();
+    for (name, argument) in [("history", "k"), ("checkpoint", copy), ("backup", copy)] {
+        place.run(name, [argument]).failed(&["not found", "esker create"]);
+        assert!(!place.store().exists() && !place.path("copy").exists(), "{name}");
+    }
+    place.write("store/UNFINISHED-COPY", b"");
+    place.run("history", ["k"]).failed(&["was not finished here"]);
 }
 
 #[test]

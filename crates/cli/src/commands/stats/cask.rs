@@ -48,7 +48,7 @@ fn print_text(out: &mut Output, path: &Path, stats: &CaskStats, keep_versions: u
     }
     if stats.damaged_files > 0 {
         let files = plural(stats.damaged_files, "file", "files");
-        out.line(format_args!("  {files} with damage: see `esker verify`"))?;
+        out.line(format_args!("  {files} with damage: see `esker check`"))?;
     }
     Ok(())
 }
