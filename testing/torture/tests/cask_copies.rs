@@ -16,8 +16,10 @@ const FILE: &str = "cask_copies";
 
 /// A way to make a copy.
 type Copy = fn(&Cask) -> Result<()>;
-const COPIES: [(&str, Copy); 2] =
-    [("checkpoint", |cask| cask.checkpoint("/copy")), ("backup", |cask| cask.backup("/copy"))];
+const COPIES: [(&str, Copy); 2] = [
+    ("checkpoint", |cask| cask.checkpoint("/copy").map(drop)),
+    ("backup", |cask| cask.backup("/copy", &mut |_| {}).map(drop)),
+];
 
 fn open(disk: &SimDisk, dir: &str, options: &CaskOptions) -> Result<Cask> {
     Cask::open_with_env(dir, CaskOptions { create_if_missing: false, ..options.clone() }, disk.env())
@@ -61,7 +63,12 @@ impl Source {
         let copy = match open(disk, "/copy", &self.options) {
             Ok(copy) => copy,
             Err(error) => {
-                let is_typed = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidArgument);
+                let is_unfinished = || error.to_string().contains("was not finished here");
+                let is_typed = match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::InvalidArgument => true,
+                    ErrorKind::Corruption => is_unfinished(),
+                    _ => false,
+                };
                 assert!(is_typed, "{what}: the copy: {error}");
                 return false;
             }
@@ -145,9 +152,14 @@ fn one_failed_copy(source: &Source, copy: Copy, n: u64, fault: Fault, what: &str
     if cask.stats().background_error.is_none_or(|error| error.kind() != ErrorKind::ReadOnly) {
         cask.put("afterwards", "goes on").unwrap_or_else(|error| panic!("{what}: {error}"));
         cask.delete("afterwards").unwrap();
-        cask.checkpoint("/another").unwrap_or_else(|error| panic!("{what}: another copy: {error}"));
-        let another = open(&disk, "/another", &source.options).unwrap();
-        verified(&another, &source.past, &source.past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+        match copy(&cask) {
+            Ok(()) => assert!(source.verify_copy(&disk, what), "{what}: the copy made again is not whole"),
+            Err(error) => {
+                let is_refused = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::InvalidArgument);
+                let is_whole = is_refused && source.verify_copy(&disk, what);
+                assert!(is_whole, "{what}: the copy made again: {error}");
+            }
+        }
     }
     drop(cask);
     for survivors in [Survivors::Nothing, Survivors::Sample { seed: n }] {
@@ -239,7 +251,7 @@ impl Patient {
 fn a_repair_dies_at_every_operation() {
     let test = "a_repair_dies_at_every_operation";
     let tally = Tally::new(test);
-    for seed in seeds(6) {
+    for seed in seeds(4) {
         let replay = Replay { file: FILE, test, seed };
         let patient = Patient::new(940 + seed);
         for n in 0..=patient.ops {
@@ -270,7 +282,7 @@ fn a_repair_dies_at_every_operation() {
 fn every_call_of_a_repair_may_fail() {
     let test = "every_call_of_a_repair_may_fail";
     let tally = Tally::new(test);
-    for seed in seeds(4) {
+    for seed in seeds(2) {
         let replay = Replay { file: FILE, test, seed };
         let patient = Patient::new(960 + seed);
         for n in 0..patient.ops {
