@@ -100,8 +100,14 @@ impl Comparison {
     /// One run failed or read a wrong value: then there is no report at all.
     pub fn run(&self, progress: &mut dyn FnMut(usize, usize, &Slot)) -> Result<Vec<Outcome>> {
         for engine in &self.engines {
-            if Entry::find(engine)?.is_raft() != self.is_raft() {
+            let entry = Entry::find(engine)?;
+            if entry.is_raft() != self.is_raft() {
                 return Err("Raft logs are compared with Raft logs only: see `engines`".into());
+            }
+            if entry.is_single() && self.batch > 1 {
+                return Err(
+                    format!("{engine} cannot write several keys all or nothing: leave it out of --batch").into()
+                );
             }
         }
         let badger = match self.engines.iter().any(|name| Entry::find(name).is_ok_and(Entry::is_elsewhere)) {

@@ -1,7 +1,9 @@
 //! The one trait that every engine is seen through, and the list of engines.
 
 mod canary;
+mod candystore;
 mod cask;
+mod emdb;
 mod esker;
 mod fjall;
 mod lmdb;
@@ -36,7 +38,7 @@ pub trait Engine: Send + Sync {
         true
     }
 
-    /// Sets all of `batch`, all or nothing.
+    /// Sets all of `batch`, all or nothing. Never more than one pair where the registry says [`Open::Single`].
     ///
     /// # Errors
     /// The engine's own.
@@ -104,6 +106,8 @@ pub struct Entry {
 pub(crate) enum Open {
     /// In this process.
     Here(fn(&Path, &Settings, &Data) -> Result<Box<dyn Engine>>),
+    /// In this process, and several keys cannot be written all or nothing: it is left out of batches.
+    Single(fn(&Path, &Settings, &Data) -> Result<Box<dyn Engine>>),
     /// In this process, a Raft log.
     Raft(OpenRaft),
     /// By a program of its own that speaks [`crate::plan`]'s lines.
@@ -146,6 +150,20 @@ const ENGINES: &[Entry] = &[
         package: "esker",
         open: Open::Here(|dir, settings, _| cask::open(dir, settings)),
         setup: cask::setup,
+    },
+    Entry {
+        name: "candystore",
+        about: "CandyStore: a hash table on disk, mapped, over append-only files; no key order, no batches",
+        package: "candystore",
+        open: Open::Single(|dir, settings, _| candystore::open(dir, settings)),
+        setup: candystore::setup,
+    },
+    Entry {
+        name: "emdb",
+        about: "emdb: a hash index in memory over one append-only file; no key order, no batches",
+        package: "emdb",
+        open: Open::Single(|dir, settings, _| emdb::open(dir, settings)),
+        setup: emdb::setup,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
@@ -256,6 +274,11 @@ impl Entry {
         self.raft().is_some()
     }
 
+    /// Whether one of its writes has one key: several would not be all or nothing.
+    pub fn is_single(&self) -> bool {
+        matches!(self.open, Open::Single(_))
+    }
+
     /// Whether it runs in a program of its own.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.open, Open::Elsewhere)
@@ -267,7 +290,7 @@ impl Entry {
     /// The engine's own.
     pub fn open(&self, dir: &Path, settings: &Settings, data: &Data) -> Result<Box<dyn Engine>> {
         match self.open {
-            Open::Here(open) => open(dir, settings, data),
+            Open::Here(open) | Open::Single(open) => open(dir, settings, data),
             Open::Raft(_) => Err(format!("{} is a Raft log", self.name).into()),
             Open::Elsewhere => Err(format!("{} does not run in this process", self.name).into()),
         }

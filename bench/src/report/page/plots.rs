@@ -14,7 +14,7 @@ const LEGEND_HEIGHT: u32 = 30;
 const NAME_WIDTH: u32 = 92;
 
 /// Colours that differ for the colour-blind, too (Okabe and Ito 2008), and a few more for engines beyond eight.
-const COLOURS: [(&[&str], RGBColor); 12] = [
+const COLOURS: [(&[&str], RGBColor); 14] = [
     (&["esker", "esker-raft"], RGBColor(0, 114, 178)),
     (&["esker-inline"], RGBColor(86, 180, 233)),
     (&["esker-at-write"], RGBColor(0, 50, 110)),
@@ -27,6 +27,8 @@ const COLOURS: [(&[&str], RGBColor); 12] = [
     (&["redb"], RGBColor(90, 90, 90)),
     (&["badger"], RGBColor(150, 110, 60)),
     (&["cask"], RGBColor(160, 160, 160)),
+    (&["candystore"], RGBColor(240, 228, 66)),
+    (&["emdb"], RGBColor(190, 60, 60)),
 ];
 
 /// The same colour in all reports and builds, whichever engines they compare.
