@@ -190,7 +190,7 @@ fn multi_get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Re
     let check = |keys: &mut Vec<Key>, values: &mut Vec<u8>| -> Result<()> {
         let wanted = values.chunks(data.value_bytes());
         for ((found, wanted), key) in cask.multi_get(&*keys)?.into_iter().zip(wanted).zip(&*keys) {
-            if !found?.is_some_and(|found| *found == *wanted) {
+            if found?.is_none_or(|found| *found != *wanted) {
                 return Err(format!("key {:?} has another value than was written", data.index(key)).into());
             }
         }
