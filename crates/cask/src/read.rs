@@ -138,7 +138,7 @@ impl Store {
         Ok(len)
     }
 
-    fn is_gone(&self, record: &Record<'_>) -> bool {
+    pub(crate) fn is_gone(&self, record: &Record<'_>) -> bool {
         record.expires_at.is_some() && record.is_expired(self.env.clock.unix_seconds())
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Located {
     /// With their versions, newest first. Only where history is kept.
     old: Vec<(u64, Slot)>,
     newest_version: u64,
+    /// The time of the newest is over, where history is kept: that ended it.
+    is_over: bool,
     /// A record with the key's tag cannot be read: it may be the key's. Or one that was newer could not be read at the open.
     is_damaged: bool,
 }
@@ -102,8 +104,8 @@ impl Store {
         self.keydir.prefetch_for_change(change.hash);
         // What is written in any case is framed while the slots are on their way.
         let is_certain = matches!(condition, Condition::Always) && change.value.is_some();
-        let framed = if is_certain { Some(self.framed(&mut writing.state, &change)?) } else { None };
-        let located = self.locate(change.hash, key)?;
+        let mut framed = if is_certain { Some(self.framed(&mut writing.state, &change)?) } else { None };
+        let mut located = self.locate(change.hash, key)?;
         if !self.holds(condition, change.hash, key)? {
             return Ok(None);
         }
@@ -111,6 +113,11 @@ impl Store {
             drop((at_rest, writing));
             // W4.
             return if options.sync { self.sync_all().map(|()| None) } else { Ok(None) };
+        }
+        if located.is_over && change.value.is_some() {
+            self.end_history(&mut writing, &change, &mut located)?;
+            // Its version would come before that of the end.
+            framed = None;
         }
         let (version, head) = match framed {
             Some(framed) => framed,
@@ -127,6 +134,22 @@ impl Store {
         drop((at_rest, writing));
         self.acknowledge(follow_up, options.sync)?;
         Ok(Some(version))
+    }
+
+    /// The time of the key's newest version is over, and a new one is about to be written: a deletion ends what was before, for now and for the
+    /// next open. Nobody sees it alone: the key has no value either way.
+    #[cold]
+    fn end_history(&self, writing: &mut Writing<'_>, change: &Change<'_>, located: &mut Located) -> Result<()> {
+        let (value, compression, expires_at, user_bytes) = (None, Compression::None, None, 0);
+        let end = Change { hash: change.hash, key: change.key, value, compression, expires_at, user_bytes };
+        let (version, head) = self.framed(&mut writing.state, &end)?;
+        let offset = self.append(&mut writing.state, &[head.as_bytes(), end.key])?;
+        if let Some(active) = writing.state.file.clone() {
+            active.data.set_end(offset + end.bytes());
+            let ended = std::mem::take(located);
+            self.apply(&mut self.keydir.one(), writing, &end, ended, version, &active.data, offset);
+        }
+        Ok(())
     }
 
     /// The version of a change, and what goes before its key, for the stripe's active file, which has room for it then.
@@ -243,13 +266,17 @@ impl Store {
     /// The slots of `key`, which is locked (D1).
     pub(crate) fn locate(&self, hash: KeyHash, key: &[u8]) -> Result<Located> {
         let candidates = self.keydir.all(hash);
+        let keeps_history = self.options.keep_versions > 1;
         let mut located = Located { is_damaged: self.suspects.contains(key), ..Located::default() };
         for slot in candidates.iter() {
             let place = slot.place();
             let looked = self.with_file_of(&slot, |file| {
                 let raw = file.record_bytes(&slot)?;
                 match file.decode(place.offset.into(), &raw) {
-                    Ok(record) if record.key == key => located.take(slot, record.version),
+                    Ok(record) if record.key == key => {
+                        located.is_over |= keeps_history && !slot.is_old() && self.is_gone(&record);
+                        located.take(slot, record.version);
+                    }
                     Ok(_) if record::checksum_holds(&raw, file.salt) => {}
                     _ => located.is_damaged = true,
                 }
@@ -373,7 +400,10 @@ impl Store {
         let mut work = Vec::with_capacity(changes.len());
         for change in changes {
             // A key that is not there is deleted all the same: what made it go may not be durable when the batch is (W3).
-            let located = self.locate(change.hash, change.key)?;
+            let mut located = self.locate(change.hash, change.key)?;
+            if located.is_over && change.value.is_some() {
+                self.end_history(&mut writing, &change, &mut located)?;
+            }
             work.push((change, located));
         }
         if work.is_empty() {

@@ -399,6 +399,43 @@ fn an_expired_key_has_no_older_versions_to_show() {
     }
 }
 
+/// Goal: once the time of a key's newest version was over, nothing from before comes back with the next put, merged or not, now or after a reopen.
+#[test]
+fn a_put_behind_an_expired_version_begins_a_new_history() {
+    for (compacted, in_batch) in [(false, false), (true, false), (false, true)] {
+        let disk = SimDisk::new();
+        let options = CaskOptions { keep_versions: 3, ..options() };
+        let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let short = CaskWriteOptions { sync: false, ttl: Some(Duration::from_secs(60)), stripe: None };
+        cask.put("key", "one").unwrap();
+        cask.put_with("key", "two", &short).unwrap();
+        disk.clock().advance(Duration::from_secs(100));
+        if compacted {
+            cask.compact().unwrap();
+        }
+        if in_batch {
+            let mut batch = CaskBatch::new();
+            batch.put("key", "three").unwrap();
+            batch.put("other", "x").unwrap();
+            cask.write(&batch, &CaskWriteOptions::default()).unwrap();
+        } else {
+            cask.put("key", "three").unwrap();
+        }
+        let check = |cask: &Cask| {
+            let history: Vec<_> = cask.history("key").unwrap().into_iter().map(|(_, value)| value.into_vec()).collect();
+            assert_eq!(history, [b"three"], "compacted: {compacted}, in a batch: {in_batch}");
+            assert_eq!(cask.len(), 1 + u64::from(in_batch));
+            assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+        };
+        check(&cask);
+        drop(cask);
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        check(&cask);
+        cask.compact().unwrap();
+        check(&cask);
+    }
+}
+
 /// Goal: whoever has read one value of a batch finds no older one under another of its keys.
 #[test]
 fn readers_see_a_batch_at_once() {
