@@ -44,6 +44,11 @@ mod sync {
     /// About two microseconds: half of what a sleep and a wake-up take.
     const LOOKS: u32 = 100;
 
+    /// Looks with a processor's turn given away before each: some 50 µs where nobody else wants it. So long it takes to be woken from a sleep
+    /// where processors are virtual and idle. Measured on two of them, entries of 100 bytes a second into a `Db`: two threads 535,000 in place of
+    /// 87,000, four 307,000 in place of 62,000.
+    const WAYS: u32 = 100;
+
     /// How long a patient leader waits: half of what a fast device takes for a sync.
     const PATIENCE: Duration = Duration::from_micros(50);
 
@@ -71,14 +76,20 @@ mod sync {
         }
     }
 
-    /// Returns when it is so, or after a while.
-    pub(crate) fn look_for(is_so: impl Fn() -> bool) {
-        for _ in 0..LOOKS {
-            if is_so() {
-                return;
-            }
+    /// Returns when it is so, or after a while; whether it is.
+    pub(crate) fn look_for(is_so: impl Fn() -> bool) -> bool {
+        (0..LOOKS).any(|_| {
             std::hint::spin_loop();
-        }
+            is_so()
+        })
+    }
+
+    /// The same, with the processor given to others that want it.
+    pub(crate) fn give_way_for(is_so: impl Fn() -> bool) -> bool {
+        (0..WAYS).any(|_| {
+            std::thread::yield_now();
+            is_so()
+        })
     }
 
     pub(crate) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {

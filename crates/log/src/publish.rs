@@ -7,10 +7,10 @@
 //! - P2: who sees the number sees everything that was put in place before it was set (release, acquire, over all who passed it on).
 //! - P3: a range that will never be finished, because its thread panicked, ends the waiting of all behind it with an error.
 //!
-//! Cost: alone, one load and one store. Who must wait looks for `SPIN_COUNT` rounds, then sleeps.
+//! Cost: alone, one load and one store. Who must wait looks for `SPIN_COUNT` rounds, gives way to others for some more, then sleeps.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sync::{Condvar, Mutex, SPIN_COUNT};
+use crate::sync::{Condvar, Mutex, SPIN_COUNT, give_way_for};
 use crate::{Error, ErrorKind, Result};
 
 /// The number up to which everything is in place.
@@ -69,7 +69,7 @@ impl Published {
             }
             std::hint::spin_loop();
         }
-        self.sleep_until(number)
+        if give_way_for(|| self.get() >= number) { Ok(()) } else { self.sleep_until(number) }
     }
 
     #[cold]

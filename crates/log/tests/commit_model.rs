@@ -46,7 +46,13 @@ mod sync {
     }
 
     /// A schedule in which somebody looks and finds nothing is one in which it did not look.
-    pub(crate) fn look_for(_: impl Fn() -> bool) {}
+    pub(crate) fn look_for(_: impl Fn() -> bool) -> bool {
+        false
+    }
+
+    pub(crate) fn give_way_for(_: impl Fn() -> bool) -> bool {
+        false
+    }
 
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 

@@ -48,7 +48,13 @@ mod sync {
         }
     }
 
-    pub(crate) fn look_for(_: impl Fn() -> bool) {}
+    pub(crate) fn look_for(_: impl Fn() -> bool) -> bool {
+        false
+    }
+
+    pub(crate) fn give_way_for(_: impl Fn() -> bool) -> bool {
+        false
+    }
 
     pub(crate) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         condvar.wait(&mut guard);
