@@ -118,6 +118,52 @@ fn a_copy_dies_at_every_operation() {
     }
 }
 
+/// Goal: while a backup is brought up to date, it is a backup at every moment: wherever that dies or fails, what was in the earlier one is
+/// there, and the next attempt makes it whole.
+#[test]
+fn a_backup_that_is_brought_up_to_date_is_one_at_every_moment() {
+    let test = "a_backup_that_is_brought_up_to_date_is_one_at_every_moment";
+    let tally = Tally::new(test);
+    for seed in seeds(1) {
+        let replay = Replay { file: FILE, test, seed };
+        let mut source = Source::new(930 + seed, 30);
+        let (disk, cask) = source.open();
+        cask.backup("/copy", &mut |_| ()).unwrap();
+        let earlier = source.past.acknowledged.clone();
+        source.past = source.past.seen_from(&disk);
+        run(&cask, &steps(&mut Rng::with_seed(seed), 20), &mut source.past).unwrap();
+        drop(cask);
+        source.disk = disk.after_process_death();
+        let update = |cask: &Cask| cask.backup("/copy", &mut |_| ()).map(drop);
+        let ops = source.operations(update);
+        for n in ops.clone() {
+            for fault in FAULTS.map(Some).into_iter().chain([None]) {
+                let what = format!("{replay}: operation {n} of the update, {fault:?}");
+                let (disk, cask) = source.open();
+                match fault {
+                    None => kill(&disk, n),
+                    Some(fault) => disk.fail_at(n, fault),
+                }
+                let is_done = update(&cask).is_ok();
+                for image in images(&disk, n) {
+                    let what = format!("{what}, {}", image.name);
+                    let copy = Cask::open_read_only_with_env("/copy", source.options.clone(), image.disk.env());
+                    let copy = copy.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    let promised = if is_done { &source.past.acknowledged } else { &earlier };
+                    verified(&copy, &source.past, promised).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+                    assert!(copy.recovery().damage.is_empty(), "{what}: {:?}", copy.recovery());
+                    tally.image();
+                    let store = open(&image.disk, "/store", &source.options).unwrap();
+                    update(&store).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+                    let promised = source.past.promised(image.promise);
+                    let copy = open(&image.disk, "/copy", &source.options).unwrap();
+                    verified(&copy, &source.past, promised).unwrap_or_else(|wrong| panic!("{what}: again: {wrong}"));
+                }
+            }
+        }
+    }
+}
+
 /// Goal: a call of the disk that fails while a copy is made is told as what it is, or made up for; the source goes on, another copy
 /// can be made, and what lies at the place of the first is all of it or no store.
 #[test]

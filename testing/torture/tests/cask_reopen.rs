@@ -277,3 +277,40 @@ fn threads_settle_a_large_store_as_one_does() {
     }
     assert_eq!(found[0], found[1]);
 }
+
+/// Goal: a store that is being made is there or not, whichever call fails or is the last: the next open makes it, or finds it.
+#[test]
+fn every_call_of_a_creation_may_fail() {
+    let create = |disk: &SimDisk| {
+        let cask = Cask::open_with_env(
+            "/store",
+            CaskOptions { create_if_missing: true, ..CaskOptions::default() },
+            disk.env(),
+        )?;
+        cask.put("key", "value")?;
+        cask.close()
+    };
+    let healthy = SimDisk::new();
+    create(&healthy).unwrap();
+    for n in 0..healthy.op_count() {
+        for fault in FAULTS.map(Some).into_iter().chain([None]) {
+            let what = format!("operation {n} of a creation, {fault:?}");
+            let disk = SimDisk::new();
+            match fault {
+                Some(fault) => disk.fail_at(n, fault),
+                None => disk.die_after(n),
+            }
+            if let Err(error) = create(&disk) {
+                let is_typed = matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted | ErrorKind::ReadOnly);
+                assert!(is_typed, "{what}: {error}");
+            }
+            let lives = [disk.after_process_death(), disk.after_power_loss(Survivors::Sample { seed: n })];
+            for disk in lives {
+                create(&disk).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+                let cask = Cask::open_with_env("/store", CaskOptions::default(), disk.env()).unwrap();
+                assert_eq!((cask.get("key").unwrap().as_deref(), cask.len()), (Some(&b"value"[..]), 1), "{what}");
+                assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+            }
+        }
+    }
+}
