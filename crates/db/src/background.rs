@@ -133,6 +133,13 @@ impl Work {
         Self::Compaction(Arc::new(plan))
     }
 
+    /// Of memtables that are claimed in `state` by this.
+    fn flush(plan: flush::Plan, state: &mut State) -> Self {
+        plan.claim(state);
+        state.flushed_last = true;
+        Self::Flush(plan)
+    }
+
     fn of_pass(pass: Pass) -> Self {
         match pass {
             Pass::Sweep(plan) => Self::compaction(plan),
@@ -198,10 +205,8 @@ impl Store {
             return Some(Work::Purge);
         }
         let families = self.families.load();
-        if let Some(plan) = flush::pick(&families, state) {
-            plan.claim(state);
-            state.flushed_last = true;
-            return Some(Work::Flush(plan));
+        if let Some(plan) = flush::pick(&families, state, false) {
+            return Some(Work::flush(plan, state));
         }
         if self.trash.is_filled() {
             return Some(Work::Purge);
@@ -216,10 +221,14 @@ impl Store {
         if state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs {
             return None;
         }
-        let work = self.pick_table_work(state)?;
-        work.claim_tables(state);
-        state.reclaimed_last = work.is_reclaim();
-        Some(work)
+        if let Some(work) = self.pick_table_work(state) {
+            work.claim_tables(state);
+            state.reclaimed_last = work.is_reclaim();
+            return Some(work);
+        }
+        // While the device takes what the one before has written, this thread has nothing better to do.
+        let beside = if self.options.background_jobs > 1 { flush::pick(&families, state, true) } else { None };
+        beside.map(|plan| Work::flush(plan, state))
     }
 
     /// A merge that somebody waits for, and that has parts which nobody writes yet. The thread that flushes may take one: it is soon
@@ -453,10 +462,10 @@ impl Store {
     fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) {
         let error = result.as_ref().err().cloned();
         match work {
-            Work::Flush(_) => state.flush_error = error,
+            Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
             Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
-            Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
+            Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
             Work::Log => {}
         }

@@ -34,7 +34,16 @@ pub(crate) struct Generation {
 
 impl Generation {
     pub(crate) fn new(first_wal: FileNumber) -> Arc<Self> {
-        let (memtable, first_wal) = (Arc::new(Memtable::new()), AtomicU64::new(first_wal.get()));
+        Self::with(Memtable::new(), first_wal)
+    }
+
+    /// The one that takes writes after this one.
+    pub(crate) fn next(&self, first_wal: FileNumber) -> Arc<Self> {
+        Self::with(self.memtable.next(), first_wal)
+    }
+
+    fn with(memtable: Memtable, first_wal: FileNumber) -> Arc<Self> {
+        let (memtable, first_wal) = (Arc::new(memtable), AtomicU64::new(first_wal.get()));
         Arc::new(Self { memtable, blobs: WrittenBlobs::default(), first_wal })
     }
 

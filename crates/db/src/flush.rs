@@ -2,6 +2,9 @@
 //!
 //! Blob files that values went to as they were written become the version's by the same edit, with what of them is garbage already.
 //!
+//! - FL1: memtables of a family reach level 0 in the order in which they were sealed. One thread may write the files of newer ones
+//!   while another still syncs those of older ones; it installs what it wrote after them, or, if they failed, not at all.
+//!
 //! Cost: every key once, every separated value once, in key order; one manifest edit.
 
 use std::collections::BTreeMap;
@@ -11,40 +14,64 @@ use crate::Result;
 use crate::compaction::Sieve;
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
-use crate::output::{Outputs, pour};
+use crate::output::{Outputs, discard, pour};
 use crate::store::{State, Store};
 use crate::version::Edit;
 
-/// What a flush takes: all memtables of a family that were sealed when it was picked, newest first.
-#[derive(Debug)]
+/// What a flush takes: memtables of a family that were sealed when it was picked, one after the other, newest first.
+#[derive(Debug, Clone)]
 pub(crate) struct Plan {
     family: Arc<Family>,
     generations: Vec<Arc<Generation>>,
 }
 
-/// The family with the most sealed memtables waiting; `None` if nothing waits. One flush per family at a time, so that
-/// memtables reach level 0 in the order in which they were sealed. Cost: a look at each family that waits.
-pub(crate) fn pick(families: &BTreeMap<u32, Arc<Family>>, state: &mut State) -> Option<Plan> {
+/// The family with the most sealed memtables waiting; `None` if nothing waits. Families that are being flushed count only if the flush
+/// may run `beside` that. Cost: a look at each family that waits.
+pub(crate) fn pick(families: &BTreeMap<u32, Arc<Family>>, state: &mut State, beside: bool) -> Option<Plan> {
     let sealed_of = |id: &u32| {
         let family = families.get(id).filter(|family| !family.is_dropped())?;
         let sealed = family.view.load().sealed.clone();
         (!sealed.is_empty()).then_some((family, sealed))
     };
     state.to_flush.retain(|id| sealed_of(id).is_some());
-    let waiting = state.to_flush.iter().filter(|id| !state.flushing.contains(id)).filter_map(sealed_of);
-    let (family, generations) = waiting.max_by_key(|(_, sealed)| sealed.len())?;
-    Some(Plan { family: family.clone(), generations })
+    let state = &*state;
+    let is_being_flushed = |id: &u32| state.flushing.iter().any(|plan| plan.family.id == *id);
+    let waiting = state.to_flush.iter().filter(|id| beside || !is_being_flushed(id)).filter_map(sealed_of);
+    let is_taken = |generation: &Arc<Generation>| state.flushing.iter().any(|plan| plan.takes(generation));
+    let free = waiting.map(|(family, sealed)| {
+        // The oldest that follow one another: what was sealed before others that are taken, and after them, is not one table.
+        let oldest = sealed.into_iter().rev().skip_while(is_taken).take_while(|generation| !is_taken(generation));
+        let mut free: Vec<_> = oldest.collect();
+        free.reverse();
+        (family, free)
+    });
+    let (family, generations) = free.max_by_key(|(_, sealed)| sealed.len())?;
+    (!generations.is_empty()).then(|| Plan { family: family.clone(), generations })
 }
 
 impl Plan {
-    /// Says in `state` that the family is being flushed.
+    /// Says in `state` that these memtables are being flushed.
     pub(crate) fn claim(&self, state: &mut State) {
-        state.flushing.push(self.family.id);
+        state.flushing.push(self.clone());
     }
 
     /// Takes that back.
     pub(crate) fn release(&self, state: &mut State) {
-        state.flushing.retain(|&id| id != self.family.id);
+        state.flushing.retain(|plan| !plan.generations.iter().any(|generation| self.takes(generation)));
+    }
+
+    fn takes(&self, generation: &Arc<Generation>) -> bool {
+        self.generations.iter().any(|taken| Arc::ptr_eq(taken, generation))
+    }
+
+    /// Whether nothing of it waits any more.
+    pub(crate) fn is_done(&self) -> bool {
+        !self.family.view.load().sealed.iter().any(|sealed| self.takes(sealed))
+    }
+
+    /// Whether no older memtable waits any more.
+    fn is_next(&self) -> bool {
+        self.family.view.load().sealed.last().is_none_or(|oldest| self.takes(oldest))
     }
 }
 
@@ -75,12 +102,29 @@ impl Store {
         if plan.family.is_dropped() {
             return Ok(());
         }
-        // Before its tables are installed: a batch may be of several families, and the others' part of it is in the log alone.
-        self.sync_ended_logs()?;
+        self.sync_logs_for_flush()?;
         let edit = write_files(self, &plan.family, &plan.generations)
             .map_err(|error| error.while_doing("flushing a memtable"))?;
+        if !self.wait_for_older(plan) {
+            // Whoever failed tells why.
+            discard(&edit.new_tables(), &edit.blobs, &plan.generations);
+            return Ok(());
+        }
         self.install_or_discard(&plan.family, edit, &plan.generations)?;
         self.counters.flushes.add(1);
         Ok(())
+    }
+
+    /// Waits for those who flush older memtables of the family; `false` if they failed (FL1).
+    fn wait_for_older(&self, plan: &Plan) -> bool {
+        let mut state = self.state.lock();
+        let is_behind = |state: &State| {
+            let first = state.flushing.iter().find(|other| other.family.id == plan.family.id);
+            first.is_some_and(|first| !plan.generations.iter().any(|generation| first.takes(generation)))
+        };
+        while is_behind(&state) {
+            self.changed.wait(&mut state);
+        }
+        plan.is_next() || plan.family.is_dropped()
     }
 }

@@ -3,11 +3,12 @@
 use crate::family::Family;
 use crate::store::Store;
 
-/// What the memtables of `family` take, its active one as large as it may become.
+/// What the memtables of `family` take, its active one as large as it may become, and what is kept for the next ones.
 fn memtable_bytes(family: &Family) -> u64 {
     let view = family.view.load();
     let sealed: u64 = view.sealed.iter().map(|generation| generation.memtable.allocated_bytes() as u64).sum();
-    sealed + family.options.write_buffer_bytes.max(view.active.memtable.allocated_bytes() as u64)
+    let active = &view.active.memtable;
+    sealed + family.options.write_buffer_bytes.max(active.allocated_bytes() as u64) + active.spare_bytes() as u64
 }
 
 impl Store {

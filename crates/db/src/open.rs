@@ -314,7 +314,7 @@ fn flush_recovered(store: &Store, family: &Arc<Family>) -> Result<()> {
     }
     let edit = crate::flush::write_files(store, family, std::slice::from_ref(&view.active))?;
     let version = Arc::new(view.version.apply(&edit)?);
-    let active = crate::family::Generation::new(view.active.first_wal());
+    let active = view.active.next(view.active.first_wal());
     family.view.store(Arc::new(View { active, sealed: Vec::new(), version }));
     Ok(())
 }

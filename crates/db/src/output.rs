@@ -515,13 +515,17 @@ impl Store {
             return Ok(());
         };
         if failure.files_are_orphans {
-            tables.iter().for_each(|table| table.mark_obsolete());
-            // Those that came with the memtables are still theirs.
-            let is_written = |blob: &Arc<BlobHandle>| flushed.iter().any(|flushed| flushed.blobs.has(blob.number()));
-            blobs.iter().filter(|blob| !is_written(blob)).for_each(|blob| blob.mark_obsolete());
+            discard(&tables, &blobs, flushed);
         }
         if family.is_dropped() { Ok(()) } else { Err(failure.error) }
     }
+}
+
+/// Files of an edit that is not installed go; those that came with the memtables are still theirs.
+pub(crate) fn discard(tables: &[Arc<TableFile>], blobs: &[Arc<BlobHandle>], flushed: &[Arc<Generation>]) {
+    tables.iter().for_each(|table| table.mark_obsolete());
+    let is_written = |blob: &Arc<BlobHandle>| flushed.iter().any(|flushed| flushed.blobs.has(blob.number()));
+    blobs.iter().filter(|blob| !is_written(blob)).for_each(|blob| blob.mark_obsolete());
 }
 
 /// Table property with the number of entries whose key has a newer one in the table: what some snapshot asked for, and

@@ -33,6 +33,7 @@ use crate::cache::BlockCache;
 use crate::compaction::Merge;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
+use crate::flush;
 use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
@@ -156,8 +157,8 @@ pub(crate) struct State {
     pub(crate) crowds: BTreeMap<u32, usize>,
     /// When it was last looked how much is written, on the monotonic clock, and what had been written then.
     pub(crate) looked: Option<(Duration, SequenceNumber)>,
-    /// Families with a flush in progress.
-    pub(crate) flushing: Vec<u32>,
+    /// Flushes in progress, as they were begun.
+    pub(crate) flushing: Vec<flush::Plan>,
     /// Compactions in progress.
     pub(crate) compacting: usize,
     /// Merges whose parts others may take.

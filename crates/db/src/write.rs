@@ -426,7 +426,7 @@ impl Store {
             if !families.contains(&active.family.id) {
                 continue;
             }
-            active.generation = Generation::new(lead.wal_number);
+            active.generation = active.generation.next(lead.wal_number);
             let view = active.family.view.load_full();
             let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
             sealed.push(view.active.clone());

@@ -17,6 +17,7 @@ mod crash;
 mod damage;
 mod edges;
 mod faults;
+mod flushes;
 mod ingest;
 mod ingest_rules;
 mod isolation;

@@ -110,6 +110,37 @@ fn a_table_goes_as_deep_as_it_hides_nothing_newer() {
     assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
 }
 
+/// Goal: tables of level 0 are not merged over what is in memory still and goes between them: older than a file that came in, newer than
+/// the tables before it.
+#[test]
+fn what_is_in_memory_stays_above_older_tables_that_are_merged_beside_a_newer_file() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 1);
+    for n in 0..4000 {
+        db.put(format!("base{n}"), [n as u8; 50]).unwrap();
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    for round in ["1", "2", "3"] {
+        for key in ["a", "k", "z"] {
+            db.put(key, round).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.put("k", "4").unwrap();
+    let before = db.stats();
+    assert_eq!(before.families[0].levels[0].files, 3);
+    assert_eq!(ingest(&db, &[file(&disk, "1", &[("a", "5")])]).unwrap(), [0]);
+    assert_eq!(db.stats().flushes, before.flushes, "the memtable has none of its keys");
+    while db.stats().compactions == before.compactions {
+        std::thread::yield_now();
+    }
+    db.flush().unwrap();
+    for (key, value) in [("a", "5"), ("k", "4"), ("z", "3")] {
+        assert_eq!(get(&db, key).as_deref(), Some(value), "{key}");
+    }
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
 #[test]
 fn of_the_files_of_a_call_a_later_one_wins() {
     let disk = SimDisk::new();

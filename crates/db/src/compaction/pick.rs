@@ -3,7 +3,9 @@
 //! - P1: inputs of a plan are claimed by nobody else, and hold every table of the output level that shares a user key
 //!   with them; so two plans never write the same user key into the same level.
 //! - P2: with a table go its neighbours that share a user key with it, so that no older entry of a key stays above a newer one.
-//! - P3: level 0 is compacted as a whole, by one plan at a time.
+//! - P3: level 0 is compacted as a whole, by one plan at a time. While it is small beside the level that it goes to, its newest tables
+//!   are merged with each other instead: neighbours in time, into one table of level 0 that takes their place. Not if the newest came in
+//!   as a file: memtables may hold what is older, and their tables would have to go between those that are merged.
 //! - P4: a table with nothing below it is rewritten in its own level once no snapshot asks for the deletions and older
 //!   versions in it any more: nothing would come along to push them out. Each such rewrite leaves none of them, so it is
 //!   done once. Tables of other writers are left alone: what they hold is not known without reading them.
@@ -20,6 +22,9 @@ use crate::family::Family;
 use crate::ingest::Writing;
 use crate::options::FamilyOptions;
 use crate::version::{TableFile, Version};
+
+/// Level 0 goes down once it is this part of the level that it meets there.
+const LEVEL0_PART: u64 = 4;
 
 /// Tables to merge, and where to.
 #[derive(Debug)]
@@ -71,8 +76,17 @@ impl Plan {
         Some(Writing { family_id: self.family.id, level: self.output_level, smallest, largest })
     }
 
+    /// Whether older entries of `user_key` may lie where it does not look.
+    pub(crate) fn may_hold_older(&self, user_key: &[u8]) -> bool {
+        // Older tables of the same level may hold any key.
+        self.output_level == 0 || self.version.may_hold_below(self.output_level, user_key)
+    }
+
     /// Whether nothing lies below its outputs.
     pub(crate) fn is_deepest(&self) -> bool {
+        if self.output_level == 0 {
+            return false;
+        }
         let smallest = self.inputs().map(|(_, table)| table.smallest()).min();
         let largest = self.inputs().map(|(_, table)| table.largest()).max();
         smallest.zip(largest).is_some_and(|(begin, end)| self.version.is_deepest(self.output_level, begin, end))
@@ -108,7 +122,7 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Plan>
     let version = family.view.load().version.clone();
     let levels = Levels::of(&version, &family.options);
     let due = levels.due().into_iter().find_map(|level| match level {
-        0 => plan_level0(family, &version, &levels),
+        0 => plan_newest(family, &version, &levels).or_else(|| plan_level0(family, &version, &levels)),
         level => plan_level(family, &version, level),
     });
     due.or_else(|| plan_droppable(family, &version, oldest))
@@ -149,6 +163,38 @@ fn plan_droppable(family: &Arc<Family>, version: &Arc<Version>, oldest: Sequence
     let free = |table: &TableFile| table.meta.largest_sequence <= oldest && !table.is_claimed();
     let mut tables = version.droppable().filter(|(_, table)| free(table));
     tables.find_map(|(level, table)| plan(family, version, level, level, vec![table.clone()]))
+}
+
+/// Of level 0 the newest tables, those whose merge costs least for each table less (P3). `None` where all of level 0 had better go down:
+/// it is no longer small beside what it meets there.
+///
+/// With values in blob files, or with small memtables, a flush adds a thousandth of what the base level holds: to rewrite that for every
+/// fourth flush would write each key a hundred times. So it is written some three times within level 0, and about
+/// `1 + LEVEL0_PART` times on its way down.
+fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) -> Option<Plan> {
+    let tables = version.level(0);
+    let bytes = bytes_of(tables);
+    let is_small = bytes.saturating_mul(LEVEL0_PART) < version.level_bytes(levels.base);
+    if !is_small || bytes > family.options.target_file_bytes {
+        return None;
+    }
+    let newest = tables.first()?;
+    // What was flushed last is older than all that is in memory.
+    let came_as_file = family.has_taken_in_since(newest.meta.largest_sequence.get().saturating_sub(1));
+    if came_as_file {
+        return None;
+    }
+    let mut merged_bytes = newest.meta.file_bytes;
+    let mut cheapest: Option<(u64, usize)> = None;
+    for (gone, table) in tables.iter().enumerate().skip(1) {
+        merged_bytes += table.meta.file_bytes;
+        let cost = merged_bytes / gone as u64;
+        if cheapest.is_none_or(|(least, _)| cost <= least) {
+            cheapest = Some((cost, gone));
+        }
+    }
+    let newest = tables.get(..=cheapest?.1)?.to_vec();
+    plan(family, version, 0, 0, newest)
 }
 
 fn plan_level0(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) -> Option<Plan> {

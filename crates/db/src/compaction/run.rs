@@ -102,8 +102,8 @@ fn merge(plan: &Arc<Plan>, store: &Store) -> Result<Edit> {
 pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<Part> {
     let plan = merge.plan();
     let (begin, end) = merge.bounds(index);
-    let may_hold_below = |user_key: &[u8]| plan.version.may_hold_below(plan.output_level, user_key);
-    let mut sieve = Sieve::new(merge.snapshots(), may_hold_below).at_the_bottom(plan.is_deepest());
+    let mut sieve =
+        Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key)).at_the_bottom(plan.is_deepest());
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved());
     if plan.is_sweep {
         outputs = outputs.syncing_beside()?;
@@ -178,7 +178,11 @@ impl Fence {
         let largest = plan.inputs().map(|(_, table)| &table.meta.largest).max_by(|a, b| internal_key::compare(a, b));
         let begin = smallest.map(|key| internal_key::user_key(key));
         let end = largest.map(|key| internal_key::user_key(key));
-        let beyond = plan.version.overlapping(plan.output_level + 1, begin, end);
+        let beyond = match plan.output_level {
+            // Merged there to be one table instead of several.
+            0 => Vec::new(),
+            level => plan.version.overlapping(level + 1, begin, end),
+        };
         let bytes_max = overlap_bytes_max(&plan.family.options);
         Self { beyond, next: 0, overlapped_bytes: 0, bytes_max, last_user_key: None }
     }

@@ -12,6 +12,8 @@
 //! - A2: a chunk is never moved, and freed only when the arena is dropped: a piece lives as long as the arena.
 //! - A3: `current` is null or a chunk whose header was written before `current` was set (release, acquire).
 //! - A4: `newest` and `older` link all chunks; they change under `growing` only.
+//! - A5: the arena that follows another one takes over its huge pages ([`Spare`]): what the system must fill with zeroes before it
+//!   hands it out is handed out once. What is spare is no more than an arena has, and nothing where nobody writes.
 //!
 //! Cost: one compare-and-swap for a piece. The first chunk has 4 KiB, so an idle column family costs nothing and one
 //! with a few keys little; each further chunk doubles the whole, up to 2 MiB a chunk, which is one huge page: without
@@ -21,6 +23,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use esker_env::os::{HUGE_PAGE_BYTES, Pages};
 
@@ -31,6 +34,8 @@ use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// Size of a chunk once there are many.
 const CHUNK_BYTES_MAX: usize = HUGE_PAGE_BYTES;
+/// Whoever has so much already takes a chunk of that size, if there is a spare one.
+const CHUNK_BYTES_IF_SPARE: usize = 64 << 10;
 /// Where pieces begin, and what their sizes are rounded up to.
 pub(super) const PIECE_ALIGNMENT: usize = 8;
 
@@ -47,16 +52,82 @@ struct Chunk {
 }
 
 /// See the module's head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
     newest: AtomicPtr<Chunk>,
     growing: Mutex<()>,
     /// Sizes of all chunks.
     reserved_bytes: AtomicUsize,
+    /// Where huge pages come from, and go.
+    spare: Arc<Spare>,
+}
+
+/// Huge pages of arenas that are gone, for the one that is filled now.
+#[derive(Debug, Default)]
+struct Spare(Mutex<Spared>);
+
+#[derive(Debug, Default)]
+struct Spared {
+    pages: Vec<Pages>,
+    /// How many the arena has taken that is filled now.
+    taken: usize,
+    /// How many the one before it had taken in the end.
+    taken_before: usize,
+}
+
+impl Spare {
+    fn begin_next(&self) {
+        let mut spared = self.0.lock();
+        spared.taken_before = std::mem::take(&mut spared.taken);
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().pages.len()
+    }
+
+    fn take(&self) -> Option<Pages> {
+        let mut spared = self.0.lock();
+        spared.taken += 1;
+        spared.pages.pop()
+    }
+
+    /// Keeps them where they will be wanted soon: somebody writes, and an arena will not be larger than the one before it.
+    fn give(&self, pages: Pages) {
+        let mut spared = self.0.lock();
+        if spared.taken > 0 && spared.pages.len() < spared.taken_before.max(spared.taken) {
+            spared.pages.push(pages);
+        } else {
+            // The system takes its time.
+            drop(spared);
+            drop(pages);
+        }
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::with(Arc::default())
+    }
 }
 
 impl Arena {
+    /// The one to be filled after this one, which takes over its memory once it goes (A5).
+    pub(super) fn next(&self) -> Self {
+        self.spare.begin_next();
+        Self::with(self.spare.clone())
+    }
+
+    fn with(spare: Arc<Spare>) -> Self {
+        Self {
+            current: AtomicPtr::default(),
+            newest: AtomicPtr::default(),
+            growing: Mutex::default(),
+            reserved_bytes: AtomicUsize::default(),
+            spare,
+        }
+    }
+
     /// `bytes` bytes, aligned to [`PIECE_ALIGNMENT`], not initialised, nobody else's, for as long as the arena lives.
     ///
     /// Ends the process, as any allocation in Rust does, if the system has no memory.
@@ -83,9 +154,11 @@ impl Arena {
             return piece;
         }
         let reserved = self.reserved_bytes.load(Ordering::Relaxed);
-        let usual = reserved
+        let doubled = reserved
             .checked_next_power_of_two()
             .map_or(CHUNK_BYTES_MAX, |whole| whole.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX));
+        let takes_spare = reserved >= CHUNK_BYTES_IF_SPARE && self.spare.count() > 0;
+        let usual = if takes_spare { CHUNK_BYTES_MAX } else { doubled };
         let alone = bytes > usual / 4;
         let chunk_bytes = if alone { bytes.saturating_add(size_of::<Chunk>()) } else { usual };
         let chunk = self.add_chunk(chunk_bytes);
@@ -100,7 +173,7 @@ impl Arena {
 
     /// A new chunk, linked. `growing` must be held.
     fn add_chunk(&self, bytes: usize) -> *mut Chunk {
-        let (memory, pages) = chunk_memory(bytes);
+        let (memory, pages) = self.chunk_memory(bytes);
         let chunk = memory.cast::<Chunk>();
         let older = self.newest.load(Ordering::Relaxed);
         let header = Chunk { older, bytes, given: AtomicUsize::new(size_of::<Chunk>()), pages };
@@ -111,6 +184,27 @@ impl Arena {
         chunk
     }
 
+    /// Memory for a chunk of `bytes`, and its owner if that is not the allocator.
+    fn chunk_memory(&self, bytes: usize) -> (*mut u8, Option<Pages>) {
+        if bytes == CHUNK_BYTES_MAX
+            && let Some(pages) = self.spare.take().or_else(|| Pages::new(bytes))
+        {
+            return (pages.start().as_ptr(), Some(pages));
+        }
+        let layout = chunk_layout(bytes);
+        // SAFETY: the layout is not empty: it has room for a header.
+        let memory = unsafe { alloc(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        (memory, None)
+    }
+
+    /// What is kept for this arena and those that follow it.
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.spare.count() * CHUNK_BYTES_MAX
+    }
+
     /// Bytes given out, headers and lost ends of chunks included; while others allocate, off by a chunk at most.
     #[inline]
     pub(super) fn used_bytes(&self) -> usize {
@@ -119,22 +213,6 @@ impl Arena {
         let free = current.map_or(0, |chunk| chunk.bytes.saturating_sub(chunk.given.load(Ordering::Relaxed)));
         self.reserved_bytes.load(Ordering::Relaxed).saturating_sub(free)
     }
-}
-
-/// Memory for a chunk of `bytes`, and its owner if that is not the allocator.
-fn chunk_memory(bytes: usize) -> (*mut u8, Option<Pages>) {
-    if bytes == CHUNK_BYTES_MAX
-        && let Some(pages) = Pages::new(bytes)
-    {
-        return (pages.start().as_ptr(), Some(pages));
-    }
-    let layout = chunk_layout(bytes);
-    // SAFETY: the layout is not empty: it has room for a header.
-    let memory = unsafe { alloc(layout) };
-    if memory.is_null() {
-        handle_alloc_error(layout);
-    }
-    (memory, None)
 }
 
 fn rounded_up(bytes: usize) -> usize {
@@ -184,11 +262,11 @@ impl Drop for Arena {
             let pages = unsafe { &raw const (*chunk).pages };
             // SAFETY: the header is not read again, so its owner moves out of it before the memory goes.
             let pages = unsafe { pages.read() };
-            if pages.is_none() {
+            match pages {
+                Some(pages) => self.spare.give(pages),
                 // SAFETY: allocated in `chunk_memory` with this layout; `&mut self`: nobody has a piece any more.
-                unsafe { dealloc(chunk.cast(), chunk_layout(bytes)) };
+                None => unsafe { dealloc(chunk.cast(), chunk_layout(bytes)) },
             }
-            drop(pages);
             chunk = older;
         }
     }
@@ -248,6 +326,37 @@ mod tests {
         arena.allocate(30);
         assert_eq!(arena.reserved_bytes.load(Ordering::Relaxed), CHUNK_BYTES_MIN);
         assert_eq!(arena.used_bytes(), size_of::<Chunk>() + 104 + 32);
+    }
+
+    fn fill_pages(arena: &Arena, count: usize) {
+        while arena.spare.0.lock().taken < count {
+            arena.allocate(CHUNK_BYTES_MAX / 8);
+        }
+    }
+
+    #[test]
+    fn pages_go_to_the_arena_that_follows_and_to_no_more_than_it_will_want() {
+        let spare_count = |arena: &Arena| arena.spare.0.lock().pages.len();
+        let first = Arena::default();
+        fill_pages(&first, 3);
+        let second = first.next();
+        drop(first);
+        assert_eq!(spare_count(&second), 0, "nobody writes");
+        fill_pages(&second, 3);
+        let third = second.next();
+        fill_pages(&third, 1);
+        drop(second);
+        assert_eq!(spare_count(&third), 3);
+        fill_pages(&third, 4);
+        assert_eq!(spare_count(&third), 0);
+        fill(&third, [100, 3000].into_iter(), 3);
+        let fourth = third.next();
+        fill_pages(&fourth, 1);
+        let fifth = fourth.next();
+        fill_pages(&fifth, 1);
+        drop((third, fourth));
+        assert_eq!(spare_count(&fifth), 1, "the one before it took one");
+        assert_eq!(fifth.spare_bytes(), CHUNK_BYTES_MAX);
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl Memtable {
         Self::default()
     }
 
+    /// The one that takes writes after this one, and its memory once that is free.
+    pub(crate) fn next(&self) -> Self {
+        Self { list: self.list.next(), counts: Counts::default() }
+    }
+
     /// Adds an entry. Each has a sequence number of its own; of two with the same one, key and kind, both stay.
     ///
     /// Cost: a search and one copy of key and value; a key after all others needs no search. Ends the process if memory
@@ -122,6 +127,11 @@ impl Memtable {
     #[inline]
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.list.used_bytes()
+    }
+
+    /// Memory of earlier memtables of the family that is kept for this one and those after it.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.list.spare_bytes()
     }
 
     /// Entries added.

@@ -146,6 +146,16 @@ impl Default for SkipList {
 }
 
 impl SkipList {
+    /// An empty one, which takes over the memory of this one once it goes.
+    pub(super) fn next(&self) -> Self {
+        Self { arena: self.arena.next(), ..Self::default() }
+    }
+
+    /// See [`Arena::spare_bytes`].
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.arena.spare_bytes()
+    }
+
     /// Memory taken so far; see [`Arena::used_bytes`].
     #[inline]
     pub(super) fn used_bytes(&self) -> usize {

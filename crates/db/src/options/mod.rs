@@ -300,7 +300,8 @@ pub struct FamilyOptions {
     /// A store's own number holds where its OPTIONS file says it. Fewer than its tables need are refused at open.
     pub level_count: usize,
 
-    /// Tables in level 0 at which compaction begins. Default 4. Range 1..=10,000.
+    /// Tables in level 0 at which compaction begins: into the level below once level 0 is a quarter of that, within level 0 before.
+    /// Default 4. Range 1..=10,000.
     pub level0_compaction_trigger: usize,
 
     /// Tables in level 0 from which on writers are slowed down, smoothly. Default 20. Range trigger..=10,000.

@@ -41,6 +41,7 @@ impl Store {
             )));
         }
         let before = family.view.load_full();
+        debug_assert!(are_oldest(&before, flushed), "older memtables would hide what is flushed");
         edit.log_number = edit.log_number.or_else(|| log_number_without(&before, flushed));
         let next = Arc::new(before.version.apply(&edit).map_err(orphans)?);
         if !edit.added.is_empty() || !edit.blobs.is_empty() {
@@ -100,6 +101,7 @@ impl Store {
         let needed = families.values().filter_map(|family| family.view.load().oldest_wal()).min();
         let current = state.wals.keys().next_back().copied();
         let Some(first_needed) = needed.or(current).min(current) else { return };
+        self.forget_ended_logs(first_needed);
         while let Some((&number, &bytes)) = state.wals.first_key_value()
             && number < first_needed
         {
@@ -171,6 +173,12 @@ impl Store {
         edits.extend(parts.iter().flat_map(whole));
         edits
     }
+}
+
+/// Whether no memtable waits that is older than one of `flushed`.
+fn are_oldest(view: &View, flushed: &[Arc<Generation>]) -> bool {
+    let is_flushed = |sealed: &&Arc<Generation>| flushed.iter().any(|flushed| Arc::ptr_eq(flushed, sealed));
+    view.sealed.iter().rev().take_while(is_flushed).count() == flushed.len()
 }
 
 /// The oldest log that the family needs once `flushed` are in tables; `None` says that nothing was flushed.

@@ -3,7 +3,9 @@
 //! - L1: a log takes writes before the one before it is durable; its first record says so (`LogNote`), and recovery ends the
 //!   logs where the earlier one lacks something: a power loss takes no write without all that came after it.
 //! - L2: who syncs a write first makes all earlier logs durable, and so does a flush before it installs its tables: what they
-//!   hold of a batch must not outlive the rest of it. With a log, what its pointers lead to becomes durable.
+//!   hold of a batch must not outlive the rest of it. With a log, what its pointers lead to becomes durable. Where there is one
+//!   family, its tables hold all that the log does, so the log goes without ever having been durable: most of it never reaches the
+//!   device.
 //! - L3: once an earlier log is durable, the next group says so in the log. From there on, what is missing of it is damage.
 //! - L4: the name of a log is durable before anything is written to it.
 //!
@@ -150,6 +152,32 @@ impl Store {
             self.durable_log.fetch_max(log.number.get(), Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// What a flush needs of the logs before its tables are installed (L2).
+    ///
+    /// # Errors
+    /// As [`sync_ended_logs`](Self::sync_ended_logs).
+    pub(crate) fn sync_logs_for_flush(&self) -> Result<()> {
+        // A log that is written over as another one has to be durable (L5), as has what pointers lead to.
+        let is_plain = |log: &Arc<EndedLog>| log.values.is_empty();
+        let are_tables_enough = self.options.recycled_logs_max == 0
+            && self.families.load().len() == 1
+            && self.ended_logs.lock().iter().all(is_plain);
+        if !are_tables_enough {
+            return self.sync_ended_logs();
+        }
+        // What was preallocated behind its end is free for the tables.
+        let ended = self.ended_logs.lock().clone();
+        ended.iter().try_for_each(|log| self.check_log(log.writer.seal()))
+    }
+
+    /// Logs before `first_needed` are in tables.
+    pub(crate) fn forget_ended_logs(&self, first_needed: FileNumber) {
+        let mut ended = self.ended_logs.lock();
+        for log in ended.extract_if(.., |log| log.number < first_needed) {
+            self.durable_log.fetch_max(log.number.get(), Ordering::AcqRel);
+        }
     }
 
     /// A log that cannot say what it holds makes the store read-only (W5).
