@@ -1,12 +1,28 @@
 //! A value that is replaced while others look at it, on real threads. Every schedule of a few: `current_model.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esker_env::os::Current;
 
 /// More threads than have a seat.
 const MANY: usize = 68;
+
+/// Seats are the process': beside a test that takes all of them, another's threads keep what they look at longer than they say.
+static SEATS: Mutex<()> = Mutex::new(());
+
+fn all_seats() -> MutexGuard<'static, ()> {
+    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends those who look, also where a test fails: a scope waits for its threads.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Knows whether it is still there.
 struct Live(u64, Arc<AtomicU64>);
@@ -21,6 +37,7 @@ impl Drop for Live {
 /// one is gone. Under Miri, nobody touches what was freed.
 #[test]
 fn what_is_looked_at_stays_until_nobody_looks() {
+    let _seats = all_seats();
     let dropped = Arc::new(AtomicU64::new(0));
     let current = Current::new(Arc::new(vec![Live(0, dropped.clone())]));
     let rounds = if cfg!(miri) { 40 } else { 3000 };
@@ -36,17 +53,18 @@ fn what_is_looked_at_stays_until_nobody_looks() {
                 }
             });
         }
+        let _done = Done(&done);
         for round in 1..=rounds {
             current.replace(Arc::new(vec![Live(round, dropped.clone())]));
             assert_eq!(dropped.load(Ordering::Relaxed), round, "the former value, and no other, is gone");
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
 /// Goal (C4): a look within a look sees the value, and what was loaded stays whatever comes after.
 #[test]
 fn looks_within_looks_and_kept_values_stay_good() {
+    let _seats = all_seats();
     let current = Current::new(Arc::new(String::from("first")));
     let kept = current.look(|outer| current.look(|inner| (outer.clone(), inner.clone(), current.load())));
     current.replace(Arc::new(String::from("second")));
@@ -61,6 +79,7 @@ fn looks_within_looks_and_kept_values_stay_good() {
 /// Goal: threads without a seat see what the others see.
 #[test]
 fn more_threads_than_seats_look() {
+    let _seats = all_seats();
     let current = Current::new(Arc::new(7u64));
     let all_run = std::sync::Barrier::new(MANY);
     std::thread::scope(|scope| {
