@@ -83,13 +83,16 @@ fn more_threads_than_seats_look() {
     let current = Current::new(Arc::new(7u64));
     let all_run = std::sync::Barrier::new(MANY);
     std::thread::scope(|scope| {
-        for _ in 0..MANY {
+        let look = || {
             scope.spawn(|| {
                 // Every thread has its number before the first gives its own back.
                 assert_eq!(current.look(|value| *value), 7);
                 all_run.wait();
                 assert_eq!(current.look(|value| *value), 7);
-            });
-        }
+            })
+        };
+        let threads: Vec<_> = (0..MANY).map(|_| look()).collect();
+        // A scope ends before the threads have given their seats back; a join does not.
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }

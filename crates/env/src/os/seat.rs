@@ -1,34 +1,35 @@
 //! A small number for each thread that is running, of its own as long as it runs.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug)]
 struct Seats {
     /// Numbers that were ever given out.
     begun: usize,
-    /// Those that came back.
-    returned: Vec<usize>,
+    /// Those that came back, the smallest first: a number is no larger than as many threads as run at once make it.
+    returned: BinaryHeap<Reverse<usize>>,
 }
 
-static SEATS: Mutex<Seats> = Mutex::new(Seats { begun: 0, returned: Vec::new() });
+static SEATS: Mutex<Seats> = Mutex::new(Seats { begun: 0, returned: BinaryHeap::new() });
 
 struct Seat(usize);
 
 impl Seat {
     fn take() -> Self {
         let mut seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = seats.returned.pop().unwrap_or_else(|| {
-            seats.begun += 1;
-            seats.begun - 1
-        });
-        Self(number)
+        if let Some(Reverse(number)) = seats.returned.pop() {
+            return Self(number);
+        }
+        seats.begun += 1;
+        Self(seats.begun - 1)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        SEATS.lock().unwrap_or_else(PoisonError::into_inner).returned.push(self.0);
+        SEATS.lock().unwrap_or_else(PoisonError::into_inner).returned.push(Reverse(self.0));
     }
 }
 
