@@ -55,6 +55,12 @@ impl Store {
         family.view.store(Arc::new(View { active: view.active.clone(), sealed, version: next.clone() }));
         family.note_older(&before.version);
         mark_obsolete(&before.version, &next, &edit);
+        // Only logs that no open will read: of another family the manifest may say an older one.
+        if let Some(first_needed) = edit.log_number
+            && self.families.load().len() == 1
+        {
+            self.forget_ended_logs(first_needed);
+        }
         self.retire_logs(&mut state);
         self.note_new_version(&mut state, family.id, &next);
         drop(state);
@@ -101,7 +107,6 @@ impl Store {
         let needed = families.values().filter_map(|family| family.view.load().oldest_wal()).min();
         let current = state.wals.keys().next_back().copied();
         let Some(first_needed) = needed.or(current).min(current) else { return };
-        self.forget_ended_logs(first_needed);
         while let Some((&number, &bytes)) = state.wals.first_key_value()
             && number < first_needed
         {

@@ -172,7 +172,7 @@ impl Store {
         ended.iter().try_for_each(|log| self.check_log(log.writer.seal()))
     }
 
-    /// Logs before `first_needed` are in tables.
+    /// The manifest says that logs before `first_needed` are in tables.
     pub(crate) fn forget_ended_logs(&self, first_needed: FileNumber) {
         let mut ended = self.ended_logs.lock();
         for log in ended.extract_if(.., |log| log.number < first_needed) {
