@@ -510,6 +510,14 @@ impl Db {
         self.store().flush(&families)
     }
 
+    /// [`Db::flush`] of one family.
+    ///
+    /// # Errors
+    /// As for [`Db::flush`]. A family that is dropped meanwhile has nothing left to flush.
+    pub fn flush_cf(&self, family: &ColumnFamily) -> Result<()> {
+        self.store().flush(&[self.store().own(family)?.id])
+    }
+
     /// Flushes `family` and moves what it holds between `begin` and `end` (inclusive; `None` is open) to its deepest
     /// level, dropping what is overwritten or deleted. Waits until that is done.
     ///

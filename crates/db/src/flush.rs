@@ -110,9 +110,7 @@ impl Store {
             discard(&edit.new_tables(), &edit.blobs, &plan.generations);
             return Ok(());
         }
-        self.install_or_discard(&plan.family, edit, &plan.generations)?;
-        self.counters.flushes.add(1);
-        Ok(())
+        self.install_or_discard(&plan.family, edit, &plan.generations)
     }
 
     /// Waits for those who flush older memtables of the family; `false` if they failed (FL1).

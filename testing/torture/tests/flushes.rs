@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::env::{Env, Result as EnvResult};
-use esker::{Db, ErrorKind, FamilyOptions, Options, ReadOptions, Separation};
+use esker::{Db, ErrorKind, FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
 use esker_torture::hooked::{Call, Hooked};
 
 fn options(background_jobs: usize, family: FamilyOptions) -> Options {
@@ -227,7 +227,7 @@ fn only_a_log_that_others_need_is_synced_before_a_flush() {
         let is_sync = |line: &&String| line.split(' ').nth(1).is_some_and(|op| op == "sync") && line.contains(".log");
         assert_eq!(trace.iter().filter(is_sync).count(), families - 1, "{trace:#?}");
         // Synced behind it: that must not be lost for the sake of a log that nobody needs any more.
-        let sync = esker::WriteOptions { sync: true, ..esker::WriteOptions::default() };
+        let sync = WriteOptions { sync: true, ..WriteOptions::default() };
         db.put_cf(&db.default_column_family(), "later", "x", &sync).unwrap();
         for seed in 0..20 {
             let image = disk.after_power_loss(Survivors::Sample { seed });
@@ -236,4 +236,39 @@ fn only_a_log_that_others_need_is_synced_before_a_flush() {
             assert_eq!(db.get("later").unwrap().as_deref(), Some(&b"x"[..]));
         }
     }
+}
+
+/// Goal: a log that ended without being synced is not forgotten because the family whose memtable needed it was dropped: the manifest
+/// names it for the one that is left, and an open that finds it torn would not read what was synced behind it.
+#[test]
+fn a_log_that_only_a_dropped_family_needed_does_not_stand_before_what_is_synced_later() {
+    let (disk, order) = (SimDisk::new(), Arc::new(Order::default()));
+    let env = order.env(&disk, || Ok(()));
+    let db = Db::open_with_env("/store", options(1, only_flushes()), env).unwrap();
+    let [second, third] = ["second", "third"].map(|name| db.create_column_family(name, only_flushes()).unwrap());
+    let (unsynced, synced) = (WriteOptions::default(), WriteOptions { sync: true, ..WriteOptions::default() });
+    db.put_cf(&third, "key", "x", &unsynced).unwrap();
+    std::thread::scope(|scope| {
+        // The only thread is at the third family's memtable: what is sealed after it waits, in a log that nobody has synced.
+        let flush = scope.spawn(|| db.flush_cf(&third));
+        order.wait_for(1);
+        let sealed = || db.stats().families.iter().map(|family| family.immutable_memtables).sum::<usize>();
+        for n in 0u32.. {
+            if sealed() > 1 {
+                break;
+            }
+            db.put_cf(&second, n.to_be_bytes(), [7; 400], &unsynced).unwrap();
+        }
+        db.drop_column_family(&third).unwrap();
+        db.drop_column_family(&second).unwrap();
+        db.put_cf(&db.default_column_family(), "key", "later", &synced).unwrap();
+        let images: Vec<_> = (0..50).map(|seed| disk.after_power_loss(Survivors::Sample { seed })).collect();
+        order.let_go();
+        flush.join().unwrap().unwrap();
+        for image in images {
+            let db = Db::open_with_env("/store", options(0, only_flushes()), image.env()).unwrap();
+            assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"later"[..]));
+        }
+    });
+    assert_sound(&db);
 }

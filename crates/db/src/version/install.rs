@@ -48,6 +48,8 @@ impl Store {
             self.env.files.sync_dir(&self.dir).map_err(|error| orphans(error.into()))?;
         }
         self.record(&mut installer, edit.record(family.id))?;
+        // Before anybody sees that it is done.
+        self.counters.flushes.add(u64::from(!flushed.is_empty()));
         let mut state = self.state.lock();
         let view = family.view.load_full();
         let waits = |sealed: &&Arc<Generation>| !flushed.iter().any(|flushed| Arc::ptr_eq(flushed, sealed));
