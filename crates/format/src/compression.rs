@@ -228,7 +228,8 @@ fn store_zstd(raw: &[u8], out: &mut Vec<u8>) {
 
 /// Replaces `out` by what was packed into `compressed`.
 ///
-/// Cost: one pass. Allocates the raw length, once the input is known to be long enough for it.
+/// Cost: one pass. Allocates the raw length, once the input is known to be long enough for it; clears what `out` grows by, so one that
+/// was as long before is not cleared.
 ///
 /// # Errors
 /// Corrupt if `compressed` is not what [`compress`] writes, or says that it unpacks to more than `limit_bytes`. `out` is then empty.
@@ -238,10 +239,11 @@ pub fn decompress(
     out: &mut Vec<u8>,
     limit_bytes: usize,
 ) -> Result<(), DecodeError> {
-    out.clear();
     let done = match kind {
-        Compression::None => raw_length(compressed.len() as u64, compressed.len(), 1, limit_bytes)
-            .map(|_| out.extend_from_slice(compressed)),
+        Compression::None => raw_length(compressed.len() as u64, compressed.len(), 1, limit_bytes).map(|_| {
+            out.clear();
+            out.extend_from_slice(compressed);
+        }),
         Compression::Snappy => decompress_snappy(compressed, out, limit_bytes),
         Compression::Lz4 | Compression::Lz4hc => decompress_lz4(compressed, out, limit_bytes),
         Compression::Zstd => decompress_zstd(compressed, out, limit_bytes),

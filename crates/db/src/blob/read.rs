@@ -193,7 +193,7 @@ impl BlobFile {
         {
             return Ok(value);
         }
-        self.value_in(index, self.read_record(user_key, index, 0)?)
+        self.value_in(index, self.read_record(user_key, index, None)?)
     }
 
     /// The value at `index` where it lies, if the file is memory.
@@ -219,23 +219,27 @@ impl BlobFile {
             .ok_or_else(|| self.wrong(index, "the record has no value".to_owned()))
     }
 
-    /// The record of `user_key` at `index`, checked; of a packed one the value, unpacked. Marked with `tag`, for the cache.
-    pub(crate) fn read_record(&self, user_key: &[u8], index: &BlobIndex, tag: u64) -> Result<Arc<Block>> {
+    /// The record of `user_key` at `index`, checked; of a packed one the value, unpacked. Marked with `tag` if it is for the cache.
+    pub(crate) fn read_record(&self, user_key: &[u8], index: &BlobIndex, tag: Option<u64>) -> Result<Arc<Block>> {
         let extent = self.extent(user_key, index)?;
         let Ok(count) = usize::try_from(extent.end - extent.start) else {
             return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
         };
         if let Some(record) = self.file.memory(extent.clone()) {
             let stored = self.checked(user_key, index, record)?;
-            let bytes = if self.is_plain() { record.to_vec() } else { self.unpack(index, stored)? };
-            return Ok(Arc::new(Block::tagged(bytes, tag)));
+            if !self.is_plain() {
+                return self.unpack(index, stored, tag);
+            }
+            return Ok(Arc::new(Block::tagged(record.to_vec(), tag.unwrap_or_default())));
         }
         if self.is_plain() || count > KEPT_BYTES_MAX {
             let mut record = vec![0; count];
             self.file.read_exact_at(extent.start, &mut record)?;
             let stored = self.checked(user_key, index, &record)?;
-            let bytes = if self.is_plain() { record } else { self.unpack(index, stored)? };
-            return Ok(Arc::new(Block::tagged(bytes, tag)));
+            if !self.is_plain() {
+                return self.unpack(index, stored, tag);
+            }
+            return Ok(Arc::new(Block::tagged(record, tag.unwrap_or_default())));
         }
         PACKED.with_borrow_mut(|packed| {
             if packed.len() < count {
@@ -243,8 +247,7 @@ impl BlobFile {
             }
             let record = packed.get_mut(..count).unwrap_or_default();
             self.file.read_exact_at(extent.start, record)?;
-            let value = self.unpack(index, self.checked(user_key, index, record)?)?;
-            Ok(Arc::new(Block::tagged(value, tag)))
+            self.unpack(index, self.checked(user_key, index, record)?, tag)
         })
     }
 
@@ -263,7 +266,10 @@ impl BlobFile {
         let record = buffer.bytes().get(start..value_end);
         let stored = self.checked(user_key, index, record.unwrap_or_default())?;
         if !self.is_plain() {
-            return self.unpack(index, stored).map(PinnedSlice::from_vec);
+            let value = self.unpack(index, stored, None)?;
+            let whole = 0..value.bytes().len();
+            return PinnedSlice::from_block(value, whole)
+                .ok_or_else(|| self.wrong(index, "the value has no bytes".to_owned()));
         }
         PinnedSlice::from_block(buffer.clone(), value_at..value_end)
             .ok_or_else(|| self.wrong(index, "the record has no value".to_owned()))
@@ -308,11 +314,16 @@ impl BlobFile {
         Err(self.wrong(index, "the record is of another key than the table's".to_owned()))
     }
 
-    fn unpack(&self, index: &BlobIndex, stored: &[u8]) -> Result<Vec<u8>> {
+    /// Marked with `tag` if it is for the cache.
+    fn unpack(&self, index: &BlobIndex, stored: &[u8], tag: Option<u64>) -> Result<Arc<Block>> {
+        let into = |value: &mut Vec<u8>| {
+            decompress(self.compression, stored, value, RAW_BYTES_MAX)
+                .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))
+        };
+        let Some(tag) = tag else { return Block::passing(into).map(Arc::new) };
         let mut value = Vec::new();
-        decompress(self.compression, stored, &mut value, RAW_BYTES_MAX)
-            .map_err(|error| Error::decode(&self.path, index.offset, "unpacking a value", error))?;
-        Ok(value)
+        into(&mut value)?;
+        Ok(Arc::new(Block::tagged(value, tag)))
     }
 
     /// The bytes of the value at `index` that lie in `range`, as far as there are any. Reads only them, and the record's

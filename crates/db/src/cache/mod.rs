@@ -212,13 +212,13 @@ impl BlockCache {
         }
     }
 
-    /// Whether the value of `file` at `offset`, which was read and is not held, should be: see [`admission`].
-    pub(crate) fn admits(&self, file: u64, offset: u64) -> bool {
+    /// Whether the value of so many `bytes` of `file` at `offset`, which was read and is not held, should be: see [`admission`].
+    pub(crate) fn admits(&self, file: u64, offset: u64, bytes: u64) -> bool {
         if self.blocks.is_none() {
             return false;
         }
         self.inserted_bytes.load(Ordering::Relaxed) < self.budget.capacity_bytes()
-            || self.admission.is_read_again((file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            || self.admission.is_read_again((file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
     }
 
     /// Counts and sizes now. Locks one shard after the other: not for hot paths.

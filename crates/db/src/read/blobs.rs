@@ -77,10 +77,10 @@ impl BlobReader {
             return blob.value_in(&index, held);
         }
         self.counts.add(1, index.bytes, 1);
-        if !fill_cache || !cache.admits(index.file.get(), index.offset) {
+        if !fill_cache || !cache.admits(index.file.get(), index.offset, index.bytes) {
             return blob.read(user_key, &index);
         }
-        let held = blob.read_record(user_key, &index, tag)?;
+        let held = blob.read_record(user_key, &index, Some(tag))?;
         cache.insert(index.file.get(), index.offset, held.clone());
         blob.value_in(&index, held)
     }
