@@ -81,6 +81,9 @@ func (d *data) matches(index uint64, generation uint32, value []byte) bool {
 	return len(value) == d.valueBytes && bytes.Equal(value[:8], head[:]) && bytes.Equal(value[8:], body)
 }
 
+// draw is the random number that follows from salt for one step.
+func draw(salt, step uint64) uint64 { return mix(salt + (step+1)*golden) }
+
 // order is a permutation of 0..count.
 type order struct{ count, factor, offset uint64 }
 

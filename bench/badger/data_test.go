@@ -13,7 +13,7 @@ func TestGoldenData(t *testing.T) {
 	}
 	d := newData(301, 1000)
 	key := d.key(12345)
-	found := [3]uint64{digest(key[:]), digest(d.value(12345, 6)), newOrder(1000003, 9).at(77)}
+	found := [4]uint64{digest(key[:]), digest(d.value(12345, 6)), newOrder(1000003, 9).at(77), draw(9, 5)}
 	if found != goldenData {
 		t.Fatalf("found %v", found)
 	}
@@ -22,7 +22,7 @@ func TestGoldenData(t *testing.T) {
 	}
 }
 
-var goldenData = [3]uint64{13_339_216_198_225_707_266, 6_375_583_973_889_143_251, 444_395}
+var goldenData = [4]uint64{13_339_216_198_225_707_266, 6_375_583_973_889_143_251, 444_395, 2_114_146_066_760_625_150}
 
 func TestLatencyIsKeptToThreeDigits(t *testing.T) {
 	var l latencies

@@ -31,11 +31,14 @@ func (d *done) add(other *done) {
 
 // part is one thread's share: positions begin..end of the order.
 type part struct {
-	number, begin, end, quota uint64
-	order                     order
+	number, begin, end, quota, salt uint64
+	order                           order
 }
 
 func (p part) at(step uint64) uint64 { return p.order.at(p.begin + step%max(p.end-p.begin, 1)) }
+
+// drawn is a key to read: some come often, some not at all.
+func (p part) drawn(step uint64) uint64 { return p.at(draw(p.salt, step)) }
 
 func (w *work) isOver(now time.Time) bool { return !w.deadline.IsZero() && now.After(w.deadline) }
 
@@ -56,6 +59,7 @@ func (w *work) crew(each func(*work, part, *done) error) (*done, error) {
 				begin:  share(w.plan.Num, number),
 				end:    share(w.plan.Num, number+1),
 				quota:  share(w.plan.Reads, number+1) - share(w.plan.Reads, number),
+				salt:   w.salt,
 				order:  newOrder(w.plan.Num, w.salt),
 			}, &results[number])
 		})
@@ -134,7 +138,7 @@ func (w *work) judge(index uint64, value []byte, isThere bool) error {
 
 func getAll(w *work, p part, offset uint64, d *done) error {
 	for step := range p.quota {
-		index := p.at(step) + offset
+		index := p.drawn(step) + offset
 		key := w.data.key(index)
 		var fault error
 		found := 0
@@ -164,7 +168,7 @@ func readMissing(w *work, p part, d *done) error { return getAll(w, p, w.plan.Nu
 
 func exists(w *work, p part, d *done) error {
 	for step := range p.quota {
-		index := p.at(step) + step%2*w.plan.Num
+		index := p.drawn(step) + step%2*w.plan.Num
 		key := w.data.key(index)
 		begun := time.Now()
 		isThere, err := w.store.exists(key[:])
@@ -219,7 +223,7 @@ func (s *watch) see(key, value []byte, withValue bool) bool {
 
 func ranges(w *work, p part, d *done) error {
 	for step := range p.quota {
-		index := p.at(step)
+		index := p.drawn(step)
 		from := w.data.key(index)
 		s := watch{work: w}
 		begun := time.Now()

@@ -99,6 +99,11 @@ impl Data {
     }
 }
 
+/// The random number that follows from `salt` for one `step`.
+pub const fn draw(salt: u64, step: u64) -> u64 {
+    mix(salt.wrapping_add(step.wrapping_add(1).wrapping_mul(GOLDEN)))
+}
+
 /// An order of `0..count` in which each number comes once and neighbours are far apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
@@ -180,10 +185,11 @@ mod tests {
         data.value(12_345, 6, &mut value);
         let digest = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| mix(sum ^ u64::from(*byte)));
         let order = Order::new(1_000_003, 9);
-        let found = (digest(&data.key(12_345)), digest(&value), order.at(77));
+        let found = (digest(&data.key(12_345)), digest(&value), order.at(77), draw(9, 5));
         assert_eq!(found, GOLDEN_DATA);
         assert_eq!(data.index(&data.key(12_345)), Some(12_345));
     }
 
-    const GOLDEN_DATA: (u64, u64, u64) = (13_339_216_198_225_707_266, 6_375_583_973_889_143_251, 444_395);
+    const GOLDEN_DATA: (u64, u64, u64, u64) =
+        (13_339_216_198_225_707_266, 6_375_583_973_889_143_251, 444_395, 2_114_146_066_760_625_150);
 }

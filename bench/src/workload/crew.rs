@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Done, Work};
 use crate::Result;
-use crate::data::Order;
+use crate::data::{Order, draw};
 
 /// One thread's part: positions `begin..end` of a random order of all keys.
 #[derive(Debug, Clone, Copy)]
@@ -14,14 +14,22 @@ pub(super) struct Part {
     end: u64,
     quota: u64,
     order: Order,
+    salt: u64,
     deadline: Option<Instant>,
 }
 
 impl Part {
-    /// The keys that this thread works on in a phase of `--reads` operations: its own, again from the first if there are too few.
+    /// The keys that this thread writes in a phase of `--reads` operations: its own, again from the first if there are too few.
     pub(super) fn quota(self) -> impl Iterator<Item = u64> {
         let len = (self.end - self.begin).max(1);
         (0..self.quota).map(move |step| self.order.at(self.begin + step % len))
+    }
+
+    /// The keys that it reads in such a phase: drawn from its own, some often, some not at all. In an order without repeats no cache
+    /// would ever have what is asked for.
+    pub(super) fn drawn(self) -> impl Iterator<Item = u64> {
+        let len = (self.end - self.begin).max(1);
+        (0..self.quota).map(move |step| self.order.at(self.begin + draw(self.salt, step) % len))
     }
 
     /// All of its keys, once.
@@ -47,6 +55,7 @@ pub(super) fn run(work: &Work<'_>, each: fn(&Work<'_>, Part) -> Result<Done>) ->
         end: share(plan.num, number + 1),
         quota: share(plan.reads, number + 1) - share(plan.reads, number),
         order: Order::new(plan.num, work.salt),
+        salt: work.salt,
         deadline,
     };
     let results: Vec<Result<Done>> = std::thread::scope(|scope| {

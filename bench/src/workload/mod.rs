@@ -28,11 +28,11 @@ pub enum Workload {
     Update,
     /// Deletes one key in ten of those that `--reads` visits.
     Delete,
-    /// Gets keys, in random order.
+    /// Gets keys, drawn at random.
     ReadRandom,
-    /// Gets keys that were never put, in random order.
+    /// Gets keys that were never put, drawn at random.
     ReadMissing,
-    /// Asks whether keys are there, in random order; half of them are not.
+    /// Asks whether keys are there, drawn at random; half of them are not.
     Exists,
     /// Seeks a random key and reads `--range-entries` from there.
     Range,

@@ -58,17 +58,17 @@ fn get_all(work: &Work<'_>, part: Part, indices: impl Iterator<Item = u64>) -> R
 }
 
 pub(super) fn random(work: &Work<'_>, part: Part) -> Result<Done> {
-    get_all(work, part, part.quota())
+    get_all(work, part, part.drawn())
 }
 
 pub(super) fn missing(work: &Work<'_>, part: Part) -> Result<Done> {
     // Indices from `num` on were never put; their keys lie between those that were.
-    get_all(work, part, part.quota().map(|index| index + work.plan.num))
+    get_all(work, part, part.drawn().map(|index| index + work.plan.num))
 }
 
 pub(super) fn exists(work: &Work<'_>, part: Part) -> Result<Done> {
     let mut done = Done::nothing()?;
-    for (step, index) in part.quota().enumerate() {
+    for (step, index) in part.drawn().enumerate() {
         let index = if step % 2 == 0 { index } else { index + work.plan.num };
         let key = work.data.key(index);
         let begun = Instant::now();

@@ -68,7 +68,7 @@ pub(super) fn ranges(work: &Work<'_>, part: Part) -> Result<Done> {
     if !work.engine.is_ordered() {
         return Ok(done);
     }
-    for index in part.quota() {
+    for index in part.drawn() {
         let from = work.data.key(index);
         let mut watch = Watch::new(work);
         let mut first = None;
