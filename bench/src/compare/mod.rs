@@ -80,7 +80,7 @@ impl Comparison {
             directory,
             settings: self.settings.clone(),
             num,
-            reads: if self.reads == 0 { num } else { self.reads.min(num) },
+            reads: if self.reads == 0 { num } else { self.reads },
             value_bytes: slot.value_bytes,
             batch: self.batch,
             range_entries: self.range_entries,
