@@ -11,8 +11,8 @@
 //! - C4: a panic of a leader leaves the core in a state nobody knows. All who wait and all who come are refused;
 //!   only [`CommitQueue::exclusive`] still gets in, to close what can be closed.
 //!
-//! - C5: whoever waits looks out for news for about two microseconds, and if what it waits for is brief, gives way to others between some
-//!   more looks, before it sleeps: where a group is written in one, to be woken takes far longer than to wait.
+//! - C5: if what it waits for is brief, whoever waits looks out for news for about two microseconds, and then gives way to others between
+//!   some more looks, before it sleeps: where a group is written in one, to be woken takes far longer than to wait.
 //! - C6: of groups that [fly](CommitQueue::submit_and_finish) one does so at a time. Meanwhile the core stays where it is, and those who wait
 //!   form a larger group; the first of them is told when it lands. Measured: of 16 writers that sync, one flight with patience (C7) writes a
 //!   fifth more than two without, whose groups are half as large.
@@ -127,7 +127,7 @@ impl Seat {
     /// `is_brief`: what it waits for takes microseconds (C5).
     fn wait(&self, is_brief: bool) -> Told {
         let has_news = || self.has_news.load(Ordering::Relaxed);
-        if !look_for(has_news) && is_brief {
+        if is_brief && !look_for(has_news) {
             give_way_for(has_news);
         }
         let mut told = self.told.lock();

@@ -93,7 +93,8 @@ fn a_value_is_written_once_whatever_comes() {
 fn unsynced_store() -> SimDisk {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
-    db.put_cf(&db.default_column_family(), "synced", value(0, 3000), &SYNCED).unwrap();
+    db.put("synced", value(0, 3000)).unwrap();
+    db.sync_wal().unwrap();
     for n in 1..4u64 {
         db.put(format!("unsynced {n}"), value(n, 3000)).unwrap();
     }
@@ -104,6 +105,43 @@ fn unsynced_store() -> SimDisk {
 fn keys(db: &Db) -> Vec<String> {
     let contents = contents(db).unwrap();
     contents.families["default"].keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+}
+
+/// Goal: what little a synced write brings is synced with the log alone, and goes to a blob file at the flush; more, or with
+/// partitions, to a blob file at once, which is synced before the log.
+#[test]
+fn a_small_synced_write_waits_for_the_log_alone() {
+    let synced = |options: Options, bytes: usize| {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let put = |key| db.put_cf(&db.default_column_family(), key, value(9, bytes), &SYNCED).unwrap();
+        // The first may have to make a file.
+        put("first");
+        disk.set_tracing(true);
+        put("second");
+        let trace = disk.trace();
+        disk.set_tracing(false);
+        let synced: Vec<_> = trace.iter().filter(|line| line.split(' ').nth(1) == Some("sync")).collect();
+        let is_blob = |line: &&&String| line.contains(".blob");
+        let blobs = synced.iter().filter(is_blob).count();
+        assert!(synced.len() - blobs == 1 && !synced.last().is_some_and(|line| is_blob(&line)), "{trace:#?}");
+        for seed in 0..20 {
+            let db =
+                Db::open_with_env("/store", options.clone(), disk.after_power_loss(Survivors::Sample { seed }).env())
+                    .unwrap();
+            for key in ["first", "second"] {
+                assert_eq!(db.get(key).unwrap().unwrap(), value(9, bytes)[..]);
+            }
+            assert_sound(&db);
+        }
+        db.flush().unwrap();
+        assert!(db.stats().on_disk.blob_bytes > 2 * bytes as u64);
+        assert_eq!(db.get("first").unwrap().unwrap(), value(9, bytes)[..]);
+        blobs
+    };
+    assert_eq!(synced(options(), 3000), 0);
+    assert_eq!(synced(options(), 9000), 1);
+    assert_eq!(synced(partitioned(), 3000), 1);
 }
 
 /// Goal: where a power loss took a value and left the log, the store ends before the value's batch, and goes on from there.

@@ -183,7 +183,8 @@ pub enum Separation {
     /// Values of at least `min_blob_size` bytes go to a blob file as they are written (the way of WiscKey and Badger): log and
     /// memtable have a pointer, and flush and compaction copy none. Of the three it writes least, and memtables
     /// hold many more keys. In exchange values lie in the order in which they were written, so scans read here and there;
-    /// values that are overwritten soon reach the disk, too; and a synced write waits for two files.
+    /// values that are overwritten soon reach the disk, too; and a synced write of more than 8 KiB waits for two files. Values of shorter
+    /// ones are synced with the log, and go to blob files at the flush, unless there is a `blob_partition`.
     ///
     /// Crash-safe like the others. But RocksDB knows of a blob file only once it is in the manifest: a store that was not
     /// closed must be opened by Esker before RocksDB opens it, or RocksDB removes the files of values that are only in the log.

@@ -10,7 +10,8 @@
 //! - V5: before a blob file takes its first value, all values in the others are durable. So what a power loss may take was
 //!   logged no earlier than the first pointer to the newest file, and recovery looks at no other values.
 //!
-//! What is written without the log is not separated here but at the flush: the log could not tell of it.
+//! Two kinds of values are not separated here but at the flush: what is written without the log, which could not tell of it, and
+//! what little a synced write brings: it would wait for the sync of a second file, which takes longer than writing it twice.
 //!
 //! Cost: values are packed outside of all locks, and neither packed nor plain ones are copied on the way to the file.
 
@@ -47,6 +48,11 @@ const UNFLUSHED_PART: u64 = 8;
 const UNFLUSHED_FILES_MAX: u64 = 64;
 /// After so many bytes, a background thread begins to bring them to the device: what is left for the end of a file is little, then.
 const SYNCED_BYTES: u64 = 32 << 20;
+
+/// Values of a synced write stay with their keys if they are no longer, together with those. Synced puts a second, here and in a blob
+/// file (`esker bench --benchmarks fillrandom --sync`, two cores, a sync of 85 µs): of 1 KiB 10,600 and 4,100 by one thread, 45,300 and
+/// 35,100 by 16; of 4 KiB 10,400 and 4,200, 34,300 and 32,400; of 16 KiB 6,300 and 3,400, but 15,500 and 23,400.
+const SYNCED_BATCH_BYTES_MAX: usize = 8 << 10;
 
 /// The values of a batch that go to blob files.
 #[derive(Debug, Default)]
@@ -249,10 +255,19 @@ impl Request {
     }
 }
 
+/// Whether a value of `family` goes to a blob file as it is written, with a batch of so many bytes.
+fn goes_to_blob(family: &Family, options: WriteOptions, value_bytes: usize, batch_bytes: usize) -> bool {
+    let stays_in_log = options.sync && batch_bytes <= SYNCED_BATCH_BYTES_MAX && family.options.blob_partition.is_none();
+    family.separation() == Separation::AtWrite
+        && !options.disable_wal
+        && !stays_in_log
+        && family.options.belongs_in_blob(value_bytes)
+}
+
 impl Store {
     /// Packs those values of `batch` that go to blob files as they are written. The families that it names exist.
     pub(super) fn prepare(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
-        if options.disable_wal || !self.may_separate(&batch) {
+        if !self.may_separate(&batch) {
             return Ok(Request::plain(batch, options));
         }
         let families = self.families.load();
@@ -261,8 +276,7 @@ impl Store {
             let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
             if record.kind == ValueKind::Value
                 && let Some(family) = families.get(&record.cf)
-                && family.separation() == Separation::AtWrite
-                && family.options.belongs_in_blob(record.value.len())
+                && goes_to_blob(family, options, record.value.len(), batch.len_bytes())
             {
                 values.add(place, family, record.key, record.value)?;
             }
@@ -291,10 +305,8 @@ impl Store {
         options: WriteOptions,
         mut batch: WriteBatch,
     ) -> Result<std::result::Result<Request, WriteBatch>> {
-        let packs = family.separation() == Separation::AtWrite
-            && !options.disable_wal
-            && family.options.blob_compression != Compression::None
-            && family.options.belongs_in_blob(value.len())
+        let packs = family.options.blob_compression != Compression::None
+            && goes_to_blob(family, options, value.len(), key.len() + value.len())
             && value.len() <= esker_format::limits::VALUE_BYTES_MAX;
         if !packs {
             return Ok(Err(batch));
