@@ -43,12 +43,14 @@ impl Block {
     /// A value that nobody keeps, made by `fill` in memory that the thread may have left from the last one: nothing is allocated, nor
     /// cleared, if it was as long. What `fill` finds there it has to replace.
     pub(crate) fn passing<E>(fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Self, E> {
-        let mut bytes = LEFT.take();
+        // A thread that ends has none, and keeps none.
+        let mut bytes = LEFT.try_with(Cell::take).unwrap_or_default();
         fill(&mut bytes)?;
         // Whoever does keep it keeps no more than twice as much.
         if bytes.capacity() / 2 > bytes.len() {
             let fitting = bytes.as_slice().to_vec();
-            LEFT.set(std::mem::replace(&mut bytes, fitting));
+            let long = std::mem::replace(&mut bytes, fitting);
+            let _ = LEFT.try_with(|left| left.set(long));
         }
         let mut block = Self::new(bytes);
         block.is_passing = true;
@@ -101,7 +103,6 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         if self.is_passing && self.bytes.capacity() <= LEFT_BYTES_MAX {
-            // A thread that ends keeps nothing.
             let _ = LEFT.try_with(|left| left.set(std::mem::take(&mut self.bytes)));
         }
     }
