@@ -42,6 +42,10 @@ fn every_file_is_named_here() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_named = include_str!("all.rs").contains(&format!("\nmod {name};\n"));
-        assert!(is_named || ["all", "fuzz", "put_cost"].contains(&name), "{}: no module of this program", path.display());
+        assert!(
+            is_named || ["all", "fuzz", "put_cost"].contains(&name),
+            "{}: no module of this program",
+            path.display()
+        );
     }
 }
