@@ -144,6 +144,22 @@ fn a_small_synced_write_waits_for_the_log_alone() {
     assert_eq!(synced(partitioned(), 3000), 1);
 }
 
+/// Goal: a small synced write, whose value is in the log, takes along what earlier writes left in a blob file that nobody synced.
+#[test]
+fn a_small_synced_write_makes_earlier_values_durable() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    db.put("unsynced", value(1, 3000)).unwrap();
+    db.put_cf(&db.default_column_family(), "synced", value(2, 3000), &SYNCED).unwrap();
+    for seed in 0..50 {
+        let db = open(&disk.after_power_loss(Survivors::Sample { seed })).unwrap();
+        for (key, n) in [("unsynced", 1), ("synced", 2)] {
+            assert_eq!(db.get(key).unwrap().unwrap(), value(n, 3000)[..], "{key}, seed {seed}");
+        }
+        assert_sound(&db);
+    }
+}
+
 /// Goal: where a power loss took a value and left the log, the store ends before the value's batch, and goes on from there.
 #[test]
 fn a_value_that_a_power_loss_took_ends_the_log() {
