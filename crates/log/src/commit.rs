@@ -19,6 +19,10 @@
 //! - C7: a leader who is [patient](Terms::is_patient), because what it is about to do takes long, first lets those come back
 //!   who were there a moment ago, for as long as its `Patience` lasts, 50 µs: else they form two groups, which take turns at the device. It sleeps
 //!   meanwhile, so that they find a processor, and whoever completes them wakes it.
+//! - C8: what takes microseconds is done by the leader, for all, before anybody else leads, even if it could be done beside the next group:
+//!   to hand over costs more. A leader that goes on by itself waits for the one before it, and that one for a processor. Measured, puts of
+//!   1 KiB into a `Db` by four threads on two processors, thousands a second: 210 where members insert for themselves, 240 where the leader
+//!   does so beside the next group, 455 where it does so before it leaves; by one thread 390 to 580.
 //!
 //! Cost: alone, a request takes two short locks, allocates nothing and makes no system call. In company it costs one
 //! small allocation and, unless the news come soon, one sleep and one wake-up; who waits for what is brief takes up to 50 µs of an idle
@@ -302,10 +306,12 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         }
     }
 
-    /// As [`submit`](Self::submit), in two steps: `run` leads; what it made, `finish` gets with the requests of the group, when the
-    /// next group may already be written. Members are told after that. Whoever needs `finish` in the order of the groups sees to it.
+    /// As [`submit`](Self::submit), in two steps: `run` leads; what it made, `finish` gets with the requests of the group, and members
+    /// are told after that.
     ///
-    /// If `flies` says so of what `run` made, the group is on its way until `finish` drops its [`Flight`]: nobody leads meanwhile (C6).
+    /// If `flies` says so of what `run` made, the group is on its way, and the next forms, until `finish` drops its [`Flight`]: nobody leads
+    /// meanwhile (C6). What `finish` does after that is done beside the next group; whoever needs it in the order of the groups sees to it.
+    /// Of a group that does not fly, all of it is done before anybody else leads (C8).
     ///
     /// # Errors
     /// What `run` or `finish` returned; `ReadOnly` as for [`submit`](Self::submit).
@@ -318,7 +324,7 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         terms: &Terms<R>,
         run: impl FnOnce(&mut L, &[R]) -> Result<T>,
         flies: fn(&T) -> bool,
-        finish: impl FnOnce(T, &[R], Flight<'_, R, L>) -> Result<()>,
+        finish: impl FnOnce(T, &[R], Option<Flight<'_, R, L>>) -> Result<()>,
     ) -> Result<()> {
         let (weight, is_patient) = ((terms.weigh)(&request), (terms.is_patient)(&request));
         let (mut core, members) = match self.enter(Work::Member { request, weight }, terms.group_bytes_max, is_patient)
@@ -330,23 +336,31 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
             Ok(made) => made,
             Err(panic) => self.leave_broken(core, members, panic),
         };
-        let group = std::mem::take(&mut core.group);
-        let mut flight = Flight { of: None };
-        let mut line = self.line.lock();
-        line.crowd = group.len() + line.waiting.len();
-        if made.as_ref().is_ok_and(flies) {
-            line.is_flying = true;
-            flight.of = Some(self);
-        }
-        hand_over(line, core);
         let result = match made {
-            Err(error) => Err(error),
-            Ok(made) => match catch_unwind(AssertUnwindSafe(|| finish(made, &group, flight))) {
-                Ok(result) => result,
-                Err(panic) => self.refuse_all(members, panic),
-            },
+            Ok(made) if flies(&made) => {
+                let group = std::mem::take(&mut core.group);
+                let mut line = self.line.lock();
+                line.crowd = group.len() + line.waiting.len();
+                line.is_flying = true;
+                hand_over(line, core);
+                let flight = Flight { of: self };
+                match catch_unwind(AssertUnwindSafe(|| finish(made, &group, Some(flight)))) {
+                    Ok(result) => result,
+                    Err(panic) => self.refuse_all(members, panic),
+                }
+            }
+            made => {
+                let finish = || made.and_then(|made| finish(made, &core.group, None));
+                match catch_unwind(AssertUnwindSafe(finish)) {
+                    Ok(result) => {
+                        core.group.clear();
+                        self.leave(core, 1 + members.len());
+                        result
+                    }
+                    Err(panic) => self.leave_broken(core, members, panic),
+                }
+            }
         };
-        drop(group);
         for member in members {
             member.seat.tell(Told::Answer(result.clone()));
         }
@@ -500,22 +514,20 @@ fn tell_first<R, L>(line: MutexGuard<'_, Line<R, L>>) {
 
 /// A group on its way to the device (C6), until it is dropped.
 pub struct Flight<'a, R, L> {
-    of: Option<&'a CommitQueue<R, L>>,
+    of: &'a CommitQueue<R, L>,
 }
 
 impl<R, L> Drop for Flight<'_, R, L> {
     fn drop(&mut self) {
-        if let Some(queue) = self.of {
-            let mut line = queue.line.lock();
-            line.is_flying = false;
-            tell_first(line);
-        }
+        let mut line = self.of.line.lock();
+        line.is_flying = false;
+        tell_first(line);
     }
 }
 
 impl<R, L> fmt::Debug for Flight<'_, R, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight").field("is_flying", &self.of.is_some()).finish()
+        f.debug_struct("Flight").finish_non_exhaustive()
     }
 }
 

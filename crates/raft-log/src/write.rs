@@ -1,10 +1,10 @@
 //! Writing: batch → group commit → file → index → acknowledge.
 //!
 //! - W1: a group of batches is one append and at most one sync, in the order in which its members joined. The next group is written when the
-//!   sync is over, while the index is told of this one; a group counts once all before it do.
+//!   sync is over, while the index is told of this one, or without a sync, after that; a group counts once all before it do.
 //! - W2: a batch is checked against the index as its predecessors will leave it, before anything is written: one with a
 //!   gap is refused, and its neighbours are not.
-//! - W3: the leader changes the index, after it gave up the lead and in the order of the file: what is read is what replaying
+//! - W3: the leader changes the index, if it synced after it gave up the lead, and in the order of the file: what is read is what replaying
 //!   the file would give. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
 //! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]).
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
@@ -315,7 +315,12 @@ impl Store {
     }
 
     /// Syncs what is to be synced, and changes the index as the batches of a group say, when those of the groups before it are in it (W3).
-    fn finish_group(&self, written: Written, members: &[Request], flight: Flight<'_, Request, Lead>) -> Result<()> {
+    fn finish_group(
+        &self,
+        written: Written,
+        members: &[Request],
+        flight: Option<Flight<'_, Request, Lead>>,
+    ) -> Result<()> {
         let Written { number, file, mut offset, sync, mut times } = written;
         let before = number.saturating_sub(1);
         let mut laps = Laps::begin(&*self.env.clock, members.iter().any(|member| member.timed));
