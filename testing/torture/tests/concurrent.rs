@@ -266,6 +266,51 @@ fn a_large_batch_is_seen_whole_or_not_at_all() {
     db.close().unwrap();
 }
 
+/// Goal: whoever inserts a batch, its leader (small ones) or its own thread (large ones, beside the next group), a write that returned is read, and
+/// nobody waits forever for one before it; all are there in the end.
+/// Method: every writer's batches are of all sizes in turn, so that groups of all mixtures follow each other; some are synced.
+#[test]
+fn batches_of_all_sizes_beside_each_other_are_read_when_their_write_returns() {
+    const SIZES: [usize; 4] = [10, 100 << 10, 300, 40 << 10];
+    const ROUNDS: usize = 80;
+    let disk = SimDisk::new();
+    let mut options = options();
+    for family in options.families.values_mut() {
+        (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
+    }
+    let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+    let size = |writer: usize, round: usize| SIZES[(writer + round) % SIZES.len()];
+    let fill = |writer: usize, round: usize| (writer * 31 + round) as u8;
+    std::thread::scope(|scope| {
+        for writer in 0..6 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let mut batch = WriteBatch::new();
+                    batch.put(format!("{writer}"), vec![fill(writer, round); size(writer, round)]).unwrap();
+                    batch.put(format!("{writer}/{round}"), (round as u64).to_be_bytes()).unwrap();
+                    let sync = round % 7 == writer;
+                    db.write(batch, &WriteOptions { sync, ..WriteOptions::default() }).unwrap();
+                    let found = db.get(format!("{writer}")).unwrap().expect("a write that returned is read");
+                    assert_eq!((found.len(), found[0]), (size(writer, round), fill(writer, round)));
+                }
+            });
+        }
+    });
+    let check = |db: &Db| {
+        for writer in 0..6 {
+            let found = db.get(format!("{writer}")).unwrap().unwrap();
+            assert_eq!((found.len(), found[0]), (size(writer, ROUNDS - 1), fill(writer, ROUNDS - 1)));
+            for round in 0..ROUNDS {
+                assert!(db.exists(format!("{writer}/{round}")).unwrap());
+            }
+        }
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&Db::open_with_env("/db", options, disk.env()).unwrap());
+}
+
 /// Goal: automatic and manual compactions share the work and never take the same table twice, nor fail each other.
 #[test]
 fn compactions_do_not_get_into_each_others_way() {
