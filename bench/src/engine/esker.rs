@@ -1,7 +1,6 @@
 //! Esker.
 
 use std::path::Path;
-use std::time::Duration;
 
 use esker::{ColumnFamily, Db, FamilyOptions, Options, ReadOptions, Separation, WriteBatch, WriteOptions};
 
@@ -118,18 +117,7 @@ impl Engine for Esker {
 
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
-        loop {
-            let stats = self.db.stats();
-            if let Some(error) = stats.background_error {
-                return Err(error.into());
-            }
-            let is_quiet =
-                |family: &esker::FamilyStats| family.immutable_memtables == 0 && family.pending_compaction_bytes == 0;
-            if stats.families.iter().all(is_quiet) {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        Ok(self.db.wait_for_compact()?)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -51,13 +51,23 @@ const FREED_BYTES_MIN: u64 = 4096;
 const PART_IF_SHORT: f64 = 0.05;
 /// Values are brought together for scans from so many on that they found here and there.
 const GATHERED_BYTES_MIN: u64 = 1 << 20;
-/// Small blob files are merged while no more than this was written for so long: beside a fast writer that would only hold it up.
+/// Small blob files are merged while no more than this was written, and read from files, for so long: beside those who are busy that would
+/// only hold them up.
 const QUIET: Duration = Duration::from_millis(100);
 const QUIET_ENTRIES_PER_MILLISECOND: u64 = 10;
+const QUIET_READS_PER_MILLISECOND: u64 = 1;
 /// How often it is looked for what nobody tells of.
 const TICK: Duration = Duration::from_secs(1);
 /// How long failed work rests before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// What had been written and read when it was last looked, on the monotonic clock: see [`QUIET`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    at: Duration,
+    written: u64,
+    reads: u64,
+}
 
 /// See G4.
 #[derive(Debug)]
@@ -77,6 +87,11 @@ impl State {
         self.damaged_blobs.remove(&family_id);
         self.unswept.remove(&family_id);
         self.wake_resting(family_id);
+    }
+
+    /// Whether somebody makes files.
+    fn makes_files(&self) -> bool {
+        self.compacting > 0 || !self.flushing.is_empty() || self.guests > 0
     }
 
     /// What a compaction was going to write is written, or will not be.
@@ -283,17 +298,27 @@ impl Store {
         None
     }
 
-    /// Whether little was written since it was last looked, some time ago.
+    /// Whether little was written and read since it was last looked, some time ago; or somebody waits for all that is due.
     fn is_quiet(&self, state: &mut State) -> bool {
-        let (now, written) = (self.env.clock.monotonic(), self.visible());
-        let (then, before) = *state.looked.get_or_insert((now, written));
-        let passed = now.saturating_sub(then);
+        let is_flushed = state.flushing.is_empty() && state.to_flush.is_empty();
+        if state.awaited > 0 {
+            return is_flushed;
+        }
+        let now = Look {
+            at: self.env.clock.monotonic(),
+            written: self.visible().get(),
+            reads: self.cache.table_reads.calls.get() + self.blobs.counts().reads.get(),
+        };
+        let before = *state.looked.get_or_insert(now);
+        let passed = now.at.saturating_sub(before.at);
         if passed < QUIET {
             return false;
         }
-        state.looked = Some((now, written));
-        let most = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).saturating_mul(QUIET_ENTRIES_PER_MILLISECOND);
-        state.flushing.is_empty() && state.to_flush.is_empty() && written.get().saturating_sub(before.get()) <= most
+        state.looked = Some(now);
+        let most = |rate: u64| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).saturating_mul(rate);
+        is_flushed
+            && now.written.saturating_sub(before.written) <= most(QUIET_ENTRIES_PER_MILLISECOND)
+            && now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND)
     }
 
     /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
@@ -572,7 +597,7 @@ impl Store {
         // Writers: whoever leads now ends first, and those after find the store closed.
         self.commit.exclusive(|lead| lead.wal = None);
         state = self.state.lock();
-        while state.compacting > 0 || !state.flushing.is_empty() || state.guests > 0 {
+        while state.makes_files() {
             self.changed.wait_for(&mut state, Duration::from_millis(50));
         }
     }
@@ -597,6 +622,37 @@ impl Store {
                 Err(error) if is_flush => return Err(error),
                 Err(error) if !is_purge && !is_damage(&error) => return Ok(()),
                 _ => {}
+            }
+        }
+    }
+
+    /// See [`Db::wait_for_compact`](crate::Db::wait_for_compact).
+    pub(crate) fn wait_for_compact(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.awaited += 1;
+        // Whoever was tried before and failed may have been mended.
+        (state.flush_error, state.compaction_error) = (None, None);
+        let result = self.do_all(&mut state).map_err(|error| error.while_doing("waiting for compactions"));
+        state.awaited -= 1;
+        result
+    }
+
+    /// Until nothing is due and nobody is at work; takes part in it.
+    fn do_all(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            if let Some(error) = state.flush_error.as_ref().or(state.compaction_error.as_ref()) {
+                return Err(error.clone());
+            }
+            if let Some(work) = self.pick_work(state) {
+                let result = MutexGuard::unlocked(state, || self.run_work(&work));
+                self.note_result(state, &work, &result);
+                self.release_work(state, work, &result);
+            } else if state.makes_files() || !state.manual.is_empty() {
+                self.changed.wait_for(state, QUIET);
+            } else {
+                let resting = state.resting.first().map(|resting| resting.error.clone());
+                return resting.or_else(|| state.blob_damage.clone()).map_or(Ok(()), Err);
             }
         }
     }

@@ -527,6 +527,18 @@ impl Db {
         self.store().compact_range(self.store().own(family)?, begin, end)
     }
 
+    /// Waits until no background work is due, and takes part in it: flushes of memtables that are full, compactions, and what gives space
+    /// back or brings values together. For somebody who has loaded a store and wants to measure it, copy it, or hand it on in its best
+    /// shape. What is in memory stays there: [`Db::flush`] before it if that is to be in tables, too.
+    ///
+    /// With `ReclaimMode::Manual` or `Off` reclaim is never due. While others write, there may be no end of it.
+    ///
+    /// # Errors
+    /// What made a flush or compaction fail that was due (it is tried again), or damage that keeps one from being done; nothing is lost.
+    pub fn wait_for_compact(&self) -> Result<()> {
+        self.store().wait_for_compact()
+    }
+
     /// Takes tables that an [`SstFileWriter`](crate::SstFileWriter), Esker's or RocksDB's, wrote outside of the store into
     /// `family`: all of them or none, as if their entries were written now, file after file. Durable when it returns; snapshots
     /// and iterators that are there already do not see them.

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use esker_env::metered::Meter;
@@ -27,7 +26,7 @@ use esker_log::pacer::{Class, Pacer};
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
-use crate::background::Resting;
+use crate::background::{Look, Resting};
 use crate::blob::BlobSync;
 use crate::cache::BlockCache;
 use crate::compaction::Merge;
@@ -155,8 +154,10 @@ pub(crate) struct State {
     pub(crate) crowded: BTreeSet<u32>,
     /// How many they were when they were last merged: as many are left alone, or what cannot be merged would be tried for ever.
     pub(crate) crowds: BTreeMap<u32, usize>,
-    /// When it was last looked how much is written, on the monotonic clock, and what had been written then.
-    pub(crate) looked: Option<(Duration, SequenceNumber)>,
+    /// When it was last looked how much is written and read.
+    pub(crate) looked: Option<Look>,
+    /// Who waits for everything that is due.
+    pub(crate) awaited: usize,
     /// Flushes in progress, as they were begun.
     pub(crate) flushing: Vec<flush::Plan>,
     /// Compactions in progress.

@@ -61,6 +61,31 @@ fn a_compaction_that_meets_damage_rests_and_refuses_no_write() {
     db.close().unwrap();
 }
 
+/// Goal: once somebody has waited for compactions, none is due; damage that keeps one from being done is told every time.
+#[test]
+fn who_waits_for_compactions_finds_none_left_or_hears_of_damage() {
+    let disk = SimDisk::new();
+    let small = FamilyOptions { write_buffer_bytes: 64 << 10, ..options(0).families["default"].clone() };
+    let options = Options { families: [("default".to_owned(), small)].into(), ..options(2) };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    for n in 0..20_000u32 {
+        db.put((n.wrapping_mul(0x9e37_79b9)).to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_for_compact().unwrap();
+    let (family, compactions) = (&db.stats().families[0], db.stats().compactions);
+    assert!(family.levels[0].files < 2 && family.pending_compaction_bytes == 0 && compactions > 0, "{family:?}");
+    db.clone().close().unwrap();
+    assert_eq!(db.wait_for_compact().unwrap_err().kind(), ErrorKind::Closed);
+
+    let disk = SimDisk::new();
+    let db = damaged(&disk);
+    for _ in 0..2 {
+        assert_eq!(db.wait_for_compact().unwrap_err().kind(), ErrorKind::Corruption);
+    }
+    db.put("goes", "on").unwrap();
+}
+
 /// Goal: without background threads, a compaction that fails refuses no write; a flush that fails does.
 #[test]
 fn only_a_flush_that_fails_refuses_a_write() {

@@ -4,7 +4,7 @@
 //! the key and making or checking the value are part of it (`null` shows what they cost).
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::benchmark::{Benchmark, Shares};
 use super::cursor::Cursor;
@@ -19,11 +19,6 @@ use super::values::Generations;
 
 /// The most keys that a scan of YCSB E takes.
 const SCAN_KEYS_MAX: u64 = 100;
-/// Between two looks at whether background work is done.
-const POLL: Duration = Duration::from_millis(20);
-/// So many looks in a row must find nothing to do.
-const IDLE_LOOKS: u32 = 5;
-
 /// What is done to a key that is written.
 #[derive(Debug, Clone, Copy)]
 enum Change {
@@ -314,22 +309,7 @@ impl<'a> Worker<'a> {
 
     fn wait(&self) -> Result<(), Stop> {
         let (db, ..) = self.shared.target.db()?;
-        let mut idle = 0;
-        let mut before = None;
-        while idle < IDLE_LOOKS {
-            let stats = db.stats();
-            if let Some(error) = stats.background_error {
-                return Err(error.into());
-            }
-            let owes =
-                |family: &esker::FamilyStats| family.immutable_memtables > 0 || family.pending_compaction_bytes > 0;
-            let done = Some((stats.flushes, stats.compactions, stats.trivial_moves));
-            let is_idle = done == before && !stats.families.iter().any(owes);
-            idle = if is_idle { idle + 1 } else { 0 };
-            before = done;
-            std::thread::sleep(POLL);
-        }
-        Ok(())
+        Ok(db.wait_for_compact()?)
     }
 
     /// What is right for a key, when all new keys below `acknowledged` were there.

@@ -4,6 +4,8 @@
 //! - C1: pure: windows of what callers saw come in, a rate comes out.
 //! - C2: a window says something from [`CALLS_MIN`] calls on, or after [`WINDOW_MAX`] without any: then nobody is there.
 //! - C3: the rate halves where calls are slow, and grows by a quarter where they are not; it never falls below its floor.
+//! - C4: while nobody knows how quick calls are without the work, they are taken for slow. At its floor it hardly matters to them: what
+//!   they take then is what they are compared with.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -112,11 +114,14 @@ impl Courtesy {
 
     /// The rate from now on, in bytes per second, after a window in which `moved` bytes a second were moved; `None`: no limit.
     pub fn rate(&mut self, window: &Window, moved: u64) -> Option<u64> {
-        let Some(alone) = self.alone.filter(|_| window.calls > 0) else {
+        if window.calls == 0 {
             self.rate = None;
             return None;
-        };
-        let is_slow = window.p99 > alone.mul_f64(SLOWER).max(alone + SLOWER_BY);
+        }
+        if self.alone.is_none() && self.rate == Some(self.rate_min) {
+            self.note_alone(window);
+        }
+        let is_slow = self.alone.is_none_or(|alone| window.p99 > alone.mul_f64(SLOWER).max(alone + SLOWER_BY));
         self.rate = if is_slow {
             Some((self.rate.unwrap_or(moved).min(moved) / 2).max(self.rate_min))
         } else {
@@ -165,7 +170,6 @@ mod tests {
     #[test]
     fn work_slows_down_while_calls_are_slow_and_speeds_up_again() {
         let mut courtesy = Courtesy::new(4 * MIB);
-        assert_eq!(courtesy.rate(&window(1000, 900), 200 * MIB), None, "nothing to compare with");
         courtesy.note_alone(&window(1000, 200));
         courtesy.note_alone(&window(3, 9000));
         assert_eq!(courtesy.rate(&window(1000, 290), 200 * MIB), None, "hardly slower");
@@ -180,6 +184,18 @@ mod tests {
         assert!(rates.take(40).any(|rate| rate.is_none()), "no limit in the end");
         courtesy.rate(&window(1000, 900), 60 * MIB);
         assert_eq!(courtesy.rate(&window(0, 0), 4 * MIB), None, "nobody is there");
+    }
+
+    #[test]
+    fn what_is_not_known_is_found_out_at_the_lowest_rate() {
+        let mut courtesy = Courtesy::new(4 * MIB);
+        assert_eq!(courtesy.rate(&window(0, 0), 200 * MIB), None, "nobody is there");
+        assert_eq!(courtesy.rate(&window(1000, 200), 20 * MIB), Some(10 * MIB), "slow, for all one knows");
+        assert_eq!(courtesy.rate(&window(1000, 200), 10 * MIB), Some(5 * MIB));
+        assert_eq!(courtesy.rate(&window(1000, 200), 5 * MIB), Some(4 * MIB));
+        assert_eq!(courtesy.rate(&window(3, 900), 4 * MIB), Some(4 * MIB), "too few to tell");
+        assert_eq!(courtesy.rate(&window(1000, 60), 4 * MIB), Some(5 * MIB), "this is how quick they are");
+        assert_eq!(courtesy.rate(&window(1000, 200), 5 * MIB), Some(4 * MIB), "and this is slow");
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn small_files_are_merged_while_nobody_writes_much() {
     let apart = || Some(BlobPartition::new(|_, value| u8::from(value.is_empty())));
     for (value_bytes, partition, merges) in [(400, None, true), (5000, None, false), (400, apart(), false)] {
         let disk = SimDisk::new();
-        let mut options = Options { max_space_amp: 4.0, ..options(ReclaimMode::Auto) };
+        let mut options = Options { max_space_amp: 4.0, cache_bytes: 0, ..options(ReclaimMode::Auto) };
         let family = options.families.get_mut("default").unwrap();
         (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
         family.blob_partition = partition;
@@ -44,6 +44,11 @@ fn small_files_are_merged_while_nobody_writes_much() {
         (0..2000).for_each(|_| db.put(key(90), b"short").unwrap());
         let expected = contents(&db);
         assert_eq!(pass(Duration::from_millis(100)), 0, "beside a fast one");
+        for n in (0..60).cycle().take(3000) {
+            assert_eq!(db.value_len(key(n)).unwrap(), Some(value_bytes as u64));
+            assert!(db.get(key(n)).unwrap().is_some());
+        }
+        assert_eq!(pass(Duration::from_secs(1)), 0, "beside a reader");
         let passes = pass(Duration::from_secs(1));
         let (files_after, reads_after, found) = look();
         assert!(found == expected);
@@ -102,6 +107,44 @@ fn rest(disk: &SimDisk, db: &Db) -> esker::Result<()> {
         db.compact_range(&db.default_column_family(), None, None)?;
     }
     Ok(())
+}
+
+/// Goal: whoever waits for all that is due need not wait until it is quiet, and is told what failed; the next time it is done.
+#[test]
+fn b8_who_waits_for_compactions_has_small_files_merged_at_once_or_is_told_why_not() {
+    let made = SimDisk::new();
+    let (options, expected) = crowd(&made);
+    for background_jobs in [0, 2] {
+        let open = |disk: &SimDisk| {
+            Db::open_with_env("/store", Options { background_jobs, ..options.clone() }, disk.env()).unwrap()
+        };
+        let healthy = made.after_process_death();
+        let db = open(&healthy);
+        let first = healthy.op_count();
+        db.wait_for_compact().unwrap();
+        let ops = healthy.op_count();
+        assert!(db.stats().families[0].blob_files < 16, "merged");
+        let relocations = db.stats().relocations;
+        db.wait_for_compact().unwrap();
+        assert_eq!((db.stats().relocations, healthy.op_count()), (relocations, ops), "nothing is left to do");
+        drop(db);
+        let mut failures = 0;
+        for n in first..ops {
+            let disk = made.after_process_death();
+            let db = open(&disk);
+            disk.fail_at(n, Fault::NoSpace);
+            failures += u32::from(db.wait_for_compact().is_err_and(|error| error.kind() == ErrorKind::Exhausted));
+            if db.put(key(60), b"not read only").is_err() {
+                continue;
+            }
+            db.wait_for_compact().unwrap_or_else(|error| panic!("call {n} failed, and then: {error}"));
+            db.delete(key(60)).unwrap();
+            assert!(db.stats().families[0].blob_files < 16, "call {n} failed");
+            assert!(contents(&db) == expected, "call {n} failed");
+            assert_sound(&db, "merged");
+        }
+        assert!(failures > 10, "{failures} of {} told", ops - first);
+    }
 }
 
 /// Goal (B4): a merge of small files that ends anywhere loses nothing.
