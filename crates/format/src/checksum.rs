@@ -13,6 +13,7 @@
 //!
 //! Source: RocksDB `util/crc32c.h`, `table/format.cc`, `include/rocksdb/table.h`.
 
+use crc_fast::{CrcAlgorithm, Digest};
 use xxhash_rust::xxh3::xxh3_64;
 use xxhash_rust::xxh32::Xxh32;
 use xxhash_rust::xxh64::Xxh64;
@@ -24,7 +25,7 @@ mod instruction;
 const MASK_DELTA: u32 = 0xa282_ead8;
 const XXH3_TYPE_PRIME: u32 = 0x6b90_83d9;
 
-/// Longer strings go to the library, which has three parts of them under way at once.
+/// Longer strings go to the library, which multiplies many parts of them at once.
 const SHORT_BYTES_MAX: usize = 256;
 
 /// CRC-32C (Castagnoli) of `bytes`. Uses the CPU's instruction where there is one.
@@ -35,12 +36,19 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// CRC-32C of some string and then `bytes`, where `crc` is that of the string alone.
 ///
-/// Cost: of a short string a third of what the library takes (measured: 132 bytes 8 ns of 25, three of 44 bytes 20 ns of 60), which goes
-/// byte by byte to the next multiple of eight and from the last, so often as the alignment says, which the processor cannot guess.
+/// Cost, measured: 8 ns for 132 bytes, 20 ns for three of 44, which take 15 and 48 in the library; 30 ns for 1 KiB, 200 ns for 16 KiB where the
+/// processor multiplies 64 bytes at once (AVX-512), which is a quarter of what its CRC instruction takes for them.
 #[inline]
 pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
     let short = if bytes.len() <= SHORT_BYTES_MAX { instruction::extend(crc, bytes) } else { None };
-    short.unwrap_or_else(|| crc32c::crc32c_append(crc, bytes))
+    short.unwrap_or_else(|| extend_by_library(crc, bytes))
+}
+
+fn extend_by_library(crc: u32, bytes: &[u8]) -> u32 {
+    // Its state is what the CRC is before it is inverted.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, (!crc).into());
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 /// A CRC as it is stored.
@@ -143,8 +151,8 @@ mod tests {
     /// Goal: every length, at every alignment and however it is cut, has the CRC that the library gives the whole.
     #[test]
     fn parts_have_the_crc_of_the_whole() {
-        let bytes: Vec<u8> = (0..600u32).map(|n| (n * 31 + n / 7) as u8).collect();
-        for len in (0..270).chain([590]) {
+        let bytes: Vec<u8> = (0..5010u32).map(|n| (n * 31 + n / 7) as u8).collect();
+        for len in (0..270).chain([511, 513, 590, 1030, 2047, 5000]) {
             for (start, before) in [(0, 0), (1, 0), (3, 0xdead_beef), (7, !0)] {
                 let whole = &bytes[start..start + len];
                 let wanted = crc32c::crc32c_append(before, whole);
