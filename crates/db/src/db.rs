@@ -411,7 +411,8 @@ impl Db {
     }
 
     /// The length of the value of `key` in `family`, in bytes. Reads a blob only where values are packed
-    /// (`blob_compression`): what one unpacks to is known from its own bytes alone.
+    /// (`blob_compression`): what one unpacks to is known from its own bytes alone, the first of them, and of a value that takes more than
+    /// 32 KiB nothing but these is read, so that its checksum cannot be checked, only that of the record's header, and the key.
     ///
     /// # Errors
     /// As [`get_cf`](Self::get_cf).

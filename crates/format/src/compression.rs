@@ -20,7 +20,7 @@ use lz4_flex::block::CompressTable;
 
 use crate::error::DecodeError;
 use crate::limits::{LZ4_RAW_BYTES_MAX, TooLarge};
-use crate::varint;
+use crate::varint::{self, VARINT64_BYTES_MAX};
 
 /// RocksDB's default level for Zstandard.
 const ZSTD_LEVEL: i32 = 3;
@@ -252,6 +252,28 @@ pub fn decompress(
         out.clear();
     }
     done
+}
+
+/// So many bytes at the front of what is packed say what it unpacks to.
+pub const RAW_LEN_BYTES_MAX: usize = VARINT64_BYTES_MAX;
+
+/// What `packed_bytes` of input say that they unpack to, of which `front` is the first [`RAW_LEN_BYTES_MAX`] (all, if there are fewer).
+///
+/// # Errors
+/// Corrupt if so few bytes cannot hold that many, or it is more than `limit_bytes`.
+pub fn raw_len(kind: Compression, front: &[u8], packed_bytes: usize, limit_bytes: usize) -> Result<usize, DecodeError> {
+    match kind {
+        Compression::None => raw_length(packed_bytes as u64, packed_bytes, 1, limit_bytes),
+        Compression::Snappy => {
+            let raw_bytes = snap::raw::decompress_len(front).map_err(|error| bad_data("Snappy data", 0, error))?;
+            raw_length(raw_bytes as u64, packed_bytes, SNAPPY_RATIO_MAX, limit_bytes)
+        }
+        Compression::Lz4 | Compression::Lz4hc | Compression::Zstd => {
+            let (raw_bytes, count, _) = length_prefix(front)?;
+            let ratio_max = if kind == Compression::Zstd { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
+            raw_length(raw_bytes, packed_bytes.saturating_sub(count), ratio_max, limit_bytes)
+        }
+    }
 }
 
 /// The raw length as a size, if `packed_bytes` of input can yield it and the caller wants it.

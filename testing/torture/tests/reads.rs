@@ -107,6 +107,52 @@ fn existence_lengths_counts_and_keys_read_no_blob() {
     );
 }
 
+/// Goal: the length of a large value that is packed costs a read of its first bytes; it is right, or damage there is told.
+#[test]
+fn lengths_of_large_packed_values_read_their_first_bytes() {
+    for compression in [Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options(compression), disk.env()).unwrap();
+        let mut rng = Rng::with_seed(5);
+        let lens = [90_000, 120_000, 200_000];
+        for (n, len) in lens.into_iter().enumerate() {
+            let mut value = vec![n as u8; len];
+            rng.fill(&mut value[..len / 2]);
+            db.put(key(n as u32), value).unwrap();
+        }
+        db.flush().unwrap();
+        let before = db.stats();
+        for (n, len) in lens.into_iter().enumerate() {
+            assert_eq!(db.value_len(key(n as u32)).unwrap(), Some(len as u64), "{compression:?}");
+        }
+        let mut iterator = db.iter().unwrap();
+        iterator.seek_to_first().unwrap();
+        assert_eq!(iterator.value_len().unwrap(), lens[0] as u64);
+        drop(iterator);
+        let after = db.stats();
+        let read = (after.blob_read_calls - before.blob_read_calls, after.blob_read_bytes - before.blob_read_bytes);
+        assert!(read.0 == 4 && read.1 < 4 * 64, "{compression:?}: {read:?}");
+        db.close().unwrap();
+
+        // The first record's header begins behind that of the file, and ends with the checksum of what it was not read for; after it come its
+        // key and the length.
+        let blob = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "blob")).unwrap();
+        for byte in 30..30 + 32 + 9 + 3 {
+            let disk = disk.after_process_death();
+            assert!(disk.flip_bit(&blob, byte * 8 + 6));
+            let db = Db::open_with_env("/store", options(compression), disk.env()).unwrap();
+            match db.value_len(key(0)) {
+                Ok(len) => assert!(
+                    (58..62).contains(&byte) || byte >= 30 + 32 + 9,
+                    "{compression:?}: {len:?} with damage at {byte}"
+                ),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{compression:?}: damage at {byte}"),
+            }
+            assert_eq!(db.get(key(0)).unwrap_err().kind(), ErrorKind::Corruption, "damage at {byte}");
+        }
+    }
+}
+
 /// Goal: a scan that asks for every value reads each once, in few reads; one that asks for one value reads one.
 #[test]
 fn values_that_are_asked_for_one_after_the_other_are_read_together() {

@@ -1,7 +1,7 @@
 //! Reads a blob file: one that is sealed, or what was appended to one that still grows.
 //!
-//! - B1: nothing is returned whose checksums, key and compression were not checked; only [`BlobFile::read_range`], which
-//!   leaves most of a value unread, cannot check the value's own checksum.
+//! - B1: nothing is returned whose checksums, key and compression were not checked; only [`BlobFile::read_range`] and
+//!   [`BlobFile::value_len`], which leave most of a value unread, cannot check the value's own checksum.
 //! - B2: nothing is allocated before its length is known to lie within the file.
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{Access, ReadFile, ReadRequest, read_many};
-use esker_format::compression::{Compression, decompress};
+use esker_format::compression::{Compression, RAW_LEN_BYTES_MAX, decompress, raw_len};
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
@@ -350,6 +350,27 @@ impl BlobFile {
         let (_, key) = self.header(user_key, index, &front)?;
         self.same_key(user_key, index, key)?;
         Ok(Part { bytes: PinnedSlice::from_vec(part), read_bytes: count as u64, reads: 2 })
+    }
+
+    /// The length of the value at `index`, and what was read for it: nothing if the file is plain, and the record's header, key and first bytes
+    /// if the value is large.
+    pub(crate) fn value_len(&self, user_key: &[u8], index: &BlobIndex) -> Result<(u64, u64)> {
+        if self.is_plain() {
+            return Ok((index.bytes, 0));
+        }
+        let extent = self.extent(user_key, index)?;
+        if index.bytes <= WHOLE_BYTES_MAX {
+            return Ok((self.read(user_key, index)?.len() as u64, index.bytes));
+        }
+        let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len() + RAW_LEN_BYTES_MAX];
+        self.file.read_exact_at(extent.start, &mut front)?;
+        let (_, body) = self.header(user_key, index, &front)?;
+        let (key, value) = body.split_at_checked(user_key.len()).unwrap_or((body, &[]));
+        self.same_key(user_key, index, key)?;
+        let packed_bytes = usize::try_from(index.bytes).unwrap_or(usize::MAX);
+        let len = raw_len(self.compression, value, packed_bytes, RAW_BYTES_MAX)
+            .map_err(|error| self.damaged(user_key, index, error))?;
+        Ok((len as u64, front.len() as u64))
     }
 
     #[cold]

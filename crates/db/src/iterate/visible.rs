@@ -163,8 +163,8 @@ impl DbIterator {
         self.blobs.read(&self.view, self.walker.key(), &stored, false)
     }
 
-    /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed: what it unpacks to
-    /// is known from its own bytes alone.
+    /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed, and of a large one its first bytes: what
+    /// it unpacks to stands there. See [`Db::value_len_cf`](crate::Db::value_len_cf).
     ///
     /// # Errors
     /// As [`value`](Self::value).

@@ -106,12 +106,13 @@ impl BlobReader {
         self.value_len_at(view, user_key, &decode_pointer(pointer)?)
     }
 
-    /// The length of the value that lies at `index`; reads it if it is packed.
+    /// The length of the value that lies at `index`.
     pub(crate) fn value_len_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
-        if file_of(view, index)?.is_plain() {
-            return Ok(index.bytes);
+        let (len, read_bytes) = file_of(view, index)?.value_len(user_key, index)?;
+        if read_bytes > 0 {
+            self.counts.add(1, read_bytes, 1);
         }
-        Ok(self.read_at(view, user_key, index)?.len() as u64)
+        Ok(len)
     }
 
     /// The part of the value at `pointer` that lies in `range`.

@@ -98,14 +98,20 @@ proptest! {
     #[test]
     fn what_is_packed_unpacks(raw in proptest::collection::vec(0u8..4, 0..2000)) {
         for kind in ALL {
-            prop_assert_eq!(unpacked(kind, &packed(kind, &raw), 2000).unwrap(), &raw[..]);
+            let packed = packed(kind, &raw);
+            prop_assert_eq!(unpacked(kind, &packed, 2000).unwrap(), &raw[..]);
+            let front = &packed[..packed.len().min(RAW_LEN_BYTES_MAX)];
+            prop_assert_eq!(raw_len(kind, front, packed.len(), 2000).unwrap(), raw.len());
         }
     }
 
     #[test]
     fn any_bytes_give_a_value_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for kind in ALL {
-            let _ = unpacked(kind, &bytes, 1 << 16);
+            let raw = unpacked(kind, &bytes, 1 << 16);
+            let front = &bytes[..bytes.len().min(RAW_LEN_BYTES_MAX)];
+            let promised = raw_len(kind, front, bytes.len(), 1 << 16);
+            prop_assert!(raw.is_err() || promised.is_ok_and(|len| raw.is_ok_and(|raw| raw.len() == len)));
         }
     }
 
