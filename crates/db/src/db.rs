@@ -143,7 +143,8 @@ impl Db {
     }
 
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values
-    /// that were taken earlier stay readable.
+    /// that were taken earlier stay readable, until the directory is opened again for writing: that handle knows nothing of them, and may make
+    /// holes where they lie (`punch_holes`).
     ///
     /// What is in memory only because of [`WriteOptions::disable_wal`] is flushed; everything else is in the log
     /// already. The log is synced, so that a closed store survives power loss. Dropping the last handle does the same,
@@ -328,7 +329,8 @@ impl Db {
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
-        self.get_cf(&self.default_column_family(), key, &ReadOptions::default())
+        let store = self.store();
+        store.get(&store.default_family, key.as_ref(), &ReadOptions::default())
     }
 
     /// The value of `key` in `family`, now or as of a snapshot.
@@ -360,8 +362,8 @@ impl Db {
 
     /// The values of `keys` in `family`, in their order, all of one moment; of a key that cannot be read, the error.
     ///
-    /// Cost: as [`get_cf`](Self::get_cf) for each, but blocks and separated values that have to be read are read in
-    /// batches, sorted by place, neighbours together. Values that were neighbours share their memory, up to 256 KiB.
+    /// Cost: as [`get_cf`](Self::get_cf) for each, but of 256 keys at a time the blocks that have to be read are read at once, of a whole level,
+    /// and then the separated values, sorted by place, neighbours together. Values that were neighbours share their memory, up to 256 KiB.
     ///
     /// # Errors
     /// `Closed`, or `InvalidArgument` for a snapshot of another store: nothing was read.
@@ -381,14 +383,16 @@ impl Db {
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
     pub fn get_range(&self, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<PinnedSlice>> {
-        self.get_range_cf(&self.default_column_family(), key, range, &ReadOptions::default())
+        let store = self.store();
+        store.get_range(&store.default_family, key.as_ref(), range, &ReadOptions::default())
     }
 
     /// The bytes of the value of `key` in `family` that lie in `range`, as far as there are any.
     ///
     /// Cost: of a separated value that is not packed (`blob_compression` is `None`) and longer than 32 KiB, only the
     /// part is read, in any length; its own checksum, which is one over the whole value, can then not be checked, only
-    /// that of the record's header, and the key. Everything else is read and checked whole, as [`get_cf`](Self::get_cf) does.
+    /// that of the record's header, and the key. Everything else, all of such a value too, is read and checked whole, as
+    /// [`get_cf`](Self::get_cf) does, and stays in the cache like there: of a packed value, one part after the other is read once.
     ///
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
@@ -407,7 +411,8 @@ impl Db {
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
     pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-        self.value_len_cf(&self.default_column_family(), key, &ReadOptions::default())
+        let store = self.store();
+        store.value_len(&store.default_family, key.as_ref(), &ReadOptions::default())
     }
 
     /// The length of the value of `key` in `family`, in bytes. Reads a blob only where values are packed
@@ -430,7 +435,8 @@ impl Db {
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
     pub fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.exists_cf(&self.default_column_family(), key, &ReadOptions::default())
+        let store = self.store();
+        store.exists(&store.default_family, key.as_ref(), &ReadOptions::default())
     }
 
     /// Whether `key` has a value in `family`. Never reads a blob.
@@ -474,6 +480,18 @@ impl Db {
     /// `InvalidArgument` unless `parts` is in 1..=65,536; `Closed`.
     pub fn split_cf(&self, family: &ColumnFamily, options: &ReadOptions, parts: usize) -> Result<Vec<DbIterator>> {
         self.store().split(self.store().own(family)?, options, parts)
+    }
+
+    /// [`parallel_scan_cf`](Self::parallel_scan_cf) of the default column family.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parallel_scan<F>(&self, options: &ReadOptions, threads: usize, each: F) -> Result<()>
+    where
+        F: Fn(&DbIterator) -> Result<()> + Send + Sync + 'static,
+    {
+        let store = self.store();
+        store.parallel_scan(&store.default_family, options, threads, each)
     }
 
     /// Shows every entry of `family` within the bounds of `options` to `each`, with `threads` threads, the caller's

@@ -132,7 +132,7 @@ impl Store {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value.within(range))),
-            Found::Blob(pointer) => self.blobs.read_range(view, key, &pointer, range).map(Some),
+            Found::Blob(pointer) => self.blobs.read_range(view, key, &pointer, range, options.fill_cache).map(Some),
         })
     }
 

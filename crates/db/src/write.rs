@@ -72,6 +72,8 @@ pub(crate) struct Lead {
     pub(crate) actives: Vec<Active>,
     /// Beyond so many bytes of logs, memtables are flushed for their sake.
     wal_bytes_max: u64,
+    /// Written since it was last looked what all memtables take.
+    pub(crate) unweighed_bytes: u64,
     /// Whether something was ever written without the log.
     pub(crate) unlogged: bool,
     /// Holds writers back while compaction is behind.
@@ -97,6 +99,7 @@ impl Lead {
             last_sequence,
             actives: Vec::new(),
             wal_bytes_max: u64::MAX,
+            unweighed_bytes: 0,
             unlogged: false,
             pace: Bucket::new(Duration::ZERO, None),
             spare: WriteBatch::new(),
@@ -362,6 +365,9 @@ impl Store {
         }
         if sealing.is_empty() {
             sealing = self.holders_of_oldest_log(lead);
+        }
+        if sealing.is_empty() {
+            sealing.extend(self.largest_of_too_many(lead, bytes));
         }
         if !sealing.is_empty() {
             // Whatever fails, the memtables are still full.

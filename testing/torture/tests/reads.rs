@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use esker::env::sim::{ReadFault, SimDisk};
 use esker::{
-    Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, PrefixExtractor, ReadOptions, Stats,
-    WriteOptions,
+    Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, PrefixExtractor, ReadOptions, Separation,
+    Stats, WriteOptions,
 };
 use esker_torture::model::{Contents, backward, forward};
 use esker_torture::reads::{Entries, walk};
@@ -487,6 +487,39 @@ fn everything_in_memory_keeps_to_the_limit() {
     assert!(db.stats().memory.index_filter_bytes > 0);
 }
 
+/// Goal: memtables of many families keep to the limit, though no one of them is full.
+#[test]
+fn memtables_of_many_families_keep_to_the_limit() {
+    const LIMIT: u64 = 4 << 20;
+    let disk = SimDisk::new();
+    for separation in [Separation::AtFlush, Separation::AtWrite] {
+        let dir = format!("/{separation:?}");
+        let options = Options { memory_limit: LIMIT, ..options(Compression::Lz4) };
+        let db = Db::open_with_env(&dir, options, disk.env()).unwrap();
+        let names: Vec<String> = (0..12).map(|n| format!("family {n}")).collect();
+        let large = || FamilyOptions { write_buffer_bytes: 64 << 20, separation, ..FamilyOptions::default() };
+        let families: Vec<_> = names.iter().map(|name| db.create_column_family(name, large()).unwrap()).collect();
+        let mut random = Rng::with_seed(9);
+        let mut most = 0;
+        for n in 0..20_000u32 {
+            // A few take most of it, and one value in a thousand is large.
+            let family = &families[random.usize(..families.len()).min(random.usize(..families.len()))];
+            let len = if n % 1000 == 0 { 200_000 } else { 300 + n as usize % 900 };
+            db.put_cf(family, key(n), vec![n as u8; len], &WriteOptions::default()).unwrap();
+            if n % 50 == 0 {
+                let memory = db.stats().memory;
+                assert!(memory.total_bytes() <= LIMIT, "{separation:?}: {memory:?}");
+                most = most.max(memory.memtable_bytes);
+            }
+        }
+        let stats = db.stats();
+        assert!(most > LIMIT / 8, "they get what they may: {most}");
+        assert!((10..200).contains(&stats.flushes), "and are not flushed for nothing: {}", stats.flushes);
+        let found: u64 = families.iter().map(|of| db.count_cf(of, &ReadOptions::default()).unwrap()).sum();
+        assert_eq!(found, 20_000);
+    }
+}
+
 /// Goal: indexes and filters that take more than their share go, and everything is found all the same.
 #[test]
 fn indexes_and_filters_go_where_memory_is_limited() {
@@ -559,7 +592,55 @@ fn a_cached_value_costs_no_read() {
         let found = db.multi_get(expected.keys()).unwrap();
         assert!(found.into_iter().zip(expected.values()).all(|(found, value)| found.unwrap().unwrap() == *value));
         assert_eq!(db.stats().blob_reads, before, "nor do many at once");
+        for (key, value) in &expected {
+            assert_eq!(db.value_len(key).unwrap(), Some(value.len() as u64));
+            assert_eq!(db.get_range(key, 5..15).unwrap().unwrap(), value[5..15]);
+        }
+        assert_eq!(db.stats().blob_reads, before, "nor do lengths and parts");
     }
+}
+
+/// Goal: many keys at once leave their values in the cache as single ones do; a packed value that is read part by part is read once.
+#[test]
+fn what_many_keys_and_parts_read_is_in_the_cache() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let disk = SimDisk::new();
+        let (db, expected) = store(&disk, compression);
+        let large = vec![7; 200_000];
+        db.put("large", &large).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let options = Options { cache_bytes: 8 << 20, cache_blobs: true, ..options(compression) };
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let family = db.default_column_family();
+        let read = |fill_cache| {
+            let options = ReadOptions { fill_cache, ..ReadOptions::default() };
+            let found = db.multi_get_cf(&family, expected.keys(), &options).unwrap();
+            assert!(found.into_iter().zip(expected.values()).all(|(found, value)| found.unwrap().unwrap() == *value));
+            db.stats().blob_reads
+        };
+        let each = separated(&expected);
+        assert_eq!([read(false), read(true), read(true)], [each, 2 * each, 2 * each], "{compression:?}");
+        let parts = (0..200_000u64).step_by(1000).map(|at| db.get_range("large", at..at + 1000).unwrap().unwrap());
+        assert!(parts.flat_map(|part| part.to_vec()).eq(large.iter().copied()));
+        let reads = db.stats().blob_reads - 2 * each;
+        assert_eq!(reads, if compression == Compression::None { 200 } else { 1 }, "{compression:?}");
+    }
+}
+
+/// Goal: damage in a large value is told to whoever reads all of it, also by its range.
+#[test]
+fn a_range_of_all_of_a_value_is_checked() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(Compression::None), disk.env()).unwrap();
+    db.put("large", vec![3; 100_000]).unwrap();
+    db.flush().unwrap();
+    let blob = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "blob")).unwrap();
+    assert!(disk.flip_bit(&blob, 50_000 * 8));
+    for range in [0..100_000, 0..u64::MAX] {
+        assert_eq!(db.get_range("large", range).unwrap_err().kind(), ErrorKind::Corruption);
+    }
+    assert!(db.get_range("large", 60_000..u64::MAX).unwrap().unwrap() == vec![3; 40_000]);
 }
 
 /// Reads that the file system was asked for, of tables and of blob files.

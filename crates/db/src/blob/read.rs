@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use esker_env::{Access, ReadFile, ReadRequest, read_many};
 use esker_format::compression::{Compression, RAW_LEN_BYTES_MAX, decompress, raw_len};
@@ -154,6 +154,15 @@ impl BlobFile {
     /// What lies at `offset`, as far as there is something, unchecked: for whoever finds out what a crash left.
     pub(crate) fn read_raw(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         Ok(self.file.read_at(offset, buffer)?)
+    }
+
+    /// Whether somebody holds a value that is a part of the mapped file. Of one that nothing points to any more, nobody can come to hold it,
+    /// but those who hold a version that did.
+    pub(crate) fn is_lent(&self) -> bool {
+        let is_lent = Arc::strong_count(&self.file) > 1;
+        // With the release of whoever let go last: what is done to the file now comes after what was read there.
+        fence(Ordering::Acquire);
+        is_lent
     }
 
     /// Whether values lie here as they are.
@@ -326,42 +335,54 @@ impl BlobFile {
         Ok(Arc::new(Block::tagged(value, tag)))
     }
 
-    /// The bytes of the value at `index` that lie in `range`, as far as there are any. Reads only them, and the record's
-    /// header and key, if the file is plain and the value large: what was not read cannot be checked.
+    /// Whether [`read_range`](Self::read_range) is for the value at `index`: it is large, and lies here as it is.
+    pub(crate) fn has_parts(&self, index: &BlobIndex) -> bool {
+        self.is_plain() && index.bytes > WHOLE_BYTES_MAX
+    }
+
+    /// The bytes at `range` of a value that [`has_parts`](Self::has_parts). Reads only them, and the record's header and key: what was not
+    /// read cannot be checked. Lends them if the file is memory.
     pub(crate) fn read_range(&self, user_key: &[u8], index: &BlobIndex, range: Range<u64>) -> Result<Part> {
         let extent = self.extent(user_key, index)?;
-        if !self.is_plain() || index.bytes <= WHOLE_BYTES_MAX {
-            let bytes = self.read(user_key, index)?.within(range);
-            return Ok(Part { bytes, read_bytes: index.bytes, reads: 1 });
+        let within = index.offset.saturating_add(range.start)..index.offset.saturating_add(range.end);
+        let front_end = extent.start.saturating_add((RECORD_HEADER_BYTES + user_key.len()) as u64);
+        if let Some(front) = self.file.memory(extent.start..front_end) {
+            self.check_front(user_key, index, front)?;
+            let bytes = PinnedSlice::from_file(self.file.clone(), within).unwrap_or_default();
+            return Ok(Part { read_bytes: bytes.len() as u64, bytes, reads: 1 });
         }
-        let (start, end) = (range.start.min(index.bytes), range.end.min(index.bytes));
-        let Ok(count) = usize::try_from(end.saturating_sub(start)) else {
+        let Ok(count) = usize::try_from(range.end.saturating_sub(range.start)) else {
             return Err(self.wrong(index, format!("a value of {} bytes does not fit into memory", index.bytes)));
         };
         let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len()];
         let mut part = vec![0; count];
         let mut requests = [
             ReadRequest::new(&*self.file, extent.start, &mut front),
-            ReadRequest::new(&*self.file, index.offset.saturating_add(start), &mut part),
+            ReadRequest::new(&*self.file, within.start, &mut part),
         ];
         read_many(&mut requests);
         let [of_front, of_part] = requests.map(|request| request.result);
         of_front.and(of_part)?;
-        let (_, key) = self.header(user_key, index, &front)?;
-        self.same_key(user_key, index, key)?;
+        self.check_front(user_key, index, &front)?;
         Ok(Part { bytes: PinnedSlice::from_vec(part), read_bytes: count as u64, reads: 2 })
     }
 
-    /// The length of the value at `index`, and what was read for it: nothing if the file is plain, and the record's header, key and first bytes
-    /// if the value is large.
+    /// Checks a record's header and key.
+    fn check_front(&self, user_key: &[u8], index: &BlobIndex, front: &[u8]) -> Result<()> {
+        let (_, key) = self.header(user_key, index, front)?;
+        self.same_key(user_key, index, key)
+    }
+
+    /// The length of the value at `index`, and how much was read for it: nothing if the file is plain; of a large value that is packed the
+    /// record's header, key and first bytes.
     pub(crate) fn value_len(&self, user_key: &[u8], index: &BlobIndex) -> Result<(u64, u64)> {
         if self.is_plain() {
             return Ok((index.bytes, 0));
         }
-        let extent = self.extent(user_key, index)?;
         if index.bytes <= WHOLE_BYTES_MAX {
             return Ok((self.read(user_key, index)?.len() as u64, index.bytes));
         }
+        let extent = self.extent(user_key, index)?;
         let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len() + RAW_LEN_BYTES_MAX];
         self.file.read_exact_at(extent.start, &mut front)?;
         let (_, body) = self.header(user_key, index, &front)?;

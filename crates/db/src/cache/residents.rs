@@ -6,6 +6,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+/// Fewer are not worth a look.
+const SWEPT_MIN: usize = 64;
+
 /// Something that keeps memory of the budget.
 pub(crate) trait Evict: Send + Sync {
     /// Gives the memory back, unless it was used since the last call; whether it did. Who uses it right now keeps it for as long.
@@ -20,11 +23,18 @@ pub(super) struct Residents(Mutex<Clock>);
 struct Clock {
     tables: Vec<Weak<dyn Evict>>,
     hand: usize,
+    /// Once there are so many, those that are gone are let go of.
+    sweep_at: usize,
 }
 
 impl Residents {
     pub(super) fn watch(&self, table: Weak<dyn Evict>) {
-        self.0.lock().tables.push(table);
+        let mut clock = self.0.lock();
+        if clock.tables.len() >= clock.sweep_at {
+            clock.tables.retain(|table| table.strong_count() > 0);
+            clock.sweep_at = (2 * clock.tables.len()).max(SWEPT_MIN);
+        }
+        clock.tables.push(table);
     }
 
     /// Evicts one after the other, those first that were not used since they were passed last, while `is_over` says so.
@@ -110,6 +120,10 @@ mod tests {
         tables.iter().for_each(|table| table.used.store(true, Ordering::Relaxed));
         residents.evict_while(|| there.load(Ordering::Relaxed) > 2);
         assert_eq!(there.load(Ordering::Relaxed), 2);
+        // Those that went where there always was room are forgotten, too.
+        let gone = || Arc::downgrade(&table(0)) as Weak<dyn Evict>;
+        (0..1000).for_each(|_| residents.watch(gone()));
+        assert!(residents.0.lock().tables.len() <= 10 + SWEPT_MIN);
         drop(tables);
         residents.evict_while(|| true);
         assert!(residents.0.lock().tables.is_empty(), "what was closed is forgotten");

@@ -58,13 +58,14 @@ pub struct Options {
     /// Budget of everything that the store keeps in memory, in bytes: memtables, indexes and filters of open tables, and
     /// the cache, which gets what the others leave. Default 0: there is no such limit. Range 0 or 1 MiB..=1 TiB.
     ///
-    /// The active memtable of each family counts with all of its `write_buffer_bytes`. Indexes and filters get at most three
-    /// quarters of what memtables leave: beyond, those not used for longest go, and are read again when they are needed.
-    /// Where memtables alone take nearly all of it, the cache keeps a 64th, and that is how far the limit is exceeded: choose
-    /// it well above the write buffers. Values and iterators that are held count as the user's.
+    /// The memtables that are written to, of all families, get a quarter of it together: beyond, the largest is flushed though its
+    /// `write_buffer_bytes` are not full. Those that wait for their flush come on top (`write_buffer_count_max`), and what is large in one write.
+    /// Indexes and filters get at most three quarters of what memtables leave: beyond, those not used for longest go, and are read again
+    /// when they are needed. Where memtables that wait take nearly all of it, the cache keeps a 64th, and the limit is exceeded for as
+    /// long. Values and iterators that are held count as the user's.
     pub memory_limit: u64,
 
-    /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) reads stay in the cache, unpacked, beside the blocks of
+    /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) and its like read stay in the cache, unpacked, beside the blocks of
     /// tables. Default `true`: while there is room, and then those that are read a second time before long, so that values
     /// that are read once do not push out blocks, of which each serves many keys. Iterators leave none there.
     pub cache_blobs: bool,

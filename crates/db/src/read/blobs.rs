@@ -7,7 +7,7 @@ use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::filter;
 
 use crate::blob::BlobFile;
-use crate::cache::BlockCache;
+use crate::cache::{Block, BlockCache};
 use crate::counters::Counter;
 use crate::family::View;
 use crate::pinned::PinnedSlice;
@@ -71,8 +71,12 @@ impl BlobReader {
         let Some(cache) = &self.cache else {
             return self.read_at(view, user_key, &index);
         };
-        let tag = tag(user_key, &index);
         let blob = file_of(view, &index)?;
+        if self.mapped && blob.is_plain() {
+            // It lies in memory as it is.
+            return self.read_at(view, user_key, &index);
+        }
+        let tag = tag(user_key, &index);
         if let Some(held) = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag) {
             return blob.value_in(&index, held);
         }
@@ -87,11 +91,17 @@ impl BlobReader {
 
     /// The value that `pointer` points to, if the cache has it.
     pub(crate) fn held(&self, view: &View, user_key: &[u8], pointer: &[u8]) -> Result<Option<PinnedSlice>> {
+        if self.cache.is_none() {
+            return Ok(None);
+        }
+        self.held_at(view, user_key, &decode_pointer(pointer)?)
+    }
+
+    fn held_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<Option<PinnedSlice>> {
         let Some(cache) = &self.cache else { return Ok(None) };
-        let index = decode_pointer(pointer)?;
-        let tag = tag(user_key, &index);
+        let tag = tag(user_key, index);
         let held = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag);
-        held.map(|held| file_of(view, &index)?.value_in(&index, held)).transpose()
+        held.map(|held| file_of(view, index)?.value_in(index, held)).transpose()
     }
 
     /// The value that lies at `index`, past the cache.
@@ -108,7 +118,13 @@ impl BlobReader {
 
     /// The length of the value that lies at `index`.
     pub(crate) fn value_len_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
-        let (len, read_bytes) = file_of(view, index)?.value_len(user_key, index)?;
+        let blob = file_of(view, index)?;
+        if !blob.is_plain()
+            && let Some(value) = self.held_at(view, user_key, index)?
+        {
+            return Ok(value.len() as u64);
+        }
+        let (len, read_bytes) = blob.value_len(user_key, index)?;
         if read_bytes > 0 {
             self.counts.add(1, read_bytes, 1);
         }
@@ -122,11 +138,34 @@ impl BlobReader {
         user_key: &[u8],
         pointer: &[u8],
         range: Range<u64>,
+        fill_cache: bool,
     ) -> Result<PinnedSlice> {
         let index = decode_pointer(pointer)?;
-        let part = file_of(view, &index)?.read_range(user_key, &index, range)?;
+        let blob = file_of(view, &index)?;
+        let part = range.start.min(index.bytes)..range.end.min(index.bytes);
+        // What is packed is unpacked whole, and what is read whole is checked.
+        if !blob.has_parts(&index) || part == (0..index.bytes) {
+            return Ok(self.read(view, user_key, pointer, fill_cache)?.within(range));
+        }
+        if part.is_empty() {
+            return Ok(PinnedSlice::default());
+        }
+        if let Some(held) = self.held(view, user_key, pointer)? {
+            return Ok(held.within(part));
+        }
+        let part = blob.read_range(user_key, &index, part)?;
         self.counts.add(1, part.read_bytes, part.reads);
         Ok(part.bytes)
+    }
+
+    /// Keeps a value that was read from `index`, if there is room for what is read for the first time, or it was read before.
+    pub(crate) fn keep(&self, user_key: &[u8], index: &BlobIndex, value: &[u8]) {
+        if let Some(cache) = &self.cache
+            && cache.admits(index.file.get(), index.offset, index.bytes)
+        {
+            let held = Block::tagged(value.to_vec(), tag(user_key, index));
+            cache.insert(index.file.get(), index.offset, Arc::new(held));
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Many keys at once: sorted, so that each block is searched once it is there; missing blocks of a table and separated
-//! values are read in batches, by place.
+//! Many keys at once: sorted, so that each block is searched once it is there; missing blocks of a level's tables and
+//! separated values are read in batches, by place.
 //!
 //! - G1: answers are those of one moment, whatever is written meanwhile.
 //! - G2: `KEYS_AT_ONCE` keys are looked up at a time, so that blocks read for them take bounded memory.
@@ -17,7 +17,7 @@ use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Many, Table};
 
 /// See G2: enough to keep a device busy, and at most about a megabyte of blocks of the usual size.
 const KEYS_AT_ONCE: usize = 256;
@@ -86,7 +86,7 @@ impl Keys {
                 table.overlaps(Some(key), Some(key))
             };
             let places: Vec<usize> = self.open().filter(|(_, lookup)| within(lookup)).map(|(at, _)| at).collect();
-            self.search_table(&table.table, &places, fill_cache);
+            self.search([(&*table.table, places)].into_iter(), fill_cache);
         }
         for (level, _) in view.version.levels().skip(1).filter(|(_, tables)| !tables.is_empty()) {
             let tables: Vec<_> = self
@@ -98,17 +98,20 @@ impl Keys {
             let of_tables: Vec<_> = of_tables
                 .filter_map(|group| Some((group.first()?.1, group.iter().map(|(at, _)| *at).collect::<Vec<_>>())))
                 .collect();
-            for (table, places) in of_tables {
-                self.search_table(&table.table, &places, fill_cache);
-            }
+            self.search(of_tables.iter().map(|(table, places)| (&*table.table, places.clone())), fill_cache);
         }
     }
 
-    fn search_table(&mut self, table: &Table, places: &[usize], fill_cache: bool) {
-        let lookups: Vec<&[u8]> =
-            places.iter().filter_map(|&at| self.wanted.get(at)).map(|wanted| self.lookup(wanted)).collect();
-        let hits = table.get_many(&lookups, fill_cache);
-        for (&at, hit) in places.iter().zip(hits) {
+    /// Searches tables, each for the keys at its places. What they have to read is read at once.
+    fn search<'a>(&mut self, of_tables: impl Iterator<Item = (&'a Table, Vec<usize>)>, fill_cache: bool) {
+        let begin = |(table, places): (&'a Table, Vec<usize>)| {
+            let lookups = places.iter().filter_map(|&at| self.wanted.get(at)).map(|wanted| self.lookup(wanted));
+            (table.begin_many(lookups.collect()), places)
+        };
+        let (mut searches, places): (Vec<_>, Vec<_>) = of_tables.map(begin).unzip();
+        Many::read_missing(&mut searches, fill_cache);
+        let hits: Vec<_> = searches.into_iter().flat_map(|search| search.finish(fill_cache)).collect();
+        for (at, hit) in places.into_iter().flatten().zip(hits) {
             match hit {
                 Ok(None) => {}
                 Ok(Some(hit)) => self.set(at, found(hit.kind, hit.value)),
@@ -145,13 +148,13 @@ impl Store {
             let mut keys = Keys::new(some.iter().copied(), sequence);
             keys.search_memtables(&view);
             keys.search_tables(&view, options.fill_cache);
-            self.answer(&view, keys, &mut answers);
+            self.answer(&view, keys, options.fill_cache, &mut answers);
         }
         Ok(answers)
     }
 
     /// Reads separated values, and puts everything that was found where the caller expects it.
-    fn answer(&self, view: &View, mut keys: Keys, answers: &mut [Answer]) {
+    fn answer(&self, view: &View, mut keys: Keys, fill_cache: bool, answers: &mut [Answer]) {
         for at in 0..keys.wanted.len() {
             let Some(wanted) = keys.wanted.get(at) else { continue };
             let Some(Ok(Found::Blob(pointer))) = &wanted.found else { continue };
@@ -182,7 +185,11 @@ impl Store {
             let key = internal_key::user_key(keys.lookup(wanted));
             let value = decode_pointer(pointer).and_then(|index| {
                 (values, bytes) = (values + 1, bytes + index.bytes);
-                record.take(key, &index)
+                let value = record.take(key, &index)?;
+                if fill_cache {
+                    self.blobs.keep(key, &index, &value);
+                }
+                Ok(value)
             });
             keys.set(record.id, value.map(Found::Value));
         }
@@ -194,7 +201,7 @@ impl Store {
             let answer = match found {
                 None | Some(Ok(Found::Nothing | Found::Deleted)) => Ok(None),
                 Some(Ok(Found::Value(value))) => Ok(Some(value)),
-                Some(Ok(Found::Blob(pointer))) => self.blobs.read(view, key, &pointer, false).map(Some),
+                Some(Ok(Found::Blob(pointer))) => self.blobs.read(view, key, &pointer, fill_cache).map(Some),
                 Some(Err(error)) => Err(error),
             };
             if let Some(slot) = answers.get_mut(id) {

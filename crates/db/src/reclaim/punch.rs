@@ -3,7 +3,8 @@
 //! - H1: what is dead is found by looking at what lives: the tables of a version say where, and everything between is dead
 //!   in that version and in all that follow, as nobody ever points to an old record again. No memory of what died is
 //!   needed, across restarts neither.
-//! - H2: no hole is made while a version older than that one is held: its readers may read what died since.
+//! - H2: no hole is made while a version older than that one is held: its readers may read what died since. Nor, in this order, in a file of
+//!   which somebody holds mapped values that such a reader got: they would become zeroes.
 //! - H3: pointers lie in tables only: a memtable holds none, as open turns what the logs had into tables.
 //! - H4: a file with a second name is shared with somebody who may point elsewhere into it: it stays whole.
 //!   While a copy of the store is being made, no pass begins; what one that goes on takes away is dead in the copy, too (H1).
@@ -115,7 +116,7 @@ impl Store {
     fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
         let (files, path) = (&*self.env.files, blob.file.path());
         let before = files.metadata(path)?;
-        if before.links > 1 {
+        if before.links > 1 || blob.file.is_lent() {
             return Ok(Some(0));
         }
         let _alone = match files.claim_dir(&self.dir) {

@@ -57,6 +57,7 @@ use crate::pinned::PinnedSlice;
 
 use fences::Fences;
 pub(crate) use iterate::TableIterator;
+pub(crate) use read::Many;
 use resident::{Resident, ResidentAt};
 pub(crate) use salvage::{salvage, taken_in_with};
 pub(crate) use write::TableWriter;

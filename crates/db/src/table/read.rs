@@ -35,6 +35,73 @@ thread_local! {
     static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Many lookups in a table, between [`Table::begin_many`] and [`finish`](Self::finish).
+pub(crate) struct Many<'a> {
+    table: &'a Table,
+    /// `None` where the filter denies it.
+    lookups: Vec<Result<Option<&'a [u8]>>>,
+    ready: Vec<(BlockHandle, Arc<Block>)>,
+    missing: Vec<BlockHandle>,
+}
+
+impl Many<'_> {
+    /// Reads what all of `searches` miss, of whatever tables, in one batch. What cannot be read or unpacked is left out: whoever needs it
+    /// meets the error. One block alone is read by the search.
+    pub(crate) fn read_missing(searches: &mut [Many<'_>], fill_cache: bool) {
+        let missing = searches.iter().enumerate().flat_map(|(at, search)| {
+            let table = search.table;
+            search
+                .missing
+                .iter()
+                .filter_map(move |&handle| Some((at, handle, vec![0; table.stored_bytes(handle).ok()?])))
+        });
+        let mut stored: Vec<(usize, BlockHandle, Vec<u8>)> = missing.collect();
+        if stored.len() < 2 {
+            return;
+        }
+        let requests = stored.iter_mut().filter_map(|(at, handle, buffer)| {
+            let table = searches.get(*at)?.table;
+            table.cache.table_reads.add(1, buffer.len());
+            Some(ReadRequest::new(&*table.file, handle.offset, buffer))
+        });
+        let mut requests: Vec<_> = requests.collect();
+        read_many(&mut requests);
+        let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
+        for ((at, handle, stored), is_read) in stored.into_iter().zip(is_read) {
+            let Some(search) = searches.get_mut(at).filter(|_| is_read) else { continue };
+            let Ok(block) = search.table.unpack_owned(stored, handle) else { continue };
+            let block = Arc::new(Block::new(block));
+            if fill_cache {
+                search.table.cache.insert(search.table.number.get(), handle.offset, block.clone());
+            }
+            search.ready.push((handle, block));
+        }
+    }
+
+    /// The second half of what [`Table::get`] does for each lookup, in their order.
+    pub(crate) fn finish(mut self, fill_cache: bool) -> Vec<Result<Option<TableHit>>> {
+        let table = self.table;
+        self.ready.sort_unstable_by_key(|(handle, _)| handle.offset);
+        let ready = |handle: BlockHandle| {
+            let at = self.ready.binary_search_by_key(&handle.offset, |(held, _)| held.offset).ok()?;
+            self.ready.get(at).map(|(_, block)| block.clone())
+        };
+        let load = |handle: BlockHandle| ready(handle).map_or_else(|| table.block(handle, fill_cache), Ok);
+        let resident = match table.resident() {
+            Ok(resident) => resident,
+            Err(error) => return self.lookups.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let of = Indexed { table, index: &resident.index };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut search = |lookup| table.search(of, scratch, lookup, load);
+            let hit = |lookup: &Result<Option<_>>| lookup.clone()?.map_or(Ok(None), &mut search);
+            let hits = self.lookups.iter().map(hit).collect();
+            scratch.walk.release();
+            hits
+        })
+    }
+}
+
 impl Table {
     /// The first entry at or after the internal key `lookup`, if it has the same user key.
     ///
@@ -56,31 +123,39 @@ impl Table {
         })
     }
 
-    /// As [`get`](Self::get) for each of `lookups`, which are sorted. Blocks that the cache lacks are read in one batch.
-    pub(crate) fn get_many(&self, lookups: &[&[u8]], fill_cache: bool) -> Vec<Result<Option<TableHit>>> {
+    /// The first half of what [`get`](Self::get) does for each of `lookups`, which are sorted: which blocks their searches begin in, and which
+    /// of them the cache has.
+    pub(crate) fn begin_many<'a>(&'a self, lookups: Vec<&'a [u8]>) -> Many<'a> {
+        let mut many = Many { table: self, lookups: Vec::new(), ready: Vec::new(), missing: Vec::new() };
         let resident = match self.resident() {
             Ok(resident) => resident,
-            Err(error) => return lookups.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => {
+                many.lookups = lookups.iter().map(|_| Err(error.clone())).collect();
+                return many;
+            }
         };
         let of = Indexed { table: self, index: &resident.index };
-        let may_hold = |lookup: &[u8]| resident.filter.may_hold(internal_key::user_key(lookup));
-        SCRATCH.with_borrow_mut(|scratch| {
-            let maybe: Vec<Option<&[u8]>> =
-                lookups.iter().map(|lookup| Some(*lookup).filter(|lookup| may_hold(lookup))).collect();
-            let ready = self.read_ahead_of(of, &mut scratch.walk, maybe.iter().flatten().copied(), fill_cache);
-            let load = |handle: BlockHandle| match ready.binary_search_by_key(&handle.offset, |(held, _)| held.offset) {
-                Ok(at) => {
-                    ready.get(at).map(|(_, block)| block.clone()).map_or_else(|| self.block(handle, fill_cache), Ok)
+        let mut before = None;
+        SCRATCH.with_borrow_mut(|Scratch { walk, .. }| {
+            for lookup in lookups {
+                if !resident.filter.may_hold(internal_key::user_key(lookup)) {
+                    many.lookups.push(Ok(None));
+                    continue;
                 }
-                Err(_) => self.block(handle, fill_cache),
-            };
-            let hits = maybe
-                .into_iter()
-                .map(|lookup| lookup.map_or(Ok(None), |lookup| self.search(of, scratch, lookup, load)));
-            let hits = hits.collect();
-            scratch.walk.release();
-            hits
-        })
+                many.lookups.push(Ok(Some(lookup)));
+                walk.reset(of);
+                // What cannot be found is left out; the search meets the error.
+                let handle = walk.seek(of, lookup).and_then(|()| walk.handle(of)).ok().flatten();
+                let Some(handle) = handle.filter(|&handle| before != Some(handle)) else { continue };
+                before = Some(handle);
+                match self.cache.get(self.number.get(), handle.offset) {
+                    Some(block) => many.ready.push((handle, block)),
+                    None => many.missing.push(handle),
+                }
+            }
+            walk.release();
+        });
+        many
     }
 
     /// Whether it may hold a user key from `lower` on and before `upper`, as far as its filter of prefixes says.
@@ -93,55 +168,6 @@ impl Table {
     pub(crate) fn filter_holds(&self, user_key: &[u8]) -> Option<bool> {
         let resident = self.resident_now();
         (resident.is_there() && resident.filter.has_keys()).then(|| resident.filter.may_hold(user_key))
-    }
-
-    /// The blocks that `lookups`, which are sorted, begin their searches in: those that the cache lacks are read at once. What
-    /// cannot be read is left out; whoever needs it meets the error.
-    fn read_ahead_of<'a>(
-        &self,
-        of: Indexed<'_>,
-        walk: &mut IndexWalk,
-        lookups: impl Iterator<Item = &'a [u8]>,
-        fill_cache: bool,
-    ) -> Vec<(BlockHandle, Arc<Block>)> {
-        let mut missing: Vec<BlockHandle> = Vec::new();
-        let mut ready = Vec::new();
-        let mut before = None;
-        for lookup in lookups {
-            walk.reset(of);
-            let handle = walk.seek(of, lookup).and_then(|()| walk.handle(of)).ok().flatten();
-            let Some(handle) = handle.filter(|&handle| before != Some(handle)) else { continue };
-            before = Some(handle);
-            match self.cache.get(self.number.get(), handle.offset) {
-                Some(block) => ready.push((handle, block)),
-                None => missing.push(handle),
-            }
-        }
-        if missing.len() > 1 {
-            ready.extend(self.read_blocks(&missing, fill_cache));
-        }
-        ready.sort_unstable_by_key(|(handle, _)| handle.offset);
-        ready
-    }
-
-    /// Reads blocks in one batch; those that cannot be read or unpacked are left out.
-    fn read_blocks(&self, handles: &[BlockHandle], fill_cache: bool) -> Vec<(BlockHandle, Arc<Block>)> {
-        let sized = handles.iter().filter_map(|&handle| Some((handle, vec![0; self.stored_bytes(handle).ok()?])));
-        let mut stored: Vec<(BlockHandle, Vec<u8>)> = sized.collect();
-        let mut requests: Vec<_> =
-            stored.iter_mut().map(|(handle, buffer)| ReadRequest::new(&*self.file, handle.offset, buffer)).collect();
-        read_many(&mut requests);
-        self.cache.table_reads.add(requests.len() as u64, requests.iter().map(|request| request.buffer.len()).sum());
-        let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
-        let read = stored.into_iter().zip(is_read).filter(|(_, is_read)| *is_read);
-        read.filter_map(|((handle, stored), _)| {
-            let block = Arc::new(Block::new(self.unpack_owned(stored, handle).ok()?));
-            if fill_cache {
-                self.cache.insert(self.number.get(), handle.offset, block.clone());
-            }
-            Some((handle, block))
-        })
-        .collect()
     }
 
     /// The first entry at or after `lookup`, if it has the same user key, in the blocks that `load` gives.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::env::{Env, Error as EnvError};
-use esker::{Db, ErrorKind, Options, ReclaimMode};
+use esker::{Compression, Db, ErrorKind, Options, ReclaimMode};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::Contents;
 use esker_torture::numbered::{assert_sound, contents, files, key, noise};
@@ -206,4 +206,32 @@ fn death_and_failures_among_holes_lose_nothing() {
             assert_sound(&db, "after a failure");
         }
     }
+}
+
+/// Goal: a value that lies in a mapped file stays what it is for as long as it is held, though nothing points to it any more; then its pages go.
+/// On the machine's own disk: the simulated one has no mapping that shows what becomes of a file.
+#[test]
+fn a_mapped_value_that_is_held_becomes_no_hole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options { mmap_reads: true, ..large_options(ReclaimMode::Auto, false) };
+    options.families.get_mut("default").unwrap().blob_compression = Compression::None;
+    let db = Db::open(dir.path(), options).unwrap();
+    let write = |round: u32, step: usize| {
+        (0..60).step_by(step).for_each(|n| db.put(key(n), large_value(n, round)).unwrap());
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+    };
+    write(0, 1);
+    let held: Vec<_> = (0..60).map(|n| db.get(key(n)).unwrap().unwrap()).collect();
+    write(1, 2);
+    assert!(db.stats().punches > 0, "a pass looked for holes");
+    assert!(held.iter().enumerate().all(|(n, value)| *value == large_value(n as u32, 0)), "what is held stays");
+    assert_eq!(db.stats().punched_bytes, 0);
+    drop(held);
+    write(2, 3);
+    assert!(db.stats().punched_bytes > 100_000, "is this a file system without holes? set TMPDIR to one that has them");
+    for n in 0..60 {
+        let round = if n % 3 == 0 { 2 } else { u32::from(n % 2 == 0) };
+        assert_eq!(db.get(key(n)).unwrap().unwrap(), large_value(n, round));
+    }
+    assert_sound(&db, "with holes");
 }

@@ -99,7 +99,13 @@ pub(super) fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Ra
         (0..random.below(60)).map(|_| random.below(1000)).map(|n| lookup(&n.to_string(), 9)).collect();
     targets.sort_by(|a, b| internal_key::compare(a, b));
     let lookups: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
-    for (lookup, found) in lookups.iter().zip(table.get_many(&lookups, random.below(2) == 0)) {
+    let fill_cache = random.below(2) == 0;
+    // As of two tables, whose blocks are read together.
+    let (first, second) = lookups.split_at(random.below(lookups.len() as u64 + 1) as usize);
+    let mut searches = [first, second].map(|lookups| table.begin_many(lookups.to_vec()));
+    Many::read_missing(&mut searches, fill_cache);
+    let hits = searches.into_iter().flat_map(|search| search.finish(fill_cache));
+    for (lookup, found) in lookups.iter().zip(hits) {
         let alone = table.get(lookup, false).unwrap().map(|hit| (hit.sequence, hit.kind, hit.value));
         assert_eq!(found.unwrap().map(|hit| (hit.sequence, hit.kind, hit.value)), alone);
     }
