@@ -2,7 +2,7 @@
 //! as fast as leaves puts and gets about as quick as they are between passes ([`Courtesy`]).
 //!
 //! - P1: who waits for space is not counted as slowed down, nor while writers are held back for compactions that wait for the pass: that
-//!   would make them wait longer.
+//!   would make them wait longer. Nor do calls of that time tell anything of others.
 //! - P2: without a thread beside the one that flushes, reclaim is never slowed down: callers wait for it.
 //!
 //! Cost: of one put or get in [`SAMPLE`], two readings of the clock; of the others, a step of a thread's counter.
@@ -95,6 +95,7 @@ impl Drop for PassUnderWay<'_> {
         passes.count -= 1;
         if passes.count == 0 {
             self.0.pace.calls.take();
+            passes.courtesy.lift();
             self.0.set_reclaim_rate(None);
         }
     }
@@ -142,6 +143,9 @@ impl Store {
         let is_awaited = self.is_delayed() || self.room.is_awaited();
         if is_awaited || self.room.is_short() || left.bound < i64::try_from(left.slack / SHORT_PART).unwrap_or(i64::MAX)
         {
+            self.pace.calls.take();
+            passes.courtesy.lift();
+            (passes.looked_at, passes.moved) = (now, self.pace.moved.load(Ordering::Relaxed));
             self.set_reclaim_rate(None);
             return;
         }

@@ -4,8 +4,8 @@
 //! - C1: pure: windows of what callers saw come in, a rate comes out.
 //! - C2: a window says something from [`CALLS_MIN`] calls on, or after [`WINDOW_MAX`] without any: then nobody is there.
 //! - C3: the rate halves where calls are slow, and grows by a quarter where they are not; it never falls below its floor.
-//! - C4: while nobody knows how quick calls are without the work, they are taken for slow. At its floor it hardly matters to them: what
-//!   they take then is what they are compared with.
+//! - C4: while nobody knows how quick calls are without the work, they are taken for slow, if they are so many that it will be known. At its
+//!   floor the work hardly matters to them: what they take then is what they are compared with.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -112,14 +112,24 @@ impl Courtesy {
         }
     }
 
+    /// The work went on without a limit, or ended: the next window is not of any rate before.
+    pub fn lift(&mut self) {
+        self.rate = None;
+    }
+
     /// The rate from now on, in bytes per second, after a window in which `moved` bytes a second were moved; `None`: no limit.
     pub fn rate(&mut self, window: &Window, moved: u64) -> Option<u64> {
         if window.calls == 0 {
             self.rate = None;
             return None;
         }
-        if self.alone.is_none() && self.rate == Some(self.rate_min) {
-            self.note_alone(window);
+        if self.alone.is_none() {
+            if window.calls < CALLS_MIN {
+                return self.rate;
+            }
+            if self.rate == Some(self.rate_min) {
+                self.note_alone(window);
+            }
         }
         let is_slow = self.alone.is_none_or(|alone| window.p99 > alone.mul_f64(SLOWER).max(alone + SLOWER_BY));
         self.rate = if is_slow {
@@ -193,6 +203,9 @@ mod tests {
         assert_eq!(courtesy.rate(&window(1000, 200), 20 * MIB), Some(10 * MIB), "slow, for all one knows");
         assert_eq!(courtesy.rate(&window(1000, 200), 10 * MIB), Some(5 * MIB));
         assert_eq!(courtesy.rate(&window(1000, 200), 5 * MIB), Some(4 * MIB));
+        courtesy.lift();
+        assert_eq!(courtesy.rate(&window(99, 9000), 40 * MIB), None, "so few would never tell");
+        assert_eq!(courtesy.rate(&window(1000, 9000), 8 * MIB), Some(4 * MIB), "of no rate: not what they take alone");
         assert_eq!(courtesy.rate(&window(3, 900), 4 * MIB), Some(4 * MIB), "too few to tell");
         assert_eq!(courtesy.rate(&window(1000, 60), 4 * MIB), Some(5 * MIB), "this is how quick they are");
         assert_eq!(courtesy.rate(&window(1000, 200), 5 * MIB), Some(4 * MIB), "and this is slow");
