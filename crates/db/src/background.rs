@@ -155,6 +155,11 @@ impl Work {
         Self::Flush(plan)
     }
 
+    fn purge(state: &mut State) -> Self {
+        state.purging += 1;
+        Self::Purge
+    }
+
     fn of_pass(pass: Pass) -> Self {
         match pass {
             Pass::Sweep(plan) => Self::compaction(plan),
@@ -217,14 +222,14 @@ impl Store {
         }
         // In turn: files that are not needed any more take up space for as long as one memtable after the other is full.
         if std::mem::take(&mut state.flushed_last) && self.trash.is_filled() {
-            return Some(Work::Purge);
+            return Some(Work::purge(state));
         }
         let families = self.families.load();
         if let Some(plan) = flush::pick(&families, state, false) {
             return Some(Work::flush(plan, state));
         }
         if self.trash.is_filled() {
-            return Some(Work::Purge);
+            return Some(Work::purge(state));
         }
         if state.options_are_stale {
             return Some(Work::Options);
@@ -540,7 +545,8 @@ impl Store {
             Work::Log => state.guests -= 1,
             // With it go the tables that it read: what is held after that, readers hold.
             Work::Part(merge) => drop(merge),
-            Work::Sync(_) | Work::Purge | Work::Options => {}
+            Work::Purge => state.purging -= 1,
+            Work::Sync(_) | Work::Options => {}
         }
         self.room.note_held(self.trash.held_bytes());
         self.changed.notify_all();
@@ -648,7 +654,7 @@ impl Store {
                 let result = MutexGuard::unlocked(state, || self.run_work(&work));
                 self.note_result(state, &work, &result);
                 self.release_work(state, work, &result);
-            } else if state.makes_files() || !state.manual.is_empty() {
+            } else if state.makes_files() || state.purging > 0 || !state.manual.is_empty() {
                 self.changed.wait_for(state, QUIET);
             } else {
                 let resting = state.resting.first().map(|resting| resting.error.clone());

@@ -550,10 +550,12 @@ impl Db {
     /// back or brings values together. For somebody who has loaded a store and wants to measure it, copy it, or hand it on in its best
     /// shape. What is in memory stays there: [`Db::flush`] before it if that is to be in tables, too.
     ///
-    /// With `ReclaimMode::Manual` or `Off` reclaim is never due. While others write, there may be no end of it.
+    /// With `ReclaimMode::Manual` or `Off` reclaim is never due, nor is a compaction for which the disk has no room. While others write, there
+    /// may be no end of it.
     ///
     /// # Errors
-    /// What made a flush or compaction fail that was due (it is tried again), or damage that keeps one from being done; nothing is lost.
+    /// What made a flush, a compaction or a removal of files fail that was due (it is tried again), or damage that keeps one from being done;
+    /// nothing is lost. `ReadOnly` of a store open for reading, or after a failure; `Closed`.
     pub fn wait_for_compact(&self) -> Result<()> {
         self.store().wait_for_compact()
     }

@@ -19,6 +19,7 @@ use super::values::Generations;
 
 /// The most keys that a scan of YCSB E takes.
 const SCAN_KEYS_MAX: u64 = 100;
+
 /// What is done to a key that is written.
 #[derive(Debug, Clone, Copy)]
 enum Change {
