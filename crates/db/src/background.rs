@@ -56,6 +56,8 @@ const GATHERED_BYTES_MIN: u64 = 1 << 20;
 const QUIET: Duration = Duration::from_millis(100);
 const QUIET_ENTRIES_PER_MILLISECOND: u64 = 10;
 const QUIET_READS_PER_MILLISECOND: u64 = 1;
+/// Readers, for so long: where they never pause, small files would become more and more. Then values are copied no faster than they bear.
+const READERS_COME_FIRST: Duration = Duration::from_secs(60);
 /// How often it is looked for what nobody tells of.
 const TICK: Duration = Duration::from_secs(1);
 /// How long failed work rests before it is tried again.
@@ -86,6 +88,9 @@ impl State {
         self.crowds.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
         self.unswept.remove(&family_id);
+        if self.damaged_blobs.is_empty() {
+            self.blob_damage = None;
+        }
         self.wake_resting(family_id);
     }
 
@@ -320,10 +325,11 @@ impl Store {
             return false;
         }
         state.looked = Some(now);
+        let has_waited = state.crowded_since.is_some_and(|since| now.at.saturating_sub(since) >= READERS_COME_FIRST);
         let most = |rate: u64| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).saturating_mul(rate);
         is_flushed
             && now.written.saturating_sub(before.written) <= most(QUIET_ENTRIES_PER_MILLISECOND)
-            && now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND)
+            && (has_waited || now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND))
     }
 
     /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
@@ -394,7 +400,7 @@ impl Store {
         let bytes_max = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
         let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
         let crowd = reclaim::crowd(&family.view.load().version, &family.options, damaged);
-        state.crowds.insert(family.id, crowd.unwrap_or(0));
+        state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
         Some(Work::of_pass(pass))
     }
 
@@ -443,6 +449,7 @@ impl Store {
         }
         if state.crowded.is_empty() {
             state.looked = None;
+            state.crowded_since = Some(self.env.clock.monotonic());
         }
         state.crowded.insert(family_id);
     }

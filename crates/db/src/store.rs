@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use esker_env::metered::Meter;
@@ -37,7 +38,7 @@ use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
-use crate::reclaim::{Pace, Room, Trash};
+use crate::reclaim::{Crowd, Pace, Room, Trash};
 use crate::snapshot::SnapshotList;
 use crate::version::ManifestWriter;
 use crate::write::log::{EndedLog, SpareLog};
@@ -152,8 +153,10 @@ pub(crate) struct State {
     pub(crate) options_are_stale: bool,
     /// Families with too many small blob files, until it was seen that nothing can be done about it.
     pub(crate) crowded: BTreeSet<u32>,
-    /// How many they were when they were last merged: as many are left alone, or what cannot be merged would be tried for ever.
-    pub(crate) crowds: BTreeMap<u32, usize>,
+    /// Since when there is one.
+    pub(crate) crowded_since: Option<Duration>,
+    /// Which they were when they were last merged: the same are left alone, or what cannot be merged would be tried for ever.
+    pub(crate) crowds: BTreeMap<u32, Crowd>,
     /// When it was last looked how much is written and read.
     pub(crate) looked: Option<Look>,
     /// Who waits for everything that is due.

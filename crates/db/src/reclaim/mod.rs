@@ -34,7 +34,9 @@ mod trash;
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
-pub(crate) use pick::{Goal, Need, Pass, Relocation, crowd, hidden_bytes, pick, pick_pass, pick_scattered, pick_small};
+pub(crate) use pick::{
+    Crowd, Goal, Need, Pass, Relocation, crowd, hidden_bytes, pick, pick_pass, pick_scattered, pick_small,
+};
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use room::{Left, Reserved, Room};

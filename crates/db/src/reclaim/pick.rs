@@ -10,7 +10,7 @@
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
 //! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
 //!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
-//!   Of those, sixteen or more of like size are merged when nobody writes much, until they are a sixteenth of what a blob file may be: a
+//!   Of those, sixteen or more of like size are merged when nobody writes or reads much, until they are a sixteenth of what a blob file may be: a
 //!   value is copied once for each time that its file grows by sixteen.
 //! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
@@ -170,9 +170,19 @@ fn small_files(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<Fi
     like.into_values().find(|files| files.len() >= SMALL_FILES_MAX).unwrap_or_default()
 }
 
-/// How many small files of like size there are, if those are too many (K4).
-pub(crate) fn crowd(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Option<usize> {
-    Some(small_files(version, options, damaged).len()).filter(|&count| count > 0)
+/// Small files of like size that are too many (K4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crowd {
+    count: usize,
+    /// Tells them from as many of another size.
+    oldest: FileNumber,
+}
+
+/// See [`Crowd`]; `None` if there are not too many.
+pub(crate) fn crowd(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Option<Crowd> {
+    let files = small_files(version, options, damaged);
+    let oldest = files.iter().map(|file| file.number).min()?;
+    Some(Crowd { count: files.len(), oldest })
 }
 
 /// A pass that merges small files of like size (K4), within what `need` allows it to write. `None` if there are not many, or more

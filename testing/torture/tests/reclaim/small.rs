@@ -59,6 +59,28 @@ fn small_files_are_merged_while_nobody_writes_much() {
     }
 }
 
+/// Goal: readers that never pause put a merge of small files off, but not for ever.
+#[test]
+fn readers_come_first_for_a_minute() {
+    let made = SimDisk::new();
+    let (options, expected) = crowd(&made);
+    let db = Db::open_with_env("/store", Options { cache_bytes: 0, ..options }, made.env()).unwrap();
+    let mut merged_after = None;
+    for second in 0..80 {
+        for n in (0..60).cycle().take(1500) {
+            assert!(db.get(key(n)).unwrap().is_some());
+        }
+        made.clock().advance(Duration::from_secs(1));
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        if db.stats().relocations > 0 {
+            merged_after = Some(second);
+            break;
+        }
+    }
+    assert!(merged_after.is_some_and(|second| (50..70).contains(&second)), "{merged_after:?}");
+    assert!(db.stats().families[0].blob_files < 16 && contents(&db) == expected);
+}
+
 /// Goal: more small files than one pass may copy are merged as far as one goes, which leaves room for the keys that it writes, too.
 #[test]
 fn of_more_small_files_than_a_pass_copies_some_are_merged() {
