@@ -222,6 +222,9 @@ impl Store {
     /// Finishes what is small for all of a group, so that its members wait once, to return (C8 of the commit queue): woken to insert, they
     /// would wait for each other again, to be shown in order.
     fn finish_led(&self, group: &mut [Request]) -> Result<()> {
+        if group.iter().all(|request| request.is_shown) {
+            return Ok(());
+        }
         let bytes: usize = group.iter().map(|request| request.batch.len_bytes()).sum();
         let goes_aside = group.len() == 1 && bytes <= ASIDE_BYTES_MAX && self.commit.waiting_count() == 1;
         if bytes > LED_BYTES_MAX * group.len() || goes_aside {
