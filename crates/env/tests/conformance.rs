@@ -80,6 +80,7 @@ on_both! {
     preallocating_does_not_change_where_appends_go
     appends_of_all_sizes_go_to_preallocated_blocks_and_beyond
     what_synced_appends_take_along_is_zeroes_and_counts_for_nothing
+    runs_of_appends_of_each_kind_follow_one_another
     a_preallocated_file_is_cut_and_goes_on
     a_window_shows_what_was_appended_and_nothing_else
     a_recycled_file_is_written_over_and_keeps_its_old_end
@@ -324,6 +325,41 @@ fn what_synced_appends_take_along_is_zeroes_and_counts_for_nothing(place: &Place
         assert!(whole == expected && behind.iter().all(|&byte| byte == 0), "round {round}");
     }
     assert!(expected.len() as u64 > reserved);
+    file.seal().unwrap();
+    assert!(place.files().read(&path).unwrap() == expected);
+}
+
+/// Small and large appends, synced or not, in runs of each: which of them are copied, and which take zeroes along, never shows.
+fn runs_of_appends_of_each_kind_follow_one_another(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    let reserved = 6 << 20;
+    file.preallocate(reserved).unwrap();
+    let mut window = file.window().unwrap();
+    let mut expected = Vec::new();
+    let mut number = 0;
+    for (bytes, syncs) in [(40_000, true), (700, false), (30_000, true), (900, true), (20_000, false)].repeat(2) {
+        for _ in 0..20 {
+            number += 1;
+            let part = vec![number as u8 | 1; bytes];
+            file.append(&[&part[..bytes / 3], &part[bytes / 3..]]).unwrap();
+            expected.extend_from_slice(&part);
+            if syncs {
+                file.sync().unwrap();
+            }
+            if let Some(window) = &window {
+                assert!(window.appended(0..expected.len() as u64).unwrap() == expected, "{number}");
+            }
+        }
+        let found = place.files().read(&path).unwrap();
+        let (whole, behind) = found.split_at(expected.len());
+        assert!(whole == expected && behind.iter().all(|&byte| byte == 0), "{number}");
+        if number == 100 {
+            file.preallocate(reserved + 1).unwrap();
+            window = file.window().unwrap();
+        }
+    }
+    assert!(number > 100 && (expected.len() as u64) < reserved);
     file.seal().unwrap();
     assert!(place.files().read(&path).unwrap() == expected);
 }

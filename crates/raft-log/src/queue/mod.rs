@@ -270,7 +270,11 @@ pub(crate) fn begin_file(
         None => {
             let dir = roomy_dir(shape, spill);
             let base = shape.dirs.get(dir).cloned().unwrap_or_default();
-            (dir, create(shape, &base.join(id.to_string()))?)
+            let append = create(shape, &base.join(id.to_string()))?;
+            // Before the header, which would have a block of its own elsewhere: with one extent more, ext4 keeps them outside of the inode and
+            // every sync writes two blocks of them. Measured with 16 synced writers: an eighth more batches.
+            reserve(shape, id, &*append);
+            (dir, append)
         }
     };
     let path = append.path().to_owned();
@@ -298,12 +302,16 @@ pub(crate) fn open_tail(
     header: FileHeader,
     append: Arc<dyn AppendFile>,
 ) -> Tail {
-    let reserve = id.queue == Kind::Append && append.len() < shape.file_bytes;
-    let reserved = reserve && append.preallocate(shape.file_bytes).unwrap_or(false);
-    let window = if reserved { append.window().unwrap_or_default() } else { None };
+    let window = if reserve(shape, id, &*append) { append.window().unwrap_or_default() } else { None };
     let end = End::Grows(append.len(), window);
     let file = LogFile::new(&shape.env.files, id, dir, append.path().to_owned(), header, end);
     Tail::new(Arc::clone(&shape.env.files), Arc::new(file), append)
+}
+
+/// Asks for all blocks of a file of users' batches. Whether they are there; without, appends find out by themselves what there is room for.
+fn reserve(shape: &Shape, id: FileId, append: &dyn AppendFile) -> bool {
+    let takes_all = id.queue == Kind::Append && append.len() < shape.file_bytes;
+    takes_all && append.preallocate(shape.file_bytes).unwrap_or(false)
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.
