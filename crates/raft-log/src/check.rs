@@ -23,7 +23,7 @@ use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
 use crate::open::files::{Found, Listing, list};
 use crate::open::replay;
-use crate::open::scan::{Batch, How, Source, Step, Walk};
+use crate::open::scan::{Batch, Ending, How, Source, Step, Walk, without_header};
 use crate::options::{Options, RecoveryMode};
 use crate::raft_log::RaftLog;
 use crate::{Cut, Error, ErrorKind, Result};
@@ -283,9 +283,10 @@ fn check_file(
         Ok(header) => header,
         Err(error) => {
             let error = Error::decode(&found.path, 0, "reading a file's header", error);
-            // As for an open: what follows a header was written after it was durable.
-            let zero = bytes.iter().take(esker_env::COMMIT_BYTES).all(|byte| *byte == 0);
-            end(found, 0, bytes, is_last && (zero || bytes.len() <= LEN_BYTES_MAX), error, check);
+            match without_header(bytes, error.clone()) {
+                Ending::Rotten(error) => check.errors.push(error),
+                _ => end(found, 0, bytes, is_last, error, check),
+            }
             return Ok(());
         }
     };

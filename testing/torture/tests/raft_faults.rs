@@ -527,14 +527,30 @@ fn rot_in_entries_is_noticed() {
 fn a_last_file_without_its_header_is_damage() {
     let (disk, options, paths) = three_files(Version::V2);
     let last = disk.file_bytes(&paths[2]).unwrap();
-    assert!(disk.flip_bit(&paths[2], 3));
-    assert_eq!(open(&disk, &options).unwrap_err().kind(), ErrorKind::Corruption);
-    assert_eq!(disk.file_bytes(&paths[2]).unwrap().len(), last.len());
-    let check = RaftLog::check_with_env("/log", &options, &disk.env(), &mut |_, _| {}).unwrap();
-    assert!(!check.is_sound() && check.torn.is_empty());
-    // The beginning of a header is a crash's work.
-    disk.overwrite(&paths[2], last[..40].to_vec());
-    assert!(open(&disk, &options).unwrap().last_index(1) > Some(1));
+    let (header, zeroes) = (last[..69].to_vec(), vec![0; 4096]);
+    let flipped = [&[last[0] ^ 1], &last[1..]].concat();
+    let flipped_alone = [&[last[0] ^ 1], &header[1..]].concat();
+    for (name, bytes, is_damage) in [
+        ("another bit before batches", flipped, true),
+        ("no header before batches", [&vec![0; 69], &last[69..]].concat(), false),
+        ("the beginning of a header", header[..40].to_vec(), false),
+        ("the beginning of a header, in blocks", [&header[..40], &zeroes].concat(), false),
+        ("the beginning of a header, before batches", [&header[..40], &[0; 29], &last[69..]].concat(), true),
+        ("another bit of a header, in blocks", [&flipped_alone[..], &zeroes].concat(), false),
+        ("blocks", zeroes.clone(), false),
+        ("nothing", Vec::new(), false),
+    ] {
+        disk.overwrite(&paths[2], bytes.clone());
+        let check = RaftLog::check_with_env("/log", &options, &disk.env(), &mut |_, _| {}).unwrap();
+        assert_eq!(check.is_sound(), !is_damage, "{name}");
+        match open(&disk, &options) {
+            Ok(log) => assert!(!is_damage && log.last_index(1) > Some(1), "{name}"),
+            Err(error) => {
+                assert!(is_damage && error.kind() == ErrorKind::Corruption, "{name}: {error}");
+                assert_eq!(disk.file_bytes(&paths[2]).unwrap(), bytes, "{name}: nothing is cut");
+            }
+        }
+    }
 }
 
 /// Goal: the old bytes of a recycled file never pass for new ones: whole old batches right behind the new end are not read (B5).

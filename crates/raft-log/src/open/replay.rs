@@ -62,10 +62,7 @@ pub(crate) fn replay(
         for (found, scanned) in scanned {
             let is_last = Some(found.id) == last;
             let Scanned { header, segments: these, batches, valid_len, file_len, ending } = scanned?;
-            // A header is durable before anything follows it: no crash takes it from before something.
-            let has_lost_header = header.is_none() && file_len > file_header::LEN_BYTES_MAX as u64;
-            let may_be_torn = is_last && !(has_lost_header && matches!(ending, Ending::Torn(_)));
-            accept(mode, may_be_torn, &found, valid_len, file_len, ending, cuts)?;
+            accept(mode, is_last, &found, valid_len, file_len, ending, cuts)?;
             these.into_iter().for_each(|segment| order(segment, &mut pending, &mut segments));
             replayed.push(Replayed { found, header, valid_len, file_len, batches });
         }

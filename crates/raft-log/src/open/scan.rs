@@ -314,9 +314,8 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
             return Err(Error::decode(&found.path, 0, "reading a file's header", error));
         }
         Err(error) => {
-            let zero = bytes.iter().take(esker_env::COMMIT_BYTES).all(|byte| *byte == 0);
-            let torn = Error::decode(&found.path, 0, "reading a file's header", error);
-            let ending = if zero { Ending::Unwritten } else { Ending::Torn(torn) };
+            let error = Error::decode(&found.path, 0, "reading a file's header", error);
+            let ending = without_header(bytes, error);
             return Ok(Scanned { header: None, segments: Vec::new(), batches: 0, valid_len: 0, file_len, ending });
         }
     };
@@ -354,6 +353,19 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
         }
     }
     Ok(Scanned { header: Some(header), segments: segments.end(), batches, valid_len, file_len, ending })
+}
+
+/// How a file ends whose header is none. It gets its blocks, then its header, and that is durable before anything follows: a
+/// crash leaves zeroes, or a part of the header before nothing else.
+pub(crate) fn without_header(bytes: &[u8], error: Error) -> Ending {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    if is_zero(bytes.get(..esker_env::COMMIT_BYTES).unwrap_or(bytes)) {
+        Ending::Unwritten
+    } else if bytes.get(file_header::LEN_BYTES_MAX..).is_none_or(is_zero) {
+        Ending::Torn(error)
+    } else {
+        Ending::Rotten(error)
+    }
 }
 
 /// Whether the entries of the batch at `offset` are what was written.
