@@ -532,7 +532,7 @@ fn a_last_file_without_its_header_is_damage() {
     let flipped_alone = [&[last[0] ^ 1], &header[1..]].concat();
     for (name, bytes, is_damage) in [
         ("another bit before batches", flipped, true),
-        ("no header before batches", [&vec![0; 69], &last[69..]].concat(), false),
+        ("no header before batches", [&[0; 69], &last[69..]].concat(), false),
         ("the beginning of a header", header[..40].to_vec(), false),
         ("the beginning of a header, in blocks", [&header[..40], &zeroes].concat(), false),
         ("the beginning of a header, before batches", [&header[..40], &[0; 29], &last[69..]].concat(), true),
