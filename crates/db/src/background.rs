@@ -37,9 +37,6 @@ use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
-/// A pass copies this part of what the bound allows above what lives: more would keep less garbage waiting for it to grow, less
-/// would write the tables more often.
-const PASS_PART: u64 = 4;
 /// A pass is worth it if it frees this part of that.
 const GAIN_PART: u64 = 16;
 /// And holes are if they free this part, without being needed yet.
@@ -242,11 +239,13 @@ impl Store {
         if let Some(merge) = self.pick_part(state) {
             return Some(Work::Part(merge));
         }
-        // One thread stays free for flushes, where there is more than one.
-        if state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs {
+        // One thread stays free for flushes, where there is more than one. While writers wait for space it may move what a window holds:
+        // that is soon done, and much of it is waiting for the device.
+        let is_last = state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs;
+        if is_last && (state.compacting >= self.options.background_jobs || !self.room.is_awaited()) {
             return None;
         }
-        if let Some(work) = self.pick_table_work(state) {
+        if let Some(work) = self.pick_table_work(state, is_last) {
             work.claim_tables(state);
             state.reclaimed_last = work.is_reclaim();
             return Some(work);
@@ -268,7 +267,8 @@ impl Store {
         self.delayed_rate.load(Ordering::Relaxed) > 0
     }
 
-    fn pick_table_work(&self, state: &mut State) -> Option<Work> {
+    /// Work on tables; of a window with `only_windows`.
+    fn pick_table_work(&self, state: &mut State, only_windows: bool) -> Option<Work> {
         let oldest = self.snapshots.oldest();
         if self.snapshots.take_oldest_went() {
             let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
@@ -289,6 +289,13 @@ impl Store {
                 continue;
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
+            if only_windows {
+                let windows = family.and_then(|family| self.pick_window(state, family));
+                if windows.is_some() {
+                    return windows;
+                }
+                continue;
+            }
             let compact = || compaction::pick(family?, oldest).filter(|plan| self.fits(plan)).map(Work::compaction);
             let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
@@ -367,9 +374,24 @@ impl Store {
         }
         let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
-        pass.or_else(
-            || if need.may_sweep { None } else { compaction::pick_exposing(family, true).map(Work::compaction) },
-        )
+        // Where no pass over everything does it.
+        let hides_much = || reclaim::hidden_bytes(&family.view.load().version) >= left.slack / 4;
+        let exposes = !need.may_sweep || (family.ranges.count() > 1 && self.room.is_awaited() && hides_much());
+        pass.or_else(|| if exposes { compaction::pick_exposing(family, true).map(Work::compaction) } else { None })
+    }
+
+    /// A window that gives space back, beside other work.
+    fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
+        if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let left = self.left();
+        let need = self.need(state, family, &left, false)?;
+        let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
+        // Whoever is at work already has taken what was left for one.
+        i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= left.bound).then(|| Work::compaction(plan))
     }
 
     /// What brings values together that scans found here and there.
@@ -397,9 +419,9 @@ impl Store {
         let none = BTreeSet::new();
         let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
         let left = self.left();
-        let bytes_max = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
+        let bytes_max = reclaim::copied_bytes(family, left.slack);
         let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
-        let crowd = reclaim::crowd(&family.view.load().version, &family.options, damaged);
+        let crowd = reclaim::crowd(&family.view.load().version, family, damaged);
         state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
         Some(Work::of_pass(pass))
     }
@@ -407,13 +429,14 @@ impl Store {
     /// What is to be freed, if it is time: when what is left would not take another pass.
     fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
-        let tables: u64 = family.view.load().version.tables().map(|(_, table)| table.meta.file_bytes).sum();
-        let copied = (left.slack / PASS_PART).max(family.options.blob_file_bytes / 2);
-        let pass = i64::try_from(tables.saturating_add(copied)).unwrap_or(i64::MAX);
+        let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
+        // Where passes are small, the one that runs and the next.
+        let ahead = if family.ranges.count() > 1 { 3 } else { 2 };
+        let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
         let is_due = is_short || left.bound < pass || left.disk < pass;
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
         is_due.then(|| Need {
-            copied_bytes_max: copied,
+            copied_bytes_max: reclaim::copied_bytes(family, left.slack),
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
             freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
             garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
@@ -438,7 +461,7 @@ impl Store {
     fn note_crowd(&self, state: &mut State, family_id: u32, version: &Version) {
         let none = BTreeSet::new();
         let damaged = state.damaged_blobs.get(&family_id).unwrap_or(&none);
-        let crowd = |family: &Arc<Family>| reclaim::crowd(version, &family.options, damaged);
+        let crowd = |family: &Arc<Family>| reclaim::crowd(version, family, damaged);
         let crowd = self.families.load().get(&family_id).and_then(crowd);
         if crowd.is_none() {
             state.crowds.remove(&family_id);

@@ -19,7 +19,7 @@ use crate::blob::{BlobFile, WrittenBlobs};
 use crate::iterate::Walks;
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
-use crate::reclaim::Overwriting;
+use crate::reclaim::{Overwriting, Ranges};
 use crate::version::{Older, Version};
 
 /// A memtable and the oldest log that holds what is in it.
@@ -105,6 +105,8 @@ pub(crate) struct Family {
     older: Older<Version>,
     /// How much of what is written hides something older.
     pub(crate) overwriting: Overwriting,
+    /// Of keys, that have blob files of their own.
+    pub(crate) ranges: Ranges,
     dropped: AtomicBool,
     /// How far iterators went.
     pub(crate) walks: Walks,
@@ -136,6 +138,7 @@ impl Family {
             taken_in_up_to,
             older,
             overwriting,
+            ranges: Ranges::default(),
             dropped,
             walks: Walks::default(),
         })

@@ -14,7 +14,9 @@ use crate::Result;
 use crate::compaction::Sieve;
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
+use crate::options::ReclaimMode;
 use crate::output::{Outputs, discard, pour};
+use crate::reclaim::Ends;
 use crate::store::{State, Store};
 use crate::version::Edit;
 
@@ -86,8 +88,18 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     // Older tables may hold any key: every tombstone stays.
     let mut sieve = Sieve::new(&snapshots, |_| true);
     let mut outputs = Outputs::new(store, family, 0, true);
+    let ends = match store.options.reclaim_mode {
+        ReclaimMode::Auto => family.ranges.of_flush(family),
+        _ => Ends::default(),
+    };
+    if !ends.is_empty() {
+        outputs = outputs.by_range(ends).syncing_beside()?;
+    }
     input.seek_to_first()?;
-    pour(&mut input, None, &mut sieve, |key, internal, value| outputs.add(key, internal, value))?;
+    pour(&mut input, None, &mut sieve, |key, internal, value| {
+        outputs.come_to(key.user_key)?;
+        outputs.add(key, internal, value)
+    })?;
     let garbage = sieve.into_garbage();
     let mut files = outputs.finish()?;
     files.edit.blobs.extend(generations.iter().flat_map(|generation| generation.blobs.handles()));

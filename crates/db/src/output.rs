@@ -4,6 +4,7 @@
 //! - O2: every file is synced when it is finished; the directory is synced by install.
 //! - O3: until the files are handed over ([`OutputFiles::finish`], [`Complete::hand_over`]), dropping this removes them: a failed job
 //!   leaves nothing behind.
+//! - O4: of work that keeps to ranges of keys, no blob file has values of two ranges, nor has a table below level 0 keys of two.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
-use crate::reclaim::{Reserved, Trash};
+use crate::reclaim::{Ends, Reserved, Trash};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -49,6 +50,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     unsynced_bytes: u64,
     /// Tables of a load that are whole.
     newcomers: Vec<Newcomer>,
+    /// See O4.
+    ends: Ends,
     level: usize,
     table_options: TableOptions,
     identity: TableIdentity,
@@ -61,6 +64,7 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     blobs: Vec<Arc<BlobHandle>>,
     created: Created,
     index: Vec<u8>,
+    internal: Vec<u8>,
     record: Vec<u8>,
     course: Course,
     table_bytes: u64,
@@ -135,6 +139,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             reserved: None,
             unsynced_bytes: 0,
             newcomers: Vec::new(),
+            ends: Ends::default(),
             level,
             table_options: TableOptions::of(&family.options),
             identity: TableIdentity {
@@ -155,6 +160,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             blobs: Vec::new(),
             created: Created { trash: store_trash, paths: Vec::new() },
             index: Vec::new(),
+            internal: Vec::new(),
             record: Vec::new(),
             course: Course::default(),
             table_bytes: 0,
@@ -180,6 +186,11 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn sharing(mut self, reserved: Arc<Reserved>) -> Self {
         self.reserved = Some(reserved);
         self
+    }
+
+    /// The same, keeping to the ranges of keys that `ends` has the ends of (O4).
+    pub(crate) fn by_range(self, ends: Ends) -> Self {
+        Self { ends, ..self }
     }
 
     /// The same, with files synced beside this thread where the store has threads.
@@ -216,6 +227,18 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.table.as_ref().map_or(0, |table| table.writer.file_bytes())
     }
 
+    /// Says that entries of `user_key` come next: ends what belongs to the range before it (O4).
+    #[inline]
+    pub(crate) fn come_to(&mut self, user_key: &[u8]) -> Result<()> {
+        if !self.ends.passes(user_key) {
+            return Ok(());
+        }
+        if self.level > 0 {
+            self.finish_table()?;
+        }
+        self.finish_blob()
+    }
+
     /// Adds an entry that survived.
     pub(crate) fn add(&mut self, key: &InternalKey<'_>, internal: &[u8], value: &[u8]) -> Result<()> {
         if self.separates && key.kind == ValueKind::Value && self.goes_to_blob(value) {
@@ -250,19 +273,20 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// Adds an entry whose value lies in `blob` and shall not stay there: it goes where the family's values go now.
     pub(crate) fn add_moved(&mut self, key: &InternalKey<'_>, index: &BlobIndex, blob: &BlobFile) -> Result<()> {
-        // Where that is nowhere, the read says so.
-        if let Ok(extent) = blob.extent(key.user_key, index) {
-            self.course.pass(blob, &extent);
-        }
         if !self.brings_back() && blob.compression() == self.family.options.blob_compression {
-            let mut record = std::mem::take(&mut self.record);
-            let stored = blob.read_stored(key.user_key, index, &mut record);
+            let (mut record, mut course) = (std::mem::take(&mut self.record), std::mem::take(&mut self.course));
+            let stored = course.read_stored(blob, key.user_key, index, &mut record);
             let added =
                 stored.and_then(|stored| self.add_to_blob(key, |writer| writer.add_stored(key.user_key, stored)));
             if record.capacity() <= RECORD_BYTES_KEPT {
                 self.record = record;
             }
+            self.course = course;
             return added;
+        }
+        // Where that is nowhere, the read says so.
+        if let Ok(extent) = blob.extent(key.user_key, index) {
+            self.course.pass(blob, &extent);
         }
         let value = blob.read(key.user_key, index)?;
         if !self.brings_back() && self.goes_to_blob(&value) {
@@ -307,15 +331,16 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let before = writer.appended_bytes();
         let index = add(writer)?;
         let written = writer.appended_bytes() - before;
-        let full = writer.file_bytes() >= self.family.options.blob_file_bytes;
+        let full = writer.file_bytes() >= self.family.options.blob_file_bytes.min(self.ends.blob_file_bytes());
         let mut encoded = std::mem::take(&mut self.index);
         encoded.clear();
         index.encode(&mut encoded);
-        let mut internal = Vec::with_capacity(key.user_key.len() + internal_key::TAG_BYTES);
+        let mut internal = std::mem::take(&mut self.internal);
+        internal.clear();
         internal_key::append(&mut internal, key.user_key, key.sequence, ValueKind::BlobIndex);
         let reference = (index.file, accounted_bytes(&index, key.user_key.len()));
         let added = self.add_entry(key.user_key, &internal, &encoded, Some(reference));
-        self.index = encoded;
+        (self.index, self.internal) = (encoded, internal);
         added?;
         self.note_written(written)?;
         if full { self.finish_blob() } else { Ok(()) }

@@ -6,7 +6,7 @@ use esker_format::compression::Compression;
 use esker_format::rocksdb::blob::{BlobIndex, HEADER_BYTES};
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::{ActiveBlob, BlobFile, BlobWriter};
+use super::{ActiveBlob, BlobFile, BlobWriter, Course};
 use crate::{Error, ErrorKind, Result};
 
 const PATH: &str = "/000007.blob";
@@ -46,6 +46,39 @@ fn values_of_all_sizes_read_back_with_each_compression() {
         }
         assert_eq!(file.check(false).unwrap().blobs, values.len() as u64);
     }
+}
+
+/// Goal: values that are taken in order are those that each would be by itself, whatever the order, with few reads where they follow each other;
+/// and damage or a failed read of one is no matter of its neighbours (C2 of the course).
+#[test]
+fn values_taken_in_order_come_in_few_reads() {
+    let disk = SimDisk::new();
+    let value = |n: u32| vec![n as u8; if n % 50 == 0 { 40_000 } else { 300 + n as usize % 700 }];
+    let values: Vec<_> = (0..500).map(|n: u32| (n.to_be_bytes().to_vec(), value(n))).collect();
+    let indexes = written(&disk, Compression::Lz4, &values);
+    let taken = |order: &[usize], disk: &SimDisk| {
+        let (file, mut course, mut record) = (open(disk).unwrap(), Course::default(), Vec::new());
+        let before = disk.read_count();
+        let mut stored = |&n: &usize| {
+            let stored = course.read_stored(&file, &values[n].0, &indexes[n], &mut record)?;
+            let mut alone = Vec::new();
+            assert_eq!(stored, file.read_stored(&values[n].0, &indexes[n], &mut alone)?, "{n}");
+            Ok(())
+        };
+        let results: Vec<Result<()>> = order.iter().map(&mut stored).collect();
+        // Half of them the comparison's own.
+        (results, disk.read_count() - before - order.len() as u64)
+    };
+    let ascending: Vec<usize> = (0..500).filter(|n| n % 3 > 0).collect();
+    let (results, reads) = taken(&ascending, &disk);
+    assert!(results.iter().all(Result::is_ok));
+    assert!(reads < ascending.len() as u64 / 4, "{reads} reads of {}", ascending.len());
+    let mixed: Vec<usize> = (0..500).map(|n| n * 211 % 500).collect();
+    assert!(taken(&mixed, &disk).0.iter().all(Result::is_ok));
+    disk.flip_bit(Path::new(PATH), indexes[100].offset * 8 + 3);
+    let (results, _) = taken(&(0..500).collect::<Vec<_>>(), &disk);
+    let bad: Vec<usize> = results.iter().enumerate().filter(|(_, result)| result.is_err()).map(|(n, _)| n).collect();
+    assert_eq!(bad, [100]);
 }
 
 #[test]

@@ -11,5 +11,5 @@ mod sieve;
 
 pub(crate) use levels::Levels;
 pub(crate) use parts::Merge;
-pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep};
+pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep, pick_window};
 pub(crate) use sieve::{Fate, Sieve};

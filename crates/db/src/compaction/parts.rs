@@ -63,11 +63,11 @@ enum Failure {
 
 impl Merge {
     pub(super) fn of(plan: Arc<Plan>, store: &Store) -> Arc<Self> {
-        let tables = plan.inputs().map(|(_, table)| table);
+        let cuts = if plan.is_sweep { equal_cuts(&plan) } else { cuts_by_range(&plan) };
         Arc::new(Self {
             snapshots: store.snapshots.sequences(),
             reserved: Arc::new(store.room.reserve(plan.written_bytes())),
-            cuts: cuts(tables, None, None, parts_of(&plan)),
+            cuts,
             has_failed: AtomicBool::new(false),
             progress: Mutex::default(),
             done: Condvar::new(),
@@ -163,29 +163,41 @@ impl Merge {
     }
 }
 
-/// How many parts are worth it. A merge of some tables stays whole: it is short, and would leave smaller ones behind, each of them
-/// over more of the next level.
-fn parts_of(plan: &Plan) -> usize {
-    if !plan.is_sweep {
-        return 1;
-    }
+/// Of a sweep, parts of about equal length, as many as are worth it.
+fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
     let options = &plan.family.options;
     let tables: u64 = plan.inputs().map(|(_, table)| table.meta.file_bytes).sum();
     let moved = plan.written_bytes() - tables;
     let of_values = if moved == 0 { PARTS_MAX } else { moved / (options.blob_file_bytes / BLOB_PART).max(1) };
     let of_tables = tables / (options.target_file_bytes / TABLE_PART).max(1);
-    of_values.min(of_tables).clamp(1, PARTS_MAX) as usize
+    let parts = of_values.min(of_tables).clamp(1, PARTS_MAX) as usize;
+    cuts(plan.inputs().map(|(_, table)| table), None, None, parts)
+}
+
+/// Of a merge of some tables, where ranges of keys begin: tables end there in any case. Without them it stays whole: it is short, and would
+/// leave smaller tables behind, each of them over more of the next level.
+fn cuts_by_range(plan: &Plan) -> Vec<Vec<u8>> {
+    if !plan.is_deepest() {
+        return Vec::new();
+    }
+    let ends = plan.family.ranges.of(&plan.family, &plan.version);
+    let smallest = plan.inputs().map(|(_, table)| table.smallest()).min().unwrap_or_default();
+    let largest = plan.inputs().map(|(_, table)| table.largest()).max().unwrap_or_default();
+    let within = |begin: &&Vec<u8>| begin.as_slice() > smallest && begin.as_slice() <= largest;
+    let begins: Vec<_> = ends.begins().iter().filter(within).collect();
+    let step = (begins.len() + 1).div_ceil(PARTS_MAX as usize);
+    begins.into_iter().skip(step - 1).step_by(step).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use esker_env::sim::{Fault, SimDisk};
     use esker_format::compression::Compression;
 
     use super::*;
-    use crate::compaction::pick_sweep;
+    use crate::compaction::{pick_sweep, pick_window};
     use crate::options::{FamilyOptions, Options, ReclaimMode};
     use crate::{Db, Snapshot};
 
@@ -205,7 +217,8 @@ mod tests {
             min_blob_size: 100,
             blob_file_bytes: 64 << 10,
             blob_compression: Compression::None,
-            target_file_bytes: 32 << 10,
+            target_file_bytes: 8 << 10,
+            level0_compaction_trigger: 20,
             ..FamilyOptions::default()
         };
         let families = [("default".to_owned(), family)].into();
@@ -288,6 +301,64 @@ mod tests {
             let tables = version.level(version.deepest_level());
             assert!(tables.len() > 3 && version.tables().count() == tables.len(), "{}", tables.len());
             assert!(tables.windows(2).all(|pair| pair[0].largest() < pair[1].smallest()));
+        }
+    }
+
+    /// Goal (P6): what lies above a window may be merged, come down elsewhere, or be joined by more while it is written: everybody reads what was
+    /// written, and garbage is counted once.
+    #[test]
+    fn what_lies_above_a_window_may_change_while_it_is_written() {
+        for change in 0..4 {
+            let disk = SimDisk::new();
+            let mut store = overwritten(&disk);
+            store.db.compact_range(&store.db.default_column_family(), None, None).unwrap();
+            let mut put = |n: u32, byte: u8| {
+                let (key, value) = (format!("key {n:04}").into_bytes(), vec![byte; 300]);
+                store.db.put(&key, &value).unwrap();
+                store.now.insert(key, value);
+            };
+            (0..1000).step_by(3).for_each(|n| put(n, 3));
+            store.db.delete("key 0301").unwrap();
+            store.db.flush().unwrap();
+            (0..1000).step_by(5).for_each(|n| put(n, 4));
+            store.db.flush().unwrap();
+            store.now.remove(&b"key 0301"[..]);
+            let family = store.db.store().family(0).unwrap();
+            let version = family.view.load().version.clone();
+            let tables = version.level(version.deepest_level());
+            let window = &tables[tables.len() / 4..tables.len() / 2];
+            let victims: BTreeSet<_> =
+                window.iter().flat_map(|table| table.known_blob_refs().unwrap().keys()).collect();
+            let victims = victims.into_iter().copied().collect();
+            let plan = Arc::new(pick_window(&family, &version, window, victims).unwrap());
+            assert!(!plan.above.is_empty());
+            plan.set_claimed(true);
+            match change {
+                0 => {}
+                // The newest tables are merged with each other once there are enough.
+                1 => (5..30).for_each(|byte| {
+                    let (key, value) = (format!("key {:04}", u32::from(byte) * 37).into_bytes(), vec![byte; 300]);
+                    store.db.put(&key, &value).unwrap();
+                    store.now.insert(key, value);
+                    store.db.flush().unwrap();
+                }),
+                2 => {
+                    for key in store.now.keys().cloned().collect::<Vec<_>>() {
+                        store.db.put(&key, [9; 10]).unwrap();
+                        store.now.insert(key, vec![9; 10]);
+                    }
+                    store.db.flush().unwrap();
+                }
+                _ => assert!(pick_sweep(&family, &version, BTreeSet::new()).is_none(), "its tables are claimed"),
+            }
+            let before = family.view.load().version.level(0).len();
+            store.db.store().run_compaction(&plan).unwrap();
+            plan.set_claimed(false);
+            drop((plan, version));
+            assert_eq!(family.view.load().version.level(0).len(), before, "what lies above stays");
+            assert_holds(&store, &format!("change {change}"));
+            store.db.compact_range(&store.db.default_column_family(), None, None).unwrap();
+            assert_holds(&store, &format!("change {change}, once all came down"));
         }
     }
 

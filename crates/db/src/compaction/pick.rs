@@ -11,6 +11,9 @@
 //!   done once. Tables of other writers are left alone: what they hold is not known without reading them.
 //! - P5: a sweep takes all tables of all levels to the deepest one, and moves what lives out of blob files on the way: so what
 //!   is overwritten becomes known, and space comes back, by writing each key once.
+//! - P6: a sweep of a *window* writes only neighbours of the deepest level again. What lies above stays where it is, and is read for what it
+//!   overwrites there: it is newer than anything below it, wherever it goes meanwhile, and whoever would merge it with what the
+//!   window writes needs tables that are claimed. A tombstone that is dropped meanwhile hides nothing by then, or may still hide something.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) lower: Vec<Arc<TableFile>>,
     /// Of a sweep (P5): the levels between, from above.
     pub(crate) middle: Vec<(usize, Vec<Arc<TableFile>>)>,
+    /// Of a window (P6): what lies above it, and stays. One run each.
+    pub(crate) above: Vec<Vec<Arc<TableFile>>>,
     /// Blob files that nothing of what is written shall point to.
     pub(crate) victims: BTreeSet<FileNumber>,
     /// Whether it is one.
@@ -154,7 +159,28 @@ pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: 
         None => (level, Vec::new()),
     };
     let (family, version, upper) = (family.clone(), version.clone(), upper.to_vec());
-    let plan = Plan { family, version, level, output_level, upper, lower, middle, victims, is_sweep: true };
+    let above = Vec::new();
+    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
+    if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
+}
+
+/// See P6: `tables` are neighbours of the deepest level. `None` while one of them is claimed.
+pub(crate) fn pick_window(
+    family: &Arc<Family>,
+    version: &Arc<Version>,
+    tables: &[Arc<TableFile>],
+    victims: BTreeSet<FileNumber>,
+) -> Option<Plan> {
+    let level = version.deepest_level();
+    let upper = with_neighbours(version, level, tables.to_vec());
+    let (begin, end) = (upper.first()?.smallest(), upper.last()?.largest());
+    let mut above: Vec<_> = version.level(0).iter().map(|table| vec![table.clone()]).collect();
+    above.extend((1..level).map(|level| version.level(level).to_vec()));
+    above.iter_mut().for_each(|run| run.retain(|table| table.overlaps(Some(begin), Some(end))));
+    above.retain(|run| !run.is_empty());
+    let (family, version) = (family.clone(), version.clone());
+    let (lower, middle, output_level) = (Vec::new(), Vec::new(), level);
+    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
     if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
 }
 
@@ -280,8 +306,9 @@ fn plan(
     } else {
         with_neighbours(version, output_level, version.overlapping(output_level, Some(smallest), Some(largest)))
     };
-    let (family, version, middle, victims) = (family.clone(), version.clone(), Vec::new(), BTreeSet::new());
-    let plan = Plan { family, version, level, output_level, upper, lower, middle, victims, is_sweep: false };
+    let (family, version, victims) = (family.clone(), version.clone(), BTreeSet::new());
+    let (middle, above) = (Vec::new(), Vec::new());
+    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: false };
     if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
 }
 

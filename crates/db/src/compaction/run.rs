@@ -1,7 +1,7 @@
 //! Runs a plan: merges its inputs, part after part, through the sieve into new tables of the output level. What lives in blob files
 //! that a sweep empties goes to new ones on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
@@ -57,6 +57,17 @@ fn inputs(plan: &Plan) -> MergingIterator {
     MergingIterator::new(inputs)
 }
 
+/// What lies above a window (P6), from `begin` on; where that is the window's first key, `None`.
+fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIterator>>> {
+    let Some(first) = plan.upper.first().filter(|_| !plan.above.is_empty()) else { return Ok(None) };
+    let run = |tables: &Vec<Arc<TableFile>>| -> Box<dyn InternalIterator> {
+        Box::new(LevelIterator::new(tables.clone(), false))
+    };
+    let mut above = MergingIterator::new(plan.above.iter().map(run).collect());
+    above.seek(&internal_key::lookup(begin.unwrap_or(first.smallest()), SequenceNumber::MAX))?;
+    Ok(Some(Box::new(above)))
+}
+
 /// Garbage by blob file.
 type ByFile = BTreeMap<FileNumber, Garbage>;
 
@@ -102,13 +113,17 @@ fn merge(plan: &Arc<Plan>, store: &Store) -> Result<Edit> {
 pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<Part> {
     let plan = merge.plan();
     let (begin, end) = merge.bounds(index);
-    let mut sieve =
-        Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key)).at_the_bottom(plan.is_deepest());
+    let mut sieve = Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key))
+        .at_the_bottom(plan.is_deepest())
+        .below(above(plan, begin)?);
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved());
+    if plan.is_deepest() {
+        outputs = outputs.by_range(plan.family.ranges.of(&plan.family, &plan.version));
+    }
     if plan.is_sweep {
         outputs = outputs.syncing_beside()?;
     }
-    let mut moved = ByFile::new();
+    let (mut moved, victims) = (ByFile::new(), Victims::new(&plan.victims));
     let mut fence = Fence::new(plan);
     let mut input = inputs(plan);
     match begin {
@@ -122,8 +137,9 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         if fence.ends_table_before(key.user_key) {
             outputs.finish_table()?;
         }
+        outputs.come_to(key.user_key)?;
         match reference(key, value)? {
-            Some(index) if outputs.brings_back() || plan.victims.contains(&index.file) => {
+            Some(index) if outputs.brings_back() || victims.contains(index.file) => {
                 move_value(plan, &mut outputs, key, &index, &mut moved)
             }
             Some(index) => outputs.add_reference(key, internal, value, &index),
@@ -131,6 +147,40 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         }
     })?;
     Ok(Part { files: outputs.complete()?, overwritten: sieve.into_garbage(), moved })
+}
+
+/// Blob files, to be looked for by each entry: a bit for each number from the least on, while they are not too far apart for that.
+struct Victims<'a> {
+    all: &'a BTreeSet<FileNumber>,
+    first: u64,
+    bits: Vec<u64>,
+}
+
+/// Numbers that have a bit: 1 MiB of them.
+const BITS_MAX: u64 = 1 << 23;
+
+impl<'a> Victims<'a> {
+    fn new(all: &'a BTreeSet<FileNumber>) -> Self {
+        let first = all.first().map_or(0, |file| file.get());
+        let span = all.last().map_or(0, |file| file.get() - first + 1);
+        let mut bits = vec![0; if span <= BITS_MAX { span.div_ceil(64) as usize } else { 0 }];
+        for place in all.iter().map(|file| file.get() - first) {
+            if let Some(word) = bits.get_mut((place / 64) as usize) {
+                *word |= 1 << (place % 64);
+            }
+        }
+        Self { all, first, bits }
+    }
+
+    #[inline]
+    fn contains(&self, file: FileNumber) -> bool {
+        if self.bits.is_empty() {
+            return self.all.contains(&file);
+        }
+        let place = file.get().wrapping_sub(self.first);
+        let word = usize::try_from(place / 64).ok().and_then(|at| self.bits.get(at));
+        word.is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
 }
 
 /// Tells the family how much of what came down had overwritten something.
@@ -214,5 +264,23 @@ impl Fence {
             return true;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn victims_are_found_whether_they_are_near_or_far_apart() {
+        for numbers in [vec![], vec![7], vec![7, 8, 70, 71, 200], vec![1, BITS_MAX, BITS_MAX + 1, u64::MAX / 2]] {
+            let all: BTreeSet<_> = numbers.iter().copied().map(FileNumber::new).collect();
+            let victims = Victims::new(&all);
+            for near in numbers.iter().flat_map(|&number| [number - 1, number, number + 1, number + 64]).chain([0, 63])
+            {
+                let file = FileNumber::new(near);
+                assert_eq!(victims.contains(file), all.contains(&file), "{near} of {numbers:?}");
+            }
+        }
     }
 }

@@ -7,12 +7,16 @@
 //!   lies below this run: whoever reads, at whatever moment, sees it. Such entries take up less room once compressed, and
 //!   say that their table has nothing left to drop.
 //! - S4: whatever is dropped and pointed into a blob file is counted as garbage there, exactly once (B10).
+//! - S5: entries that lie above the run and stay there shadow those of the run, as its own newer ones do. They are newer than all of
+//!   it; what becomes of them is not decided here, nor counted.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
 
+use crate::iterate::InternalIterator;
 use crate::version::Garbage;
 use crate::{Error, ErrorKind, Result};
 
@@ -37,6 +41,8 @@ pub(crate) struct Sieve<'a> {
     may_hold_below: Box<MayHold<'a>>,
     /// Whether nothing lies below the run, in the range of its keys.
     is_deepest: bool,
+    /// See S5; stands at or behind `user_key`.
+    above: Option<Box<dyn InternalIterator + 'a>>,
     user_key: Vec<u8>,
     /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
     stripe: Option<usize>,
@@ -47,12 +53,18 @@ impl<'a> Sieve<'a> {
     pub(crate) fn new(snapshots: &'a [SequenceNumber], may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a) -> Self {
         let may_hold_below = Box::new(may_hold_below);
         let garbage = BTreeMap::new();
-        Self { snapshots, may_hold_below, is_deepest: false, user_key: Vec::new(), stripe: None, garbage }
+        let (is_deepest, above, user_key, stripe) = (false, None, Vec::new(), None);
+        Self { snapshots, may_hold_below, is_deepest, above, user_key, stripe, garbage }
     }
 
     /// The same, knowing whether nothing lies below the run (S3).
     pub(crate) fn at_the_bottom(self, is_deepest: bool) -> Self {
         Self { is_deepest, ..self }
+    }
+
+    /// The same, below what `above` holds (S5), which stands at or before the first key of the run.
+    pub(crate) fn below(self, above: Option<Box<dyn InternalIterator + 'a>>) -> Self {
+        Self { above, ..self }
     }
 
     /// What becomes of the entry.
@@ -63,7 +75,7 @@ impl<'a> Sieve<'a> {
         if self.stripe.is_none() || self.user_key != key.user_key {
             self.user_key.clear();
             self.user_key.extend_from_slice(key.user_key);
-            self.stripe = None;
+            self.stripe = self.stripe_above(key.user_key)?;
         }
         let stripe = self.stripe_of(key.sequence);
         let shadowed = self.stripe == Some(stripe);
@@ -76,6 +88,23 @@ impl<'a> Sieve<'a> {
             self.count_garbage(key.user_key, value)?;
         }
         Ok(Fate::Dropped)
+    }
+
+    /// The stripe of the oldest entry of `user_key` that lies above the run; `None` if there is none.
+    fn stripe_above(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
+        let Some(above) = &mut self.above else { return Ok(None) };
+        let mut oldest = None;
+        while above.valid() {
+            let key = InternalKey::decode(above.key())
+                .map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))?;
+            match key.user_key.cmp(user_key) {
+                Ordering::Less => {}
+                Ordering::Equal => oldest = Some(key.sequence),
+                Ordering::Greater => break,
+            }
+            above.next()?;
+        }
+        Ok(oldest.map(|sequence| self.stripe_of(sequence)))
     }
 
     /// How many snapshots are older than `sequence`: entries of a key with the same number look alike to all snapshots.
@@ -105,7 +134,12 @@ impl<'a> Sieve<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use esker_format::rocksdb::internal_key;
+
     use super::*;
+    use crate::memtable::Memtable;
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
         let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
@@ -173,6 +207,30 @@ mod tests {
         let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true);
         let key = InternalKey { user_key: b"a", sequence: SequenceNumber::new(1), kind: V };
         assert_eq!(sieve.fate(&key, b"").unwrap(), Fate::Kept);
+    }
+
+    /// S5: what lies above shadows by the same rule as what is newer within the run, deletions too, and is neither kept nor counted.
+    #[test]
+    fn what_stays_above_shadows_what_no_snapshot_keeps() {
+        let above = Arc::new(Memtable::new());
+        for (key, sequence, kind) in [("a", 9, V), ("c", 9, D), ("c", 7, V), ("d", 4, V), ("x", 9, V)] {
+            above.add(SequenceNumber::new(sequence), kind, key.as_bytes(), b"");
+        }
+        let kept = |snapshots: &[u64], from: &str| {
+            let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
+            let mut above = above.iter();
+            above.seek(&internal_key::lookup(from.as_bytes(), SequenceNumber::MAX)).unwrap();
+            let mut sieve = Sieve::new(&snapshots, |_| false).below(Some(Box::new(above)));
+            let run = ["a", "b", "c", "d", "e"].into_iter().filter(|key| *key >= from);
+            let keeps = |key: &&str| {
+                let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(2), kind: V };
+                sieve.fate(&key, b"").unwrap() != Fate::Dropped
+            };
+            run.filter(keeps).collect::<String>()
+        };
+        assert_eq!([kept(&[], "a"), kept(&[], "c")], ["be", "e"]);
+        assert_eq!([kept(&[8], "a"), kept(&[3], "a"), kept(&[1], "a")], ["abe", "abcde", "be"]);
+        assert_eq!(kept(&[2], "a"), "abcde", "a snapshot that sees it, and nothing above");
     }
 
     #[test]

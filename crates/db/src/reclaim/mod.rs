@@ -6,6 +6,7 @@
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
 //! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
+//! | [`ranges`]   | ranges of keys that have blob files of their own                                            |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
 //! | [`pace`]     | how fast values are copied                                                                  |
@@ -27,6 +28,7 @@ mod pace;
 mod pick;
 mod punch;
 mod range;
+mod ranges;
 mod relocate;
 mod room;
 mod trash;
@@ -35,9 +37,11 @@ pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{
-    Crowd, Goal, Need, Pass, Relocation, crowd, hidden_bytes, pick, pick_pass, pick_scattered, pick_small,
+    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, hidden_bytes, pass_bytes, pick, pick_pass,
+    pick_scattered, pick_small, pick_window,
 };
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
 pub(crate) use range::Removal;
+pub(crate) use ranges::{Ends, Ranges};
 pub(crate) use room::{Left, Reserved, Room};
 pub(crate) use trash::Trash;

@@ -8,9 +8,12 @@
 //!   those with the most garbage.
 //! - K2: where most tables point into these files, or much is hidden, a *sweep* over all levels brings both to light and to an
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
+//! - K5: where blob files belong to ranges of keys ([`ranges`](super::ranges)), a pass takes a *window*: the tables of the deepest level that point
+//!   into some file, and of the files that only these point into as many as make what comes free cheapest, keys that are written
+//!   again included. What several windows offer, the cheapest is taken.
 //! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
 //!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
-//!   Of those, sixteen or more of like size are merged when nobody writes or reads much, until they are a sixteenth of what a blob file may be: a
+//!   Of those, sixteen or more of like size (for each range of keys) are merged when nobody writes or reads much, until they are a sixteenth of what a blob file may be: a
 //!   value is copied once for each time that its file grows by sixteen.
 //! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
@@ -19,11 +22,15 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
+use super::punch::RECORD_BYTES_MIN;
 use crate::compaction;
 use crate::family::Family;
-use crate::options::{FamilyOptions, Separation};
+use crate::options::Separation;
 use crate::version::{TableFile, Version};
 
+/// A pass copies this part of what the bound allows above what lives: more would keep less garbage waiting for it to grow, less
+/// would write the tables more often.
+const PASS_PART: u64 = 4;
 /// Tables that a sweep rewrites at most, in bytes, unless it copies more than that: larger trees are done table by table.
 const SWEEP_BYTES_MAX: u64 = 256 << 20;
 /// Where holes are to be had: the least part of a file that is garbage for its values to be copied (K3).
@@ -35,6 +42,18 @@ const SMALL_FILES_MAX: usize = 16;
 const SMALL_PART: u64 = 16;
 /// Of like size: as many digits in this base.
 const SIZES_APART: u64 = 16;
+/// What it costs to write a key again, in bytes of values that are copied: both take a processor about as long.
+const KEY_COST: u64 = 128;
+/// Windows that are looked at: those of the files with the most garbage.
+const WINDOWS_MAX: usize = 64;
+/// A window copies this part of what the bound allows above what lives: two are on their way at a time.
+const WINDOW_COPY_PART: u64 = 12;
+/// A window is no wider than so many quarters of the deepest level: beyond, a sweep does the same, and brings down what lies above.
+const WINDOW_QUARTERS_MAX: u64 = 3;
+/// What a window frees is at least this part of what a pass over everything would have to.
+const WINDOW_GAIN_PART: u64 = 16;
+/// And at least a page.
+const FREED_MIN: u64 = 4096;
 /// What is larger on average gains nothing by its neighbours: a page, which a device reads at once.
 const NEIGHBOUR_BYTES_MAX: u64 = 4096;
 
@@ -84,6 +103,20 @@ impl Pass {
     }
 }
 
+/// What a pass copies at most, where the bound leaves `slack` above what lives.
+pub(crate) fn copied_bytes(family: &Family, slack: u64) -> u64 {
+    (slack / PASS_PART).max(family.options.blob_file_bytes / 2)
+}
+
+/// About what a pass over blob files writes: all tables and what it copies, or what one range holds.
+pub(crate) fn pass_bytes(family: &Family, version: &Version, slack: u64) -> u64 {
+    let tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    match family.ranges.count() as u64 {
+        1 => tables.saturating_add(copied_bytes(family, slack)),
+        ranges => tables / ranges + (version.ledger().total().live_bytes() / ranges).min(slack / WINDOW_COPY_PART),
+    }
+}
+
 /// What a pass may cost, and has to bring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Need {
@@ -101,6 +134,18 @@ pub(crate) struct Need {
     pub(crate) can_punch: bool,
     /// Whether all tables may be rewritten at once.
     pub(crate) may_sweep: bool,
+}
+
+impl Need {
+    /// The least part of a file that is garbage for its values to be copied, where `hidden` bytes may be hidden besides (K3).
+    fn part_min(&self, version: &Version, hidden: u64) -> f64 {
+        let total = version.ledger().total();
+        let has_holes = self.can_punch && total.live_bytes() / total.live_count().max(1) >= RECORD_BYTES_MIN;
+        match has_holes && hidden >= self.freed_bytes_min {
+            true => self.garbage_part_min.max(PART_BESIDE_HOLES),
+            false => self.garbage_part_min,
+        }
+    }
 }
 
 /// What a pass is for that was asked for.
@@ -139,22 +184,158 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     }
     let hidden = (hidden_bytes(&version) as f64 * need.hidden_part) as u64;
     let uses: Vec<Use> = uses_of(&version).collect();
-    let part_min = match need.can_punch && hidden >= need.freed_bytes_min {
-        true => need.garbage_part_min.max(PART_BESIDE_HOLES),
-        false => need.garbage_part_min,
-    };
+    let part_min = need.part_min(&version, hidden);
     let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
     // The first file may be more than a pass should copy, but not more than there is room for.
     let room = need.written_bytes_max.saturating_sub(all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
     let chosen = within(need.copied_bytes_max.min(room), candidates);
-    let freed: u64 = uses.iter().filter(|file| chosen.contains(&file.number)).map(Use::garbage_bytes).sum();
+    let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
+    let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
+    if family.ranges.count() > 1 {
+        let keys = version.tables().map(|(_, table)| table.table.properties().entry_count).sum();
+        let gain = gain_of(freed, keys, copied);
+        let window = pick_window(family, need, damaged).filter(|(of_window, _)| *of_window >= gain);
+        if let Some((_, plan)) = window {
+            return Some(Pass::Sweep(plan));
+        }
+        if freed < need.freed_bytes_min {
+            return None;
+        }
+    }
     pass_over(family, &version, chosen, need, freed, hidden)
 }
 
+/// A blob file that only tables of the deepest level point into, neighbours from the first to the last of them.
+#[derive(Debug, Clone, Copy)]
+struct Spanned {
+    number: FileNumber,
+    first: usize,
+    last: usize,
+    freed_bytes: u64,
+    copied_bytes: u64,
+    garbage_part: f64,
+}
+
+/// What a window would do.
+#[derive(Debug)]
+struct Window {
+    first: usize,
+    last: usize,
+    victims: BTreeSet<FileNumber>,
+    freed_bytes: u64,
+    gain: f64,
+}
+
+/// What comes free for what it costs to write so many keys and copy so much.
+fn gain_of(freed_bytes: u64, keys: u64, copied_bytes: u64) -> f64 {
+    freed_bytes as f64 / keys.saturating_mul(KEY_COST).saturating_add(copied_bytes).max(1) as f64
+}
+
+/// See K5, with what it gains; `None` where blob files belong to no ranges, or there is nothing to gain.
+pub(crate) fn pick_window(
+    family: &Arc<Family>,
+    need: &Need,
+    damaged: &BTreeSet<FileNumber>,
+) -> Option<(f64, compaction::Plan)> {
+    let version = &family.view.load().version.clone();
+    if !need.may_sweep || version.blobs().is_empty() {
+        return None;
+    }
+    let part_min = need.part_min(version, (hidden_bytes(version) as f64 * need.hidden_part) as u64);
+    let tables = version.level(version.deepest_level());
+    let mut files = spanned(version, need.hidden_part)?;
+    files.retain(|file| file.garbage_part >= part_min && !damaged.contains(&file.number));
+    files.sort_by(|a, b| b.garbage_part.total_cmp(&a.garbage_part).then(a.number.cmp(&b.number)));
+    let keys: Vec<u64> = tables.iter().map(|table| table.table.properties().entry_count).collect();
+    let least = (need.freed_bytes_min / WINDOW_GAIN_PART).max(FREED_MIN);
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    for file in &files {
+        let span = (file.first, file.last);
+        if !spans.contains(&span) && is_narrow(tables, span) {
+            spans.push(span);
+        }
+        if spans.len() == WINDOWS_MAX {
+            break;
+        }
+    }
+    let mut windows: Vec<Window> = spans
+        .into_iter()
+        .filter_map(|span| window(span, &files, &keys, need.copied_bytes_max * PASS_PART / WINDOW_COPY_PART))
+        .collect();
+    windows.retain(|window| window.freed_bytes >= least);
+    windows.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    windows.into_iter().find_map(|window| {
+        let tables = tables.get(window.first..=window.last)?;
+        let plan = compaction::pick_window(family, version, tables, window.victims)?;
+        (plan.written_bytes() <= need.written_bytes_max).then_some((window.gain, plan))
+    })
+}
+
+fn is_narrow(tables: &[Arc<TableFile>], (first, last): (usize, usize)) -> bool {
+    let bytes = |tables: &[Arc<TableFile>]| tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
+    tables.get(first..=last).is_some_and(|window| bytes(window) / WINDOW_QUARTERS_MAX <= bytes(tables) / 4)
+}
+
+/// The files between the tables of `span` that make what comes free cheapest, those with the most garbage first.
+fn window((first, last): (usize, usize), files: &[Spanned], keys: &[u64], copied_bytes_max: u64) -> Option<Window> {
+    let keys: u64 = keys.get(first..=last)?.iter().sum();
+    let mut best: Option<Window> = None;
+    let (mut victims, mut freed_bytes, mut copied_bytes) = (Vec::new(), 0, 0);
+    for file in files.iter().filter(|file| file.first >= first && file.last <= last) {
+        if !victims.is_empty() && copied_bytes + file.copied_bytes > copied_bytes_max {
+            break;
+        }
+        victims.push(file.number);
+        freed_bytes += file.freed_bytes;
+        copied_bytes += file.copied_bytes;
+        let gain = gain_of(freed_bytes, keys, copied_bytes);
+        if best.as_ref().is_none_or(|best| gain >= best.gain) {
+            best = Some(Window { first, last, victims: victims.iter().copied().collect(), freed_bytes, gain });
+        }
+    }
+    best
+}
+
+/// All such files; `None` if some table does not say what it points into. Of what lies above the deepest level, `hidden_part` is taken to hide
+/// values of theirs.
+fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
+    let deepest = version.deepest_level();
+    if deepest == 0 {
+        return None;
+    }
+    let (total, hiding) = (version.ledger().total().live_bytes().max(1) as f64, hiding_tables(version));
+    // First and last table, and bytes that are hidden.
+    let mut spans: BTreeMap<FileNumber, (usize, usize, f64)> = BTreeMap::new();
+    for (index, table) in version.level(deepest).iter().enumerate() {
+        let hidden = (newer_than(table.number(), &hiding) as f64 * hidden_part / total).min(1.0);
+        for (file, bytes) in table.known_blob_refs()? {
+            let span = spans.entry(*file).or_insert((index, index, 0.0));
+            (span.1, span.2) = (index, span.2 + *bytes as f64 * hidden);
+        }
+    }
+    for (_, table) in version.tables().filter(|(level, _)| *level != deepest) {
+        for file in table.known_blob_refs()?.keys() {
+            spans.remove(file);
+        }
+    }
+    let spanned = |file: Use| {
+        let (first, last, hidden) = *spans.get(&file.number)?;
+        let hidden = (hidden as u64).min(file.live_bytes);
+        let freed_bytes = file.garbage_bytes() + hidden;
+        let garbage_part = freed_bytes as f64 / file.disk_bytes.max(1) as f64;
+        let copied_bytes = file.live_bytes - hidden;
+        Some(Spanned { number: file.number, first, last, freed_bytes, copied_bytes, garbage_part })
+    };
+    Some(uses_of(version).filter_map(spanned).collect())
+}
+
 /// Small files of like size, if there are too many of them (K4): those of the least size of which there are.
-fn small_files(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
+fn small_files(version: &Version, family: &Family, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
+    let options = &family.options;
+    // A flush leaves a file for each range of keys.
+    let ranges = family.ranges.count();
     let total = version.ledger().total();
     let gains = total.live_bytes() <= total.live_count().saturating_mul(NEIGHBOUR_BYTES_MAX);
     // Where lifetimes tell files apart, they stay apart.
@@ -162,12 +343,13 @@ fn small_files(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<Fi
         return Vec::new();
     }
     let mut like: BTreeMap<u32, Vec<Use>> = BTreeMap::new();
-    let is_small =
-        |file: &Use| file.live_bytes < options.blob_file_bytes / SMALL_PART && !damaged.contains(&file.number);
+    let is_small = |file: &Use| {
+        file.live_bytes < options.blob_file_bytes / SMALL_PART / ranges as u64 && !damaged.contains(&file.number)
+    };
     for file in uses_of(version).filter(is_small) {
         like.entry(file.live_bytes.max(1).ilog(SIZES_APART)).or_default().push(file);
     }
-    like.into_values().find(|files| files.len() >= SMALL_FILES_MAX).unwrap_or_default()
+    like.into_values().find(|files| files.len() >= SMALL_FILES_MAX * ranges).unwrap_or_default()
 }
 
 /// Small files of like size that are too many (K4).
@@ -179,8 +361,8 @@ pub(crate) struct Crowd {
 }
 
 /// See [`Crowd`]; `None` if there are not too many.
-pub(crate) fn crowd(version: &Version, options: &FamilyOptions, damaged: &BTreeSet<FileNumber>) -> Option<Crowd> {
-    let files = small_files(version, options, damaged);
+pub(crate) fn crowd(version: &Version, family: &Family, damaged: &BTreeSet<FileNumber>) -> Option<Crowd> {
+    let files = small_files(version, family, damaged);
     let oldest = files.iter().map(|file| file.number).min()?;
     Some(Crowd { count: files.len(), oldest })
 }
@@ -189,7 +371,7 @@ pub(crate) fn crowd(version: &Version, options: &FamilyOptions, damaged: &BTreeS
 /// keys than values would be written, which is worth it only for somebody who scans.
 pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<FileNumber>) -> Option<Pass> {
     let version = family.view.load().version.clone();
-    let files = small_files(&version, &family.options, damaged);
+    let files = small_files(&version, family, damaged);
     let live_bytes = files.iter().map(|file| (file.number, file.live_bytes)).collect::<BTreeMap<_, _>>();
     // The keys are written, too.
     let keys: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
@@ -284,17 +466,44 @@ fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
     version.blobs().get(&number).map_or(0, |blob| blob.holes.bytes())
 }
 
-/// What the tables above the deepest level may hide below: as much as they point to, and a value for each of their deletions.
+/// What the tables above the deepest level may hide of older values: as much as they point to, and a value for each of their deletions. Less
+/// what windows have seen already (P6 of [`compaction`]): of a table, what lies in such tables of the deepest level as were written after it.
 pub(crate) fn hidden_bytes(version: &Version) -> u64 {
+    let mut hiding = hiding_tables(version);
+    hiding.sort_unstable();
+    let deepest = version.level(version.deepest_level());
+    let all: u64 = deepest.iter().map(|table| table.meta.file_bytes).sum();
+    let above: u64 = hiding.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+    let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
+    let mut older = 0.0;
+    let hidden = hiding.iter().map(|&(number, bytes)| {
+        let seen: u64 = deepest.iter().filter(|table| table.number() > number).map(|table| table.meta.file_bytes).sum();
+        let bytes = bytes as f64;
+        // What it hides lies below, or in the tables that were written before it.
+        let part_below = below / (below + older).max(1.0);
+        older += bytes;
+        bytes * (1.0 - seen as f64 / all.max(1) as f64 * part_below)
+    });
+    hidden.sum::<f64>() as u64
+}
+
+fn newer_than(number: FileNumber, hiding: &[(FileNumber, u64)]) -> u64 {
+    let newer = hiding.iter().filter(|(table, _)| *table > number).map(|(_, bytes)| *bytes);
+    newer.fold(0, u64::saturating_add)
+}
+
+/// What each of them may hide.
+fn hiding_tables(version: &Version) -> Vec<(FileNumber, u64)> {
     let deepest = version.deepest_level();
     let total = version.ledger().total();
     let mean = total.live_bytes() / total.live_count().max(1);
     let above = version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| table);
     let hidden = above.map(|table| {
         let values: u64 = table.known_blob_refs().map_or(0, |refs| refs.values().sum());
-        values.saturating_add(table.table.properties().deletion_count.saturating_mul(mean))
+        let deleted = table.table.properties().deletion_count.saturating_mul(mean);
+        (table.number(), values.saturating_add(deleted))
     });
-    hidden.fold(0, u64::saturating_add)
+    hidden.collect()
 }
 
 /// Files of which at least `part` is garbage, those with the most first.

@@ -35,7 +35,7 @@ use crate::{Error, ErrorKind, Result};
 /// What file systems hand out; where it is more, holes are rounded by them.
 const PAGE_BYTES: u64 = 4096;
 /// Mean length of records from which on holes are worth looking for: of such a one, at least half is whole pages.
-const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
+pub(super) const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 /// New garbage that is worth a look, in bytes and as a part of the file.
 const GARBAGE_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 const GARBAGE_PART_MIN: u64 = 16;

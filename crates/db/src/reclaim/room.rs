@@ -20,19 +20,26 @@ use std::time::Duration;
 
 use esker_env::metered::Meter;
 
-use super::hidden_bytes;
 use super::overwriting::SAMPLE_BYTES;
+use super::{hidden_bytes, pass_bytes};
+use crate::family::Family;
 use crate::options::ReclaimMode;
 use crate::store::{State, Store};
+use crate::version::Version;
 use crate::write::Request;
 use crate::{Error, ErrorKind, Result};
 
-/// Writers look again after so many bytes at most.
+/// Writers look again after this part of what may be taken above what lives, within these bounds: what they were let write, no pass that
+/// begins meanwhile can have.
+const CREDIT_PART: u64 = 64;
+const CREDIT_BYTES_MIN: i64 = 1 << 20;
 const CREDIT_BYTES_MAX: i64 = 16 << 20;
 /// A user's byte may come three times before anything goes: into the log, by a flush, and with what the tables need.
 const COPIES: i64 = 3;
 /// What may be written where the bound cannot be kept, since reclaim finds nothing to do.
 const GRACE_BYTES: i64 = 1 << 20;
+/// What leads to values counts for garbage up to this part of what may be taken above what lives: where values are tiny, it is more.
+const OVERHEAD_PART: u64 = 4;
 /// A pass keeps at most this part of a limit free for what it copies.
 const PASS_PART: u64 = 64;
 
@@ -73,6 +80,8 @@ pub(crate) struct Left {
     pub(crate) pass: i64,
     /// How much more than what lives the store may take.
     pub(crate) slack: u64,
+    /// What writers leave of the bound for the next pass over a range of keys.
+    pub(crate) next_pass: i64,
 }
 
 /// What a piece of work will still write (W4).
@@ -146,6 +155,13 @@ impl Room {
     }
 }
 
+/// What of a version's tables only leads to values in blob files, as far as one can tell from how many there are of each kind.
+fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
+    let entries: u64 = version.tables().map(|(_, table)| table.table.properties().entry_count).sum();
+    let pointing = version.ledger().total().live_count().min(entries);
+    (of_tables as f64 * pointing as f64 / entries.max(1) as f64) as u64
+}
+
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -165,7 +181,7 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        let (mut has_blobs, mut values_unflushed) = (false, 0u64);
+        let (mut has_blobs, mut values_unflushed, mut overhead) = (false, 0u64, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
@@ -174,6 +190,7 @@ impl Store {
             let of_tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
             // Values that were just written are not known to live; as many as are new do.
             let written: u64 = view.generations().map(|generation| generation.blobs.bytes()).sum();
+            overhead += pointing_bytes(version, of_tables);
             live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwriting.part())) as u64;
             tables += of_tables;
             let in_memory = view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
@@ -190,14 +207,23 @@ impl Store {
             });
         }
         live += tables;
-        let bounded = (live as f64 * self.options.max_space_amp) as u64;
+        let amp = self.options.max_space_amp;
+        let bounded = (live as f64 * amp) as u64;
+        // What leads to values is no user's, as far as that leaves most of the room to garbage.
+        let overhead = (overhead as f64 * amp) as u64;
         let limit = bounded.saturating_add(file_bytes);
+        let limit = limit - overhead.min(limit.saturating_sub(live) / OVERHEAD_PART);
         let logs = self.space_of_logs();
         let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
         let most = self.room.bytes_max.load(Ordering::Relaxed);
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed);
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
+        let next_pass = |family: &Arc<Family>| match family.ranges.count() {
+            1 => 0,
+            _ => pass_bytes(family, &family.view.load().version, slack),
+        };
+        let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0);
         let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes.min(most / PASS_PART))),
@@ -207,6 +233,7 @@ impl Store {
                 false => i64::MAX,
             },
             slack,
+            next_pass: signed(next_pass),
         }
     }
 
@@ -249,13 +276,15 @@ impl Store {
             self.check_takes_writes()?;
             self.refresh_room();
             let left = self.left();
-            let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
+            let bound =
+                if self.options.reclaim_mode == ReclaimMode::Auto { left.bound - left.next_pass } else { i64::MAX };
             let (on_disk, in_bound) = (left.disk / COPIES, bound / COPIES);
             let is_short = on_disk <= bytes;
             self.room.is_short.store(is_short, Ordering::Relaxed);
             let credit = on_disk.min(in_bound).saturating_sub(bytes);
             if credit > 0 {
-                self.room.credit.store(credit.min(CREDIT_BYTES_MAX), Ordering::Relaxed);
+                let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
+                self.room.credit.store(credit.min(most), Ordering::Relaxed);
                 return Ok(());
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 //! - `holes`: dead pages are given back where they lie;
 //! - `modes`: families change how they keep values while the store is open;
 //! - `small`: small files are merged, with crashes and faults at every operation, too;
+//! - `windows`: passes over one range of keys, beside writers and readers, with crashes and faults in the midst of them;
 //! - `bound`: a store, a limit and a full disk.
 
 mod bound;
@@ -14,6 +15,7 @@ mod ledger;
 mod modes;
 mod moves;
 mod small;
+mod windows;
 
 use esker::env::sim::SimDisk;
 use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode};
