@@ -43,6 +43,8 @@ const GAIN_PART: u64 = 16;
 const PUNCH_PART: u64 = 4;
 /// Of a file with less garbage than this part, copying all that lives is no bargain, even to keep a wide bound.
 const GARBAGE_PART_MIN: f64 = 0.25;
+/// What hides this part of what the bound allows above what lives comes down where writers wait and no window frees anything.
+const EXPOSED_PART: u64 = 4;
 /// What makes a pass worth it where writers wait for space: a page, and this part of a file.
 const FREED_BYTES_MIN: u64 = 4096;
 const PART_IF_SHORT: f64 = 0.05;
@@ -375,14 +377,14 @@ impl Store {
         let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
         // Where no pass over everything does it.
-        let hides_much = || reclaim::hidden_bytes(&family.view.load().version) >= left.slack / 4;
+        let hides_much = || reclaim::hidden_bytes(&family.view.load().version) >= left.slack / EXPOSED_PART;
         let exposes = !need.may_sweep || (family.ranges.count() > 1 && self.room.is_awaited() && hides_much());
         pass.or_else(|| if exposes { compaction::pick_exposing(family, true).map(Work::compaction) } else { None })
     }
 
     /// A window that gives space back, beside other work.
     fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
-        if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
+        if family.ranges.count() < 2 {
             return None;
         }
         let none = BTreeSet::new();

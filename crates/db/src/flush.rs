@@ -14,9 +14,7 @@ use crate::Result;
 use crate::compaction::Sieve;
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
-use crate::options::ReclaimMode;
 use crate::output::{Outputs, discard, pour};
-use crate::reclaim::Ends;
 use crate::store::{State, Store};
 use crate::version::Edit;
 
@@ -88,10 +86,7 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     // Older tables may hold any key: every tombstone stays.
     let mut sieve = Sieve::new(&snapshots, |_| true);
     let mut outputs = Outputs::new(store, family, 0, true);
-    let ends = match store.options.reclaim_mode {
-        ReclaimMode::Auto => family.ranges.of_flush(family),
-        _ => Ends::default(),
-    };
+    let ends = family.ranges.of_flush(store, family);
     if !ends.is_empty() {
         outputs = outputs.by_range(ends).syncing_beside()?;
     }

@@ -53,7 +53,7 @@ fn values_of_all_sizes_read_back_with_each_compression() {
 #[test]
 fn values_taken_in_order_come_in_few_reads() {
     let disk = SimDisk::new();
-    let value = |n: u32| vec![n as u8; if n % 50 == 0 { 40_000 } else { 300 + n as usize % 700 }];
+    let value = |n: u32| vec![n as u8; if n.is_multiple_of(50) { 40_000 } else { 300 + n as usize % 700 }];
     let values: Vec<_> = (0..500).map(|n: u32| (n.to_be_bytes().to_vec(), value(n))).collect();
     let indexes = written(&disk, Compression::Lz4, &values);
     let taken = |order: &[usize], disk: &SimDisk| {

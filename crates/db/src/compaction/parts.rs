@@ -63,7 +63,7 @@ enum Failure {
 
 impl Merge {
     pub(super) fn of(plan: Arc<Plan>, store: &Store) -> Arc<Self> {
-        let cuts = if plan.is_sweep { equal_cuts(&plan) } else { cuts_by_range(&plan) };
+        let cuts = if plan.is_sweep { equal_cuts(&plan) } else { cuts_by_range(&plan, store) };
         Arc::new(Self {
             snapshots: store.snapshots.sequences(),
             reserved: Arc::new(store.room.reserve(plan.written_bytes())),
@@ -176,11 +176,11 @@ fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
 
 /// Of a merge of some tables, where ranges of keys begin: tables end there in any case. Without them it stays whole: it is short, and would
 /// leave smaller tables behind, each of them over more of the next level.
-fn cuts_by_range(plan: &Plan) -> Vec<Vec<u8>> {
+fn cuts_by_range(plan: &Plan, store: &Store) -> Vec<Vec<u8>> {
     if !plan.is_deepest() {
         return Vec::new();
     }
-    let ends = plan.family.ranges.of(&plan.family, &plan.version);
+    let ends = plan.family.ranges.of(store, &plan.family, &plan.version);
     let smallest = plan.inputs().map(|(_, table)| table.smallest()).min().unwrap_or_default();
     let largest = plan.inputs().map(|(_, table)| table.largest()).max().unwrap_or_default();
     let within = |begin: &&Vec<u8>| begin.as_slice() > smallest && begin.as_slice() <= largest;

@@ -57,6 +57,12 @@ impl Plan {
         self.upper_inputs().chain(middle).chain(self.lower.iter().map(|table| (self.output_level, table)))
     }
 
+    /// The newest entry of all that it reads.
+    pub(crate) fn newest_seen(&self) -> SequenceNumber {
+        let all = self.inputs().map(|(_, table)| table).chain(self.above.iter().flatten());
+        all.map(|table| table.meta.largest_sequence).max().unwrap_or_default()
+    }
+
     fn upper_inputs(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.upper.iter().map(|table| (self.level, table))
     }

@@ -99,6 +99,8 @@ fn merge(plan: &Arc<Plan>, store: &Store) -> Result<Edit> {
         add_all(&mut edit.garbage, part.overwritten);
         add_all(&mut moved, part.moved);
     }
+    let seen = plan.newest_seen();
+    edit.added.iter().for_each(|(_, table)| table.note_seen(seen));
     note_overwritten(plan, &edit.garbage);
     add_all(&mut edit.garbage, moved);
     let moved_bytes = if plan.victims.is_empty() { 0 } else { blob_bytes };
@@ -118,7 +120,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         .below(above(plan, begin)?);
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved());
     if plan.is_deepest() {
-        outputs = outputs.by_range(plan.family.ranges.of(&plan.family, &plan.version));
+        outputs = outputs.by_range(plan.family.ranges.of(store, &plan.family, &plan.version));
     }
     if plan.is_sweep {
         outputs = outputs.syncing_beside()?;

@@ -20,9 +20,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
-use super::punch::RECORD_BYTES_MIN;
+use super::punch::has_pages;
 use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
@@ -139,9 +139,7 @@ pub(crate) struct Need {
 impl Need {
     /// The least part of a file that is garbage for its values to be copied, where `hidden` bytes may be hidden besides (K3).
     fn part_min(&self, version: &Version, hidden: u64) -> f64 {
-        let total = version.ledger().total();
-        let has_holes = self.can_punch && total.live_bytes() / total.live_count().max(1) >= RECORD_BYTES_MIN;
-        match has_holes && hidden >= self.freed_bytes_min {
+        match self.can_punch && has_pages(version) && hidden >= self.freed_bytes_min {
             true => self.garbage_part_min.max(PART_BESIDE_HOLES),
             false => self.garbage_part_min,
         }
@@ -309,7 +307,7 @@ fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
     // First and last table, and bytes that are hidden.
     let mut spans: BTreeMap<FileNumber, (usize, usize, f64)> = BTreeMap::new();
     for (index, table) in version.level(deepest).iter().enumerate() {
-        let hidden = (newer_than(table.number(), &hiding) as f64 * hidden_part / total).min(1.0);
+        let hidden = (newer_than(table.seen_up_to(), &hiding) as f64 * hidden_part / total).min(1.0);
         for (file, bytes) in table.known_blob_refs()? {
             let span = spans.entry(*file).or_insert((index, index, 0.0));
             (span.1, span.2) = (index, span.2 + *bytes as f64 * hidden);
@@ -467,17 +465,18 @@ fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
 }
 
 /// What the tables above the deepest level may hide of older values: as much as they point to, and a value for each of their deletions. Less
-/// what windows have seen already (P6 of [`compaction`]): of a table, what lies in such tables of the deepest level as were written after it.
+/// what was seen already when tables of the deepest level were written (P6 of [`compaction`]), as far as it lay there and not above.
 pub(crate) fn hidden_bytes(version: &Version) -> u64 {
     let mut hiding = hiding_tables(version);
     hiding.sort_unstable();
     let deepest = version.level(version.deepest_level());
     let all: u64 = deepest.iter().map(|table| table.meta.file_bytes).sum();
-    let above: u64 = hiding.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+    let above = hiding.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
     let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
     let mut older = 0.0;
-    let hidden = hiding.iter().map(|&(number, bytes)| {
-        let seen: u64 = deepest.iter().filter(|table| table.number() > number).map(|table| table.meta.file_bytes).sum();
+    let hidden = hiding.iter().map(|&(newest, bytes)| {
+        let has_seen = |table: &&Arc<TableFile>| table.seen_up_to() >= newest;
+        let seen: u64 = deepest.iter().filter(has_seen).map(|table| table.meta.file_bytes).sum();
         let bytes = bytes as f64;
         // What it hides lies below, or in the tables that were written before it.
         let part_below = below / (below + older).max(1.0);
@@ -487,13 +486,14 @@ pub(crate) fn hidden_bytes(version: &Version) -> u64 {
     hidden.sum::<f64>() as u64
 }
 
-fn newer_than(number: FileNumber, hiding: &[(FileNumber, u64)]) -> u64 {
-    let newer = hiding.iter().filter(|(table, _)| *table > number).map(|(_, bytes)| *bytes);
+/// Of what [`hiding_tables`] gave, the bytes that are newer than `seen`.
+fn newer_than(seen: SequenceNumber, hiding: &[(SequenceNumber, u64)]) -> u64 {
+    let newer = hiding.iter().filter(|(newest, _)| *newest > seen).map(|(_, bytes)| *bytes);
     newer.fold(0, u64::saturating_add)
 }
 
-/// What each of them may hide.
-fn hiding_tables(version: &Version) -> Vec<(FileNumber, u64)> {
+/// What each table above the deepest level may hide, with its newest entry.
+fn hiding_tables(version: &Version) -> Vec<(SequenceNumber, u64)> {
     let deepest = version.deepest_level();
     let total = version.ledger().total();
     let mean = total.live_bytes() / total.live_count().max(1);
@@ -501,7 +501,7 @@ fn hiding_tables(version: &Version) -> Vec<(FileNumber, u64)> {
     let hidden = above.map(|table| {
         let values: u64 = table.known_blob_refs().map_or(0, |refs| refs.values().sum());
         let deleted = table.table.properties().deletion_count.saturating_mul(mean);
-        (table.number(), values.saturating_add(deleted))
+        (table.meta.largest_sequence, values.saturating_add(deleted))
     });
     hidden.collect()
 }

@@ -35,7 +35,7 @@ use crate::{Error, ErrorKind, Result};
 /// What file systems hand out; where it is more, holes are rounded by them.
 const PAGE_BYTES: u64 = 4096;
 /// Mean length of records from which on holes are worth looking for: of such a one, at least half is whole pages.
-pub(super) const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
+const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 /// New garbage that is worth a look, in bytes and as a part of the file.
 const GARBAGE_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 const GARBAGE_PART_MIN: u64 = 16;
@@ -65,6 +65,12 @@ pub(crate) fn fresh_bytes(family: &Family) -> u64 {
         usage.garbage_bytes.saturating_sub(looked_at) / record_bytes * (record_bytes - PAGE_BYTES)
     };
     version.ledger().iter().map(fresh).sum()
+}
+
+/// Whether the values that live are, on average, long enough to leave whole pages behind.
+pub(super) fn has_pages(version: &Version) -> bool {
+    let total = version.ledger().total();
+    total.live_bytes() / total.live_count().max(1) >= RECORD_BYTES_MIN
 }
 
 /// The next pass over a family's blob files; `None` if there is nothing to gain, or not now (H2). Pure but for that.

@@ -211,7 +211,8 @@ impl Store {
         let bounded = (live as f64 * amp) as u64;
         // What leads to values is no user's, as far as that leaves most of the room to garbage.
         let overhead = (overhead as f64 * amp) as u64;
-        let limit = bounded.saturating_add(file_bytes);
+        // The last quarter is for what the estimate of what lives is off by, and for passes that begin while writers go on.
+        let limit = bounded.saturating_add(file_bytes / 4 * 3);
         let limit = limit - overhead.min(limit.saturating_sub(live) / OVERHEAD_PART);
         let logs = self.space_of_logs();
         let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));

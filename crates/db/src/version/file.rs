@@ -34,6 +34,8 @@ pub(crate) struct TableFile {
     /// By blob file, what it points to: as soon as that is known.
     blob_refs: OnceLock<BlobRefs>,
     life: Life,
+    /// What was above it when it was written has dropped what it hid here: entries up to this one; 0 of a table that was opened.
+    seen_up_to: AtomicU64,
     /// Whether a running compaction reads it; only the picker and the end of a job change it.
     claimed: AtomicBool,
 }
@@ -92,7 +94,8 @@ impl TableFile {
         }
         table.watch();
         let life = Life::new(path, trash);
-        let file = Self { meta, table, blob_refs: OnceLock::new(), life, claimed: AtomicBool::new(false) };
+        let (seen_up_to, claimed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let file = Self { meta, table, blob_refs: OnceLock::new(), life, seen_up_to, claimed };
         // What cannot be read counts as unknown; a check tells of it.
         let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
         let is_plain = file.meta.oldest_blob_file.is_none();
@@ -105,6 +108,16 @@ impl TableFile {
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
         self.life.mark_obsolete(self.meta.file_bytes);
+    }
+
+    /// Up to which sequence number nothing above it hides anything of it.
+    pub(crate) fn seen_up_to(&self) -> SequenceNumber {
+        SequenceNumber::new(self.seen_up_to.load(Ordering::Relaxed))
+    }
+
+    /// Says so.
+    pub(crate) fn note_seen(&self, up_to: SequenceNumber) {
+        self.seen_up_to.store(up_to.get(), Ordering::Relaxed);
     }
 
     /// Whether a compaction reads it.
