@@ -105,13 +105,15 @@ pub struct Options {
 
     /// Bytes on the disk per byte that lives in tables and blob files, of the whole store, beyond one blob file
     /// ([`blob_file_bytes`](FamilyOptions::blob_file_bytes)), which a small store may have besides. Default 1.3. Range 1.05..=100.
-    /// Logs count as far as they leave half of what may be taken above what lives. A store without blob files has
+    /// Logs count as far as they leave half of what may be taken above what lives, and what tables take to lead to values in blob files as far as it
+    /// leaves three quarters. A store without blob files has
     /// no such bound: a compaction needs what it merges once more until it ends, and writers do not wait for that.
     ///
     /// Reclaim frees what is needed in time; writers that make garbage faster than it can wait for it (`reclaim_mode` `Auto`). Smaller
     /// means less space and more copying: at 1.3, values of less than two pages that are overwritten at random are copied
     /// once or twice more in their life. What is overwritten but not yet compacted is reckoned with as an estimate, from samples of what
-    /// is written: by a few percent of what lives the bound may be exceeded for a moment. Files that only iterators and values in
+    /// is written: a quarter of a blob file is kept for what that is off by, and still the bound may be exceeded for a moment, by a percent or two of
+    /// what lives. Files that only iterators and values in
     /// the user's hands keep are not counted.
     pub max_space_amp: f64,
 

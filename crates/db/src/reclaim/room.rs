@@ -2,7 +2,8 @@
 //!
 //! - W1: what tables, blob files, unfinished work, logs and memtables take up, or will, stays within `max_space_amp` of what lives, and
 //!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Logs and memtables are not counted as far as they are
-//!   more than half of what may be taken above what lives, as in a store of little else.) Where all values lie with their keys there is no such
+//!   more than half of what may be taken above what lives, as in a store of little else. Of tables, what leads to values in blob files counts as
+//!   garbage does, up to a quarter of that.) Where all values lie with their keys there is no such
 //!   bound: no pass could keep it, and a compaction has all that it merges there twice until it ends. What only
 //!   readers keep (iterators, values that are held) is not counted: no work of the store's could free it, and whoever waits may be
 //!   the one who holds it.
