@@ -377,14 +377,17 @@ impl Store {
         let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
         // Where no pass over everything does it.
-        let hides_much = || reclaim::hidden_bytes(&family.view.load().version) >= left.slack / EXPOSED_PART;
-        let exposes = !need.may_sweep || (family.ranges.count() > 1 && self.room.is_awaited() && hides_much());
+        let is_short = self.room.is_short();
+        let enough = if is_short { need.freed_bytes_min } else { left.slack / EXPOSED_PART };
+        let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
+        let is_wanted = family.ranges.count() > 1 && (is_short || self.room.is_awaited());
+        let exposes = !need.may_sweep || (is_wanted && hides_enough());
         pass.or_else(|| if exposes { compaction::pick_exposing(family, true).map(Work::compaction) } else { None })
     }
 
     /// A window that gives space back, beside other work.
     fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
-        if family.ranges.count() < 2 {
+        if family.ranges.count() < 2 || family.separation() == Separation::FallBack {
             return None;
         }
         let none = BTreeSet::new();

@@ -8,14 +8,14 @@
 //!   those with the most garbage.
 //! - K2: where most tables point into these files, or much is hidden, a *sweep* over all levels brings both to light and to an
 //!   end, and writes each key once. Where few do, only those are rewritten, each in its own level.
+//! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
+//!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
+//!   Of those, sixteen or more of like size (for each range of keys) are merged when nobody writes or reads much, until they are a sixteenth of what
+//!   a blob file may be: a value is copied once for each time that its file grows by sixteen.
+//! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 //! - K5: where blob files belong to ranges of keys ([`ranges`](super::ranges)), a pass takes a *window*: the tables of the deepest level that point
 //!   into some file, and of the files that only these point into as many as make what comes free cheapest, keys that are written
 //!   again included. What several windows offer, the cheapest is taken.
-//! - K4: values are brought together in key order, out of the smallest files: where scans found neighbours here and there, and no more is
-//!   written than they read so; and where memtables are so small that each flush leaves a file of a few values in every range of keys.
-//!   Of those, sixteen or more of like size (for each range of keys) are merged when nobody writes or reads much, until they are a sixteenth of what a blob file may be: a
-//!   value is copied once for each time that its file grows by sixteen.
-//! - K3: where holes are to be had, values are copied only out of files that are mostly garbage in spite of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,8 @@ const SMALL_FILES_MAX: usize = 16;
 const SMALL_PART: u64 = 16;
 /// Of like size: as many digits in this base.
 const SIZES_APART: u64 = 16;
-/// What it costs to write a key again, in bytes of values that are copied: both take a processor about as long.
+/// What it costs to write a key again, in bytes of values that are copied. By the processor's time alone it would be some 400; with less, passes take
+/// fewer files with more garbage. Values of 1 KiB overwritten at random: 5.2, 4.6 and 4.5 bytes to the device for each at 1024, 384 and 128, puts as fast.
 const KEY_COST: u64 = 128;
 /// Windows that are looked at: those of the files with the most garbage.
 const WINDOWS_MAX: usize = 64;
