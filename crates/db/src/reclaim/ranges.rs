@@ -27,8 +27,8 @@ const FLUSH_PART: u64 = 64;
 const FLUSH_BYTES_MIN: u64 = 128 << 10;
 /// A range's values fill so many blob files at least.
 const FILES_WORTH_MIN: u64 = 2;
-/// Flushes leave about so many files at most: each is open as long as it is there.
-const PIECES_MAX: u64 = 2048;
+/// Flushes leave about so many files at most: each is open as long as it is there, and many systems give a process 1,024.
+const PIECES_MAX: u64 = 512;
 /// Where less of what is written hides something, a flush leaves one file: there is little to free.
 const OVERWRITING_MIN: f64 = 0.1;
 /// A range's values lie in so many files at least.
@@ -178,6 +178,10 @@ mod tests {
         };
         assert_eq!([count(64, 4), count(8, 4), count(4, 4)], [8, 2, 1], "not into pieces too small");
         assert_eq!([count(64, 0), count(64, 1), count(64, 2)], [1, 2, 4], "nor where there is little");
-        assert_eq!([count(64, 40), count(64, 100), count(64, 1000)], [6, 2, 1], "nor into too many files");
+        assert_eq!(
+            [count(64, 8), count(64, 16), count(64, 32), count(64, 100)],
+            [8, 4, 2, 1],
+            "nor into too many files"
+        );
     }
 }
