@@ -88,7 +88,7 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     let mut outputs = Outputs::new(store, family, 0, true);
     let ends = family.ranges.of_flush(store, family);
     if !ends.is_empty() {
-        outputs = outputs.by_range(ends).syncing_beside()?;
+        outputs = outputs.by_range(ends).syncing_beside();
     }
     input.seek_to_first()?;
     pour(&mut input, None, &mut sieve, |key, internal, value| {

@@ -193,12 +193,12 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         Self { ends, ..self }
     }
 
-    /// The same, with files synced beside this thread where the store has threads.
-    pub(crate) fn syncing_beside(mut self) -> Result<Self> {
+    /// The same, with files synced beside this thread where the store has threads, and the system one more: else they are synced here.
+    pub(crate) fn syncing_beside(mut self) -> Self {
         if self.store.options.background_jobs > 0 {
-            self.syncer = Some(Syncer::start(&self.store.env)?);
+            self.syncer = Syncer::start(&self.store.env).ok();
         }
-        Ok(self)
+        self
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -57,7 +57,7 @@ fn inputs(plan: &Plan) -> MergingIterator {
     MergingIterator::new(inputs)
 }
 
-/// What lies above a window (P6), from `begin` on; where that is the window's first key, `None`.
+/// What lies above a window (P6), from `begin` on, or from the window's first key; `None` where nothing does.
 fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIterator>>> {
     let Some(first) = plan.upper.first().filter(|_| !plan.above.is_empty()) else { return Ok(None) };
     let run = |tables: &Vec<Arc<TableFile>>| -> Box<dyn InternalIterator> {
@@ -123,7 +123,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         outputs = outputs.by_range(plan.family.ranges.of(store, &plan.family, &plan.version));
     }
     if plan.is_sweep {
-        outputs = outputs.syncing_beside()?;
+        outputs = outputs.syncing_beside();
     }
     let (mut moved, victims) = (ByFile::new(), Victims::new(&plan.victims));
     let mut fence = Fence::new(plan);

@@ -35,7 +35,7 @@ impl Store {
 
 /// Writes the files. Touches nothing else.
 fn relocate(plan: &Relocation, store: &Store) -> Result<Edit> {
-    let mut outputs = Outputs::new(store, &plan.family, 0, false).reserving(plan.written_bytes()).syncing_beside()?;
+    let mut outputs = Outputs::new(store, &plan.family, 0, false).reserving(plan.written_bytes()).syncing_beside();
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {
