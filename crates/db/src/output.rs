@@ -331,7 +331,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let before = writer.appended_bytes();
         let index = add(writer)?;
         let written = writer.appended_bytes() - before;
-        let full = writer.file_bytes() >= self.family.options.blob_file_bytes.min(self.ends.blob_file_bytes());
+        let full = writer.file_bytes() >= self.family.blob_file_bytes().min(self.ends.blob_file_bytes());
         let mut encoded = std::mem::take(&mut self.index);
         encoded.clear();
         index.encode(&mut encoded);

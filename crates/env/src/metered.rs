@@ -247,7 +247,9 @@ impl FileSystem for Metered {
     }
 
     fn space(&self, path: &Path) -> Result<Space> {
-        self.files.space(path)
+        let space = self.files.space(path)?;
+        let left = self.meter.limit().saturating_sub(self.meter.used());
+        Ok(if path == self.dir { Space { available: space.available.min(left), ..space } } else { space })
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
@@ -395,6 +397,8 @@ mod tests {
         let error = file.append(&[&[1; 200]]).unwrap_err();
         assert!(error.is_exhausted() && file.len() == 8000, "{error}");
         assert!(file.preallocate(10_000).unwrap_err().is_exhausted());
+        let available = |path: &str| files.space(Path::new(path)).unwrap().available;
+        assert!(available("/store") == 0 && available("/") > 1 << 30);
         file.append(&[&[1; 192]]).unwrap();
         assert_eq!(meter.used(), 8192);
         let vital = files.create(Path::new("/store/MANIFEST")).unwrap();

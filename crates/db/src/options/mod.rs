@@ -122,7 +122,8 @@ pub struct Options {
     ///
     /// Never exceeded, counted in whole blocks. Well before it is reached reclaim frees what it can; then writes are refused with `Exhausted`,
     /// as on a full disk, but for those that only delete. Room is kept for the flush of every memtable and for a pass of
-    /// reclaim: choose it several write buffers and a blob file above what shall be stored.
+    /// reclaim, as blob files end at 1/64 of the limit, if that is less than [`blob_file_bytes`](FamilyOptions::blob_file_bytes) (but no less than
+    /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight, and three times what shall be stored.
     pub max_disk_bytes: u64,
 
     /// Whether reclaim makes holes of the dead pages of blob files, before it copies what lives there. Default `false`: RocksDB
@@ -250,7 +251,8 @@ pub struct FamilyOptions {
     /// compaction saves (Titan's default). Range 0..=3 GiB. May change on reopen.
     pub min_blob_size: u64,
 
-    /// Size at which a blob file is sealed and the next one opened, in bytes. Default 256 MiB. Range 64 KiB..=4 GiB.
+    /// Size at which a blob file is sealed and the next one opened, in bytes. Default 256 MiB. Range 64 KiB..=4 GiB. It is sealed at 1/64 of what
+    /// the store may take up (the disk's free space, or [`max_disk_bytes`](Options::max_disk_bytes)) if that is less.
     /// Larger means fewer files and longer sequential reads; smaller means space returns sooner. Sixteen files of like size below a sixteenth of it,
     /// as small memtables leave them, are merged while fewer than 10,000 entries a second are written, where values are smaller than pages, keys
     /// are the lesser part and there is no [`blob_partition`](Self::blob_partition): that writes each value once more for each time

@@ -106,7 +106,7 @@ impl Pass {
 
 /// What a pass copies at most, where the bound leaves `slack` above what lives.
 pub(crate) fn copied_bytes(family: &Family, slack: u64) -> u64 {
-    (slack / PASS_PART).max(family.options.blob_file_bytes / 2)
+    (slack / PASS_PART).max(family.blob_file_bytes() / 2)
 }
 
 /// About what a pass over blob files writes: all tables and what it copies, or what one range holds.
@@ -343,7 +343,7 @@ fn small_files(version: &Version, family: &Family, damaged: &BTreeSet<FileNumber
     }
     let mut like: BTreeMap<u32, Vec<Use>> = BTreeMap::new();
     let is_small = |file: &Use| {
-        file.live_bytes < options.blob_file_bytes / SMALL_PART / ranges as u64 && !damaged.contains(&file.number)
+        file.live_bytes < family.blob_file_bytes() / SMALL_PART / ranges as u64 && !damaged.contains(&file.number)
     };
     for file in uses_of(version).filter(is_small) {
         like.entry(file.live_bytes.max(1).ilog(SIZES_APART)).or_default().push(file);
@@ -436,7 +436,7 @@ pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumb
         Goal::Garbage(_) | Goal::None => f64::NEG_INFINITY,
     };
     let uses: Vec<Use> = uses_of(&version).collect();
-    let victims = within(family.options.blob_file_bytes, candidates(&uses, least, damaged));
+    let victims = within(family.blob_file_bytes(), candidates(&uses, least, damaged));
     relocation_of(family, &version, victims)
 }
 

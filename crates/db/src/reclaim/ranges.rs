@@ -92,9 +92,9 @@ impl Ends {
 }
 
 /// Into how many ranges a family's keys are divided, if its values take so many bytes.
-fn count_for(options: &FamilyOptions, live_bytes: u64) -> u64 {
-    let least = (options.blob_file_bytes / FLUSH_PART).max(FLUSH_BYTES_MIN);
-    let files = live_bytes / options.blob_file_bytes.max(1);
+fn count_for(options: &FamilyOptions, blob_file_bytes: u64, live_bytes: u64) -> u64 {
+    let least = (blob_file_bytes / FLUSH_PART).max(FLUSH_BYTES_MIN);
+    let files = live_bytes / blob_file_bytes.max(1);
     // As much as is overwritten before passes have come by all ranges: about half of what lives.
     let flushes = (live_bytes / options.write_buffer_bytes.max(1) / 2).max(1);
     let most = COUNT_MAX.min(files / FILES_WORTH_MIN).min(PIECES_MAX / flushes);
@@ -117,7 +117,7 @@ impl Ranges {
 
     /// Those of what is written to the deepest level of `version`.
     pub(crate) fn of(&self, store: &Store, family: &Family, version: &Version) -> Ends {
-        let count = count_for(&family.options, version.ledger().total().live_bytes());
+        let count = count_for(&family.options, family.blob_file_bytes(), version.ledger().total().live_bytes());
         let is_reclaimed = store.options.reclaim_mode == ReclaimMode::Auto && family.separation().moves_out();
         let mut held = self.0.lock();
         if count < 2 || !is_reclaimed || has_pages(version) {
@@ -174,7 +174,7 @@ mod tests {
     fn keys_are_divided_as_far_as_files_stay_few_and_large() {
         let count = |write_buffer_mib: u64, live_gib: u64| {
             let options = FamilyOptions { write_buffer_bytes: write_buffer_mib << 20, ..FamilyOptions::default() };
-            count_for(&options, live_gib << 30)
+            count_for(&options, options.blob_file_bytes, live_gib << 30)
         };
         assert_eq!([count(64, 4), count(8, 4), count(4, 4)], [8, 2, 1], "not into pieces too small");
         assert_eq!([count(64, 0), count(64, 1), count(64, 2)], [1, 2, 4], "nor where there is little");

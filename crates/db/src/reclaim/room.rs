@@ -11,6 +11,7 @@
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
 //!   Room is kept for the flush of every memtable and for a pass of reclaim, so deletions and reclaim go on, and
 //!   writes do, too, when there is room again.
+//!   That always takes: no blob file becomes larger than a pass may copy in that room, however small the disk is.
 //! - W4: work is counted with what it will write before it begins.
 //!
 //! Cost: of a write, one atomic subtraction; every few MiB a look at all families.
@@ -41,8 +42,12 @@ const COPIES: i64 = 3;
 const GRACE_BYTES: i64 = 1 << 20;
 /// What leads to values counts for garbage up to this part of what may be taken above what lives: where values are tiny, it is more.
 const OVERHEAD_PART: u64 = 4;
-/// A pass keeps at most this part of a limit free for what it copies.
-const PASS_PART: u64 = 64;
+/// A blob file is at most this part of what all files may take up, where it takes no less than that: room for one is kept for what a pass copies.
+const FILES_MIN: u64 = 64;
+const FILE_BYTES_MIN: u64 = 64 << 10;
+
+/// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
 /// part of all tables, or for so many of the largest.
@@ -175,6 +180,9 @@ impl Store {
         let available = self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available);
         let most = limit.min(self.room.used().saturating_add(available));
         self.room.bytes_max.store(most, Ordering::Relaxed);
+        for family in self.families.load().values() {
+            family.set_blob_file_bytes_max((most / FILES_MIN).max(FILE_BYTES_MIN));
+        }
     }
 
     /// See [`Left`].
@@ -182,7 +190,7 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        let (mut has_blobs, mut values_unflushed, mut overhead) = (false, 0u64, 0u64);
+        let (mut has_blobs, mut values_unflushed, mut overhead, mut rounding) = (false, 0u64, 0u64, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
@@ -200,12 +208,16 @@ impl Store {
             if family.separation().moves_out() || !version.blobs().is_empty() {
                 values_unflushed += in_memory;
             }
-            file_bytes = file_bytes.max(family.options.blob_file_bytes);
-            pass = pass.max(if version.blobs().is_empty() {
-                (of_tables / TABLES_PART).min(family.options.target_file_bytes.saturating_mul(TABLES_MAX))
+            file_bytes = file_bytes.max(family.blob_file_bytes());
+            let all = version.tables().count() as u64;
+            let (bytes, made) = if version.blobs().is_empty() {
+                let most = family.options.target_file_bytes.saturating_mul(TABLES_MAX);
+                ((of_tables / TABLES_PART).min(most), (all / TABLES_PART).min(TABLES_MAX))
             } else {
-                of_tables
-            });
+                // And blob files for each range of keys, by each thread.
+                (of_tables, all + 2 * family.ranges.count() as u64)
+            };
+            (pass, rounding) = (pass.max(bytes), rounding.max((made + 2) * BLOCK_BYTES));
         }
         live += tables;
         let amp = self.options.max_space_amp;
@@ -218,7 +230,7 @@ impl Store {
         let logs = self.space_of_logs();
         let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
         let most = self.room.bytes_max.load(Ordering::Relaxed);
-        let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed);
+        let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - signed(rounding);
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
         let next_pass = |family: &Arc<Family>| match family.ranges.count() {
@@ -228,7 +240,7 @@ impl Store {
         let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0);
         let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
-            disk: after_flushes.saturating_sub(signed(pass + file_bytes.min(most / PASS_PART))),
+            disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
             pass: after_flushes,
             bound: match has_blobs {
                 true => signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),

@@ -376,7 +376,7 @@ impl Store {
     /// Sees to it that the partition has a file that takes values.
     fn make_place(&self, active: &Active, places: &mut ActiveBlobs, partition: u8) -> Result<()> {
         let blobs = &active.generation.blobs;
-        let is_full = |blob: &ActiveBlob| blob.has_footer() || blob.held().end >= active.family.options.blob_file_bytes;
+        let is_full = |blob: &ActiveBlob| blob.has_footer() || blob.held().end >= active.family.blob_file_bytes();
         if places.get(&partition).is_some_and(is_full) {
             blobs.end(places, partition).map_err(|error| self.fail_if_unknown(error))?;
         }
@@ -423,7 +423,7 @@ impl Store {
         {
             self.ask_for_sync(sync);
         }
-        if after.end >= family.options.blob_file_bytes && active.has_enough_blobs() {
+        if after.end >= family.blob_file_bytes() && active.has_enough_blobs() {
             self.has_full.store(true, Ordering::Release);
         }
         Ok(())
@@ -508,7 +508,7 @@ impl Active {
         if bytes == 0 {
             return false;
         }
-        let file_bytes = self.family.options.blob_file_bytes;
+        let file_bytes = self.family.blob_file_bytes();
         let live_bytes = self.family.view.load().version.ledger().total().live_bytes();
         let most = (live_bytes / UNFLUSHED_PART).clamp(file_bytes, file_bytes.saturating_mul(UNFLUSHED_FILES_MAX));
         bytes >= most

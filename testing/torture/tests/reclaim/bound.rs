@@ -407,3 +407,56 @@ fn dropped_families_and_files_from_outside_are_counted() {
     assert!(contents(&db).is_empty() && occupied(&disk, "") <= LIMIT_BYTES);
     assert_sound(&db, "after files were refused");
 }
+
+/// Goal (W3): overwriting within the limit is never refused, however much of it one memtable takes: a log that is preallocated
+/// takes nothing that the flush before it needs.
+#[test]
+fn overwriting_within_the_limit_goes_on() {
+    let limits = [4u64, 5, 6, 7, 9, 12].into_iter().flat_map(|limit| KINDS.iter().map(move |kind| (limit << 20, kind)));
+    for (limit, kind) in limits {
+        let disk = SimDisk::new();
+        let mut options = Options { max_disk_bytes: limit, max_space_amp: 50.0, ..options(kind) };
+        let family = options.families.get_mut("default").unwrap();
+        (family.write_buffer_bytes, family.blob_file_bytes) = (512 << 10, 1 << 20);
+        let db = open(&disk, &options).unwrap();
+        let mut random = fastrand::Rng::with_seed(limit);
+        let keys = 1_200_000 / kind.value_bytes as u32;
+        let mut expected = Contents::new();
+        for at in 0..keys * 10 {
+            let n = if at < keys { at } else { random.u32(..keys) };
+            let value = noise(n, at, random.usize(kind.value_bytes * 7 / 8..kind.value_bytes));
+            db.put(key(n), &value)
+                .unwrap_or_else(|error| panic!("{kind:?} in {limit} bytes, {at}: {error}\n{:?}", db.stats()));
+            expected.insert(key(n), value);
+        }
+        assert!(contents(&db) == expected, "{kind:?} in {limit} bytes");
+        assert!(db.stats().background_error.is_none(), "{:?}", db.stats().background_error);
+        assert_sound(&db, "within the limit");
+    }
+}
+
+/// Goal (W3): the same where blob files are larger than they would become on so small a disk: from when it was larger.
+#[test]
+fn large_files_from_before_can_be_reclaimed_within_the_limit() {
+    let kind = &KINDS[0];
+    let disk = SimDisk::new();
+    let mut options = Options { reclaim_mode: ReclaimMode::Manual, max_space_amp: 50.0, ..options(kind) };
+    let family = options.families.get_mut("default").unwrap();
+    (family.write_buffer_bytes, family.blob_file_bytes) = (512 << 10, 1 << 20);
+    let mut random = fastrand::Rng::with_seed(1);
+    let (mut expected, mut round) = (Contents::new(), 0);
+    let mut put = |db: &Db, expected: &mut Contents| {
+        round += 1;
+        let n = random.u32(..kind.keys);
+        db.put(key(n), value(kind, n, round)).unwrap();
+        expected.insert(key(n), value(kind, n, round));
+    };
+    let db = open(&disk, &options).unwrap();
+    (0..kind.keys * 5).for_each(|_| put(&db, &mut expected));
+    db.close().unwrap();
+    let limit = occupied(&disk, "") + (1 << 20);
+    let db = open(&disk, &Options { max_disk_bytes: limit, reclaim_mode: ReclaimMode::Auto, ..options }).unwrap();
+    (0..kind.keys * 10).for_each(|_| put(&db, &mut expected));
+    assert!(contents(&db) == expected);
+    assert_sound(&db, "within the limit");
+}
