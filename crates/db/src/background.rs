@@ -32,7 +32,7 @@ use crate::family::Family;
 use crate::flush;
 use crate::ingest::Writing;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Goal, Left, Need, Pass, Punch, Relocation, Removal};
+use crate::reclaim::{self, Goal, Left, Need, Pass, Punch, Relocation, Removal, Reserved, Room};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
@@ -135,10 +135,10 @@ impl State {
 #[derive(Debug)]
 enum Work {
     Flush(flush::Plan),
-    Compaction(Arc<compaction::Plan>),
+    Compaction(Arc<compaction::Plan>, Arc<Reserved>),
     /// A part of one that somebody else is at.
     Part(Arc<compaction::Merge>),
-    Relocation(Relocation),
+    Relocation(Relocation, Arc<Reserved>),
     Punch(Punch),
     Removal(Removal),
     Sync(BlobSync),
@@ -148,8 +148,14 @@ enum Work {
 }
 
 impl Work {
-    fn compaction(plan: compaction::Plan) -> Self {
-        Self::Compaction(Arc::new(plan))
+    fn compaction(plan: compaction::Plan, room: &Room) -> Self {
+        let reserved = room.reserve(plan.written_bytes());
+        Self::Compaction(Arc::new(plan), Arc::new(reserved))
+    }
+
+    fn relocation(plan: Relocation, room: &Room) -> Self {
+        let reserved = room.reserve(plan.written_bytes());
+        Self::Relocation(plan, Arc::new(reserved))
     }
 
     /// Of memtables that are claimed in `state` by this.
@@ -164,21 +170,21 @@ impl Work {
         Self::Purge
     }
 
-    fn of_pass(pass: Pass) -> Self {
+    fn of_pass(pass: Pass, room: &Room) -> Self {
         match pass {
-            Pass::Sweep(plan) => Self::compaction(plan),
-            Pass::Relocation(plan) => Self::Relocation(plan),
+            Pass::Sweep(plan) => Self::compaction(plan, room),
+            Pass::Relocation(plan) => Self::relocation(plan, room),
         }
     }
 
     /// Says in `state` that its tables are being read.
     fn claim_tables(&self, state: &mut State) {
         match self {
-            Self::Compaction(plan) => {
+            Self::Compaction(plan, _) => {
                 plan.set_claimed(true);
                 state.writing.extend(plan.writing());
             }
-            Self::Relocation(plan) => plan.set_claimed(true),
+            Self::Relocation(plan, _) => plan.set_claimed(true),
             Self::Removal(plan) => plan.set_claimed(true),
             // Tables do not change by it, nor does it matter if they are replaced meanwhile.
             Self::Punch(_) => {}
@@ -191,8 +197,8 @@ impl Work {
 impl Work {
     fn is_reclaim(&self) -> bool {
         match self {
-            Self::Compaction(plan) => plan.is_sweep,
-            work => matches!(work, Self::Relocation(_) | Self::Punch(_)),
+            Self::Compaction(plan, _) => plan.is_sweep,
+            work => matches!(work, Self::Relocation(..) | Self::Punch(_)),
         }
     }
 }
@@ -247,7 +253,11 @@ impl Store {
         if is_last && (state.compacting >= self.options.background_jobs || !self.room.is_awaited()) {
             return None;
         }
-        if let Some(work) = self.pick_table_work(state, is_last) {
+        let picked = {
+            let _alone = self.room.look();
+            self.pick_table_work(state, is_last)
+        };
+        if let Some(work) = picked {
             work.claim_tables(state);
             state.reclaimed_last = work.is_reclaim();
             return Some(work);
@@ -298,7 +308,7 @@ impl Store {
                 }
                 continue;
             }
-            let compact = || compaction::pick(family?, oldest).filter(|plan| self.fits(plan)).map(Work::compaction);
+            let compact = || compaction::pick(family?, oldest).and_then(|plan| self.fitting(plan));
             let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if work.is_some() {
@@ -341,9 +351,10 @@ impl Store {
             && (has_waited || now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND))
     }
 
-    /// Whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
-    fn fits(&self, plan: &compaction::Plan) -> bool {
-        plan.is_trivial_move() || i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= self.left().pass)
+    /// A compaction, if there is room on the disk for what it would write, beside the flush of all memtables.
+    fn fitting(&self, plan: compaction::Plan) -> Option<Work> {
+        let fits = i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= self.left().pass);
+        fits.then(|| Work::compaction(plan, &self.room))
     }
 
     /// What gives space back, the cheapest way first: holes, then copies of what lives.
@@ -355,15 +366,11 @@ impl Store {
         let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
         if family.separation() == Separation::FallBack {
             let plan = reclaim::pick(family, Goal::None, damaged).filter(|plan| !plan.is_claimed());
-            return plan.map(Work::Relocation);
+            return plan.map(|plan| Work::relocation(plan, &self.room));
         }
         if family.view.load().version.blobs().is_empty() {
-            let is_short = self.room.is_short();
-            return if is_short {
-                compaction::pick_exposing(family, false).filter(|plan| self.fits(plan)).map(Work::compaction)
-            } else {
-                None
-            };
+            let exposing = if self.room.is_short() { compaction::pick_exposing(family, false) } else { None };
+            return exposing.and_then(|plan| self.fitting(plan));
         }
         let left = self.left();
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
@@ -375,14 +382,14 @@ impl Store {
             return Some(Work::Punch(plan));
         }
         let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
-        let pass = reclaim::pick_pass(family, &need, damaged).map(Work::of_pass);
+        let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| Work::of_pass(pass, &self.room));
         // Where no pass over everything does it.
         let is_short = self.room.is_short();
         let enough = if is_short { need.freed_bytes_min } else { left.slack / EXPOSED_PART };
         let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
         let is_wanted = family.ranges.count() > 1 && (is_short || self.room.is_awaited());
         let exposes = !need.may_sweep || (is_wanted && hides_enough());
-        pass.or_else(|| if exposes { compaction::pick_exposing(family, true).map(Work::compaction) } else { None })
+        pass.or_else(|| if exposes { self.fitting(compaction::pick_exposing(family, true)?) } else { None })
     }
 
     /// A window that gives space back, beside other work.
@@ -396,7 +403,9 @@ impl Store {
         let need = self.need(state, family, &left, false)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
         // Whoever is at work already has taken what was left for one.
-        i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= left.bound).then(|| Work::compaction(plan))
+        i64::try_from(plan.written_bytes())
+            .is_ok_and(|bytes| bytes <= left.bound)
+            .then(|| Work::compaction(plan, &self.room))
     }
 
     /// What brings values together that scans found here and there.
@@ -413,7 +422,7 @@ impl Store {
         }
         let pass = reclaim::pick_scattered(family, &gathering(state, family, left, scattered), damaged)?;
         family.walks.pay_scattered(pass.written_bytes());
-        Some(Work::of_pass(pass))
+        Some(Work::of_pass(pass, &self.room))
     }
 
     /// What merges small blob files.
@@ -428,7 +437,7 @@ impl Store {
         let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
         let crowd = reclaim::crowd(&family.view.load().version, family, damaged);
         state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
-        Some(Work::of_pass(pass))
+        Some(Work::of_pass(pass, &self.room))
     }
 
     /// What is to be freed, if it is time: when what is left would not take another pass.
@@ -494,13 +503,13 @@ impl Store {
         self.refresh_room();
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
-            Work::Compaction(plan) => self.run_compaction(plan),
+            Work::Compaction(plan, reserved) => self.run_compaction(plan, reserved),
             Work::Part(merge) => {
                 // Whoever has the merge is told what came of it.
                 merge.write_next(self);
                 Ok(())
             }
-            Work::Relocation(plan) => self.run_relocation(plan),
+            Work::Relocation(plan, reserved) => self.run_relocation(plan, reserved),
             Work::Punch(plan) => self.run_punch(plan),
             Work::Removal(plan) => self.run_removal(plan),
             Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
@@ -528,7 +537,9 @@ impl Store {
         let error = result.as_ref().err().cloned();
         match work {
             Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
-            Work::Compaction(_) | Work::Relocation(_) | Work::Punch(_) | Work::Purge => state.compaction_error = error,
+            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) | Work::Purge => {
+                state.compaction_error = error
+            }
             // They keep their failures themselves, or whoever asked for them is told.
             Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
@@ -541,7 +552,7 @@ impl Store {
     fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
         match work {
             Work::Flush(plan) => plan.release(state),
-            Work::Compaction(plan) => {
+            Work::Compaction(plan, _) => {
                 state.compacting -= 1;
                 state.has_written(plan.writing().as_ref());
                 state.last_compacted = plan.family.id;
@@ -558,7 +569,7 @@ impl Store {
                     }
                 }
             }
-            Work::Relocation(plan) => {
+            Work::Relocation(plan, _) => {
                 state.compacting -= 1;
                 plan.set_claimed(false);
                 state.to_compact.insert(plan.family.id);
@@ -589,7 +600,7 @@ impl Store {
 
     /// Claims the tables of `plan`, runs it on this thread and gives them back.
     pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<()> {
-        self.claim_and_run_work(&mut state, Work::Relocation(plan))
+        self.claim_and_run_work(&mut state, Work::relocation(plan, &self.room))
     }
 
     /// The same for tables that go.
@@ -788,7 +799,7 @@ impl Store {
             };
             after = plan.upper.last().map(|table| table.largest().to_vec());
             let is_level0 = plan.level == 0;
-            self.claim_and_run_work(&mut state, Work::compaction(plan))?;
+            self.claim_and_run_work(&mut state, Work::compaction(plan, &self.room))?;
             drop(state);
             if is_level0 {
                 return Ok(());

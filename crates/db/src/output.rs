@@ -176,13 +176,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         outputs
     }
 
-    /// The same for work that will write about so many bytes, which count as taken from now on.
-    pub(crate) fn reserving(self, bytes: u64) -> Self {
-        let reserved = self.store.room.reserve(bytes);
-        self.sharing(Arc::new(reserved))
-    }
-
-    /// The same for a part of work that will write what `reserved` counts.
+    /// The same for work, or a part of it, that will write what `reserved` counts.
     pub(crate) fn sharing(mut self, reserved: Arc<Reserved>) -> Self {
         self.reserved = Some(reserved);
         self
@@ -625,7 +619,8 @@ mod tests {
         let (family, before) = (store.family(0).unwrap(), store.room.used());
         let (count, value) = (10_000u64, [7; 1000]);
         let wanted = count * value.len() as u64;
-        let mut outputs = OutputFiles::new(store.clone(), family, 1, true).reserving(wanted);
+        let mut outputs =
+            OutputFiles::new(store.clone(), family, 1, true).sharing(Arc::new(store.room.reserve(wanted)));
         for n in 0..count {
             let key =
                 InternalKey { user_key: &n.to_be_bytes(), sequence: SequenceNumber::new(1), kind: ValueKind::Value };

@@ -112,7 +112,7 @@ impl Store {
         let Some(request) = self.change_request(family, key, decide(before.as_deref()), options)? else {
             return Ok(Attempt::Done(before, false));
         };
-        self.admit(&request)?;
+        let _admitted = self.admit(&request)?;
         self.commit.exclusive(|lead| {
             self.check_takes_writes()?;
             self.drain(lead)?;

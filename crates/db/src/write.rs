@@ -196,7 +196,7 @@ impl Store {
     }
 
     fn submit(&self, request: Request) -> Result<Option<Request>> {
-        self.admit(&request)?;
+        let _admitted = self.admit(&request)?;
         let began = self.pace.begin_call(&*self.env.clock);
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
         let weigh = |request: &Request| request.user_bytes;

@@ -62,11 +62,11 @@ enum Failure {
 }
 
 impl Merge {
-    pub(super) fn of(plan: Arc<Plan>, store: &Store) -> Arc<Self> {
+    pub(super) fn of(plan: Arc<Plan>, reserved: Arc<Reserved>, store: &Store) -> Arc<Self> {
         let cuts = if plan.is_sweep { equal_cuts(&plan) } else { cuts_by_range(&plan, store) };
         Arc::new(Self {
             snapshots: store.snapshots.sequences(),
-            reserved: Arc::new(store.room.reserve(plan.written_bytes())),
+            reserved,
             cuts,
             has_failed: AtomicBool::new(false),
             progress: Mutex::default(),
@@ -264,6 +264,10 @@ mod tests {
         Arc::new(pick_sweep(&family, &version, victims).unwrap())
     }
 
+    fn reserve(db: &Db, plan: &Plan) -> Arc<Reserved> {
+        Arc::new(db.store().room.reserve(plan.written_bytes()))
+    }
+
     fn assert_holds(store: &Overwritten, what: &str) {
         assert!(contents(&store.db, None) == store.now, "{what}");
         assert!(contents(&store.db, Some(&store.snapshot)) == store.before, "{what}: the snapshot");
@@ -277,7 +281,7 @@ mod tests {
         for helpers in [0, 1, 3] {
             let store = overwritten(&SimDisk::new());
             let (db, plan) = (&store.db, sweep(&store.db));
-            assert!(Merge::of(plan.clone(), db.store()).cuts.len() > 3);
+            assert!(Merge::of(plan.clone(), reserve(db, &plan), db.store()).cuts.len() > 3);
             let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 for _ in 0..helpers {
@@ -290,7 +294,7 @@ mod tests {
                         }
                     });
                 }
-                db.store().run_compaction(&plan).unwrap();
+                db.store().run_compaction(&plan, &reserve(db, &plan)).unwrap();
                 is_over.store(true, Ordering::Relaxed);
             });
             drop(plan);
@@ -352,7 +356,7 @@ mod tests {
                 _ => assert!(pick_sweep(&family, &version, BTreeSet::new()).is_none(), "its tables are claimed"),
             }
             let before = family.view.load().version.level(0).len();
-            store.db.store().run_compaction(&plan).unwrap();
+            store.db.store().run_compaction(&plan, &reserve(&store.db, &plan)).unwrap();
             plan.set_claimed(false);
             drop((plan, version));
             assert_eq!(family.view.load().version.level(0).len(), before, "what lies above stays");
@@ -368,7 +372,8 @@ mod tests {
         let disk = SimDisk::new();
         let store = overwritten(&disk);
         let healthy = disk.op_count();
-        store.db.store().run_compaction(&sweep(&store.db)).unwrap();
+        let plan = sweep(&store.db);
+        store.db.store().run_compaction(&plan, &reserve(&store.db, &plan)).unwrap();
         let operations = disk.op_count() - healthy;
         assert!(operations > 20, "{operations}");
         for n in (0..operations).step_by(3) {
@@ -376,7 +381,9 @@ mod tests {
             let store = overwritten(&disk);
             let before = disk.paths();
             disk.fail_at(disk.op_count() + n, Fault::NoSpace);
-            let ran = store.db.store().run_compaction(&sweep(&store.db));
+            let plan = sweep(&store.db);
+            let ran = store.db.store().run_compaction(&plan, &reserve(&store.db, &plan));
+            drop(plan);
             if ran.is_err() && store.db.stats().background_error.is_none() {
                 store.db.store().trash.purge().unwrap();
                 assert_eq!(disk.paths(), before, "operation {n}");

@@ -67,8 +67,11 @@ impl Plan {
         self.upper.iter().map(|table| (self.level, table))
     }
 
-    /// About what it will write: its tables, and what lives in its victims.
+    /// About what it will write: its tables, and what lives in its victims. Nothing where tables only change their level.
     pub(crate) fn written_bytes(&self) -> u64 {
+        if self.is_trivial_move() {
+            return 0;
+        }
         let ledger = self.version.ledger();
         let moved = |file: &FileNumber| ledger.get(*file).map_or(0, |usage| usage.live_bytes());
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();

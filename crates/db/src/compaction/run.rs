@@ -11,19 +11,20 @@ use super::pick::overlap_bytes_max;
 use super::{Merge, Plan, Sieve};
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
 use crate::output::{Complete, Outputs, pour, reference};
+use crate::reclaim::Reserved;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
 impl Store {
     /// Runs a compaction and installs what comes of it. Its inputs are claimed by the caller.
-    pub(crate) fn run_compaction(&self, plan: &Arc<Plan>) -> Result<()> {
+    pub(crate) fn run_compaction(&self, plan: &Arc<Plan>, reserved: &Arc<Reserved>) -> Result<()> {
         if plan.family.is_dropped() {
             return Ok(());
         }
         let is_move = plan.is_trivial_move();
         let _pass = (!plan.victims.is_empty()).then(|| self.begin_pass());
-        let edit = if is_move { move_edit(plan) } else { merge(plan, self) };
+        let edit = if is_move { move_edit(plan) } else { merge(plan, reserved, self) };
         let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
         self.install_or_discard(&plan.family, edit, &[])?;
         let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
@@ -88,10 +89,10 @@ pub(super) struct Part {
 }
 
 /// Writes the files. Touches nothing else.
-fn merge(plan: &Arc<Plan>, store: &Store) -> Result<Edit> {
+fn merge(plan: &Arc<Plan>, reserved: &Arc<Reserved>, store: &Store) -> Result<Edit> {
     let mut edit = Edit::default();
     let (mut moved, mut table_bytes, mut blob_bytes) = (ByFile::new(), 0, 0);
-    for part in Merge::of(plan.clone(), store).run(store)? {
+    for part in Merge::of(plan.clone(), reserved.clone(), store).run(store)? {
         let files = part.files.hand_over();
         (table_bytes, blob_bytes) = (table_bytes + files.table_bytes, blob_bytes + files.blob_bytes);
         edit.added.extend(files.edit.added);

@@ -7,11 +7,12 @@
 //! Cost: the keys of these tables once, each value that is moved once; no lookup, nothing through the log.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::Relocation;
+use super::{Relocation, Reserved};
 use crate::compaction::Sieve;
 use crate::iterate::InternalIterator;
 use crate::output::{Outputs, pour, reference};
@@ -21,12 +22,13 @@ use crate::{Error, ErrorKind, Result};
 
 impl Store {
     /// Runs a pass and installs what comes of it. Its tables are claimed by the caller.
-    pub(crate) fn run_relocation(&self, plan: &Relocation) -> Result<()> {
+    pub(crate) fn run_relocation(&self, plan: &Relocation, reserved: &Arc<Reserved>) -> Result<()> {
         if plan.family.is_dropped() {
             return Ok(());
         }
         let _pass = self.begin_pass();
-        let edit = relocate(plan, self).map_err(|error| error.while_doing("moving values out of blob files"))?;
+        let edit =
+            relocate(plan, reserved, self).map_err(|error| error.while_doing("moving values out of blob files"))?;
         self.install_or_discard(&plan.family, edit, &[])?;
         self.counters.relocations.add(1);
         Ok(())
@@ -34,8 +36,8 @@ impl Store {
 }
 
 /// Writes the files. Touches nothing else.
-fn relocate(plan: &Relocation, store: &Store) -> Result<Edit> {
-    let mut outputs = Outputs::new(store, &plan.family, 0, false).reserving(plan.written_bytes()).syncing_beside();
+fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Result<Edit> {
+    let mut outputs = Outputs::new(store, &plan.family, 0, false).sharing(reserved.clone()).syncing_beside();
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {

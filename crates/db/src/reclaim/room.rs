@@ -12,15 +12,17 @@
 //!   Room is kept for the flush of every memtable and for a pass of reclaim, so deletions and reclaim go on, and
 //!   writes do, too, when there is room again.
 //!   That always takes: no blob file becomes larger than a pass may copy in that room, however small the disk is.
-//! - W4: work is counted with what it will write before it begins.
+//! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
+//!   what is left, and then takes of it, is alone in that.
 //!
-//! Cost: of a write, one atomic subtraction; every few MiB a look at all families.
+//! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use esker_env::metered::Meter;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, pass_bytes};
@@ -38,6 +40,8 @@ const CREDIT_BYTES_MIN: i64 = 1 << 20;
 const CREDIT_BYTES_MAX: i64 = 16 << 20;
 /// A user's byte may come three times before anything goes: into the log, by a flush, and with what the tables need.
 const COPIES: i64 = 3;
+/// Writes are counted while they are on their way (W4) once no more than this is left: far more than could be on its way before.
+const NEAR_BYTES: i64 = 1 << 30;
 /// What may be written where the bound cannot be kept, since reclaim finds nothing to do.
 const GRACE_BYTES: i64 = 1 << 20;
 /// What leads to values counts for garbage up to this part of what may be taken above what lives: where values are tiny, it is more.
@@ -61,6 +65,12 @@ pub(crate) struct Room {
     meter: Option<Arc<Meter>>,
     /// Bytes that writers may write before they look again.
     credit: AtomicI64,
+    /// Held by who looks what is left, and takes of it (W4). Taken after the store's `state`.
+    looking: Mutex<()>,
+    /// Bytes of writes that were let go ahead and are not in memtables yet, as far as they are counted.
+    on_their_way: AtomicI64,
+    /// Whether they are.
+    is_near: AtomicBool,
     /// What all files together may take up, as the options and the file system said lately.
     bytes_max: AtomicU64,
     /// See W4.
@@ -72,7 +82,7 @@ pub(crate) struct Room {
     /// Writers that wait for reclaim.
     waiting: AtomicUsize,
     /// The last write when everything was done that could free something, plus one.
-    squeezed_at: AtomicU64,
+    squeezed_at: Mutex<u64>,
 }
 
 /// What may still be written; negative where it is too much already.
@@ -82,7 +92,7 @@ pub(crate) struct Left {
     pub(crate) disk: i64,
     /// Until the store takes more than `max_space_amp` allows.
     pub(crate) bound: i64,
-    /// What a pass may write before the disk is full, what is kept for it included.
+    /// What a pass may write before the disk is full, what is kept for it included, but not what writers were let write already.
     pub(crate) pass: i64,
     /// How much more than what lives the store may take.
     pub(crate) slack: u64,
@@ -114,11 +124,14 @@ impl Drop for Reserved {
 
 impl Room {
     pub(crate) fn new(meter: Option<Arc<Meter>>) -> Self {
-        let (credit, squeezed_at) = (AtomicI64::new(0), AtomicU64::new(0));
+        let (credit, squeezed_at) = (AtomicI64::new(0), Mutex::default());
         let (bytes_max, is_short) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
         Self {
             meter,
             credit,
+            looking: Mutex::default(),
+            on_their_way: AtomicI64::new(0),
+            is_near: AtomicBool::new(false),
             bytes_max,
             reserved: Arc::default(),
             is_short,
@@ -126,6 +139,11 @@ impl Room {
             waiting: AtomicUsize::new(0),
             squeezed_at,
         }
+    }
+
+    /// Keeps others from taking of what is left, until it is dropped (W4).
+    pub(crate) fn look(&self) -> MutexGuard<'_, ()> {
+        self.looking.lock()
     }
 
     /// See W4.
@@ -158,6 +176,23 @@ impl Room {
     /// Bytes that the files in the store's directory take up.
     pub(crate) fn used(&self) -> u64 {
         self.meter.as_ref().map_or(0, |meter| meter.used())
+    }
+}
+
+/// A write that was let go ahead, until it is done (W4).
+#[derive(Debug)]
+pub(crate) struct Admitted<'a> {
+    room: &'a Room,
+    /// As far as it is counted.
+    bytes: i64,
+}
+
+impl Drop for Admitted<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.on_their_way.fetch_sub(self.bytes, Ordering::AcqRel);
+        }
     }
 }
 
@@ -217,7 +252,10 @@ impl Store {
                 // And blob files for each range of keys, by each thread.
                 (of_tables, all + 2 * family.ranges.count() as u64)
             };
+            // A flush leaves a table, and a blob file for each range of keys.
+            let flushed = view.generations().count() as u64 * (family.ranges.count() as u64 + 1);
             (pass, rounding) = (pass.max(bytes), rounding.max((made + 2) * BLOCK_BYTES));
+            unflushed += flushed * BLOCK_BYTES;
         }
         live += tables;
         let amp = self.options.max_space_amp;
@@ -230,7 +268,9 @@ impl Store {
         let logs = self.space_of_logs();
         let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
         let most = self.room.bytes_max.load(Ordering::Relaxed);
-        let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - signed(rounding);
+        let on_their_way = COPIES * self.room.on_their_way.load(Ordering::Acquire);
+        let after_flushes =
+            signed(most) - signed(used) - signed(reserved) - signed(unflushed) - signed(rounding) - on_their_way;
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
         let next_pass = |family: &Arc<Family>| match family.ranges.count() {
@@ -241,7 +281,7 @@ impl Store {
         let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
-            pass: after_flushes,
+            pass: after_flushes.saturating_sub(COPIES * self.room.credit.load(Ordering::Relaxed).max(0)),
             bound: match has_blobs {
                 true => signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
                 false => i64::MAX,
@@ -264,20 +304,28 @@ impl Store {
     /// # Errors
     /// `Exhausted`: there is no room, nor anything to free. What keeps writers out in any case.
     #[inline]
-    pub(crate) fn admit(&self, request: &Request) -> Result<()> {
+    pub(crate) fn admit(&self, request: &Request) -> Result<Admitted<'_>> {
         let bytes = signed(request.user_bytes() as u64);
-        let before = self.room.credit.fetch_sub(bytes, Ordering::Relaxed);
+        let is_near = self.room.is_near.load(Ordering::Relaxed);
+        let admitted = Admitted { room: &self.room, bytes: if is_near { bytes } else { 0 } };
+        if is_near {
+            // Before it takes of what is left: whoever looks after that finds it.
+            self.room.on_their_way.fetch_add(bytes, Ordering::AcqRel);
+        }
+        let before = self.room.credit.fetch_sub(bytes, Ordering::AcqRel);
         if before / SAMPLE_BYTES != before.saturating_sub(bytes) / SAMPLE_BYTES {
             self.sample_overwriting(request);
         }
-        if before > bytes {
-            return Ok(());
+        if before > bytes || request.only_deletes() {
+            return Ok(admitted);
         }
-        if request.only_deletes() { Ok(()) } else { self.wait_for_room(bytes) }
+        // Whoever waits is not on the way.
+        drop(admitted);
+        self.wait_for_room(bytes)
     }
 
     #[cold]
-    fn wait_for_room(&self, bytes: i64) -> Result<()> {
+    fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
         let result = self.wait_until_left(bytes);
         let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
@@ -285,63 +333,99 @@ impl Store {
         result
     }
 
-    fn wait_until_left(&self, bytes: i64) -> Result<()> {
+    fn wait_until_left(&self, bytes: i64) -> Result<Admitted<'_>> {
+        let mut is_last = false;
         loop {
             self.check_takes_writes()?;
-            self.refresh_room();
-            let left = self.left();
-            let bound =
-                if self.options.reclaim_mode == ReclaimMode::Auto { left.bound - left.next_pass } else { i64::MAX };
-            let (on_disk, in_bound) = (left.disk / COPIES, bound / COPIES);
-            let is_short = on_disk <= bytes;
-            self.room.is_short.store(is_short, Ordering::Relaxed);
-            let credit = on_disk.min(in_bound).saturating_sub(bytes);
-            if credit > 0 {
-                let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
-                self.room.credit.store(credit.min(most), Ordering::Relaxed);
-                return Ok(());
+            if let Some(admitted) = self.take(bytes, is_last) {
+                return Ok(admitted);
+            }
+            if is_last {
+                let reason = format!(
+                    "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
+                     raise max_disk_bytes or make room on the disk",
+                    self.room.used()
+                );
+                return Err(Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir));
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
-            let has_got_on = self.get_on();
+            // What was freed since it was last looked counts.
+            is_last = !self.get_on();
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
-            if has_got_on {
-                continue;
-            }
-            if !is_short {
-                // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
-                self.room.credit.store(GRACE_BYTES.min(on_disk), Ordering::Relaxed);
-                return Ok(());
-            }
-            let reason = format!(
-                "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
-                 raise max_disk_bytes or make room on the disk",
-                self.room.used()
-            );
-            return Err(Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir));
         }
+    }
+
+    /// Takes of what is left, if it is enough; if it `is_last` to look, as nothing can be freed, in spite of the bound.
+    fn take(&self, bytes: i64, is_last: bool) -> Option<Admitted<'_>> {
+        let _alone = self.room.look();
+        let admitted = || {
+            self.room.on_their_way.fetch_add(bytes, Ordering::AcqRel);
+            Admitted { room: &self.room, bytes }
+        };
+        // Somebody may have come before; whoever takes of it now is counted, or waits.
+        let credit = self.room.credit.swap(0, Ordering::AcqRel);
+        if credit > bytes {
+            self.room.credit.store(credit - bytes, Ordering::Release);
+            return Some(admitted());
+        }
+        self.refresh_room();
+        let left = self.left();
+        let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound - left.next_pass } else { i64::MAX };
+        let (on_disk, in_bound) = (left.disk / COPIES, bound / COPIES);
+        let is_short = on_disk <= bytes;
+        self.room.is_short.store(is_short, Ordering::Relaxed);
+        self.room.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
+        let credit = on_disk.min(in_bound).saturating_sub(bytes);
+        if credit > 0 {
+            let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
+            self.room.credit.store(credit.min(most), Ordering::Release);
+            return Some(admitted());
+        }
+        if is_short || !is_last {
+            return None;
+        }
+        // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
+        self.room.credit.store(GRACE_BYTES.min(on_disk), Ordering::Release);
+        Some(admitted())
     }
 
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
     /// says why, and whoever waits goes on without what it would have freed.
     fn get_on(&self) -> bool {
-        if self.options.background_jobs == 0 {
-            if self.run_due_work().is_err() {
-                return false;
-            }
-        } else {
-            let mut state = self.state.lock();
-            if state.flush_error.is_some() {
-                return false;
-            }
-            if state.is_at_work() || self.trash.is_filled() {
-                self.changed.notify_all();
-                self.changed.wait_for(&mut state, Duration::from_millis(50));
-                return true;
-            }
+        if self.options.background_jobs == 0 && self.run_due_work().is_err() {
+            return false;
         }
-        // What is in memory hides what it overwrites, and reclaim may have had too little reason to look.
+        match self.wait_for_work() {
+            Some(waited) => waited,
+            None => self.squeeze(),
+        }
+    }
+
+    /// Waits a moment while somebody is at work; `Some(false)` if what they need fails, `None` if nobody is.
+    fn wait_for_work(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        if state.flush_error.is_some() {
+            return Some(false);
+        }
+        let is_due = self.options.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
+        if !is_due && !state.is_at_work() {
+            return None;
+        }
+        self.changed.notify_all();
+        self.changed.wait_for(&mut state, Duration::from_millis(50));
+        Some(true)
+    }
+
+    /// What is in memory hides what it overwrites, and reclaim may have had too little reason to look. `false` if nothing was written since
+    /// that was last tried.
+    fn squeeze(&self) -> bool {
+        // Others wait here until it is tried, and then for the work that it brought.
+        let mut tried_at = self.room.squeezed_at.lock();
+        if let Some(waited) = self.wait_for_work() {
+            return waited;
+        }
         let now = self.visible().get() + 1;
-        if self.room.squeezed_at.swap(now, Ordering::AcqRel) == now {
+        if std::mem::replace(&mut *tried_at, now) == now {
             return false;
         }
         let ids: Vec<u32> = self.families.load().keys().copied().collect();
@@ -355,10 +439,14 @@ impl Store {
 }
 
 impl State {
-    /// Whether something is being done, or shall be, that may free space.
+    /// Whether something is being done that may free space.
     fn is_at_work(&self) -> bool {
-        let is_due = !self.to_compact.is_empty() || !self.to_flush.is_empty();
-        self.compaction_error.is_none() && (is_due || self.compacting > 0) || !self.flushing.is_empty()
+        self.compacting > 0 || !self.flushing.is_empty() || self.purging > 0
+    }
+
+    /// Whether it shall be.
+    fn is_due(&self) -> bool {
+        self.compaction_error.is_none() && !(self.to_compact.is_empty() && self.to_flush.is_empty())
     }
 }
 

@@ -348,7 +348,8 @@ impl Store {
 
     fn preallocate_log(&self, file: &Arc<dyn AppendFile>) -> Result<()> {
         let bytes = self.log_bytes();
-        if self.env.files.space(&self.dir)?.available / FREE_SHARE < bytes {
+        self.refresh_room();
+        if u64::try_from(self.left().disk).unwrap_or(0) / FREE_SHARE < bytes {
             return Ok(());
         }
         match file.preallocate(bytes) {
