@@ -245,6 +245,7 @@ impl Store {
             return Some(Work::Options);
         }
         if let Some(merge) = self.pick_part(state) {
+            state.helping += 1;
             return Some(Work::Part(merge));
         }
         // One thread stays free for flushes, where there is more than one. While writers wait for space it may move what a window holds:
@@ -590,7 +591,10 @@ impl Store {
             }
             Work::Log => state.guests -= 1,
             // With it go the tables that it read: what is held after that, readers hold.
-            Work::Part(merge) => drop(merge),
+            Work::Part(merge) => {
+                state.helping -= 1;
+                drop(merge);
+            }
             Work::Purge => state.purging -= 1,
             Work::Sync(_) | Work::Options => {}
         }
@@ -700,7 +704,7 @@ impl Store {
                 let result = MutexGuard::unlocked(state, || self.run_work(&work));
                 self.note_result(state, &work, &result);
                 self.release_work(state, work, &result);
-            } else if state.makes_files() || state.purging > 0 || !state.manual.is_empty() {
+            } else if state.makes_files() || state.helping > 0 || state.purging > 0 || !state.manual.is_empty() {
                 self.changed.wait_for(state, QUIET);
             } else {
                 let resting = state.resting.first().map(|resting| resting.error.clone());

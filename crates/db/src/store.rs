@@ -171,6 +171,8 @@ pub(crate) struct State {
     pub(crate) writing: Vec<Writing>,
     /// Who creates files in the directory and is waited for before the store closes.
     pub(crate) guests: usize,
+    /// Who writes parts of others' merges.
+    pub(crate) helping: usize,
     /// Who removes files.
     pub(crate) purging: usize,
     /// Copies of the store that are being made: no hole is made meanwhile.

@@ -10,6 +10,6 @@ mod run;
 mod sieve;
 
 pub(crate) use levels::Levels;
-pub(crate) use parts::Merge;
+pub(crate) use parts::{Merge, PARTS_MAX};
 pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep, pick_window};
 pub(crate) use sieve::{Fate, Sieve};

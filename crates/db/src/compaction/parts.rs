@@ -21,7 +21,7 @@ use crate::version::cuts;
 use crate::{Error, ErrorKind, Result};
 
 /// Most parts: where two threads begin together, one waits for the other for less than an eighth of the time.
-const PARTS_MAX: u64 = 8;
+pub(crate) const PARTS_MAX: u64 = 8;
 /// Values that a part moves are at least this part of a blob file, so that it does not leave small ones behind, and its tables at least
 /// this part of a table.
 const BLOB_PART: u64 = 4;
@@ -167,7 +167,7 @@ impl Merge {
 fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
     let options = &plan.family.options;
     let tables: u64 = plan.inputs().map(|(_, table)| table.meta.file_bytes).sum();
-    let moved = plan.written_bytes() - tables;
+    let moved = plan.moved_bytes();
     let of_values = if moved == 0 { PARTS_MAX } else { moved / (plan.family.blob_file_bytes() / BLOB_PART).max(1) };
     let of_tables = tables / (options.target_file_bytes / TABLE_PART).max(1);
     let parts = of_values.min(of_tables).clamp(1, PARTS_MAX) as usize;

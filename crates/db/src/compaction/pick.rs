@@ -24,6 +24,7 @@ use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
 use crate::options::FamilyOptions;
+use crate::reclaim::rounding_bytes;
 use crate::version::{TableFile, Version};
 
 /// Level 0 goes down once it is this part of the level that it meets there.
@@ -67,15 +68,21 @@ impl Plan {
         self.upper.iter().map(|table| (self.level, table))
     }
 
-    /// About what it will write: its tables, and what lives in its victims. Nothing where tables only change their level.
+    /// About what it will take up: its tables, and what lives in its victims, in whole blocks. Nothing where tables only change their level.
     pub(crate) fn written_bytes(&self) -> u64 {
         if self.is_trivial_move() {
             return 0;
         }
+        let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
+        let moved = self.moved_bytes();
+        tables + moved + rounding_bytes(&self.family, self.inputs().count(), moved)
+    }
+
+    /// What lives in its victims.
+    pub(crate) fn moved_bytes(&self) -> u64 {
         let ledger = self.version.ledger();
         let moved = |file: &FileNumber| ledger.get(*file).map_or(0, |usage| usage.live_bytes());
-        let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
-        tables + self.victims.iter().map(moved).sum::<u64>()
+        self.victims.iter().map(moved).sum()
     }
 
     /// Keeps other plans away from its inputs, or no longer does.

@@ -43,5 +43,5 @@ pub(crate) use pick::{
 pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
-pub(crate) use room::{Left, Reserved, Room};
+pub(crate) use room::{Left, Reserved, Room, rounding_bytes};
 pub(crate) use trash::Trash;

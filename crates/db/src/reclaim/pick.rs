@@ -23,6 +23,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
 use super::punch::has_pages;
+use super::room::{BLOCK_BYTES, rounding_bytes};
 use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
@@ -83,7 +84,8 @@ impl Relocation {
     pub(crate) fn written_bytes(&self) -> u64 {
         let moved = |file: &FileNumber| self.version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
         let tables: u64 = self.tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
-        tables + self.victims.iter().map(moved).sum::<u64>()
+        let moved = self.victims.iter().map(moved).sum::<u64>();
+        tables + moved + rounding_bytes(&self.family, self.tables.len(), moved)
     }
 }
 
@@ -102,6 +104,14 @@ impl Pass {
             Self::Relocation(plan) => plan.written_bytes(),
         }
     }
+}
+
+/// What a pass may copy that writes all tables, if it is to write no more than `need` allows: blocks of the file system round each blob file up.
+fn room_for_values(family: &Family, version: &Version, need: &Need, of_tables: u64) -> u64 {
+    let blob_file_bytes = family.blob_file_bytes();
+    let fixed = of_tables + rounding_bytes(family, version.tables().count(), 1);
+    let left = need.written_bytes_max.saturating_sub(fixed);
+    left - left / (blob_file_bytes / BLOCK_BYTES).max(1)
 }
 
 /// What a pass copies at most, where the bound leaves `slack` above what lives.
@@ -186,7 +196,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let part_min = need.part_min(&version, hidden);
     let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
     // The first file may be more than a pass should copy, but not more than there is room for.
-    let room = need.written_bytes_max.saturating_sub(all_bytes);
+    let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
     let chosen = within(need.copied_bytes_max.min(room), candidates);
@@ -374,7 +384,7 @@ pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<F
     let live_bytes = files.iter().map(|file| (file.number, file.live_bytes)).collect::<BTreeMap<_, _>>();
     // The keys are written, too.
     let keys: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
-    let room = need.written_bytes_max.saturating_sub(keys);
+    let room = room_for_values(family, &version, need, keys);
     let chosen = smallest(files, &Need { copied_bytes_max: need.copied_bytes_max.min(room), ..*need })?;
     let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
     let need = Need { written_bytes_max: need.written_bytes_max.min(moved * 2), ..*need };

@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, pass_bytes};
+use crate::compaction::PARTS_MAX;
 use crate::family::Family;
 use crate::options::ReclaimMode;
 use crate::store::{State, Store};
@@ -51,7 +52,7 @@ const FILES_MIN: u64 = 64;
 const FILE_BYTES_MIN: u64 = 64 << 10;
 
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
 /// part of all tables, or for so many of the largest.
@@ -203,6 +204,15 @@ fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
     (of_tables as f64 * pointing as f64 / entries.max(1) as f64) as u64
 }
 
+/// What blocks round up where so many tables are written, and so many bytes of values: to blob files for each range of keys, by each thread.
+pub(crate) fn rounding_bytes(family: &Family, tables: usize, moved_bytes: u64) -> u64 {
+    let blobs = match moved_bytes {
+        0 => 0,
+        bytes => bytes / family.blob_file_bytes().max(1) + 2 * family.ranges.count() as u64 + PARTS_MAX,
+    };
+    (tables as u64 + blobs + PARTS_MAX) * BLOCK_BYTES
+}
+
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -225,7 +235,7 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        let (mut has_blobs, mut values_unflushed, mut overhead, mut rounding) = (false, 0u64, 0u64, 0u64);
+        let (mut has_blobs, mut values_unflushed, mut overhead) = (false, 0u64, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
@@ -244,17 +254,16 @@ impl Store {
                 values_unflushed += in_memory;
             }
             file_bytes = file_bytes.max(family.blob_file_bytes());
-            let all = version.tables().count() as u64;
+            let all = version.tables().count();
             let (bytes, made) = if version.blobs().is_empty() {
                 let most = family.options.target_file_bytes.saturating_mul(TABLES_MAX);
-                ((of_tables / TABLES_PART).min(most), (all / TABLES_PART).min(TABLES_MAX))
+                ((of_tables / TABLES_PART).min(most), rounding_bytes(family, all.div_ceil(TABLES_PART as usize), 0))
             } else {
-                // And blob files for each range of keys, by each thread.
-                (of_tables, all + 2 * family.ranges.count() as u64)
+                (of_tables, rounding_bytes(family, all, family.blob_file_bytes()))
             };
             // A flush leaves a table, and a blob file for each range of keys.
             let flushed = view.generations().count() as u64 * (family.ranges.count() as u64 + 1);
-            (pass, rounding) = (pass.max(bytes), rounding.max((made + 2) * BLOCK_BYTES));
+            pass = pass.max(bytes + made);
             unflushed += flushed * BLOCK_BYTES;
         }
         live += tables;
@@ -269,8 +278,7 @@ impl Store {
         let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
         let most = self.room.bytes_max.load(Ordering::Relaxed);
         let on_their_way = COPIES * self.room.on_their_way.load(Ordering::Acquire);
-        let after_flushes =
-            signed(most) - signed(used) - signed(reserved) - signed(unflushed) - signed(rounding) - on_their_way;
+        let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - on_their_way;
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
         let next_pass = |family: &Arc<Family>| match family.ranges.count() {
@@ -340,7 +348,8 @@ impl Store {
             if let Some(admitted) = self.take(bytes, is_last) {
                 return Ok(admitted);
             }
-            if is_last {
+            // What the last reader of a version lets go of is found only now.
+            if is_last && !self.trash.is_filled() {
                 let reason = format!(
                     "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
                      raise max_disk_bytes or make room on the disk",
@@ -408,10 +417,13 @@ impl Store {
             return Some(false);
         }
         let is_due = self.options.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
-        if !is_due && !state.is_at_work() {
+        let is_at_work = state.is_at_work();
+        if !is_due && !is_at_work {
             return None;
         }
-        self.changed.notify_all();
+        if !is_at_work {
+            self.changed.notify_all();
+        }
         self.changed.wait_for(&mut state, Duration::from_millis(50));
         Some(true)
     }
@@ -441,7 +453,7 @@ impl Store {
 impl State {
     /// Whether something is being done that may free space.
     fn is_at_work(&self) -> bool {
-        self.compacting > 0 || !self.flushing.is_empty() || self.purging > 0
+        self.compacting > 0 || self.helping > 0 || !self.flushing.is_empty() || self.purging > 0
     }
 
     /// Whether it shall be.

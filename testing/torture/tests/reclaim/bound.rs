@@ -460,3 +460,35 @@ fn large_files_from_before_can_be_reclaimed_within_the_limit() {
     assert!(contents(&db) == expected);
     assert_sound(&db, "within the limit");
 }
+
+/// Goal (W3, W4): several writers at the limit, beside threads that flush and reclaim, wait for what these free, and are not refused:
+/// neither between a pass and the removal of what it emptied, nor because two passes began in the room for one.
+#[test]
+fn writers_wait_at_the_limit_as_long_as_something_can_be_freed() {
+    for (seed, kind) in (0..3).flat_map(|seed| KINDS[..3].iter().map(move |kind| (seed, kind))) {
+        let disk = SimDisk::new();
+        let mut options = Options { max_disk_bytes: LIMIT_BYTES, max_space_amp: 50.0, ..options(kind) };
+        options.background_jobs = 2 + seed as usize;
+        options.families.get_mut("default").unwrap().write_buffer_bytes = 128 << 10;
+        let db = open(&disk, &options).unwrap();
+        let keys = 1_100_000 / kind.value_bytes as u32;
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let db = &db;
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed * 10 + thread);
+                    for round in 0..keys * 4 {
+                        let n = random.u32(..keys);
+                        db.put(key(n), value(kind, n, round)).unwrap_or_else(|error| {
+                            panic!("{kind:?}, {seed}: {error}\n{:?}", db.stats());
+                        });
+                    }
+                });
+            }
+        });
+        assert!(db.stats().background_error.is_none(), "{:?}", db.stats().background_error);
+        assert_sound(&db, "at the limit");
+        db.close().unwrap();
+        assert!(occupied(&disk, "") <= LIMIT_BYTES);
+    }
+}
