@@ -387,7 +387,8 @@ pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<F
     let room = room_for_values(family, &version, need, keys);
     let chosen = smallest(files, &Need { copied_bytes_max: need.copied_bytes_max.min(room), ..*need })?;
     let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
-    let need = Need { written_bytes_max: need.written_bytes_max.min(moved * 2), ..*need };
+    let worth = moved * 2 + rounding_bytes(family, version.tables().count(), moved);
+    let need = Need { written_bytes_max: need.written_bytes_max.min(worth), ..*need };
     gather(family, &version, chosen, &need)
 }
 
