@@ -451,9 +451,10 @@ impl Store {
 }
 
 impl State {
-    /// Whether something is being done that may free space.
+    /// Whether something is being done that may free space. What failed last is tried again and again: nobody waits for that.
     fn is_at_work(&self) -> bool {
-        self.compacting > 0 || self.helping > 0 || !self.flushing.is_empty() || self.purging > 0
+        let is_compacting = self.compaction_error.is_none() && (self.compacting > 0 || self.helping > 0);
+        is_compacting || !self.flushing.is_empty() || self.purging > 0
     }
 
     /// Whether it shall be.

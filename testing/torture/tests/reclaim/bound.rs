@@ -2,12 +2,16 @@
 //! whatever the machine does at the limit; and there are ways out.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{
     Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReclaimMode, Separation, SstFileWriter,
     WriteOptions,
 };
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::Contents;
 use esker_torture::numbered::{RECORD_HEADER_BYTES, assert_sound, contents, key, noise};
 
@@ -491,4 +495,50 @@ fn writers_wait_at_the_limit_as_long_as_something_can_be_freed() {
         db.close().unwrap();
         assert!(occupied(&disk, "") <= LIMIT_BYTES);
     }
+}
+
+/// Goal (W3): work that fails again and again is not waited for: whoever puts is told that there is no room, and goes on once it is mended.
+#[test]
+fn work_that_goes_on_failing_keeps_no_writer_waiting() {
+    let kind = &KINDS[0];
+    let disk = SimDisk::new();
+    let options = Options { reclaim_mode: ReclaimMode::Manual, max_space_amp: 50.0, ..options(kind) };
+    let db = open(&disk, &options).unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..kind.keys * 3 {
+        let n = random.u32(..kind.keys);
+        db.put(key(n), value(kind, n, round)).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let hook = {
+        let is_broken = is_broken.clone();
+        move |call: Call<'_>| match call {
+            Call::Create(path)
+                if is_broken.load(Ordering::Relaxed) && path.extension().is_some_and(|e| e == "sst" || e == "blob") =>
+            {
+                let source = std::io::Error::from_raw_os_error(5);
+                Err(esker::env::Error::new("creating", path, source))
+            }
+            _ => Ok(()),
+        }
+    };
+    let mut env = disk.env();
+    env.files = Arc::new(Hooked::new(env.files, hook));
+    let max_disk_bytes = occupied(&disk, "") + (256 << 10);
+    let options = Options { max_disk_bytes, reclaim_mode: ReclaimMode::Auto, background_jobs: 2, ..options };
+    let db = Db::open_with_env("/store", options, env).unwrap();
+    let (told, hears) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| told.send(db.put(key(0), value(kind, 0, 1))));
+        // Far longer than any number of attempts take.
+        let result = hears.recv_timeout(Duration::from_secs(20));
+        is_broken.store(false, Ordering::Relaxed);
+        let error = result.expect("it waits for what fails").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    });
+    db.wait_for_compact().unwrap();
+    db.put(key(0), value(kind, 0, 1)).unwrap();
+    assert_sound(&db, "once it is mended");
 }
