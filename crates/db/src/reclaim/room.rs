@@ -9,9 +9,8 @@
 //!   the one who holds it.
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
-//!   Room is kept for the flush of every memtable and for a pass of reclaim, so deletions and reclaim go on, and
-//!   writes do, too, when there is room again.
-//!   That always takes: no blob file becomes larger than a pass may copy in that room, however small the disk is.
+//!   Room is kept for the flush of every memtable and for a pass of reclaim over one blob file, none of which becomes too large for that on a
+//!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again.
 //! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
 //!   what is left, and then takes of it, is alone in that.
 //!
@@ -257,7 +256,8 @@ impl Store {
             let all = version.tables().count();
             let (bytes, made) = if version.blobs().is_empty() {
                 let most = family.options.target_file_bytes.saturating_mul(TABLES_MAX);
-                ((of_tables / TABLES_PART).min(most), rounding_bytes(family, all.div_ceil(TABLES_PART as usize), 0))
+                let made = (all as u64 / TABLES_PART).min(TABLES_MAX) as usize;
+                ((of_tables / TABLES_PART).min(most), rounding_bytes(family, made, 0))
             } else {
                 (of_tables, rounding_bytes(family, all, family.blob_file_bytes()))
             };
@@ -416,25 +416,29 @@ impl Store {
         if state.flush_error.is_some() {
             return Some(false);
         }
-        let is_due = self.options.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
-        let is_at_work = state.is_at_work();
-        if !is_due && !is_at_work {
+        if !self.may_free(&state) {
             return None;
         }
-        if !is_at_work {
+        if !state.is_at_work() {
             self.changed.notify_all();
         }
         self.changed.wait_for(&mut state, Duration::from_millis(50));
         Some(true)
     }
 
+    /// Whether somebody frees something, or is about to.
+    fn may_free(&self, state: &State) -> bool {
+        let is_due = self.options.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
+        is_due || state.is_at_work()
+    }
+
     /// What is in memory hides what it overwrites, and reclaim may have had too little reason to look. `false` if nothing was written since
     /// that was last tried.
     fn squeeze(&self) -> bool {
-        // Others wait here until it is tried, and then for the work that it brought.
+        // Others wait here until it is tried, and then elsewhere for the work that it brought.
         let mut tried_at = self.room.squeezed_at.lock();
-        if let Some(waited) = self.wait_for_work() {
-            return waited;
+        if self.may_free(&self.state.lock()) {
+            return true;
         }
         let now = self.visible().get() + 1;
         if std::mem::replace(&mut *tried_at, now) == now {
