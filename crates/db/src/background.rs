@@ -15,6 +15,7 @@
 //! Cost of a pick: a look at the families of which something changed since the last one.
 
 use std::any::Any;
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -309,7 +310,10 @@ impl Store {
                 }
                 continue;
             }
-            let compact = || compaction::pick(family?, oldest).and_then(|plan| self.fitting(plan));
+            let compact = || {
+                let plan = compaction::pick(family?, oldest, &self.fits())?;
+                Some(Work::compaction(plan, &self.room))
+            };
             let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if work.is_some() {
@@ -352,10 +356,16 @@ impl Store {
             && (has_waited || now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND))
     }
 
-    /// A compaction, if there is room on the disk for what it would write, beside the flush of all memtables.
-    fn fitting(&self, plan: compaction::Plan) -> Option<Work> {
-        let fits = i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= self.left().pass);
-        fits.then(|| Work::compaction(plan, &self.room))
+    /// Says whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
+    fn fits(&self) -> impl Fn(&compaction::Plan) -> bool {
+        let left = LazyCell::new(|| self.left().pass);
+        move |plan| i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= *left)
+    }
+
+    /// A step that shows what is overwritten, if there is room for it.
+    fn pick_exposing(&self, family: &Arc<Family>, separated: bool) -> Option<Work> {
+        let plan = compaction::pick_exposing(family, separated, &self.fits())?;
+        Some(Work::compaction(plan, &self.room))
     }
 
     /// What gives space back, the cheapest way first: holes, then copies of what lives.
@@ -370,8 +380,7 @@ impl Store {
             return plan.map(|plan| Work::relocation(plan, &self.room));
         }
         if family.view.load().version.blobs().is_empty() {
-            let exposing = if self.room.is_short() { compaction::pick_exposing(family, false) } else { None };
-            return exposing.and_then(|plan| self.fitting(plan));
+            return if self.room.is_short() { self.pick_exposing(family, false) } else { None };
         }
         let left = self.left();
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
@@ -390,7 +399,7 @@ impl Store {
         let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
         let is_wanted = family.ranges.count() > 1 && (is_short || self.room.is_awaited());
         let exposes = !need.may_sweep || (is_wanted && hides_enough());
-        pass.or_else(|| if exposes { self.fitting(compaction::pick_exposing(family, true)?) } else { None })
+        pass.or_else(|| if exposes { self.pick_exposing(family, true) } else { None })
     }
 
     /// A window that gives space back, beside other work.

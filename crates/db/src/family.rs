@@ -107,8 +107,8 @@ pub(crate) struct Family {
     pub(crate) overwriting: Overwriting,
     /// Of keys, that have blob files of their own.
     pub(crate) ranges: Ranges,
-    /// What its blob files should not grow beyond, where the disk is small.
-    blob_file_bytes_max: AtomicU64,
+    /// What its files should not grow beyond, where the disk is small.
+    file_bytes_max: AtomicU64,
     dropped: AtomicBool,
     /// How far iterators went.
     pub(crate) walks: Walks,
@@ -141,7 +141,7 @@ impl Family {
             older,
             overwriting,
             ranges: Ranges::default(),
-            blob_file_bytes_max: AtomicU64::new(u64::MAX),
+            file_bytes_max: AtomicU64::new(u64::MAX),
             dropped,
             walks: Walks::default(),
         })
@@ -149,11 +149,16 @@ impl Family {
 
     /// At what size its blob files end; see [`room`](crate::reclaim).
     pub(crate) fn blob_file_bytes(&self) -> u64 {
-        self.options.blob_file_bytes.min(self.blob_file_bytes_max.load(Ordering::Relaxed))
+        self.options.blob_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_blob_file_bytes_max(&self, bytes: u64) {
-        self.blob_file_bytes_max.store(bytes, Ordering::Relaxed);
+    /// The same of the tables that compactions write.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.options.target_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_file_bytes_max(&self, bytes: u64) {
+        self.file_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// A view, and what `now` says of the same moment (V4).

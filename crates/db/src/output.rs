@@ -209,7 +209,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
     pub(crate) fn load_sequence(&mut self) -> Result<SequenceNumber> {
-        if self.open_table_bytes() >= self.family.options.target_file_bytes {
+        if self.open_table_bytes() >= self.family.table_bytes() {
             self.finish_table()?;
         }
         let first = self.load_from.unwrap_or_default();
@@ -347,10 +347,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         value: &[u8],
         reference: Option<(FileNumber, u64)>,
     ) -> Result<()> {
-        if self.open_table_bytes() >= self.family.options.target_file_bytes
-            && self.level > 0
-            && !self.ends_with(user_key)
-        {
+        if self.open_table_bytes() >= self.family.table_bytes() && self.level > 0 && !self.ends_with(user_key) {
             self.finish_table()?;
         }
         let is_older_version = self.ends_with(user_key);

@@ -165,11 +165,10 @@ impl Merge {
 
 /// Of a sweep, parts of about equal length, as many as are worth it.
 fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
-    let options = &plan.family.options;
     let tables: u64 = plan.inputs().map(|(_, table)| table.meta.file_bytes).sum();
     let moved = plan.moved_bytes();
     let of_values = if moved == 0 { PARTS_MAX } else { moved / (plan.family.blob_file_bytes() / BLOB_PART).max(1) };
-    let of_tables = tables / (options.target_file_bytes / TABLE_PART).max(1);
+    let of_tables = tables / (plan.family.table_bytes() / TABLE_PART).max(1);
     let parts = of_values.min(of_tables).clamp(1, PARTS_MAX) as usize;
     cuts(plan.inputs().map(|(_, table)| table), None, None, parts)
 }

@@ -14,6 +14,9 @@
 //! - P6: a sweep of a *window* writes only neighbours of the deepest level again. What lies above stays where it is, and is read for what it
 //!   overwrites there: it is newer than anything below it, wherever it goes meanwhile, and whoever would merge it with what the
 //!   window writes needs tables that are claimed. A tombstone that is dropped meanwhile hides nothing by then, or may still hide something.
+//! - P7: what does not fit on the disk is done in smaller steps: where level 0 as a whole has no room beside what it meets, the levels
+//!   below it go down table by table, and then its oldest tables, which nothing in it is older than, to a level of their own above those.
+//!   A table overlaps little of the level after it (`overlap_bytes_max`), so room for a dozen tables is enough.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
-use crate::options::FamilyOptions;
+
 use crate::reclaim::rounding_bytes;
 use crate::version::{TableFile, Version};
 
@@ -125,43 +128,47 @@ impl Plan {
             return false;
         }
         let beyond = self.version.overlapping(self.output_level + 1, Some(table.smallest()), Some(table.largest()));
-        bytes_of(&beyond) <= overlap_bytes_max(&self.family.options)
+        bytes_of(&beyond) <= overlap_bytes_max(&self.family)
     }
 }
 
 /// How much of the level after the output level one output table may overlap: ten target sizes, as LevelDB's and RocksDB's.
-pub(crate) fn overlap_bytes_max(options: &FamilyOptions) -> u64 {
-    options.target_file_bytes.saturating_mul(10)
+pub(crate) fn overlap_bytes_max(family: &Family) -> u64 {
+    family.table_bytes().saturating_mul(10)
 }
 
 fn bytes_of(tables: &[Arc<TableFile>]) -> u64 {
     tables.iter().map(|table| table.meta.file_bytes).sum()
 }
 
-/// The most urgent work of a family that nobody is doing yet. `oldest` is what the oldest snapshot sees.
-pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Plan> {
+/// Says whether there is room on the disk for what a plan writes.
+pub(crate) type Fits<'a> = &'a dyn Fn(&Plan) -> bool;
+
+/// The most urgent work of a family that nobody is doing yet, of what `fits`. `oldest` is what the oldest snapshot sees.
+pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, fits: Fits<'_>) -> Option<Plan> {
     let version = family.view.load().version.clone();
     let levels = Levels::of(&version, &family.options);
+    let newest = || plan_newest(family, &version, &levels).filter(|plan| fits(plan));
     let due = levels.due().into_iter().find_map(|level| match level {
-        0 => plan_newest(family, &version, &levels).or_else(|| plan_level0(family, &version, &levels)),
-        level => plan_level(family, &version, level),
+        0 => newest().or_else(|| plan_down(family, &version, &levels, fits)),
+        level => plan_level(family, &version, level, fits),
     });
-    due.or_else(|| plan_droppable(family, &version, oldest))
+    due.or_else(|| plan_droppable(family, &version, oldest, fits))
 }
 
 /// A step by which what lies above the deepest level comes down, due or not: what it overwrites there goes, or becomes known as
 /// garbage. With `separated`, only for what points into blob files.
-pub(crate) fn pick_exposing(family: &Arc<Family>, separated: bool) -> Option<Plan> {
+pub(crate) fn pick_exposing(family: &Arc<Family>, separated: bool, fits: Fits<'_>) -> Option<Plan> {
     let version = family.view.load().version.clone();
     let hides_values = |table: &Arc<TableFile>| {
         let is_plain = table.known_blob_refs().is_some_and(|refs| refs.is_empty());
         !separated || !is_plain || table.table.properties().deletion_count > 0
     };
     let mut above = (0..version.deepest_level()).filter(|&level| version.level(level).iter().any(hides_values));
-    match above.next()? {
-        0 => plan_level0(family, &version, &Levels::of(&version, &family.options)),
-        level => plan_level(family, &version, level),
-    }
+    above.find_map(|level| match level {
+        0 => plan_down(family, &version, &Levels::of(&version, &family.options), fits),
+        level => plan_level(family, &version, level, fits),
+    })
 }
 
 /// See P5. `None` while some table of the family is claimed, or if there is none.
@@ -201,10 +208,16 @@ pub(crate) fn pick_window(
 }
 
 /// See P4.
-fn plan_droppable(family: &Arc<Family>, version: &Arc<Version>, oldest: SequenceNumber) -> Option<Plan> {
+fn plan_droppable(
+    family: &Arc<Family>,
+    version: &Arc<Version>,
+    oldest: SequenceNumber,
+    fits: Fits<'_>,
+) -> Option<Plan> {
     let free = |table: &TableFile| table.meta.largest_sequence <= oldest && !table.is_claimed();
-    let mut tables = version.droppable().filter(|(_, table)| free(table));
-    tables.find_map(|(level, table)| plan(family, version, level, level, vec![table.clone()]))
+    let tables = version.droppable().filter(|(_, table)| free(table));
+    let mut plans = tables.filter_map(|(level, table)| plan(family, version, level, level, vec![table.clone()]));
+    plans.find(|plan| fits(plan))
 }
 
 /// Of level 0 the newest tables, those whose merge costs least for each table less (P3). `None` where all of level 0 had better go down:
@@ -217,7 +230,7 @@ fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) ->
     let tables = version.level(0);
     let bytes = bytes_of(tables);
     let is_small = bytes.saturating_mul(LEVEL0_PART) < version.level_bytes(levels.base);
-    if !is_small || bytes > family.options.target_file_bytes {
+    if !is_small || bytes > family.table_bytes() {
         return None;
     }
     let newest = tables.first()?;
@@ -243,8 +256,23 @@ fn plan_level0(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) ->
     plan(family, version, 0, levels.base, version.level(0).to_vec())
 }
 
+/// Level 0, or what makes room for it (P7).
+fn plan_down(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels, fits: Fits<'_>) -> Option<Plan> {
+    let whole = plan_level0(family, version, levels)?;
+    if fits(&whole) {
+        return Some(whole);
+    }
+    let below = (levels.base..version.deepest_level()).find_map(|level| plan_level(family, version, level, fits));
+    let tables = version.level(0);
+    // Levels above the base are empty.
+    let above_base = (levels.base - 1).max(1);
+    let mut oldest =
+        (0..tables.len()).filter_map(|from| plan(family, version, 0, above_base, tables.get(from..)?.to_vec()));
+    below.or_else(|| oldest.find(|plan| fits(plan)))
+}
+
 /// The table whose merge costs least per byte that it moves down.
-fn plan_level(family: &Arc<Family>, version: &Arc<Version>, level: usize) -> Option<Plan> {
+fn plan_level(family: &Arc<Family>, version: &Arc<Version>, level: usize, fits: Fits<'_>) -> Option<Plan> {
     let tables = version.level(level);
     let mut candidates: Vec<(u64, &Arc<TableFile>)> = tables
         .iter()
@@ -256,7 +284,9 @@ fn plan_level(family: &Arc<Family>, version: &Arc<Version>, level: usize) -> Opt
         })
         .collect();
     candidates.sort_by_key(|&(cost, table)| (cost, table.number()));
-    candidates.into_iter().find_map(|(_, table)| plan(family, version, level, level + 1, vec![table.clone()]))
+    let mut plans =
+        candidates.into_iter().filter_map(|(_, table)| plan(family, version, level, level + 1, vec![table.clone()]));
+    plans.find(|plan| fits(plan))
 }
 
 /// What a manual compaction of a range has yet to do in a level.
@@ -349,4 +379,99 @@ fn with_neighbours(version: &Version, level: usize, tables: Vec<Arc<TableFile>>)
         to += 1;
     }
     all.get(from..=to).map_or(tables, <[_]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use esker_env::sim::SimDisk;
+
+    use super::*;
+    use crate::options::{FamilyOptions, Options};
+    use crate::{Db, Snapshot};
+
+    type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn contents(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
+        let options = crate::ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
+        let mut iter = db.iter_cf(&db.default_column_family(), &options).unwrap();
+        let mut found = Contents::new();
+        iter.seek_to_first().unwrap();
+        while iter.valid() {
+            found.insert(iter.key().to_vec(), iter.value().unwrap().to_vec());
+            iter.next().unwrap();
+        }
+        found
+    }
+
+    /// Goal (P7): however little room there is, each step fits, changes nothing that anybody reads, and in the end all is where it belongs;
+    /// the less room, the more steps.
+    #[test]
+    fn steps_that_fit_bring_everything_down() {
+        let mut steps_before = 0;
+        for part in [1, 2, 4, 6] {
+            let family = FamilyOptions {
+                write_buffer_bytes: 80 << 10,
+                compression: esker_format::compression::Compression::None,
+                target_file_bytes: 8 << 10,
+                level0_compaction_trigger: 100,
+                level0_slowdown_trigger: 100,
+                level0_stop_trigger: 101,
+                ..FamilyOptions::default()
+            };
+            let families = [("default".to_owned(), family)].into();
+            let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let (mut now, mut snapshots) = (Contents::new(), Vec::new());
+            for n in 0..2000u32 {
+                let key = format!("key {n:04}").into_bytes();
+                db.put(&key, [0; 300]).unwrap();
+                now.insert(key, vec![0; 300]);
+            }
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            for round in 1..12 {
+                for n in 0..200 {
+                    let key = format!("key {:04}", (n + u32::from(round) * 77) * 7919 % 2200).into_bytes();
+                    if n % 4 == 0 {
+                        db.delete(&key).unwrap();
+                        now.remove(&key);
+                    } else {
+                        db.put(&key, [round; 300]).unwrap();
+                        now.insert(key, vec![round; 300]);
+                    }
+                }
+                db.flush().unwrap();
+                if round % 4 == 0 {
+                    snapshots.push((db.snapshot(), now.clone()));
+                }
+            }
+            let (store, family) = (db.store(), db.store().family(0).unwrap());
+            let all: u64 = family.view.load().version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+            // What blocks round up comes to more than these tables hold.
+            let held = |plan: &Plan| plan.inputs().map(|(_, table)| table.meta.file_bytes).sum::<u64>();
+            let fits = |plan: &Plan| held(plan) <= all / part;
+            let (mut steps, mut partial) = (0, 0);
+            while let Some(plan) = pick_exposing(&family, false, &fits) {
+                assert!(fits(&plan));
+                partial += u64::from(plan.level == 0 && plan.upper.len() < plan.version.level(0).len());
+                let plan = Arc::new(plan);
+                let reserved = Arc::new(store.room.reserve(plan.written_bytes()));
+                store.run_compaction(&plan, &reserved).unwrap();
+                steps += 1;
+                assert!(contents(&db, None) == now, "{part}, step {steps}");
+                for (snapshot, then) in &snapshots {
+                    assert!(contents(&db, Some(snapshot)) == *then, "{part}, step {steps}: a snapshot");
+                }
+            }
+            let version = family.view.load().version.clone();
+            assert_eq!(version.tables().count(), version.level(version.deepest_level()).len(), "{part}");
+            assert!(
+                steps > steps_before && (partial > 0) == (part >= 4),
+                "{part}: {steps} steps, {partial} of them partial"
+            );
+            steps_before = steps;
+            assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+        }
+    }
 }

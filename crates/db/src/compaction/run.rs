@@ -236,7 +236,7 @@ impl Fence {
             0 => Vec::new(),
             level => plan.version.overlapping(level + 1, begin, end),
         };
-        let bytes_max = overlap_bytes_max(&plan.family.options);
+        let bytes_max = overlap_bytes_max(&plan.family);
         Self { beyond, next: 0, overlapped_bytes: 0, bytes_max, last_user_key: None }
     }
 

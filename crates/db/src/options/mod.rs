@@ -122,8 +122,9 @@ pub struct Options {
     ///
     /// Never exceeded, counted in whole blocks. Well before it is reached reclaim frees what it can; then writes are refused with `Exhausted`,
     /// as on a full disk, but for those that only delete. Room is kept for the flush of every memtable and for a pass of
-    /// reclaim, as blob files end at 1/64 of the limit, if that is less than [`blob_file_bytes`](FamilyOptions::blob_file_bytes) (but no less than
-    /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight, and three times what shall be stored.
+    /// reclaim or a step of a compaction, as blob files and tables end at 1/64 of the limit, if that is less than
+    /// [`blob_file_bytes`](FamilyOptions::blob_file_bytes) or [`target_file_bytes`](FamilyOptions::target_file_bytes) (but no less than
+    /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight above one and a half times that.
     pub max_disk_bytes: u64,
 
     /// Whether reclaim makes holes of the dead pages of blob files, before it copies what lives there. Default `false`: RocksDB
@@ -290,7 +291,8 @@ pub struct FamilyOptions {
     /// Checksum of table blocks. Default XXH3, RocksDB's own default since 6.27.
     pub checksum: ChecksumKind,
 
-    /// Size at which compaction begins the next table, in bytes. Default 64 MiB. Range 4 KiB..=16 GiB.
+    /// Size at which compaction begins the next table, in bytes. Default 64 MiB. Range 4 KiB..=16 GiB. On a disk of less than 64 of them,
+    /// it is a 64th of what the store may take up.
     pub target_file_bytes: u64,
 
     /// Size of the first level below level 0 that has data, at most, in bytes. Default 256 MiB. Range 16 KiB..=1 TiB.

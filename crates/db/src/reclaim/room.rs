@@ -225,7 +225,7 @@ impl Store {
         let most = limit.min(self.room.used().saturating_add(available));
         self.room.bytes_max.store(most, Ordering::Relaxed);
         for family in self.families.load().values() {
-            family.set_blob_file_bytes_max((most / FILES_MIN).max(FILE_BYTES_MIN));
+            family.set_file_bytes_max((most / FILES_MIN).max(FILE_BYTES_MIN));
         }
     }
 
@@ -255,7 +255,7 @@ impl Store {
             file_bytes = file_bytes.max(family.blob_file_bytes());
             let all = version.tables().count();
             let (bytes, made) = if version.blobs().is_empty() {
-                let most = family.options.target_file_bytes.saturating_mul(TABLES_MAX);
+                let most = family.table_bytes().saturating_mul(TABLES_MAX);
                 let made = (all as u64 / TABLES_PART).min(TABLES_MAX) as usize;
                 ((of_tables / TABLES_PART).min(most), rounding_bytes(family, made, 0))
             } else {
