@@ -1,5 +1,5 @@
 //! Writing: batch → group commit → log → memtables → publish → acknowledge. The log's side is in [`log`], that of
-//! values that go to blob files at once in [`values`].
+//! values that go to blob files at once in [`values`], and how fast writers may go in [`delay`].
 //!
 //! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
@@ -8,6 +8,7 @@
 //! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was.
 //! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
 
+mod delay;
 pub(crate) mod log;
 mod values;
 

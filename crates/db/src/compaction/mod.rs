@@ -1,8 +1,9 @@
 //! Compaction: leveled, with level sizes that follow from the last level's.
 //!
 //! [`levels`] says how large each level may be, [`pick`] what to compact next (both pure), [`run`] writes the tables,
-//! part by part ([`parts`]), and install makes them the version. [`Sieve`] is the rule which entries survive.
+//! part by part ([`parts`]), and install makes them the version. [`Sieve`] is the rule which entries survive. [`by_hand`] is for users.
 
+mod by_hand;
 mod levels;
 mod parts;
 mod pick;
@@ -11,5 +12,6 @@ mod sieve;
 
 pub(crate) use levels::Levels;
 pub(crate) use parts::{Merge, PARTS_MAX};
-pub(crate) use pick::{Plan, Range, is_left_in_range, pick, pick_exposing, pick_range, pick_sweep, pick_window};
+pub(crate) use pick::{Plan, pick, pick_exposing, pick_sweep, pick_window};
+use pick::{Range, is_left_in_range, pick_range};
 pub(crate) use sieve::{Fate, Sieve};

@@ -1,0 +1,57 @@
+//! What background work does not try again (G4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use crate::compaction;
+use crate::store::State;
+use crate::{Error, ErrorKind};
+
+/// See G4.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    pub(super) plan: Arc<compaction::Plan>,
+    pub(crate) error: Error,
+}
+
+impl State {
+    /// Leaves the blob file alone that `error` is about, or all of `victims`.
+    pub(super) fn note_blob_damage(&mut self, family_id: u32, victims: &BTreeSet<FileNumber>, error: &Error) {
+        let damaged = self.damaged_blobs.entry(family_id).or_default();
+        match damaged_file(error).filter(|number| victims.contains(number)) {
+            Some(number) => drop(damaged.insert(number)),
+            None => damaged.extend(victims),
+        }
+        self.blob_damage.get_or_insert_with(|| error.clone());
+    }
+
+    /// A sweep met damage: in one of the files that it was to empty, or where only others can go around it.
+    pub(super) fn note_damaged_sweep(&mut self, plan: &compaction::Plan, error: &Error) {
+        if damaged_file(error).is_some_and(|number| plan.victims.contains(&number)) {
+            self.note_blob_damage(plan.family.id, &plan.victims, error);
+        } else {
+            self.unswept.insert(plan.family.id);
+        }
+    }
+
+    /// Gives up the claims of a family's work that met damage.
+    pub(crate) fn wake_resting(&mut self, family_id: u32) {
+        for resting in self.resting.extract_if(.., |resting| resting.plan.family.id == family_id) {
+            resting.plan.set_claimed(false);
+        }
+    }
+}
+
+/// The number of the file that `error` is about.
+fn damaged_file(error: &Error) -> Option<FileNumber> {
+    let name = error.path().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    name.and_then(FileName::parse).and_then(|name| name.number())
+}
+
+/// What trying again does not mend.
+pub(super) fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+}

@@ -1,0 +1,377 @@
+//! Background work: threads that pick, run and install flushes and compactions, flushes first.
+//!
+//! [`pick`] says what to do next, [`damage`] what is not tried again; here it is claimed, run and released, and waited for.
+//!
+//! - G1: work is picked and claimed in one step under `state`, and released there, whatever came of it.
+//! - G2: failed work is kept as state that users can read (B8) and tried again after a pause; writers that would wait
+//!   for it get its error instead.
+//! - G3: without threads (`background_jobs` = 0) the same work is done by whoever made it necessary. Only what a write
+//!   cannot do without, a flush, can refuse it.
+//! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
+//!   comes or a user asks for a compaction by hand.
+//!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened; a family in which a sweep met
+//!   a damaged table is reclaimed table by table from then on.
+//! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
+//!   it left half done in memory.
+
+mod damage;
+mod pick;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+pub(crate) use self::damage::Resting;
+use self::damage::is_damage;
+pub(crate) use self::pick::Look;
+use self::pick::QUIET;
+use crate::blob::BlobSync;
+use crate::compaction;
+use crate::flush;
+use crate::ingest::Writing;
+use crate::reclaim::{Pass, Punch, Relocation, Removal, Reserved, Room};
+use crate::store::{State, Store};
+use crate::{Error, ErrorKind, Result};
+
+/// How often it is looked for what nobody tells of.
+const TICK: Duration = Duration::from_secs(1);
+/// How long failed work rests before it is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+impl State {
+    /// Nothing is to be done for a family any more.
+    pub(crate) fn forget(&mut self, family_id: u32) {
+        self.to_flush.remove(&family_id);
+        self.to_compact.remove(&family_id);
+        self.droppable_from.remove(&family_id);
+        self.crowded.remove(&family_id);
+        self.crowds.remove(&family_id);
+        self.damaged_blobs.remove(&family_id);
+        self.unswept.remove(&family_id);
+        if self.damaged_blobs.is_empty() {
+            self.blob_damage = None;
+        }
+        self.wake_resting(family_id);
+    }
+
+    /// Whether somebody makes files.
+    fn makes_files(&self) -> bool {
+        self.compacting > 0 || !self.flushing.is_empty() || self.guests > 0
+    }
+
+    /// What a compaction was going to write is written, or will not be.
+    fn has_written(&mut self, written: Option<&Writing>) {
+        if let Some(at) = self.writing.iter().position(|writing| Some(writing) == written) {
+            self.writing.swap_remove(at);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Work {
+    Flush(flush::Plan),
+    Compaction(Arc<compaction::Plan>, Arc<Reserved>),
+    /// A part of one that somebody else is at.
+    Part(Arc<compaction::Merge>),
+    Relocation(Relocation, Arc<Reserved>),
+    Punch(Punch),
+    Removal(Removal),
+    Sync(BlobSync),
+    Log,
+    Purge,
+    Options,
+}
+
+impl Work {
+    fn compaction(plan: compaction::Plan, room: &Room) -> Self {
+        let reserved = room.reserve(plan.written_bytes());
+        Self::Compaction(Arc::new(plan), Arc::new(reserved))
+    }
+
+    fn relocation(plan: Relocation, room: &Room) -> Self {
+        let reserved = room.reserve(plan.written_bytes());
+        Self::Relocation(plan, Arc::new(reserved))
+    }
+
+    /// Of memtables that are claimed in `state` by this.
+    fn flush(plan: flush::Plan, state: &mut State) -> Self {
+        plan.claim(state);
+        state.flushed_last = true;
+        Self::Flush(plan)
+    }
+
+    fn purge(state: &mut State) -> Self {
+        state.purging += 1;
+        Self::Purge
+    }
+
+    fn of_pass(pass: Pass, room: &Room) -> Self {
+        match pass {
+            Pass::Sweep(plan) => Self::compaction(plan, room),
+            Pass::Relocation(plan) => Self::relocation(plan, room),
+        }
+    }
+
+    /// Says in `state` that its tables are being read.
+    fn claim_tables(&self, state: &mut State) {
+        match self {
+            Self::Compaction(plan, _) => {
+                plan.set_claimed(true);
+                state.writing.extend(plan.writing());
+            }
+            Self::Relocation(plan, _) => plan.set_claimed(true),
+            Self::Removal(plan) => plan.set_claimed(true),
+            // Tables do not change by it, nor does it matter if they are replaced meanwhile.
+            Self::Punch(_) => {}
+            Self::Part(_) | Self::Flush(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => return,
+        }
+        state.compacting += 1;
+    }
+
+    fn is_reclaim(&self) -> bool {
+        match self {
+            Self::Compaction(plan, _) => plan.is_sweep,
+            work => matches!(work, Self::Relocation(..) | Self::Punch(_)),
+        }
+    }
+}
+
+impl Store {
+    fn run_work(&self, work: &Work) -> Result<()> {
+        self.refresh_room();
+        let run = || match work {
+            Work::Flush(plan) => self.run_flush(plan),
+            Work::Compaction(plan, reserved) => self.run_compaction(plan, reserved),
+            Work::Part(merge) => {
+                // Whoever has the merge is told what came of it.
+                merge.write_next(self);
+                Ok(())
+            }
+            Work::Relocation(plan, reserved) => self.run_relocation(plan, reserved),
+            Work::Punch(plan) => self.run_punch(plan),
+            Work::Removal(plan) => self.run_removal(plan),
+            Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
+            Work::Log => self.make_spare_log(),
+            Work::Purge => self.trash.purge(),
+            Work::Options => {
+                self.refresh_options_file(&mut self.installer.lock());
+                Ok(())
+            }
+        };
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            let error = panicked(&*panic);
+            self.fail(&error);
+            Err(error)
+        });
+        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exhausted) {
+            // What it left takes up the room that the next one needs. Should that fail, the next purge tries again, and tells.
+            let _ = self.trash.purge();
+        }
+        result
+    }
+
+    /// Keeps what came of `work` where users can read it.
+    fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) {
+        let error = result.as_ref().err().cloned();
+        match work {
+            Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
+            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) | Work::Purge => {
+                state.compaction_error = error
+            }
+            // They keep their failures themselves, or whoever asked for them is told.
+            Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
+            // Whoever needs the log makes it then, and is told.
+            Work::Log => {}
+        }
+        self.changed.notify_all();
+    }
+
+    /// Gives the claims of `work` back, or lets it rest with them (G4).
+    fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
+        match work {
+            Work::Flush(plan) => plan.release(state),
+            Work::Compaction(plan, _) => {
+                state.compacting -= 1;
+                state.has_written(plan.writing().as_ref());
+                state.last_compacted = plan.family.id;
+                match result {
+                    Err(error) if is_damage(error) && plan.is_sweep => {
+                        plan.set_claimed(false);
+                        state.to_compact.insert(plan.family.id);
+                        state.note_damaged_sweep(&plan, error);
+                    }
+                    Err(error) if is_damage(error) => state.resting.push(Resting { plan, error: error.clone() }),
+                    _ => {
+                        plan.set_claimed(false);
+                        state.to_compact.insert(plan.family.id);
+                    }
+                }
+            }
+            Work::Relocation(plan, _) => {
+                state.compacting -= 1;
+                plan.set_claimed(false);
+                state.to_compact.insert(plan.family.id);
+                if let Err(error) = result
+                    && is_damage(error)
+                {
+                    state.note_blob_damage(plan.family.id, &plan.victims, error);
+                }
+            }
+            Work::Punch(plan) => {
+                state.compacting -= 1;
+                state.to_compact.insert(plan.family.id);
+            }
+            Work::Removal(plan) => {
+                state.compacting -= 1;
+                plan.set_claimed(false);
+                state.to_compact.insert(plan.family.id);
+            }
+            Work::Log => state.guests -= 1,
+            // With it go the tables that it read: what is held after that, readers hold.
+            Work::Part(merge) => {
+                state.helping -= 1;
+                drop(merge);
+            }
+            Work::Purge => state.purging -= 1,
+            Work::Sync(_) | Work::Options => {}
+        }
+        self.room.note_held(self.trash.held_bytes());
+        self.changed.notify_all();
+    }
+
+    /// Claims the tables of `plan`, runs it on this thread and gives them back.
+    pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<()> {
+        self.claim_and_run_work(&mut state, Work::relocation(plan, &self.room))
+    }
+
+    /// The same for tables that go.
+    pub(crate) fn claim_and_remove(&self, mut state: MutexGuard<'_, State>, plan: Removal) -> Result<()> {
+        self.claim_and_run_work(&mut state, Work::Removal(plan))
+    }
+
+    /// The same for a compaction.
+    pub(crate) fn claim_and_compact(&self, mut state: MutexGuard<'_, State>, plan: compaction::Plan) -> Result<()> {
+        self.claim_and_run_work(&mut state, Work::compaction(plan, &self.room))
+    }
+
+    fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
+        work.claim_tables(state);
+        let result = MutexGuard::unlocked(state, || self.run_work(&work));
+        self.note_result(state, &work, &result);
+        self.release_work(state, work, &result);
+        result
+    }
+
+    /// What a background thread does until the store closes.
+    pub(crate) fn work_until_closed(&self) {
+        let mut state = self.state.lock();
+        while !state.closing {
+            let Some(work) = self.pick_work(&mut state) else {
+                // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
+                let looks_again = !state.crowded.is_empty() && state.compacting == 0 && self.check_writable().is_ok();
+                self.changed.wait_for(&mut state, if looks_again { QUIET } else { TICK });
+                continue;
+            };
+            drop(state);
+            let result = self.run_work(&work);
+            state = self.state.lock();
+            self.note_result(&mut state, &work, &result);
+            // Its claims are kept meanwhile, so that nobody else tries it either.
+            if result.as_ref().is_err_and(|error| !is_damage(error)) && !state.closing {
+                self.closing.wait_for(&mut state, RETRY_PAUSE);
+            }
+            self.release_work(&mut state, work, &result);
+        }
+    }
+
+    /// Lets everyone who is still at work end, and nobody begin: the last step before the directory is given up.
+    pub(crate) fn wait_for_the_last(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        // Under the lock: whoever has just found the store open and is about to wait hears it.
+        self.closing.notify_all();
+        self.changed.notify_all();
+        drop(state);
+        // Writers: whoever leads now ends first, and those after find the store closed.
+        self.commit.exclusive(|lead| lead.wal = None);
+        state = self.state.lock();
+        while state.makes_files() {
+            self.changed.wait_for(&mut state, Duration::from_millis(50));
+        }
+    }
+
+    /// Does everything that is due, on this thread.
+    ///
+    /// # Errors
+    /// What made a flush fail; it is tried again the next time. Any other failure is told by `stats` and ends this round,
+    /// as the next step may need what could not be had: it is no reason to refuse a write.
+    pub(crate) fn run_due_work(&self) -> Result<()> {
+        loop {
+            let Some(work) = self.pick_work(&mut self.state.lock()) else {
+                return Ok(());
+            };
+            let (is_flush, is_purge) = (matches!(work, Work::Flush(_)), matches!(work, Work::Purge));
+            let result = self.run_work(&work);
+            let mut state = self.state.lock();
+            self.note_result(&mut state, &work, &result);
+            self.release_work(&mut state, work, &result);
+            drop(state);
+            match result {
+                Err(error) if is_flush => return Err(error),
+                Err(error) if !is_purge && !is_damage(&error) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// See [`Db::wait_for_compact`](crate::Db::wait_for_compact).
+    pub(crate) fn wait_for_compact(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.awaited += 1;
+        // Whoever was tried before and failed may have been mended.
+        (state.flush_error, state.compaction_error) = (None, None);
+        let result = self.do_all(&mut state).map_err(|error| error.while_doing("waiting for compactions"));
+        state.awaited -= 1;
+        result
+    }
+
+    /// Until nothing is due and nobody is at work; takes part in it.
+    fn do_all(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            if let Some(error) = state.flush_error.as_ref().or(state.compaction_error.as_ref()) {
+                return Err(error.clone());
+            }
+            if let Some(work) = self.pick_work(state) {
+                let result = MutexGuard::unlocked(state, || self.run_work(&work));
+                self.note_result(state, &work, &result);
+                self.release_work(state, work, &result);
+            } else if state.makes_files() || state.helping > 0 || state.purging > 0 || !state.manual.is_empty() {
+                self.changed.wait_for(state, QUIET);
+            } else {
+                let resting = state.resting.first().map(|resting| resting.error.clone());
+                return resting.or_else(|| state.blob_damage.clone()).map_or(Ok(()), Err);
+            }
+        }
+    }
+
+    /// Whether the error of background work leaves the store able to go on once its cause is mended.
+    pub(crate) fn background_error(&self) -> Option<Error> {
+        let state = self.state.lock();
+        let resting = || state.resting.first().map(|resting| resting.error.clone());
+        let transient = state.flush_error.clone().or_else(|| state.compaction_error.clone()).or_else(resting);
+        let transient = transient.or_else(|| state.blob_damage.clone());
+        drop(state);
+        self.failure().or(transient).filter(|error| error.kind() != ErrorKind::Closed)
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = message.unwrap_or("without a word");
+    let reason = format!("background work panicked ({message}); report it, and reopen the store");
+    Error::new(ErrorKind::ReadOnly, reason)
+}

@@ -1,0 +1,350 @@
+//! What to do next, and what tells that something is due.
+//!
+//! Cost of a pick: a look at the families of which something changed since the last one.
+
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use super::Work;
+use crate::compaction;
+use crate::family::Family;
+use crate::flush;
+use crate::options::{ReclaimMode, Separation};
+use crate::reclaim::{self, Goal, Left, Need};
+use crate::store::{State, Store};
+use crate::version::Version;
+
+/// A pass is worth it if it frees this part of that.
+const GAIN_PART: u64 = 16;
+/// And holes are if they free this part, without being needed yet.
+const PUNCH_PART: u64 = 4;
+/// Of a file with less garbage than this part, copying all that lives is no bargain, even to keep a wide bound.
+const GARBAGE_PART_MIN: f64 = 0.25;
+/// What hides this part of what the bound allows above what lives comes down where writers wait and no window frees anything.
+const EXPOSED_PART: u64 = 4;
+/// What makes a pass worth it where writers wait for space: a page, and this part of a file.
+const FREED_BYTES_MIN: u64 = 4096;
+const PART_IF_SHORT: f64 = 0.05;
+/// Values are brought together for scans from so many on that they found here and there.
+const GATHERED_BYTES_MIN: u64 = 1 << 20;
+/// Small blob files are merged while no more than this was written, and read from files, for so long: beside those who are busy that would
+/// only hold them up.
+pub(super) const QUIET: Duration = Duration::from_millis(100);
+const QUIET_ENTRIES_PER_MILLISECOND: u64 = 10;
+const QUIET_READS_PER_MILLISECOND: u64 = 1;
+/// Readers, for so long: where they never pause, small files would become more and more. Then values are copied no faster than they bear.
+const READERS_COME_FIRST: Duration = Duration::from_secs(60);
+
+/// What had been written and read when it was last looked, on the monotonic clock: see [`QUIET`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    at: Duration,
+    written: u64,
+    reads: u64,
+}
+
+/// What a pass may cost that only brings values together: no more than `bytes_max`, nor than there is room for beside everything else.
+fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Need {
+    let room = u64::try_from(left.bound.min(left.disk)).unwrap_or(0);
+    Need {
+        copied_bytes_max: room.min(bytes_max),
+        written_bytes_max: room.min(bytes_max),
+        freed_bytes_min: 0,
+        garbage_part_min: 0.0,
+        hidden_part: 0.0,
+        can_punch: false,
+        may_sweep: !state.unswept.contains(&family.id),
+    }
+}
+
+impl Store {
+    /// The most urgent work that nobody does yet; claimed.
+    pub(super) fn pick_work(&self, state: &mut State) -> Option<Work> {
+        if self.check_writable().is_err() {
+            return None;
+        }
+        if let Some(sync) = state.blob_syncs.pop() {
+            return Some(Work::Sync(sync));
+        }
+        if std::mem::take(&mut state.wants_log) {
+            state.guests += 1;
+            return Some(Work::Log);
+        }
+        // In turn: files that are not needed any more take up space for as long as one memtable after the other is full.
+        if std::mem::take(&mut state.flushed_last) && self.trash.is_filled() {
+            return Some(Work::purge(state));
+        }
+        let families = self.families.load();
+        if let Some(plan) = flush::pick(&families, state, false) {
+            return Some(Work::flush(plan, state));
+        }
+        if self.trash.is_filled() {
+            return Some(Work::purge(state));
+        }
+        if state.options_are_stale {
+            return Some(Work::Options);
+        }
+        if let Some(merge) = self.pick_part(state) {
+            state.helping += 1;
+            return Some(Work::Part(merge));
+        }
+        // One thread stays free for flushes, where there is more than one. While writers wait for space it may move what a window holds:
+        // that is soon done, and much of it is waiting for the device.
+        let is_last = state.compacting > 0 && state.compacting + 1 >= self.options.background_jobs;
+        if is_last && (state.compacting >= self.options.background_jobs || !self.room.is_awaited()) {
+            return None;
+        }
+        let picked = {
+            let _alone = self.room.look();
+            self.pick_table_work(state, is_last)
+        };
+        if let Some(work) = picked {
+            work.claim_tables(state);
+            state.reclaimed_last = work.is_reclaim();
+            return Some(work);
+        }
+        // While the device takes what the one before has written, this thread has nothing better to do.
+        let beside = if self.options.background_jobs > 1 { flush::pick(&families, state, true) } else { None };
+        beside.map(|plan| Work::flush(plan, state))
+    }
+
+    /// A merge that somebody waits for, and that has parts which nobody writes yet. The thread that flushes may take one: it is soon
+    /// free again, and those who wait write nothing that would have to be flushed meanwhile.
+    fn pick_part(&self, state: &State) -> Option<Arc<compaction::Merge>> {
+        let is_awaited = self.room.is_awaited() || self.is_delayed();
+        state.merging.iter().find(|merge| is_awaited && merge.has_more()).cloned()
+    }
+
+    /// Work on tables; of a window with `only_windows`.
+    fn pick_table_work(&self, state: &mut State, only_windows: bool) -> Option<Work> {
+        let oldest = self.snapshots.oldest();
+        if self.snapshots.take_oldest_went() {
+            let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
+            state.to_compact.extend(freed);
+        }
+        let families = self.families.load();
+        let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
+        state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
+        let is_quiet = !state.crowded.is_empty() && self.is_quiet(state);
+        if is_quiet {
+            state.to_compact.extend(state.crowded.iter().copied());
+        }
+        // In turn, so that a family whose compaction fails starves no other.
+        let next = state.last_compacted.saturating_add(1);
+        let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
+        for id in in_turn {
+            if state.manual.contains(&id) {
+                continue;
+            }
+            let family = families.get(&id).filter(|family| !family.is_dropped());
+            if only_windows {
+                let windows = family.and_then(|family| self.pick_window(state, family));
+                if windows.is_some() {
+                    return windows;
+                }
+                continue;
+            }
+            let compact = || {
+                let plan = compaction::pick(family?, oldest, &self.fits())?;
+                Some(Work::compaction(plan, &self.room))
+            };
+            let reclaim = || self.pick_reclaim(state, family?);
+            let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
+            if work.is_some() {
+                return work;
+            }
+            // Last: nothing else waits for it.
+            let crowded = family.filter(|_| is_quiet && state.crowded.contains(&id));
+            if let Some(work) = crowded.and_then(|family| self.pick_small_files(state, family)) {
+                return Some(work);
+            }
+            state.to_compact.remove(&id);
+            if is_quiet {
+                state.crowded.remove(&id);
+            }
+        }
+        None
+    }
+
+    /// Whether little was written and read since it was last looked, some time ago; or somebody waits for all that is due.
+    fn is_quiet(&self, state: &mut State) -> bool {
+        let is_flushed = state.flushing.is_empty() && state.to_flush.is_empty();
+        if state.awaited > 0 {
+            return is_flushed;
+        }
+        let now = Look {
+            at: self.env.clock.monotonic(),
+            written: self.visible().get(),
+            reads: self.cache.table_reads.calls.get() + self.blobs.counts().reads.get(),
+        };
+        let before = *state.looked.get_or_insert(now);
+        let passed = now.at.saturating_sub(before.at);
+        if passed < QUIET {
+            return false;
+        }
+        state.looked = Some(now);
+        let has_waited = state.crowded_since.is_some_and(|since| now.at.saturating_sub(since) >= READERS_COME_FIRST);
+        let most = |rate: u64| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).saturating_mul(rate);
+        is_flushed
+            && now.written.saturating_sub(before.written) <= most(QUIET_ENTRIES_PER_MILLISECOND)
+            && (has_waited || now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND))
+    }
+
+    /// Says whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
+    fn fits(&self) -> impl Fn(&compaction::Plan) -> bool {
+        let left = LazyCell::new(|| self.left().pass);
+        move |plan| i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= *left)
+    }
+
+    /// A step that shows what is overwritten, if there is room for it.
+    fn pick_exposing(&self, family: &Arc<Family>, separated: bool) -> Option<Work> {
+        let plan = compaction::pick_exposing(family, separated, &self.fits())?;
+        Some(Work::compaction(plan, &self.room))
+    }
+
+    /// What gives space back, the cheapest way first: holes, then copies of what lives.
+    fn pick_reclaim(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
+        if self.options.reclaim_mode != ReclaimMode::Auto {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        if family.separation() == Separation::FallBack {
+            let plan = reclaim::pick(family, Goal::None, damaged).filter(|plan| !plan.is_claimed());
+            return plan.map(|plan| Work::relocation(plan, &self.room));
+        }
+        if family.view.load().version.blobs().is_empty() {
+            return if self.room.is_short() { self.pick_exposing(family, false) } else { None };
+        }
+        let left = self.left();
+        let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
+        let need = self.need(state, family, &left, can_punch);
+        if can_punch
+            && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
+            && let Some(plan) = reclaim::pick_punch(family)
+        {
+            return Some(Work::Punch(plan));
+        }
+        let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
+        let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| Work::of_pass(pass, &self.room));
+        // Where no pass over everything does it.
+        let is_short = self.room.is_short();
+        let enough = if is_short { need.freed_bytes_min } else { left.slack / EXPOSED_PART };
+        let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
+        let is_wanted = family.ranges.count() > 1 && (is_short || self.room.is_awaited());
+        let exposes = !need.may_sweep || (is_wanted && hides_enough());
+        pass.or_else(|| if exposes { self.pick_exposing(family, true) } else { None })
+    }
+
+    /// A window that gives space back, beside other work.
+    fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
+        if family.ranges.count() < 2 || family.separation() == Separation::FallBack {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let left = self.left();
+        let need = self.need(state, family, &left, false)?;
+        let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
+        // Whoever is at work already has taken what was left for one.
+        i64::try_from(plan.written_bytes())
+            .is_ok_and(|bytes| bytes <= left.bound)
+            .then(|| Work::compaction(plan, &self.room))
+    }
+
+    /// What brings values together that scans found here and there.
+    fn pick_scattered(
+        &self,
+        state: &State,
+        family: &Arc<Family>,
+        left: &Left,
+        damaged: &BTreeSet<FileNumber>,
+    ) -> Option<Work> {
+        let scattered = family.walks.scattered_bytes();
+        if scattered < GATHERED_BYTES_MIN {
+            return None;
+        }
+        let pass = reclaim::pick_scattered(family, &gathering(state, family, left, scattered), damaged)?;
+        family.walks.pay_scattered(pass.written_bytes());
+        Some(Work::of_pass(pass, &self.room))
+    }
+
+    /// What merges small blob files.
+    fn pick_small_files(&self, state: &mut State, family: &Arc<Family>) -> Option<Work> {
+        if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
+            return None;
+        }
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let left = self.left();
+        let bytes_max = reclaim::copied_bytes(family, left.slack);
+        let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
+        let crowd = reclaim::crowd(&family.view.load().version, family, damaged);
+        state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
+        Some(Work::of_pass(pass, &self.room))
+    }
+
+    /// What is to be freed, if it is time: when what is left would not take another pass.
+    fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
+        let is_short = self.room.is_short();
+        let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
+        // Where passes are small, the one that runs and the next.
+        let ahead = if family.ranges.count() > 1 { 3 } else { 2 };
+        let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
+        let is_due = is_short || left.bound < pass || left.disk < pass;
+        let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
+        is_due.then(|| Need {
+            copied_bytes_max: reclaim::copied_bytes(family, left.slack),
+            written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
+            freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
+            garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
+            hidden_part: if is_short { 1.0 } else { family.overwriting.part() },
+            can_punch,
+            may_sweep: !state.unswept.contains(&family.id),
+        })
+    }
+
+    /// What background work has to know of a family's next version.
+    pub(crate) fn note_new_version(&self, state: &mut State, family_id: u32, version: &Version) {
+        state.wake_resting(family_id);
+        state.to_compact.insert(family_id);
+        self.note_crowd(state, family_id, version);
+        match version.droppable().map(|(_, table)| table.meta.largest_sequence).min() {
+            Some(from) => state.droppable_from.insert(family_id, from),
+            None => state.droppable_from.remove(&family_id),
+        };
+    }
+
+    /// Whether the family has more small blob files than it should.
+    fn note_crowd(&self, state: &mut State, family_id: u32, version: &Version) {
+        let none = BTreeSet::new();
+        let damaged = state.damaged_blobs.get(&family_id).unwrap_or(&none);
+        let crowd = |family: &Arc<Family>| reclaim::crowd(version, family, damaged);
+        let crowd = self.families.load().get(&family_id).and_then(crowd);
+        if crowd.is_none() {
+            state.crowds.remove(&family_id);
+        }
+        if crowd.is_none() || crowd == state.crowds.get(&family_id).copied() {
+            state.crowded.remove(&family_id);
+            return;
+        }
+        if state.crowded.is_empty() {
+            state.looked = None;
+            state.crowded_since = Some(self.env.clock.monotonic());
+        }
+        state.crowded.insert(family_id);
+    }
+
+    /// Everything may be due: the store was just opened.
+    pub(crate) fn note_all_versions(&self) {
+        let mut state = self.state.lock();
+        for family in self.families.load().values() {
+            self.note_new_version(&mut state, family.id, &family.view.load().version);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! How fast writers may write while background work falls behind.
+
+use std::sync::atomic::Ordering;
+
+use esker_log::pacer::{Debt, WriteDelay};
+
+use crate::compaction::Levels;
+use crate::family::Family;
+use crate::store::Store;
+
+impl Store {
+    /// Whether writers are held back until compactions are done.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.delayed_rate.load(Ordering::Relaxed) > 0
+    }
+
+    /// Works out how fast writers may write now. Called whenever a view of `family` has changed.
+    pub(crate) fn refresh_delay(&self, family: &Family) {
+        if self.options.background_jobs == 0 {
+            return;
+        }
+        let rate = if family.is_dropped() { None } else { self.family_rate(family) };
+        let mut state = self.state.lock();
+        match rate {
+            Some(rate) => state.rates.insert(family.id, rate),
+            None => state.rates.remove(&family.id),
+        };
+        self.delayed_rate.store(state.rates.values().min().copied().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn family_rate(&self, family: &Family) -> Option<u64> {
+        let (view, options) = (family.view.load(), &family.options);
+        let debt = Debt {
+            level0_tables: view.version.level(0).len(),
+            level0_slowdown: options.level0_slowdown_trigger,
+            level0_stop: options.level0_stop_trigger,
+            pending_bytes: Levels::of(&view.version, options).debt_bytes,
+            pending_bytes_soft: options.pending_compaction_bytes_soft,
+            pending_bytes_hard: options.pending_compaction_bytes_hard,
+            sealed_memtables: view.sealed.len(),
+            sealed_memtables_max: options.write_buffer_count_max,
+        };
+        WriteDelay { bytes_per_second_min: self.options.delayed_write_bytes_per_second_min }.rate(&debt)
+    }
+}
