@@ -303,7 +303,7 @@ impl Store {
         let is_short = self.room.is_short();
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
         // Where passes are small: the one that runs, the next, for which writers leave room, and as much for them.
-        let ahead = if family.ranges.count() > 1 { 6 } else { 3 };
+        let ahead = if family.ranges.count() > 1 { 6 } else { 2 };
         let least = i64::try_from(pass.saturating_mul(ahead) / 2 + wanted).unwrap_or(i64::MAX);
         let is_due = is_short || left.bound < least || left.disk < least;
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
