@@ -211,7 +211,8 @@ impl Store {
 
     /// A pass that frees what a compaction will take up until it ends: else writers, whom nothing holds back yet, would wait for that end.
     fn pick_pass_before(&self, state: &State, family: &Arc<Family>, plan: &compaction::Plan) -> Option<Work> {
-        let has_time = family.view.load().version.level(0).len() < family.options.level0_slowdown_trigger / 2;
+        let has_time = family.ranges.count() > 1
+            && family.view.load().version.level(0).len() < family.options.level0_slowdown_trigger / 2;
         let wanted = plan.written_bytes();
         (has_time && wanted > 0 && !self.room.is_awaited()).then(|| self.pick_reclaim(state, family, wanted)).flatten()
     }
