@@ -53,6 +53,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     /// See O4.
     ends: Ends,
     level: usize,
+    /// At what size its tables end. Chosen once: the number of a key of a load is that of the table which it was to go to.
+    table_bytes_max: u64,
     table_options: TableOptions,
     identity: TableIdentity,
     /// Where values go that are with their keys, if they are large enough.
@@ -141,6 +143,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             newcomers: Vec::new(),
             ends: Ends::default(),
             level,
+            table_bytes_max: family.table_bytes(),
             table_options: TableOptions::of(&family.options),
             identity: TableIdentity {
                 column_family_id: family.id,
@@ -209,7 +212,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
     pub(crate) fn load_sequence(&mut self) -> Result<SequenceNumber> {
-        if self.open_table_bytes() >= self.family.table_bytes() {
+        if self.open_table_bytes() >= self.table_bytes_max {
             self.finish_table()?;
         }
         let first = self.load_from.unwrap_or_default();
@@ -347,7 +350,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         value: &[u8],
         reference: Option<(FileNumber, u64)>,
     ) -> Result<()> {
-        if self.open_table_bytes() >= self.family.table_bytes() && self.level > 0 && !self.ends_with(user_key) {
+        if self.open_table_bytes() >= self.table_bytes_max && self.level > 0 && !self.ends_with(user_key) {
             self.finish_table()?;
         }
         let is_older_version = self.ends_with(user_key);
@@ -629,5 +632,34 @@ mod tests {
         }
         outputs.finish().unwrap();
         assert_eq!(store.room.reserved_bytes(), 0, "nothing of it is left");
+    }
+
+    /// Goal (N2 of `ingest`): each table of a load has one number for all its keys, though the disk becomes small meanwhile, at whatever key.
+    #[test]
+    fn tables_of_a_load_have_one_number_each_while_the_disk_fills() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let (store, family) = (db.store(), db.store().family(0).unwrap());
+        let first = SequenceNumber::new(100);
+        let mut outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, None);
+        for n in 0..2000u32 {
+            let sequence = outputs.load_sequence().unwrap();
+            if n == 1000 {
+                assert!(outputs.open_table_bytes() > 64 << 10);
+                family.set_file_bytes_max(64 << 10);
+            }
+            let key = InternalKey { user_key: &n.to_be_bytes(), sequence, kind: ValueKind::Value };
+            let mut internal = Vec::new();
+            internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
+            let value: Vec<u8> =
+                (0..1000).map(|at| (n.wrapping_mul(2_654_435_761) >> (at % 24)) as u8 ^ at as u8).collect();
+            outputs.add(&key, &internal, &value).unwrap();
+        }
+        let finished = outputs.finish().unwrap();
+        for (number, newcomer) in (first.get()..).zip(&finished.newcomers) {
+            let meta = &newcomer.meta;
+            let sequences = (meta.smallest_sequence.get(), meta.largest_sequence.get());
+            assert_eq!(sequences, (number, number), "of {} tables", finished.newcomers.len());
+        }
     }
 }
