@@ -211,10 +211,11 @@ impl Store {
 
     /// A pass that frees what a compaction will take up until it ends: else writers, whom nothing holds back yet, would wait for that end.
     fn pick_pass_before(&self, state: &State, family: &Arc<Family>, plan: &compaction::Plan) -> Option<Work> {
-        let has_time = family.ranges.count() > 1
-            && family.view.load().version.level(0).len() < family.options.level0_slowdown_trigger / 2;
+        let has_windows = family.ranges.count() > 1 && family.separation() != Separation::FallBack;
+        let has_time = family.view.load().version.level(0).len() < family.options.level0_slowdown_trigger / 2;
         let wanted = plan.written_bytes();
-        (has_time && wanted > 0 && !self.room.is_awaited()).then(|| self.pick_reclaim(state, family, wanted)).flatten()
+        let is_worth_it = has_windows && has_time && wanted > 0 && !self.room.is_awaited();
+        is_worth_it.then(|| self.pick_reclaim(state, family, wanted)).flatten()
     }
 
     /// What gives space back, the cheapest way first: holes, then copies of what lives. `wanted` bytes are to be free besides.
@@ -240,7 +241,10 @@ impl Store {
         {
             return Some(Work::Punch(plan));
         }
-        let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
+        let Some(need) = need else {
+            // No compaction waits for what is only nearer to scans.
+            return if wanted == 0 { self.pick_scattered(state, family, &left, damaged) } else { None };
+        };
         let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| Work::of_pass(pass, &self.room));
         // Where no pass over everything does it.
         let is_short = self.room.is_short();
@@ -305,7 +309,7 @@ impl Store {
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
         // Where passes are small: the one that runs, the next, for which writers leave room, and as much for them.
         let ahead = if family.ranges.count() > 1 { 6 } else { 2 };
-        let least = i64::try_from(pass.saturating_mul(ahead) / 2 + wanted).unwrap_or(i64::MAX);
+        let least = i64::try_from((pass.saturating_mul(ahead) / 2).saturating_add(wanted)).unwrap_or(i64::MAX);
         let is_due = is_short || left.bound < least || left.disk < least;
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
         // While nobody waits, what leaves writers something, where there are smaller passes.
