@@ -9,6 +9,8 @@ mod parts;
 mod pick;
 mod run;
 mod sieve;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use levels::Levels;
 pub(crate) use parts::{Merge, PARTS_MAX};

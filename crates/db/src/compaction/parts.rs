@@ -190,17 +190,16 @@ fn cuts_by_range(plan: &Plan, store: &Store) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use esker_env::sim::{Fault, SimDisk};
     use esker_format::compression::Compression;
 
     use super::*;
+    use crate::compaction::testing::{Contents, contents};
     use crate::compaction::{pick_sweep, pick_window};
     use crate::options::{FamilyOptions, Options, ReclaimMode};
     use crate::{Db, Snapshot};
-
-    type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
     /// A store in whose tables and blob files much is overwritten or deleted, what a snapshot of it sees, and what it holds.
     struct Overwritten {
@@ -241,18 +240,6 @@ mod tests {
         (0..1500).step_by(2).for_each(|n| change(&mut now, n, 2));
         db.flush().unwrap();
         Overwritten { db, snapshot, before, now }
-    }
-
-    fn contents(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
-        let options = crate::ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
-        let mut iter = db.iter_cf(&db.default_column_family(), &options).unwrap();
-        let mut found = Contents::new();
-        iter.seek_to_first().unwrap();
-        while iter.valid() {
-            found.insert(iter.key().to_vec(), iter.value().unwrap().to_vec());
-            iter.next().unwrap();
-        }
-        found
     }
 
     /// A sweep that moves everything.

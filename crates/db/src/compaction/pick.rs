@@ -26,7 +26,6 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
-
 use crate::reclaim::rounding_bytes;
 use crate::version::{TableFile, Version};
 
@@ -383,27 +382,12 @@ fn with_neighbours(version: &Version, level: usize, tables: Vec<Arc<TableFile>>)
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use esker_env::sim::SimDisk;
 
     use super::*;
+    use crate::Db;
+    use crate::compaction::testing::{Contents, contents};
     use crate::options::{FamilyOptions, Options};
-    use crate::{Db, Snapshot};
-
-    type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
-
-    fn contents(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
-        let options = crate::ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
-        let mut iter = db.iter_cf(&db.default_column_family(), &options).unwrap();
-        let mut found = Contents::new();
-        iter.seek_to_first().unwrap();
-        while iter.valid() {
-            found.insert(iter.key().to_vec(), iter.value().unwrap().to_vec());
-            iter.next().unwrap();
-        }
-        found
-    }
 
     /// Goal (P7): however little room there is, each step fits, changes nothing that anybody reads, and in the end all is where it belongs;
     /// the less room, the more steps.
