@@ -54,7 +54,6 @@ fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Nee
     Need {
         copied_bytes_max: room.min(bytes_max),
         written_bytes_max: room.min(bytes_max),
-        swept_bytes_max: room.min(bytes_max),
         freed_bytes_min: 0,
         garbage_part_min: 0.0,
         hidden_part: 0.0,
@@ -152,10 +151,9 @@ impl Store {
             }
             let compact = || {
                 let plan = compaction::pick(family?, oldest, &self.fits())?;
-                let before = self.pick_pass_before(state, family?, &plan);
-                before.or_else(|| Some(Work::compaction(plan, &self.room)))
+                Some(Work::compaction(plan, &self.room))
             };
-            let reclaim = || self.pick_reclaim(state, family?, 0);
+            let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if work.is_some() {
                 return work;
@@ -209,17 +207,8 @@ impl Store {
         Some(Work::compaction(plan, &self.room))
     }
 
-    /// A pass that frees what a compaction will take up until it ends: else writers, whom nothing holds back yet, would wait for that end.
-    fn pick_pass_before(&self, state: &State, family: &Arc<Family>, plan: &compaction::Plan) -> Option<Work> {
-        let has_windows = family.ranges.count() > 1 && family.separation() != Separation::FallBack;
-        let has_time = family.view.load().version.level(0).len() < family.options.level0_slowdown_trigger / 2;
-        let wanted = plan.written_bytes();
-        let is_worth_it = has_windows && has_time && wanted > 0 && !self.room.is_awaited();
-        is_worth_it.then(|| self.pick_reclaim(state, family, wanted)).flatten()
-    }
-
-    /// What gives space back, the cheapest way first: holes, then copies of what lives. `wanted` bytes are to be free besides.
-    fn pick_reclaim(&self, state: &State, family: &Arc<Family>, wanted: u64) -> Option<Work> {
+    /// What gives space back, the cheapest way first: holes, then copies of what lives.
+    fn pick_reclaim(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
         if self.options.reclaim_mode != ReclaimMode::Auto {
             return None;
         }
@@ -234,17 +223,14 @@ impl Store {
         }
         let left = self.left();
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
-        let need = self.need(state, family, &left, can_punch, wanted);
+        let need = self.need(state, family, &left, can_punch);
         if can_punch
             && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
             && let Some(plan) = reclaim::pick_punch(family)
         {
             return Some(Work::Punch(plan));
         }
-        let Some(need) = need else {
-            // No compaction waits for what is only nearer to scans.
-            return if wanted == 0 { self.pick_scattered(state, family, &left, damaged) } else { None };
-        };
+        let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| Work::of_pass(pass, &self.room));
         // Where no pass over everything does it.
         let is_short = self.room.is_short();
@@ -263,7 +249,7 @@ impl Store {
         let none = BTreeSet::new();
         let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
         let left = self.left();
-        let need = self.need(state, family, &left, false, 0)?;
+        let need = self.need(state, family, &left, false)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
         // Whoever is at work already has taken what was left for one.
         i64::try_from(plan.written_bytes())
@@ -303,22 +289,23 @@ impl Store {
         Some(Work::of_pass(pass, &self.room))
     }
 
-    /// What is to be freed, if it is time: when what is left would not take another pass, and what is written meanwhile, and `wanted`.
-    fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool, wanted: u64) -> Option<Need> {
+    /// What is to be freed, if it is time: when what is left would not take another pass.
+    fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
-        // Where passes are small: the one that runs, the next, for which writers leave room, and as much for them.
-        let ahead = if family.ranges.count() > 1 { 6 } else { 2 };
-        let least = i64::try_from((pass.saturating_mul(ahead) / 2).saturating_add(wanted)).unwrap_or(i64::MAX);
-        let is_due = is_short || left.bound < least || left.disk < least;
+        // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, so much again for
+        // them: else they would wait for each pass until it ends, however slowly they write.
+        let ahead = match family.ranges.count() {
+            1 => 2,
+            _ if self.room.is_awaited() => 3,
+            _ => 6,
+        };
+        let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
+        let is_due = is_short || left.bound < pass || left.disk < pass;
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
-        // While nobody waits, what leaves writers something, where there are smaller passes.
-        let is_beside = family.ranges.count() > 1 && !is_short && !self.room.is_awaited();
-        let swept = if is_beside { left.pass.min(left.bound - left.next_pass) } else { left.pass };
         is_due.then(|| Need {
             copied_bytes_max: reclaim::copied_bytes(family, left.slack),
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
-            swept_bytes_max: u64::try_from(swept).unwrap_or(0),
             freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
             garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
             hidden_part: if is_short { 1.0 } else { family.overwriting.part() },

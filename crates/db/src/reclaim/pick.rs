@@ -135,8 +135,6 @@ pub(crate) struct Need {
     pub(crate) copied_bytes_max: u64,
     /// And writes at most so much, tables included.
     pub(crate) written_bytes_max: u64,
-    /// The same of a pass over all tables, if there is a smaller one.
-    pub(crate) swept_bytes_max: u64,
     /// It frees no less than this.
     pub(crate) freed_bytes_min: u64,
     /// The least part of a file that is garbage for it to be emptied.
@@ -197,13 +195,8 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let uses: Vec<Use> = uses_of(&version).collect();
     let part_min = need.part_min(&version, hidden);
     let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
-    let window = if family.ranges.count() > 1 { pick_window(family, need, damaged) } else { None };
-    let over_all = match window {
-        Some(_) => Need { written_bytes_max: need.written_bytes_max.min(need.swept_bytes_max), ..*need },
-        None => *need,
-    };
     // The first file may be more than a pass should copy, but not more than there is room for.
-    let room = room_for_values(family, &version, &over_all, all_bytes);
+    let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
     let chosen = within(need.copied_bytes_max.min(room), candidates);
@@ -212,11 +205,15 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     if family.ranges.count() > 1 {
         let keys = version.tables().map(|(_, table)| table.table.properties().entry_count).sum();
         let gain = gain_of(freed, keys, copied);
-        if freed < need.freed_bytes_min || window.as_ref().is_some_and(|(of_window, _)| *of_window >= gain) {
-            return window.map(|(_, plan)| Pass::Sweep(plan));
+        let window = pick_window(family, need, damaged).filter(|(of_window, _)| *of_window >= gain);
+        if let Some((_, plan)) = window {
+            return Some(Pass::Sweep(plan));
+        }
+        if freed < need.freed_bytes_min {
+            return None;
         }
     }
-    pass_over(family, &version, chosen, &over_all, freed, hidden).or_else(|| Some(Pass::Sweep(window?.1)))
+    pass_over(family, &version, chosen, need, freed, hidden)
 }
 
 /// A blob file that only tables of the deepest level point into, neighbours from the first to the last of them.
