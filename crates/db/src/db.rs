@@ -573,6 +573,8 @@ impl Db {
     /// # Errors
     /// - `InvalidArgument`: a file was not written to be taken in, has no entries, is another family's, or lies in the store's directory.
     /// - `NotFound`, `Corruption`, `UnsupportedFormat`: a file is not there, is damaged, or holds what Esker does not have.
+    /// - `Exhausted`: there is no room for it, nor anything that reclaim could free (a file that is moved needs some only within
+    ///   [`max_disk_bytes`](Options::max_disk_bytes)).
     /// - `Exhausted`, `Io`: it could not be copied, or not be recorded.
     /// - `Conflict`: the column family was dropped meanwhile.
     /// - `ReadOnly`: the manifest could not be synced; whether the files are in or not, the next open knows.
@@ -595,7 +597,9 @@ impl Db {
     /// Best for ranges of keys in which the family has nothing: tables then go to the deepest level and are never rewritten. Those
     /// that overlap with what is there go as high as they have to, and are compacted.
     ///
-    /// With [`background_jobs`](Options::background_jobs) = 0 the calling thread does everything; else two threads help it.
+    /// With [`background_jobs`](Options::background_jobs) = 0 the calling thread does everything; else two threads help it. Where the disk or
+    /// [`max_disk_bytes`](Options::max_disk_bytes) leaves little room it waits for what reclaim can free, and is refused once 1/64 of what the
+    /// store may take up is left, which is for writers. It holds none of them back.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`; `Exhausted` or `Io` if a thread cannot be started.

@@ -19,7 +19,7 @@ use crate::blob::{BlobFile, WrittenBlobs};
 use crate::iterate::Walks;
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
-use crate::reclaim::{Overwriting, Ranges};
+use crate::reclaim::{Coming, Overwriting, Ranges};
 use crate::version::{Older, Version};
 
 /// A memtable and the oldest log that holds what is in it.
@@ -107,6 +107,8 @@ pub(crate) struct Family {
     pub(crate) overwriting: Overwriting,
     /// Of keys, that have blob files of their own.
     pub(crate) ranges: Ranges,
+    /// Files on their way into it.
+    pub(crate) coming: Arc<Coming>,
     /// What its files should not grow beyond, where the disk is small.
     file_bytes_max: AtomicU64,
     dropped: AtomicBool,
@@ -141,6 +143,7 @@ impl Family {
             older,
             overwriting,
             ranges: Ranges::default(),
+            coming: Arc::default(),
             file_bytes_max: AtomicU64::new(u64::MAX),
             dropped,
             walks: Walks::default(),

@@ -22,7 +22,7 @@ use crate::compaction::Fate;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
-use crate::reclaim::{Ends, Reserved, Trash};
+use crate::reclaim::{Ends, Incoming, Reserved, Sizes, Trash};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -42,6 +42,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     family: F,
     /// Set for a sorted load: what is in its first table was written at this number, in the second at the next.
     load_from: Option<SequenceNumber>,
+    /// The same: what it is counted with.
+    incoming: Option<Incoming>,
     /// Syncs beside this thread, if there is one.
     syncer: Option<Syncer>,
     /// What the work was reckoned to write, as far as it did not yet.
@@ -137,6 +139,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let store_trash = store.trash.clone();
         Self {
             load_from: None,
+            incoming: None,
             syncer: None,
             reserved: None,
             unsynced_bytes: 0,
@@ -175,6 +178,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn loading(store: S, family: F, first: SequenceNumber, separates: bool, syncer: Option<Syncer>) -> Self {
         let mut outputs = Self::new(store, family, 1, separates);
         outputs.load_from = Some(first);
+        outputs.incoming = Some(Incoming::to(&outputs.family));
         outputs.syncer = syncer;
         outputs
     }
@@ -208,6 +212,23 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             reserved.note_written(bytes);
         }
         if self.load_from.is_none() { self.sync_ahead(bytes) } else { Ok(()) }
+    }
+
+    /// Waits until there is room for `bytes` more of a load.
+    pub(crate) fn let_in(&mut self, bytes: u64) -> Result<()> {
+        let open_blob_bytes = self.blob.as_ref().map_or(0, BlobWriter::file_bytes);
+        let (tables, blobs) = (self.table_bytes + self.open_table_bytes(), self.blob_bytes + open_blob_bytes);
+        let count = |promised: u64| {
+            if let Some(incoming) = &self.incoming {
+                incoming.set(Sizes { tables, blobs, promised });
+            }
+        };
+        // What was let in before is in the files.
+        count(0);
+        self.reserved = None;
+        self.reserved = Some(Arc::new(self.store.let_in(bytes)?));
+        count(bytes);
+        Ok(())
     }
 
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
@@ -481,7 +502,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.syncer.take().map_or(Ok(()), Syncer::finish)?;
         let edit = Edit { added: self.tables, blobs: self.blobs, ..Edit::default() };
         let (newcomers, table_bytes, blob_bytes) = (self.newcomers, self.table_bytes, self.blob_bytes);
-        Ok(Complete { files: Finished { edit, newcomers, table_bytes, blob_bytes }, created: self.created })
+        let sizes = Sizes { tables: table_bytes, blobs: blob_bytes, promised: 0 };
+        let incoming = self.incoming.inspect(|incoming| incoming.set(sizes));
+        Ok(Complete { files: Finished { edit, newcomers, table_bytes, blob_bytes, incoming }, created: self.created })
     }
 }
 
@@ -523,6 +546,8 @@ pub(crate) struct Finished {
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) table_bytes: u64,
     pub(crate) blob_bytes: u64,
+    /// Counts a load until it is taken in.
+    pub(crate) incoming: Option<Incoming>,
 }
 
 impl Store {

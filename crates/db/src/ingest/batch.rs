@@ -11,6 +11,9 @@ use crate::{Error, Result};
 /// Memory for a batch is used again up to this size.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
+/// What an entry needs in files beside its key and value: a record's header, the way to it, its part of a table's index and filter.
+const OVERHEAD_BYTES: u64 = 64;
+
 /// One of a [`Batch`]. Lengths are below 2^32, as the limits of keys and values are, and packing adds little.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -50,6 +53,11 @@ impl Batch {
     /// Bytes of keys and values as they came.
     pub(super) fn raw_bytes(&self) -> u64 {
         self.raw_bytes
+    }
+
+    /// What they take in files, about, and no less.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.raw_bytes + self.entries.len() as u64 * OVERHEAD_BYTES
     }
 
     /// Empties it; its memory is kept unless there is much of it.

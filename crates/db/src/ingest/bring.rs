@@ -16,6 +16,7 @@ use super::{Brought, IngestOptions, Newcomer, refuse};
 use crate::cache::BlockCache;
 use crate::family::Family;
 use crate::iterate::InternalIterator;
+use crate::reclaim::{Incoming, Reserved};
 use crate::store::Store;
 use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
@@ -49,14 +50,29 @@ impl Store {
     }
 
     /// Gives the table at `from` a name in the directory.
-    pub(super) fn bring(&self, from: &Path, options: IngestOptions, brought: &mut Brought<'_>) -> Result<Newcomer> {
+    pub(super) fn bring(
+        &self,
+        from: &Path,
+        options: IngestOptions,
+        brought: &mut Brought<'_>,
+        incoming: &Incoming,
+    ) -> Result<Newcomer> {
+        let from_bytes = self.env.files.metadata(from)?.len;
         let number = self.new_file_number();
         let path = self.path_of(&FileName::Table(number));
         brought.paths.push(path.clone());
+        // A link takes nothing of the disk.
+        let mut room = (!options.move_files || self.room.is_limited()).then(|| self.let_in(from_bytes)).transpose()?;
+        incoming.grow(from_bytes);
         let is_linked = options.move_files && self.link_in(from, &path)?;
         if !is_linked {
-            self.copy_in(from, &path)?;
+            let room = match room.take() {
+                Some(room) => room,
+                None => self.let_in(from_bytes)?,
+            };
+            self.copy_in(from, &path, from_bytes, &room)?;
         }
+        drop(room);
         let file_bytes = self.env.files.metadata(&path)?.len;
         let table = Table::open(self.open_sealed(&path)?, number, file_bytes, self.cache.clone())?;
         if options.verify {
@@ -91,10 +107,12 @@ impl Store {
         }
     }
 
-    fn copy_in(&self, from: &Path, path: &Path) -> Result<()> {
-        let files = &*self.env.files;
-        // Whoever closes the store does not wait for gigabytes to be copied.
-        durable::copy(files, from, path, files.metadata(from)?.len, |_| self.check_open())
+    fn copy_in(&self, from: &Path, path: &Path, bytes: u64, room: &Reserved) -> Result<()> {
+        durable::copy(&*self.env.files, from, path, bytes, |piece| {
+            room.note_written(piece.len() as u64);
+            // Whoever closes the store does not wait for gigabytes to be copied.
+            self.check_open()
+        })
     }
 
     /// Every byte of it.

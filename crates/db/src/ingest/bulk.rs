@@ -29,6 +29,7 @@ use super::{Brought, Newcomer, Syncer};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::output::{Finished, OutputFiles};
+use crate::reclaim::Sizes;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -99,6 +100,7 @@ struct Beside {
 
 impl Sink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
+        self.outputs.let_in(batch.file_bytes())?;
         for (user_key, value, kind, is_packed) in batch.entries() {
             if is_packed {
                 let sequence = self.outputs.load_sequence()?;
@@ -305,7 +307,9 @@ impl BulkLoad {
 
     fn install(self, finished: Finished) -> Result<Loaded> {
         let (store, family) = (&*self.store, &self.family);
-        let Finished { edit, mut newcomers, table_bytes, blob_bytes } = finished;
+        // Counted until it is in a version, or gone.
+        let Finished { edit, mut newcomers, table_bytes, blob_bytes, incoming } = finished;
+        let mut _written_again = None;
         let (mut file_bytes, table_count) = (table_bytes + blob_bytes, newcomers.len());
         let blob_paths = edit.blobs.iter().map(|blob| store.path_of(&FileName::Blob(blob.number())));
         let mut blobs = Brought { store, paths: blob_paths.collect() };
@@ -327,6 +331,10 @@ impl BulkLoad {
                     let finished = renumber(store, family, first, &late)?;
                     (newcomers, file_bytes) = (finished.newcomers, file_bytes + finished.table_bytes);
                     tables = Brought { store, paths: paths_of(&newcomers) };
+                    if let Some(incoming) = &incoming {
+                        incoming.set(Sizes { blobs: blob_bytes, ..Sizes::default() });
+                    }
+                    _written_again = finished.incoming;
                 }
             }
         };
@@ -345,6 +353,7 @@ fn renumber(store: &Store, family: &Family, first: SequenceNumber, late: &[Newco
     let mut outputs = OutputFiles::loading(store, family, first, false, None);
     let mut internal = Vec::new();
     for newcomer in late {
+        outputs.let_in(newcomer.meta.file_bytes)?;
         let mut entries = newcomer.table.iter(false);
         entries.seek_to_first()?;
         while entries.valid() {

@@ -47,6 +47,7 @@ pub(crate) use syncer::Syncer;
 use install::Outcome;
 
 use crate::family::Family;
+use crate::reclaim::Incoming;
 use crate::store::Store;
 use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
@@ -190,9 +191,10 @@ impl Store {
             self.inspect(family, path).map_err(|error| error.while_doing("taking a file in"))?;
         }
         let mut brought = Brought { store: self, paths: Vec::new() };
+        let incoming = Incoming::to(family);
         let mut newcomers = Vec::with_capacity(files.len());
         for path in files {
-            newcomers.push(self.bring(path, options, &mut brought)?);
+            newcomers.push(self.bring(path, options, &mut brought, &incoming)?);
         }
         let bytes: u64 = newcomers.iter().map(|newcomer| newcomer.meta.file_bytes).sum();
         let mut ingested = match self.take_in(family, newcomers, &[], None, || brought.paths.clear())? {
@@ -201,6 +203,7 @@ impl Store {
                 return Err(Error::new(ErrorKind::Busy, "the numbers of the files are taken; report it"));
             }
         };
+        drop(incoming);
         self.counters.ingested_bytes.add(bytes);
         self.counters.user_bytes.add(bytes);
         drop(guest);

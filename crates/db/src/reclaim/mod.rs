@@ -4,6 +4,7 @@
 //! |--------------|---------------------------------------------------------------------------------------------|
 //! | [`trash`]    | files that nothing names any more go                                                        |
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
+//! | [`incoming`] | what comes in as whole files, until a version names it                                      |
 //! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`ranges`]   | ranges of keys that have blob files of their own                                            |
@@ -23,6 +24,7 @@
 //!   room for, however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod incoming;
 mod overwriting;
 mod pace;
 mod pick;
@@ -34,6 +36,7 @@ mod room;
 mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
+pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{

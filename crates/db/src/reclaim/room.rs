@@ -13,6 +13,8 @@
 //!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again.
 //! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
 //!   what is left, and then takes of it, is alone in that.
+//! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. Until a version names them, or they are given up,
+//!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
@@ -173,6 +175,11 @@ impl Room {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether the files in the store's directory may take up no more than so much.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.meter.as_ref().is_some_and(|meter| meter.limit() < u64::MAX)
+    }
+
     /// Bytes that the files in the store's directory take up.
     pub(crate) fn used(&self) -> u64 {
         self.meter.as_ref().map_or(0, |meter| meter.used())
@@ -234,13 +241,15 @@ impl Store {
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        let (mut has_blobs, mut values_unflushed, mut overhead) = (false, 0u64, 0u64);
+        let (mut has_blobs, mut values_unflushed, mut overhead, mut coming) = (false, 0u64, 0u64, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
             let of_blobs = version.ledger().total().live_bytes();
             let hidden = (hidden_bytes(version) as f64 * family.overwriting.part()) as u64;
             let of_tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+            let coming_in = family.coming.sizes();
+            coming += coming_in.all();
             // Values that were just written are not known to live; as many as are new do.
             let written: u64 = view.generations().map(|generation| generation.blobs.bytes()).sum();
             overhead += pointing_bytes(version, of_tables);
@@ -254,12 +263,14 @@ impl Store {
             }
             file_bytes = file_bytes.max(family.blob_file_bytes());
             let all = version.tables().count();
-            let (bytes, made) = if version.blobs().is_empty() {
+            // Those that come in will have to be rewritten as those that are there.
+            let to_rewrite = of_tables.saturating_add(coming_in.tables);
+            let (bytes, made) = if version.blobs().is_empty() && coming_in.blobs == 0 {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
                 let made = (all as u64 / TABLES_PART).min(TABLES_MAX) as usize;
-                ((of_tables / TABLES_PART).min(most), rounding_bytes(family, made, 0))
+                ((to_rewrite / TABLES_PART).min(most), rounding_bytes(family, made, 0))
             } else {
-                (of_tables, rounding_bytes(family, all, family.blob_file_bytes()))
+                (to_rewrite, rounding_bytes(family, all, family.blob_file_bytes()))
             };
             // A flush leaves a table, and a blob file for each range of keys.
             let flushed = view.generations().count() as u64 * (family.ranges.count() as u64 + 1);
@@ -275,7 +286,8 @@ impl Store {
         let limit = bounded.saturating_add(file_bytes / 4 * 3);
         let limit = limit - overhead.min(limit.saturating_sub(live) / OVERHEAD_PART);
         let logs = self.space_of_logs();
-        let ours = used.saturating_sub(self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire)));
+        let held = self.trash.held_bytes().min(self.room.held.load(Ordering::Acquire));
+        let ours = used.saturating_sub(held).saturating_sub(coming);
         let most = self.room.bytes_max.load(Ordering::Relaxed);
         let on_their_way = COPIES * self.room.on_their_way.load(Ordering::Acquire);
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - on_their_way;
@@ -335,18 +347,27 @@ impl Store {
     #[cold]
     fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
-        let result = self.wait_until_left(bytes);
+        let result = self.wait_until(|is_last| self.take(bytes, is_last));
         let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
         self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
         result
     }
 
-    fn wait_until_left(&self, bytes: i64) -> Result<Admitted<'_>> {
+    /// Makes room for `bytes` of files that come in, or waits for it; see W5.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub(crate) fn let_in(&self, bytes: u64) -> Result<Reserved> {
+        self.wait_until(|_| self.take_for_files(bytes))
+    }
+
+    /// Waits until `take` has got something; it is told whether it is asked for the last time, as nothing can be freed.
+    fn wait_until<T>(&self, take: impl Fn(bool) -> Option<T>) -> Result<T> {
         let mut is_last = false;
         loop {
             self.check_takes_writes()?;
-            if let Some(admitted) = self.take(bytes, is_last) {
-                return Ok(admitted);
+            if let Some(taken) = take(is_last) {
+                return Ok(taken);
             }
             // What the last reader of a version lets go of is found only now.
             if is_last && !self.trash.is_filled() {
@@ -396,6 +417,20 @@ impl Store {
         // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
         self.room.credit.store(GRACE_BYTES.min(on_disk), Ordering::Release);
         Some(admitted())
+    }
+
+    /// Takes of what is left for files that come in, if it is enough.
+    fn take_for_files(&self, bytes: u64) -> Option<Reserved> {
+        let _alone = self.room.look();
+        // Writers look again.
+        self.room.credit.store(0, Ordering::Release);
+        self.refresh_room();
+        let of_writers = self.room.bytes_max.load(Ordering::Relaxed) / FILES_MIN;
+        let left = self.left().disk;
+        let is_short = left.saturating_sub(signed(of_writers)) <= signed(bytes);
+        self.room.is_short.store(is_short, Ordering::Relaxed);
+        self.room.is_near.store(left < NEAR_BYTES, Ordering::Relaxed);
+        (!is_short).then(|| self.room.reserve(bytes))
     }
 
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
@@ -495,5 +530,41 @@ mod tests {
         assert!((0..i64::MAX).contains(&store.left().bound));
         let _running = merge();
         assert!(store.left().bound < 0);
+    }
+
+    /// Goal (W5): what comes in as files, into whatever family, takes nothing of the bound, before it is taken in, afterwards, or given up.
+    #[test]
+    fn files_that_come_in_take_nothing_of_the_bound() {
+        let family = FamilyOptions { min_blob_size: 1000, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family.clone())].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let (store, other) = (db.store(), db.create_column_family("other", family).unwrap());
+        db.put("large", [2; 2000]).unwrap();
+        store.flush(&[0]).unwrap();
+        let before = store.left();
+        let load_into = |value_bytes: usize| {
+            let mut load = db.bulk_load(&other).unwrap();
+            let value = |n: u32| (0..value_bytes as u32).map(move |at| (n.wrapping_mul(at | 1) >> 7) as u8);
+            (0..40u32 << 20 >> value_bytes.ilog2())
+                .for_each(|n| load.put(n.to_be_bytes(), value(n).collect::<Vec<_>>()).unwrap());
+            load
+        };
+        for value_bytes in [256, 4096] {
+            let load = load_into(value_bytes);
+            let during = store.left();
+            assert!(before.disk - during.disk > 4 << 20, "{before:?}, {during:?}");
+            assert!((before.bound - during.bound).abs() < 3 << 20, "{before:?}, {during:?}");
+            drop(load);
+            store.trash.purge().unwrap();
+            let after = store.left();
+            assert_eq!((after.disk, after.bound), (before.disk, before.bound), "given up, it leaves nothing");
+        }
+        for value_bytes in [256, 4096] {
+            let (before, load) = (store.left(), load_into(value_bytes));
+            load.finish().unwrap();
+            let after = store.left();
+            assert!(after.bound > before.bound, "{before:?}, {after:?}");
+        }
     }
 }

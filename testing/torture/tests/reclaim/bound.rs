@@ -595,3 +595,96 @@ fn work_that_goes_on_failing_keeps_no_writer_waiting() {
     db.put(key(0), value(kind, 0, 1)).unwrap();
     assert_sound(&db, "once it is mended");
 }
+
+/// A key that is none of [`key`]'s, and behind them all.
+fn later(n: u32) -> Vec<u8> {
+    format!("later {n:06}").into_bytes()
+}
+
+/// Goal: a load that finds no room waits for what reclaim frees; a larger one is refused before writers are, and leaves nothing. The same of
+/// files from outside, copied and moved.
+#[test]
+fn what_comes_in_as_files_asks_for_room_too() {
+    let mut needed_reclaim = 0;
+    for kind in &KINDS {
+        let disk = SimDisk::new();
+        let options = Options { max_disk_bytes: LIMIT_BYTES, max_space_amp: 10.0, ..options(kind) };
+        let db = open(&disk, &options).unwrap();
+        let family = db.default_column_family();
+        let keys = kind.keys / 2;
+        let mut expected = Contents::new();
+        let mut random = fastrand::Rng::with_seed(5);
+        for put in 0..keys * 6 {
+            let n = if put < keys { put } else { random.u32(..keys) };
+            db.put(key(n), value(kind, n, put)).unwrap();
+            expected.insert(key(n), value(kind, n, put));
+        }
+        let room = LIMIT_BYTES - occupied(&disk, "");
+        let fifths = if kind.separation == Separation::Off { 2 } else { 3 };
+        let count = (LIMIT_BYTES * fifths / 5) as u32 / kind.value_bytes as u32;
+        let mut load = db.bulk_load(&family).unwrap();
+        for n in 0..count {
+            load.put(later(n), value(kind, n, 7)).unwrap();
+            expected.insert(later(n), value(kind, n, 7));
+        }
+        let loaded = load
+            .finish()
+            .unwrap_or_else(|error| panic!("{kind:?}, {room} bytes free: {error}\n{:#?}", db.stats().on_disk));
+        needed_reclaim += u32::from(loaded.file_bytes > room);
+        assert!(contents(&db) == expected, "{kind:?}");
+        for n in (0..count).filter(|n| n % 4 > 0) {
+            db.delete(later(n)).unwrap();
+            expected.remove(&later(n));
+        }
+
+        let mut load = db.bulk_load(&family).unwrap();
+        let (mut n, mut puts) = (count, 0);
+        let refused = loop {
+            if let Err(error) = load.put(later(n), value(kind, n, 8)) {
+                break error;
+            }
+            if n % 8 == 0 && kind.value_bytes < 10_000 {
+                db.put(key(puts % keys), value(kind, puts % keys, n)).unwrap();
+                expected.insert(key(puts % keys), value(kind, puts % keys, n));
+                puts += 1;
+            }
+            n += 1;
+            assert!(u64::from(n) * (kind.value_bytes as u64) < 3 * LIMIT_BYTES, "{kind:?}: there is no limit");
+        };
+        assert_eq!(refused.kind(), ErrorKind::Exhausted, "{kind:?}: {refused}");
+        assert!(refused.to_string().contains("there is no room"), "{refused}");
+        for n in 0..keys {
+            db.put(key(n), value(kind, n, 9)).unwrap();
+            expected.insert(key(n), value(kind, n, 9));
+        }
+        assert_eq!(load.finish().unwrap_err().kind(), ErrorKind::Exhausted);
+        assert!(contents(&db) == expected, "{kind:?}");
+
+        for (move_files, too_large) in [(false, true), (true, true), (false, false), (true, false)] {
+            let path = format!("/outside-{move_files}-{too_large}.sst");
+            let mut writer = SstFileWriter::create_with_env(&path, &options.families["default"], disk.env()).unwrap();
+            let bytes = if too_large { LIMIT_BYTES } else { LIMIT_BYTES / 20 };
+            let mut taken_in = Contents::new();
+            for n in 0..bytes as u32 / kind.value_bytes as u32 {
+                let at = later(n + 10_000 * u32::from(move_files));
+                writer.put(&at, value(kind, n, 9)).unwrap();
+                taken_in.insert(at, value(kind, n, 9));
+            }
+            writer.finish().unwrap();
+            let options = IngestOptions { move_files, ..IngestOptions::default() };
+            let ingested = db.ingest(&family, &[path], &options);
+            match ingested {
+                Ok(_) if !too_large => expected.extend(taken_in),
+                Err(error) if too_large && error.kind() == ErrorKind::Exhausted => {}
+                other => panic!("{kind:?}, moved {move_files}, too large {too_large}: {other:?}"),
+            }
+            assert!(occupied(&disk, "") <= LIMIT_BYTES);
+            db.put(key(0), value(kind, 0, 10)).unwrap();
+            expected.insert(key(0), value(kind, 0, 10));
+        }
+        db.flush().unwrap();
+        assert!(contents(&db) == expected, "{kind:?}");
+        assert_sound(&db, "after all of it");
+    }
+    assert!(needed_reclaim >= 2, "there was room enough for all loads but {needed_reclaim}");
+}
