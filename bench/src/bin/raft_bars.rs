@@ -31,7 +31,6 @@ const BATCH: usize = 8;
 const ENTRY_BYTES: usize = 1024;
 const FETCHES: u64 = 12_500;
 const FETCH_ENTRIES: u64 = 16;
-const CACHE_BYTES: usize = 192 << 20;
 const INDEX_ENTRIES: u64 = 2_000_000;
 const INDEX_ENTRY_BYTES: usize = 128;
 /// What an entry of a file is, compressed, about: sizes the log to be opened.
@@ -78,7 +77,7 @@ enum Log {
 impl Log {
     fn open(kind: &str, dir: &Path) -> Outcome<Self> {
         Ok(if kind == "esker" {
-            Self::Esker(RaftLog::open(dir, Options { cache_bytes: CACHE_BYTES, ..Options::default() })?)
+            Self::Esker(RaftLog::open(dir, Options::default())?)
         } else {
             let config = Config { dir: dir.to_string_lossy().into_owned(), ..Config::default() };
             Self::Original(Box::new(Engine::open(config)?))

@@ -1,8 +1,6 @@
 //! A batch as it is read back: checked once, and unpacked once, however many of its entries are wanted.
 //!
-//! - K1: blocks are kept by weight, at most [`Options::cache_bytes`](crate::Options::cache_bytes) of memory of their own.
-//! - K2: a kept block holds its file, so blocks of a file are let go after the file left its queue; who puts one in looks
-//!   afterwards whether it did meanwhile.
+//! [`blocks`](crate::blocks) says which are kept.
 //!
 //! Cost: what is packed is copied, entries and items, so that reading it again looks at one piece of memory and not at the file.
 
@@ -11,23 +9,17 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_env::os::{prefetch_all, prefetch_lines};
+use esker_format::DecodeError;
 use esker_format::raft::entries::{self, Packing};
-use esker_format::raft::file_name::FileId;
 use esker_format::raft::item::{Action, Entries, ItemPlace, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::group::Place;
 use crate::queue::{Bytes, LogFile};
 use crate::{Error, Result};
 
-/// What a block usually weighs: sizes the cache's own tables, nothing else.
-const BLOCK_BYTES_USUAL: usize = 8 << 10;
-/// A shard of the cache is never smaller: what is larger than its shard cannot be kept.
-const SHARD_BYTES_MIN: usize = 4 << 20;
-/// Shards at most.
-const SHARDS_MAX: usize = 16;
+/// So much of the next batch is asked for: what comes later the processor asks for by itself.
+const EXPECTED_BYTES_MAX: u64 = 16 << 10;
 /// What a block weighs beside its bytes: itself, and its place in the cache.
 const BLOCK_BYTES_MIN: usize = 256;
 /// The shortest item: group, kind, command.
@@ -38,10 +30,44 @@ const ITEM_BYTES_MIN: usize = 3;
 pub(crate) struct Block {
     file: Arc<LogFile>,
     offset: u64,
+    contents: Contents,
+}
+
+/// A batch of its own memory, which was read from that place of that file.
+#[derive(Debug)]
+pub(crate) struct Last {
+    file: u64,
+    offset: u64,
+    contents: Contents,
+}
+
+impl Last {
+    pub(crate) fn is(&self, file: &LogFile, offset: u64) -> bool {
+        (self.file, self.offset) == (file.number, offset)
+    }
+
+    /// That batch, with its file.
+    pub(crate) fn again(self, file: &Arc<LogFile>) -> Block {
+        Block { file: Arc::clone(file), offset: self.offset, contents: self.contents }
+    }
+}
+
+/// How a packed batch is to be read.
+#[derive(Debug, Default)]
+pub(crate) struct How {
+    /// Into the memory of this one.
+    pub(crate) spare: Option<Last>,
+    /// Only as far as this run needs. All of it, if there is none.
+    pub(crate) wanted: Option<RunKey>,
+}
+
+/// What is in a batch.
+#[derive(Debug)]
+struct Contents {
     /// Where its items begin in the file, for messages.
     items_offset: u64,
     bytes: Bytes,
-    /// Where in `bytes` the entries lie, unpacked.
+    /// Where in `bytes` the entries lie, as far as they are unpacked.
     entries: Range<usize>,
     /// Where in `bytes` the items lie.
     items: Range<usize>,
@@ -62,6 +88,9 @@ struct Indexed {
     several: Option<NonZeroU32>,
 }
 
+/// A group, and the index of the first entry that a batch has of it.
+pub(crate) type RunKey = (u64, u64);
+
 /// Where entries lie that were found.
 #[derive(Debug, Clone)]
 pub(crate) enum Found<'a> {
@@ -80,12 +109,66 @@ impl<'a> Found<'a> {
     }
 }
 
+impl Default for Contents {
+    fn default() -> Self {
+        let (index, places) = (Vec::new(), Vec::new());
+        Self { items_offset: 0, bytes: Bytes::Owned(Vec::new()), entries: 0..0, items: 0..0, index, places }
+    }
+}
+
+impl Contents {
+    /// The items, which were checked.
+    fn raw_items(&self) -> &[u8] {
+        self.bytes.as_slice().get(self.items.clone()).unwrap_or_default()
+    }
+
+    /// Makes the index of these items, which speak of so many bytes of entries at most: those with entries, sorted, and the places of those with several.
+    fn sort(&mut self, raw: &[u8], entries_bytes: usize) -> std::result::Result<(), DecodeError> {
+        self.index.clear();
+        self.places.clear();
+        let mut items = Items::new(raw)?;
+        // Mostly every other item puts a key.
+        let expected = usize::try_from(items.left()).unwrap_or(usize::MAX).min(raw.len() / ITEM_BYTES_MIN);
+        self.index.reserve_exact(expected.div_ceil(2));
+        loop {
+            let place = items.place();
+            let Some(item) = items.read()? else { break };
+            if let Action::Entries(entries) = item.action
+                && entries.count > 0
+            {
+                let mut several = None;
+                if entries.count > 1 {
+                    self.places.push(place);
+                    several = u32::try_from(self.places.len()).ok().and_then(NonZeroU32::new);
+                }
+                let (first, entries) = (entries.first_index, entries.start..entries.end);
+                self.index.push(Indexed { group: item.group, first, entries, several });
+            }
+        }
+        // The header has no checksum: packed entries may pass for plain ones, which are more.
+        if items.entries_end() as usize > entries_bytes {
+            let reason = format!("end at {}, there are {entries_bytes} bytes", items.entries_end());
+            return Err(DecodeError::corrupt("entries", 0, reason));
+        }
+        // Mostly they are.
+        self.index.sort_by_key(|item| (item.group, item.first));
+        Ok(())
+    }
+
+    /// The last item of a group with entries from this one on, since each replaces those before it.
+    fn indexed(&self, (group, first): RunKey) -> Option<&Indexed> {
+        let behind = self.index.partition_point(|item| (item.group, item.first) <= (group, first));
+        let last = behind.checked_sub(1).and_then(|at| self.index.get(at));
+        last.filter(|item| (item.group, item.first) == (group, first))
+    }
+}
+
 impl Block {
-    /// Reads, checks and unpacks the batch at `offset` of `file`.
+    /// Reads, checks and unpacks the batch at `offset` of `file`; if it is packed, as `how` says.
     ///
     /// # Errors
     /// `Corruption` if it is not one.
-    pub(crate) fn read(file: Arc<LogFile>, offset: u64) -> Result<Self> {
+    pub(crate) fn read(file: Arc<LogFile>, offset: u64, how: impl FnOnce() -> How) -> Result<Self> {
         let raw = file.read(offset..offset.saturating_add(HEADER_BYTES as u64))?;
         let Some(head) = raw.as_slice().first_chunk() else {
             return Err(file.corruption(offset, "a batch ends within its header"));
@@ -102,73 +185,85 @@ impl Block {
             none if none.is_empty() => &[],
             range => checked("entries", part(range), 0).map_err(|error| decode(HEADER_BYTES as u64, error))?,
         };
-        let (entries, items, own) = match header.packing {
+        let mut contents = Contents { items_offset: offset.saturating_add(header.items_offset), ..Contents::default() };
+        match header.packing {
             Packing::None => {
                 let items_at = header.items_offset as usize;
-                (HEADER_BYTES..HEADER_BYTES + stored.len(), items_at..items_at + items.len(), None)
+                contents.sort(items, stored.len()).map_err(|error| decode(header.items_offset, error))?;
+                contents.entries = HEADER_BYTES..HEADER_BYTES + stored.len();
+                contents.items = items_at..items_at + items.len();
+                contents.bytes = bytes;
             }
             Packing::Lz4 => {
                 let at = |error| decode(HEADER_BYTES as u64, error);
-                let wanted = entries::raw_bytes(stored).map_err(at)?;
-                let mut own = Vec::with_capacity(wanted.saturating_add(items.len()));
-                entries::unpack(stored, &mut own).map_err(at)?;
-                let entries_end = own.len();
-                own.extend_from_slice(items);
-                (0..entries_end, entries_end..own.len(), Some(own))
-            }
-        };
-        let items_offset = offset.saturating_add(header.items_offset);
-        let bytes = own.map_or(bytes, Bytes::Owned);
-        let (index, places) = (Vec::new(), Vec::new());
-        let mut block = Self { file, offset, items_offset, bytes, entries, items, index, places };
-        (block.index, block.places) = block.sorted()?;
-        Ok(block)
-    }
-
-    fn damaged(&self, error: esker_format::DecodeError) -> Error {
-        Error::decode(&self.file.path, self.items_offset, "reading a batch's items", error)
-    }
-
-    /// The items, which were checked.
-    fn raw_items(&self) -> &[u8] {
-        self.bytes.as_slice().get(self.items.clone()).unwrap_or_default()
-    }
-
-    /// The items with entries, sorted, and the places of those with several.
-    fn sorted(&self) -> Result<(Vec<Indexed>, Vec<ItemPlace>)> {
-        let mut items = Items::new(self.raw_items()).map_err(|error| self.damaged(error))?;
-        // Mostly every other item puts a key.
-        let expected = usize::try_from(items.left()).unwrap_or(usize::MAX).min(self.items.len() / ITEM_BYTES_MIN);
-        let (mut sorted, mut places) = (Vec::with_capacity(expected.div_ceil(2)), Vec::new());
-        loop {
-            let place = items.place();
-            let Some(item) = items.read().map_err(|error| self.damaged(error))? else { break };
-            if let Action::Entries(entries) = item.action
-                && entries.count > 0
-            {
-                let mut several = None;
-                if entries.count > 1 {
-                    places.push(place);
-                    several = u32::try_from(places.len()).ok().and_then(NonZeroU32::new);
+                let entries_bytes = entries::raw_bytes(stored).map_err(at)?;
+                let all = entries_bytes.saturating_add(items.len());
+                let How { spare, wanted } = how();
+                let mut own = Vec::new();
+                if let Some(Contents { bytes: Bytes::Owned(bytes), index, places, .. }) =
+                    spare.map(|last| last.contents)
+                {
+                    (own, contents.index, contents.places) = (bytes, index, places);
                 }
-                let (first, entries) = (entries.first_index, entries.start..entries.end);
-                sorted.push(Indexed { group: item.group, first, entries, several });
+                contents.sort(items, entries_bytes).map_err(|error| decode(header.items_offset, error))?;
+                if own.capacity() < all {
+                    // Of much memory, what is not used costs nothing.
+                    own = vec![0; all];
+                } else {
+                    // What is there already need not be zeroed.
+                    own.resize(all, 0);
+                }
+                let (unpacked, behind) = own.split_at_mut(entries_bytes);
+                behind.copy_from_slice(items);
+                let wanted = wanted.and_then(|run| contents.indexed(run)).map(|item| item.entries.end as usize);
+                let count = match wanted.filter(|end| *end < entries_bytes) {
+                    Some(end) => entries::unpack_front(stored, unpacked, end).map_err(at)?,
+                    None => entries::unpack_into(stored, unpacked).map(|()| entries_bytes).map_err(at)?,
+                };
+                contents.entries = 0..count;
+                contents.items = entries_bytes..all;
+                contents.bytes = Bytes::Owned(own);
             }
         }
-        // Mostly they are.
-        sorted.sort_by_key(|item| (item.group, item.first));
-        Ok((sorted, places))
+        Ok(Self { file, offset, contents })
     }
 
-    /// Where the entries of `group` from `first` on lie: those of the last of such items, since each replaces those before it.
+    /// Whether all of a run is unpacked that it has.
+    pub(crate) fn reaches(&self, run: RunKey) -> bool {
+        self.contents.indexed(run).is_none_or(|item| item.entries.end as usize <= self.contents.entries.len())
+    }
+
+    /// Says that [`expect`](Self::expect) will come for this batch.
+    pub(crate) fn expect_header(file: &LogFile, offset: u64) {
+        let header = file.in_memory(offset..offset.saturating_add(HEADER_BYTES as u64));
+        header.into_iter().for_each(prefetch_lines::<1, _>);
+    }
+
+    /// Says that the batch at `offset` of `file` will be read next.
+    pub(crate) fn expect(file: &LogFile, offset: u64) {
+        let header = file.in_memory(offset..offset.saturating_add(HEADER_BYTES as u64));
+        let Some(Ok(header)) = header.and_then(<[u8]>::first_chunk).map(BatchHeader::decode) else { return };
+        let end = offset.saturating_add(header.len.min(EXPECTED_BYTES_MAX));
+        file.in_memory(offset..end).into_iter().for_each(prefetch_all);
+    }
+
+    /// What of it can be kept without its file: nothing of what lies there, nor more than `bytes_max`.
+    pub(crate) fn into_last(self, bytes_max: usize) -> Option<Last> {
+        let is_kept = matches!(&self.contents.bytes, Bytes::Owned(own) if own.capacity() <= bytes_max);
+        is_kept.then_some(Last { file: self.file.number, offset: self.offset, contents: self.contents })
+    }
+
+    fn damaged(&self, error: DecodeError) -> Error {
+        Error::decode(&self.file.path, self.contents.items_offset, "reading a batch's items", error)
+    }
+
+    /// Where the entries of `group` from `first` on lie.
     pub(crate) fn find(&self, group: u64, first: u64) -> Result<Found<'_>> {
-        let behind = self.index.partition_point(|item| (item.group, item.first) <= (group, first));
-        let last = behind.checked_sub(1).and_then(|at| self.index.get(at));
         let none = || self.file.corruption(self.offset, format!("no entries of group {group} from {first} on"));
-        let item = last.filter(|item| (item.group, item.first) == (group, first)).ok_or_else(none)?;
+        let item = self.contents.indexed((group, first)).ok_or_else(none)?;
         let Some(number) = item.several else { return Ok(Found::One(item.entries.clone())) };
-        let place = self.places.get(number.get() as usize - 1).ok_or_else(none)?;
-        let item = Items::at(self.raw_items(), *place).read().map_err(|error| self.damaged(error))?;
+        let place = self.contents.places.get(number.get() as usize - 1).ok_or_else(none)?;
+        let item = Items::at(self.contents.raw_items(), *place).read().map_err(|error| self.damaged(error))?;
         match item.map(|item| item.action) {
             Some(Action::Entries(entries)) => Ok(Found::Several(entries)),
             _ => Err(none()),
@@ -177,131 +272,40 @@ impl Block {
 
     /// Touches what [`find`](Self::find) will look at first, so that the processor fetches it beside what else it waits for.
     pub(crate) fn touch_index(&self) {
-        hint::black_box(self.index.get(self.index.len() / 2).map(|item| item.group));
+        hint::black_box(self.contents.index.get(self.contents.index.len() / 2).map(|item| item.group));
     }
 
     /// The same for the first of the entries that were found.
     pub(crate) fn touch_entry(&self, found: &Found<'_>) {
         if let Found::One(range) = found {
-            let start = self.entries.start.saturating_add(range.start as usize);
-            hint::black_box(self.bytes.as_slice().get(start));
+            let start = self.contents.entries.start.saturating_add(range.start as usize);
+            hint::black_box(self.contents.bytes.as_slice().get(start));
         }
     }
 
     /// The bytes of an entry.
     pub(crate) fn entry(&self, range: Range<u32>) -> Result<&[u8]> {
-        let entries = self.bytes.as_slice().get(self.entries.clone()).unwrap_or_default();
+        let entries = self.contents.bytes.as_slice().get(self.contents.entries.clone()).unwrap_or_default();
         entries
             .get(range.start as usize..range.end as usize)
             .ok_or_else(|| self.file.corruption(self.offset, format!("the entries end before byte {}", range.end)))
     }
 
     /// Memory of its own that it may take.
-    fn memory_bytes(&self) -> usize {
-        let own = if let Bytes::Owned(bytes) = &self.bytes { bytes.capacity() } else { 0 };
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let own = if let Bytes::Owned(bytes) = &self.contents.bytes { bytes.capacity() } else { 0 };
         BLOCK_BYTES_MIN
             + own
-            + self.index.capacity() * size_of::<Indexed>()
-            + self.places.capacity() * size_of::<ItemPlace>()
-    }
-}
-
-/// Where a block lies.
-type Key = (FileId, u64);
-
-#[derive(Debug, Clone)]
-struct Weight;
-
-impl Weighter<Key, Arc<Block>> for Weight {
-    fn weight(&self, _: &Key, block: &Arc<Block>) -> u64 {
-        block.memory_bytes() as u64
-    }
-}
-
-/// Batches that were read and may be read again (K1).
-#[derive(Debug)]
-pub(crate) struct Blocks {
-    /// `None` keeps nothing.
-    cache: Option<Cache<Key, Arc<Block>, Weight>>,
-}
-
-impl Blocks {
-    /// With room for `bytes`.
-    pub(crate) fn new(bytes: usize) -> Self {
-        // The cache rounds the number of shards up to a power of two: round down first.
-        let shards = 1usize << (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2();
-        let options = OptionsBuilder::new()
-            .shards(shards)
-            .weight_capacity(bytes as u64)
-            .estimated_items_capacity((bytes / BLOCK_BYTES_USUAL).max(shards * 32))
-            .build();
-        // Both required options are set, so it does not fail; if it did, reading would only be slower.
-        let cache = options.ok().filter(|_| bytes > 0);
-        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Self { cache: cache.map(|options| Cache::with_options(options, Weight, hashes, life)) }
-    }
-
-    /// The batch at `place`, which lies in `file`; `is_there` says whether its queue still has it (K2).
-    pub(crate) fn read(&self, file: Arc<LogFile>, place: Place, is_there: impl FnOnce() -> bool) -> Result<Arc<Block>> {
-        let Some(cache) = &self.cache else { return Block::read(file, place.offset).map(Arc::new) };
-        let key = (place.file, place.offset);
-        if let Some(block) = cache.get(&key) {
-            return Ok(block);
-        }
-        let block = Arc::new(Block::read(file, place.offset)?);
-        cache.insert(key, Arc::clone(&block));
-        if !is_there() {
-            cache.remove(&key);
-        }
-        Ok(block)
-    }
-
-    /// The batch at `place`, if it is here.
-    pub(crate) fn get(&self, place: Place) -> Option<Arc<Block>> {
-        self.cache.as_ref()?.get(&(place.file, place.offset))
-    }
-
-    /// Lets go of the files of one queue before `file`, which have left it (K2).
-    pub(crate) fn forget_before(&self, file: FileId) {
-        if let Some(cache) = &self.cache {
-            cache.retain(|(of, _), _| of.queue != file.queue || *of >= file);
-        }
-    }
-}
-
-impl crate::store::Store {
-    /// The batch at `place`, which lies in `file`.
-    pub(crate) fn block(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
-        self.blocks.read(file, place, || self.queue(place.file.queue).has(place.file.sequence))
+            + self.contents.index.capacity() * size_of::<Indexed>()
+            + self.contents.places.capacity() * size_of::<ItemPlace>()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::HEADER_BYTES;
+    use crate::group::Place;
     use crate::{LogBatch, Options, RaftLog};
-
-    /// K1, to the last byte that a block can take.
-    #[test]
-    fn blocks_never_take_more_than_they_weigh() {
-        let dir = tempfile::tempdir().unwrap();
-        let options = Options { compress_from_bytes: 1, ..Options::default() };
-        let log = RaftLog::open(dir.path(), options).unwrap();
-        let mut batch = LogBatch::new();
-        batch.add_entries(1, 1, (0..20u8).map(|byte| [byte; 500])).unwrap();
-        log.write(&mut batch, false).unwrap();
-        let file = log.store.append.file(1).unwrap();
-        let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
-        let block = log.store.block(file, place).unwrap();
-        for entry in [19u32, 3] {
-            assert_eq!(block.entry(entry * 500..entry * 500 + 500).unwrap(), [entry as u8; 500]);
-        }
-        assert_eq!(block.find(1, 1).unwrap().ranges().count(), 20);
-        let Bytes::Owned(own) = &block.bytes else { panic!("what is packed is unpacked to memory of its own") };
-        let index = block.index.capacity() * size_of::<Indexed>() + block.places.capacity() * size_of::<ItemPlace>();
-        let taken = own.capacity() + index;
-        assert!(taken > 10_000 && taken <= block.memory_bytes(), "{taken} of {}", block.memory_bytes());
-    }
 
     /// Of two items with entries from one index on, the later counts; other groups and indexes are told apart.
     #[test]
@@ -322,6 +326,40 @@ mod tests {
             assert_eq!(found(7, 10).unwrap(), std::slice::from_ref(&(6..9)));
             assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);
             assert!(found(7, 11).is_err() && found(9, 10).is_err());
+        }
+    }
+
+    /// Goal: no bit of a batch's header, which has no checksum, is flipped without whoever reads its entries being told.
+    #[test]
+    fn a_flipped_bit_of_a_header_is_no_other_entry() {
+        for compress_from_bytes in [0, 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options { compress_from_bytes, cache_bytes: 0, ..Options::default() };
+            let log = RaftLog::open(dir.path(), options).unwrap();
+            let mut batch = LogBatch::new();
+            // The first lies, where packed entries are taken for plain ones, within those.
+            let written = [vec![1; 4], vec![2; 200], vec![3; 200]];
+            batch.add_entries(7, 1, &written).unwrap();
+            log.write(&mut batch, false).unwrap();
+            let file = log.store.append.file(1).unwrap();
+            let offset = log.store.append.shape.header.len_bytes() as u64;
+            let header = std::fs::read(&file.path).unwrap()[offset as usize..][..HEADER_BYTES].to_vec();
+            // In place, behind the log's back.
+            let disk = std::fs::OpenOptions::new().write(true).open(&file.path).unwrap();
+            let write = |bytes: &[u8]| std::os::unix::fs::FileExt::write_all_at(&disk, bytes, offset).unwrap();
+            for bit in 0..HEADER_BYTES * 8 {
+                let mut flipped = header.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                write(&flipped);
+                // Another thread has read nothing yet.
+                let read = || (1..=3).map(|index| log.entry(7, index)).collect::<Vec<_>>();
+                let read = std::thread::scope(|scope| scope.spawn(read).join().unwrap());
+                for (read, written) in read.iter().zip(&written) {
+                    assert!(read.as_ref().map_or(true, |read| read.as_ref() == Some(written)), "bit {bit}: {read:?}");
+                }
+                assert!(read.iter().any(Result::is_err), "bit {bit} is noticed");
+            }
+            write(&header);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod batch;
 mod block;
+mod blocks;
 mod check;
 mod filter;
 mod fork;

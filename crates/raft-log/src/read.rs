@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::batch::EntryCodec;
+use crate::block::{Block, Found};
 use crate::group::{Group, Run, Span};
 use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
@@ -58,28 +59,60 @@ impl Store {
     /// Shows the entries of `parts`, in order, until told to stop (V2).
     fn show(&self, group: u64, parts: &[Part], show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
         let mut rest = parts;
-        while let Some((first, _)) = rest.split_first() {
-            let mut blocks = vec![self.block(Arc::clone(&first.2), first.0.place())?];
-            let more = rest.iter().take(TOGETHER_MAX).skip(1);
-            blocks.extend(more.map_while(|(run, ..)| self.blocks.get(run.place())));
+        parts.iter().take(2).for_each(|(run, _, file)| Block::expect_header(file, run.place().offset));
+        while let Some((first, others)) = rest.split_first() {
+            let together = rest.iter().take(TOGETHER_MAX);
+            let blocks: Vec<_> = together.map_while(|(run, ..)| self.blocks.get(run.place())).collect();
+            if blocks.is_empty() {
+                // Of the next one all, and of the one behind it where it begins.
+                if let Some((run, _, file)) = others.get(1) {
+                    Block::expect_header(file, run.place().offset);
+                }
+                if let Some((run, _, file)) = others.first() {
+                    Block::expect(file, run.place().offset);
+                }
+                let (run, _, file) = first;
+                let shown = self.show_block(file, run.place(), (group, run.first), |block| {
+                    self.show_part(first, block, block.find(group, run.first)?, show)
+                });
+                if shown?.is_break() {
+                    return Ok(());
+                }
+                rest = others;
+                continue;
+            }
             let (these, others) = rest.split_at(blocks.len().min(rest.len()));
             rest = others;
             blocks.iter().for_each(|block| block.touch_index());
             let found = these.iter().zip(&blocks).map(|((run, ..), block)| block.find(group, run.first));
             let found = found.collect::<Result<Vec<_>>>()?;
             found.iter().zip(&blocks).for_each(|(found, block)| block.touch_entry(found));
-            for (((run, part, _), block), found) in these.iter().zip(&blocks).zip(found) {
-                let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
-                let mut ranges = found.ranges().skip(skipped);
-                for index in part.first..part.next {
-                    let range = ranges.next().ok_or_else(|| self.lost(*run))?;
-                    if show(index, block.entry(range)?).is_break() {
-                        return Ok(());
-                    }
+            for ((part, block), found) in these.iter().zip(&blocks).zip(found) {
+                if self.show_part(part, block, found, show)?.is_break() {
+                    return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// Shows what is wanted of one block, where `found` lie the entries of its run.
+    fn show_part(
+        &self,
+        (run, part, _): &Part,
+        block: &Block,
+        found: Found<'_>,
+        show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
+        let mut ranges = found.ranges().skip(skipped);
+        for index in part.first..part.next {
+            let range = ranges.next().ok_or_else(|| self.lost(*run))?;
+            if show(index, block.entry(range)?).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -8,7 +8,7 @@ use esker_log::commit::CommitQueue;
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
-use crate::block::Blocks;
+use crate::blocks::Blocks;
 use crate::group::Groups;
 use crate::listener::Listeners;
 use crate::open::Recovery;

@@ -30,7 +30,7 @@ pub use current::Current;
 pub use entropy::OsEntropy;
 pub use file_system::OsFileSystem;
 pub use pages::{HUGE_PAGE_BYTES, Pages, Words};
-pub use prefetch::{prefetch, prefetch_lines};
+pub use prefetch::{prefetch, prefetch_all, prefetch_lines};
 pub use threads::OsThreads;
 
 use crate::Env;

@@ -33,6 +33,16 @@ pub fn prefetch_lines<const N: usize, T>(items: &[T]) {
     }
 }
 
+/// Says that all of `bytes` will be read soon, one after the other, but not at once.
+#[inline]
+pub fn prefetch_all(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES) {
+        line_of(line.as_ptr());
+    }
+    // The line in which it ends, should it not begin with one.
+    line_of(bytes.as_ptr().wrapping_add(bytes.len().saturating_sub(1)));
+}
+
 /// Says that the line of this address, which need not be one of the process, will be used soon.
 #[inline(always)]
 pub(super) fn line_of(address: *const u8) {

@@ -87,13 +87,43 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
         return Ok(());
     }
     out.resize(raw_bytes, 0);
-    let unpacked = lz4_flex::block::decompress_into(data, out);
-    let error = match unpacked {
-        Ok(count) if count == raw_bytes => return Ok(()),
-        Ok(count) => format!("{count} bytes come out, {raw_bytes} were promised"),
+    unpack_data(data, out).inspect_err(|_| out.clear())
+}
+
+/// The same into memory that is there, which has the size that [`raw_bytes`] says.
+///
+/// # Errors
+/// As [`unpack`], and if the size is another. What `out` holds then is rubbish.
+pub fn unpack_into(packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
+    let (raw_bytes, data) = split(packed)?;
+    if raw_bytes != out.len() {
+        let reason = format!("{raw_bytes} bytes do not fill {}", out.len());
+        return Err(DecodeError::corrupt("raw length", 0, reason));
+    }
+    if raw_bytes == 0 && data.is_empty() { Ok(()) } else { unpack_data(data, out) }
+}
+
+/// The first `wanted` bytes of them at least, into the front of memory that has the size that [`raw_bytes`] says; says how many there are.
+/// What lies behind them in `out` is rubbish. Damage behind them is not noticed.
+///
+/// # Errors
+/// As [`unpack_into`].
+pub fn unpack_front(packed: &[u8], out: &mut [u8], wanted: usize) -> Result<usize, DecodeError> {
+    let (raw_bytes, data) = split(packed)?;
+    if raw_bytes != out.len() || wanted > raw_bytes {
+        let reason = format!("{raw_bytes} bytes do not fill {}, or have no {wanted}", out.len());
+        return Err(DecodeError::corrupt("raw length", 0, reason));
+    }
+    lz4::unpack_front(data, out, wanted)
+        .ok_or_else(|| DecodeError::corrupt("LZ4 data", 4, format!("it has no {wanted} bytes")))
+}
+
+fn unpack_data(data: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
+    let error = match lz4_flex::block::decompress_into(data, out) {
+        Ok(count) if count == out.len() => return Ok(()),
+        Ok(count) => format!("{count} bytes come out, {} were promised", out.len()),
         Err(error) => error.to_string(),
     };
-    out.clear();
     Err(DecodeError::corrupt("LZ4 data", 4, error))
 }
 

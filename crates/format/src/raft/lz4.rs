@@ -1,4 +1,5 @@
-//! Packing small blocks in which little repeats by LZ4: what costs other packers most is to search there.
+//! Packing small blocks in which little repeats by LZ4: what costs other packers most is to search there. And unpacking the front of one, where
+//! no more is wanted.
 //!
 //! Any reader of LZ4 blocks unpacks them. The search goes in long steps from the fifth byte behind a copy on, and what it finds is
 //! extended backwards, so that what repeats for long is found all the same. Where copies follow one another closely it would miss too
@@ -207,6 +208,98 @@ impl Output<'_> {
     }
 }
 
+/// Unpacks `packed` into the front of `out`, up to `wanted` bytes or a little more; says how many. What is packed may be more than
+/// `out` holds, as far as it is not looked at.
+///
+/// `None`: it is no LZ4 block, or holds less.
+pub(super) fn unpack_front(packed: &[u8], out: &mut [u8], wanted: usize) -> Option<usize> {
+    let mut input = Input { rest: packed };
+    let mut len = 0;
+    while len < wanted {
+        let token = input.byte()?;
+        let count = input.length(token >> 4)?;
+        input.literals(out, len, count)?;
+        len += count;
+        if len >= wanted {
+            break;
+        }
+        // The last literals have nothing behind them.
+        let distance = usize::from(u16::from_le_bytes(*input.chunk()?));
+        let count = input.length(token & 15)? + MATCH_BYTES_MIN;
+        copy_again(out, len, distance, count)?;
+        len += count;
+    }
+    Some(len)
+}
+
+struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    #[inline(always)]
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    #[inline(always)]
+    fn chunk<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (chunk, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(chunk)
+    }
+
+    /// A length whose first part is in the token.
+    #[inline(always)]
+    fn length(&mut self, first: u8) -> Option<usize> {
+        let mut length = usize::from(first);
+        if first == 15 {
+            loop {
+                let more = self.byte()?;
+                length = length.checked_add(usize::from(more))?;
+                if more < 255 {
+                    break;
+                }
+            }
+        }
+        Some(length)
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, out: &mut [u8], at: usize, count: usize) -> Option<()> {
+        let (literals, rest) = self.rest.split_at_checked(count)?;
+        let room = out.get_mut(at..)?;
+        // Mostly there are few: one step, where there is room to write too much.
+        match (self.rest.first_chunk::<PIECE_BYTES>(), room.first_chunk_mut()) {
+            (Some(piece), Some(room)) if count <= PIECE_BYTES => *room = *piece,
+            _ => room.get_mut(..count)?.copy_from_slice(literals),
+        }
+        self.rest = rest;
+        Some(())
+    }
+}
+
+/// Copies to `at` the `count` bytes from `distance` before it on, which may be some that are only copied by this.
+#[inline(always)]
+fn copy_again(out: &mut [u8], at: usize, distance: usize, count: usize) -> Option<()> {
+    let from = at.checked_sub(distance).filter(|_| distance > 0)?;
+    let end = at.checked_add(count).filter(|end| *end <= out.len())?;
+    if distance >= PIECE_BYTES && count <= PIECE_BYTES && at + PIECE_BYTES <= out.len() {
+        out.copy_within(from..from + PIECE_BYTES, at);
+        return Some(());
+    }
+    // Each step has twice as much to copy.
+    let mut done = at;
+    while done < end {
+        let step = (done - from).min(end - done);
+        out.copy_within(from..from + step, done);
+        done += step;
+    }
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,7 +356,38 @@ mod tests {
             }
             raw.truncate(INPUT_BYTES_MAX);
             if let Some(packed) = packed(&raw) {
-                prop_assert_eq!(lz4_flex::block::decompress(&packed, raw.len()).unwrap(), raw);
+                prop_assert_eq!(&lz4_flex::block::decompress(&packed, raw.len()).unwrap(), &raw);
+            }
+            // What others have packed, too, up to every place.
+            let packed = lz4_flex::block::compress(&raw);
+            for wanted in [0, 1.min(raw.len()), raw.len() / 3, raw.len() / 2, raw.len().saturating_sub(1), raw.len()] {
+                let mut out = vec![0; raw.len()];
+                let count = unpack_front(&packed, &mut out, wanted).unwrap();
+                prop_assert!(count >= wanted && out[..count] == raw[..count]);
+            }
+            prop_assert_eq!(unpack_front(&packed, &mut vec![0; raw.len() + 1], raw.len() + 1), None);
+            prop_assert!(raw.is_empty() || unpack_front(&packed, &mut vec![0; raw.len() - 1], raw.len()).is_none());
+        }
+
+        #[test]
+        fn unpacking_is_total(packed in proptest::collection::vec(any::<u8>(), 0..300), room in 0usize..3000, wanted in 0usize..4000) {
+            let mut out = vec![0; room];
+            let count = unpack_front(&packed, &mut out, wanted);
+            prop_assert!(count.is_none_or(|count| count >= wanted && count <= room));
+        }
+
+        /// Of damaged blocks the same comes out as of another unpacker, or nothing.
+        #[test]
+        fn damage_is_unpacked_as_others_do(
+            words in proptest::collection::vec(0u8..4, 20..400), at: proptest::sample::Index, byte: u8,
+        ) {
+            let raw: Vec<u8> = words.iter().flat_map(|word| [*word; 7]).collect();
+            let mut packed = lz4_flex::block::compress(&raw);
+            *at.get_mut(&mut packed) = byte;
+            let (mut own, mut other) = (vec![0; raw.len()], vec![0; raw.len()]);
+            let unpacked = unpack_front(&packed, &mut own, raw.len());
+            if lz4_flex::block::decompress_into(&packed, &mut other).ok() == Some(raw.len()) {
+                prop_assert!(unpacked == Some(raw.len()) && own == other);
             }
         }
     }

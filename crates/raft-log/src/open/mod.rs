@@ -20,7 +20,7 @@ use esker_log::distrust;
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
-use crate::block::Blocks;
+use crate::blocks::Blocks;
 use crate::group::Groups;
 use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};

@@ -20,6 +20,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct LogFile {
     pub(crate) id: FileId,
+    /// No other file of the process has it, nor had it.
+    pub(crate) number: u64,
     pub(crate) path: PathBuf,
     /// Which of the log's directories it lies in.
     pub(crate) dir: usize,
@@ -71,8 +73,10 @@ impl LogFile {
             End::Sealed(len) => (len, true, None),
             End::Grows(len, window) => (len, false, window),
         };
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             id,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             path,
             dir,
             header,
@@ -138,6 +142,18 @@ impl LogFile {
         let mut bytes = vec![0; count];
         self.reader()?.read_exact_at(range.start, &mut bytes)?;
         Ok(Bytes::Owned(bytes))
+    }
+
+    /// The bytes of `range`, if they are known to lie in memory.
+    pub(crate) fn in_memory(&self, range: Range<u64>) -> Option<&[u8]> {
+        if range.end > self.len() {
+            return None;
+        }
+        if let Some(bytes) = self.window.as_ref().and_then(|window| window.appended(range.clone())) {
+            return Some(bytes);
+        }
+        let mapping = self.mapping.get()?.as_ref()?;
+        mapping.bytes().get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
     }
 
     /// Opens it for reading, unless that was done: from then on it can be read without its name.

@@ -72,5 +72,13 @@ pub(super) fn entries(bytes: &[u8]) {
     if entries::pack(bytes, &mut packed).expect("short enough") {
         entries::unpack(&packed, &mut out).expect("what was packed unpacks");
         assert!(out == bytes);
+        let wanted = bytes.len() / 2;
+        let count = entries::unpack_front(&packed, &mut out, wanted).expect("its front unpacks, too");
+        assert!(count >= wanted && out[..count] == bytes[..count]);
+    }
+    if let Ok(raw_bytes) = entries::raw_bytes(bytes)
+        && raw_bytes < 1 << 20
+    {
+        let _ = entries::unpack_front(bytes, &mut vec![0; raw_bytes], raw_bytes / 2);
     }
 }

@@ -1,0 +1,264 @@
+//! Batches that were read and may be read again.
+//!
+//! - K1: blocks are kept by weight, at most [`Options::cache_bytes`](crate::Options::cache_bytes) of memory of their own.
+//! - K2: a kept block holds its file, so blocks of a file are let go after the file left its queue; who puts one in looks
+//!   afterwards whether it did meanwhile.
+//! - K3: each thread keeps what it read last, without its file, and reads the next into the same memory. What lies at
+//!   a place of an open file never changes (F1 of [`queue`](crate::queue)), and a file that is written over is another one.
+//! - K4: what is packed is kept by all while there is room, and once there is none, if it comes again soon: who reads a log from end to end, or a
+//!   little of each of very many batches, drives out nothing that others come back for.
+//!
+//! Cost: of what is not kept, nothing is allocated as long as it is short. Of 200 MiB in batches of 8 KiB, read at random, an entry of a block that
+//! was found took 2.4 us, one of a block that was not kept 3.6, and to keep one 8 more, most of that the system's for new pages.
+
+use std::cell::Cell;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use esker_format::raft::file_name::FileId;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::Result;
+use crate::block::{Block, How, Last, RunKey};
+use crate::group::Place;
+use crate::queue::LogFile;
+use crate::store::Store;
+
+/// What a block usually weighs: sizes the cache's own tables, nothing else.
+const BLOCK_BYTES_USUAL: usize = 8 << 10;
+/// A shard of the cache is never smaller: what is larger than its shard cannot be kept.
+const SHARD_BYTES_MIN: usize = 4 << 20;
+/// Shards at most.
+const SHARDS_MAX: usize = 16;
+/// Memory that a thread keeps (K3).
+const LAST_BYTES_MAX: usize = 64 << 10;
+/// What was read lately is remembered for one in so many bytes of the cache: so much sooner than it would be driven out of it.
+const SEEN_PART_BYTES: usize = 32 << 10;
+/// There is no room any more once less than this part is left.
+const ROOM_PART: u64 = 16;
+
+thread_local! {
+    /// See K3.
+    static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+}
+
+/// Where a block lies.
+type Key = (FileId, u64);
+
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Key, Arc<Block>> for Weight {
+    fn weight(&self, _: &Key, block: &Arc<Block>) -> u64 {
+        block.memory_bytes() as u64
+    }
+}
+
+/// Those that all threads share (K1).
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// `None` keeps nothing.
+    cache: Option<Cache<Key, Arc<Block>, Weight>>,
+    /// Whether there is no room any more (K4).
+    is_full: AtomicBool,
+    /// What was read since, by parts of a hash.
+    seen: Box<[AtomicU32]>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Blocks {
+    /// With room for `bytes`.
+    pub(crate) fn new(bytes: usize) -> Self {
+        // The cache rounds the number of shards up to a power of two: round down first.
+        let shards = 1usize << (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2();
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .weight_capacity(bytes as u64)
+            .estimated_items_capacity((bytes / BLOCK_BYTES_USUAL).max(shards * 32))
+            .build();
+        // Both required options are set, so it does not fail; if it did, reading would only be slower.
+        let cache = options.ok().filter(|_| bytes > 0);
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let seen = bytes.div_ceil(SEEN_PART_BYTES).next_power_of_two();
+        Self {
+            is_full: AtomicBool::new(cache.is_none()),
+            cache: cache.map(|options| Cache::with_options(options, Weight, hashes, life)),
+            seen: (0..seen).map(|_| AtomicU32::new(0)).collect(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    /// The batch at `place`, if it is here.
+    pub(crate) fn get(&self, place: Place) -> Option<Arc<Block>> {
+        self.cache.as_ref()?.get(&(place.file, place.offset))
+    }
+
+    /// Whether to keep the block at `place`, which is read now (K4).
+    fn wants(&self, place: Place) -> bool {
+        if !self.is_full.load(Ordering::Relaxed) {
+            return true;
+        }
+        let hash = self.hasher.hash_one((place.file, place.offset));
+        let (at, mark) = (hash as usize & self.seen.len().wrapping_sub(1), (hash >> 32) as u32);
+        let came_before = self.seen.get(at).is_some_and(|seen| seen.swap(mark, Ordering::Relaxed) == mark);
+        came_before && self.cache.is_some()
+    }
+
+    /// Keeps `block`, which lies at `place`; `is_there` says whether its queue still has the file (K2).
+    fn put(&self, place: Place, block: Block, is_there: impl FnOnce() -> bool) -> Arc<Block> {
+        let block = Arc::new(block);
+        if let Some(cache) = &self.cache {
+            let key = (place.file, place.offset);
+            cache.insert(key, Arc::clone(&block));
+            if !is_there() {
+                cache.remove(&key);
+            }
+            let is_full = cache.weight() > cache.capacity() - cache.capacity() / ROOM_PART;
+            self.is_full.store(is_full, Ordering::Relaxed);
+        }
+        block
+    }
+
+    /// Lets go of the files of one queue before `file`, which have left it (K2).
+    pub(crate) fn forget_before(&self, file: FileId) {
+        if let Some(cache) = &self.cache {
+            cache.retain(|(of, _), _| of.queue != file.queue || *of >= file);
+            self.is_full.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Store {
+    /// The batch at `place`, which lies in `file`, to be held.
+    pub(crate) fn block(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
+        match self.blocks.get(place) {
+            Some(block) => Ok(block),
+            None => Ok(self.keep(place, Block::read(file, place.offset, How::default)?)),
+        }
+    }
+
+    /// Shows the batch at `place`, which lies in `file` and is not kept yet, or as much of it as the run needs (K3, K4).
+    pub(crate) fn show_block<T>(
+        &self,
+        file: &Arc<LogFile>,
+        place: Place,
+        run: RunKey,
+        show: impl FnOnce(&Block) -> Result<T>,
+    ) -> Result<T> {
+        // Taken, not borrowed: `show` may read from another log.
+        let last = LAST.try_with(Cell::take).ok().flatten();
+        let (again, spare, wanted) = match last {
+            Some(last) if last.is(file, place.offset) => match last.again(file) {
+                block if block.reaches(run) => (Some(block), None, None),
+                // Whoever comes for more may come for all of it.
+                block => (None, block.into_last(LAST_BYTES_MAX), None),
+            },
+            spare => (None, spare, Some(run)),
+        };
+        let mut is_kept = again.is_none();
+        let read = || {
+            Block::read(Arc::clone(file), place.offset, || {
+                is_kept = self.blocks.wants(place);
+                if is_kept { How::default() } else { How { spare, wanted } }
+            })
+        };
+        let block = again.map_or_else(read, Ok)?;
+        if is_kept {
+            return show(&self.keep(place, block));
+        }
+        let shown = show(&block);
+        // A thread that is ending keeps nothing.
+        let _ = LAST.try_with(|last| last.set(block.into_last(LAST_BYTES_MAX)));
+        shown
+    }
+
+    fn keep(&self, place: Place, block: Block) -> Arc<Block> {
+        self.blocks.put(place, block, || self.queue(place.file.queue).has(place.file.sequence))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LogBatch, Options, RaftLog};
+
+    fn log(dir: &std::path::Path) -> RaftLog {
+        RaftLog::open(dir, Options { compress_from_bytes: 1, ..Options::default() }).unwrap()
+    }
+
+    /// K3: what a thread read last is told from what lies at the same place of another log, of the same log opened again, and of
+    /// a file that was written over; whatever is read while it is shown.
+    #[test]
+    fn what_a_thread_read_last_is_no_other_batch() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let logs = [log(dirs[0].path()), log(dirs[1].path())];
+        let write = |log: &RaftLog, index: u64, byte: u8| {
+            let mut batch = LogBatch::new();
+            batch.add_entries(1, index, [[byte; 100], [byte + 1; 100]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        };
+        let read = |log: &RaftLog, index: u64| log.entry(1, index).unwrap().unwrap()[0];
+        for (log, byte) in logs.iter().zip([10, 20]) {
+            write(log, 1, byte);
+            write(log, 3, byte + 2);
+        }
+        for _ in 0..2 {
+            for (log, byte) in logs.iter().zip([10, 20]) {
+                assert_eq!(
+                    [1, 2, 3, 4, 1, 1, 2].map(|index| read(log, index)),
+                    [0, 1, 2, 3, 0, 0, 1].map(|n| byte + n)
+                );
+            }
+        }
+        let mut seen = Vec::new();
+        let shown = logs[0].with_entry(1, 1, |outer| {
+            logs[1].with_entry(1, 1, |inner| seen.push((outer[0], inner[0]))).unwrap();
+            seen.push((outer[0], read(&logs[0], 3)));
+        });
+        assert!(shown.unwrap());
+        assert_eq!(seen, [(10, 20), (10, 12)]);
+        assert_eq!(read(&logs[0], 2), 11);
+        let [first, second] = logs;
+        drop((first, second));
+        std::fs::remove_dir_all(dirs[0].path()).unwrap();
+        let again = log(dirs[0].path());
+        write(&again, 1, 50);
+        assert_eq!(read(&again, 2), 51);
+    }
+
+    /// K1, K4: while there is room everything is kept, never more than there is room for; then only what comes again soon.
+    #[test]
+    fn what_is_kept_fits_and_what_is_read_once_drives_nothing_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compress_from_bytes: 1, cache_bytes: 1 << 20, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        let value = |n: u64, bytes: usize| vec![n as u8; bytes];
+        let bytes = |n: u64| if n.is_multiple_of(2) { 1000 } else { 60_000 };
+        for n in 1..=200u64 {
+            let mut batch = LogBatch::new();
+            batch.add_entries(1, n, [value(n, bytes(n))]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        let cache = log.store.blocks.cache.as_ref().unwrap();
+        let read = |n: u64| {
+            assert_eq!(log.entry(1, n).unwrap().unwrap(), value(n, bytes(n)));
+            assert!(cache.weight() <= 1 << 20);
+        };
+        (1..=20).for_each(read);
+        assert_eq!(cache.len(), 20);
+        (1..=200).for_each(read);
+        let keys = || cache.iter().map(|(key, _)| key).collect::<Vec<_>>();
+        let full = keys();
+        assert!(cache.weight() > 900_000 && full.len() < 60, "{} of {}", cache.weight(), full.len());
+        let new = || keys().iter().filter(|key| !full.contains(key)).count();
+        (100..=200).for_each(read);
+        // The hash is another one each time, and of a hundred reads the mark of some may outlast as many others.
+        assert!(new() < 20, "{} of what was read in turn is kept", new());
+        let before = new();
+        for _ in 0..3 {
+            (101..=110).for_each(read);
+        }
+        assert!(new() >= before + 3, "what comes again soon is kept: {before} before, {} now", new());
+    }
+}
