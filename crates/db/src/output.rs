@@ -216,18 +216,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// Waits until there is room for `bytes` more of a load.
     pub(crate) fn let_in(&mut self, bytes: u64) -> Result<()> {
+        let Some(incoming) = &self.incoming else { return Ok(()) };
         let open_blob_bytes = self.blob.as_ref().map_or(0, BlobWriter::file_bytes);
         let (tables, blobs) = (self.table_bytes + self.open_table_bytes(), self.blob_bytes + open_blob_bytes);
-        let count = |promised: u64| {
-            if let Some(incoming) = &self.incoming {
-                incoming.set(Sizes { tables, blobs, promised });
-            }
-        };
         // What was let in before is in the files.
-        count(0);
+        incoming.set(Sizes { tables, blobs, promised: 0 });
         self.reserved = None;
-        self.reserved = Some(Arc::new(self.store.let_in(bytes)?));
-        count(bytes);
+        self.reserved = Some(Arc::new(self.store.let_in(incoming, bytes)?));
+        incoming.set(Sizes { tables, blobs, promised: bytes });
         Ok(())
     }
 

@@ -62,13 +62,14 @@ impl Store {
         let path = self.path_of(&FileName::Table(number));
         brought.paths.push(path.clone());
         // A link takes nothing of the disk.
-        let mut room = (!options.move_files || self.room.is_limited()).then(|| self.let_in(from_bytes)).transpose()?;
+        let mut room =
+            (!options.move_files || self.room.is_limited()).then(|| self.let_in(incoming, from_bytes)).transpose()?;
         incoming.grow(from_bytes);
         let is_linked = options.move_files && self.link_in(from, &path)?;
         if !is_linked {
             let room = match room.take() {
                 Some(room) => room,
-                None => self.let_in(from_bytes)?,
+                None => self.let_in(incoming, from_bytes)?,
             };
             self.copy_in(from, &path, from_bytes, &room)?;
         }

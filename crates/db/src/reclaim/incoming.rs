@@ -50,6 +50,10 @@ impl Incoming {
         Self { all: family.coming.clone(), own: Mutex::default() }
     }
 
+    pub(crate) fn sizes(&self) -> Sizes {
+        *self.own.lock()
+    }
+
     /// It takes up so much by now, or will presently.
     pub(crate) fn set(&self, sizes: Sizes) {
         let mut own = self.own.lock();
@@ -67,7 +71,7 @@ impl Incoming {
 
     /// So much more, of tables.
     pub(crate) fn grow(&self, table_bytes: u64) {
-        let before = *self.own.lock();
+        let before = self.sizes();
         self.set(Sizes { tables: before.tables.saturating_add(table_bytes), ..before });
     }
 }

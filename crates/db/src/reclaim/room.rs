@@ -13,7 +13,8 @@
 //!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again.
 //! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
 //!   what is left, and then takes of it, is alone in that.
-//! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. Until a version names them, or they are given up,
+//! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. It begins when the bound is kept, since what it
+//!   replaces becomes garbage, too. Until a version names the files, or they are given up,
 //!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
@@ -25,6 +26,7 @@ use std::time::Duration;
 use esker_env::metered::Meter;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::incoming::Incoming;
 use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, pass_bytes};
 use crate::compaction::PARTS_MAX;
@@ -353,12 +355,13 @@ impl Store {
         result
     }
 
-    /// Makes room for `bytes` of files that come in, or waits for it; see W5.
+    /// Makes room for `bytes` more of what comes in, or waits for it; see W5.
     ///
     /// # Errors
     /// As [`admit`](Self::admit).
-    pub(crate) fn let_in(&self, bytes: u64) -> Result<Reserved> {
-        self.wait_until(|_| self.take_for_files(bytes))
+    pub(crate) fn let_in(&self, incoming: &Incoming, bytes: u64) -> Result<Reserved> {
+        let begins = incoming.sizes().all() == 0;
+        self.wait_until(|is_last| self.take_for_files(bytes, begins && !is_last))
     }
 
     /// Waits until `take` has got something; it is told whether it is asked for the last time, as nothing can be freed.
@@ -419,18 +422,19 @@ impl Store {
         Some(admitted())
     }
 
-    /// Takes of what is left for files that come in, if it is enough.
-    fn take_for_files(&self, bytes: u64) -> Option<Reserved> {
+    /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.
+    fn take_for_files(&self, bytes: u64, keeps_bound: bool) -> Option<Reserved> {
         let _alone = self.room.look();
         // Writers look again.
         self.room.credit.store(0, Ordering::Release);
         self.refresh_room();
         let of_writers = self.room.bytes_max.load(Ordering::Relaxed) / FILES_MIN;
-        let left = self.left().disk;
-        let is_short = left.saturating_sub(signed(of_writers)) <= signed(bytes);
+        let left = self.left();
+        let is_short = left.disk.saturating_sub(signed(of_writers)) <= signed(bytes);
         self.room.is_short.store(is_short, Ordering::Relaxed);
-        self.room.is_near.store(left < NEAR_BYTES, Ordering::Relaxed);
-        (!is_short).then(|| self.room.reserve(bytes))
+        self.room.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
+        let is_beyond = keeps_bound && self.options.reclaim_mode == ReclaimMode::Auto && left.bound <= 0;
+        (!is_short && !is_beyond).then(|| self.room.reserve(bytes))
     }
 
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
