@@ -199,6 +199,7 @@ mod tests {
     use crate::compaction::testing::{Contents, contents};
     use crate::compaction::{pick_sweep, pick_window};
     use crate::options::{FamilyOptions, Options, ReclaimMode};
+    use crate::reclaim::hidden_bytes;
     use crate::{Db, Snapshot};
 
     /// A store in whose tables and blob files much is overwritten or deleted, what a snapshot of it sees, and what it holds.
@@ -350,6 +351,33 @@ mod tests {
             store.db.compact_range(&store.db.default_column_family(), None, None).unwrap();
             assert_holds(&store, &format!("change {change}, once all came down"));
         }
+    }
+
+    /// Goal: what has none of a window's keys hides nothing there once the window is written, and so brings no pass over it about again; what came
+    /// since may.
+    #[test]
+    fn what_has_other_keys_hides_nothing_of_a_window() {
+        let store = overwritten(&SimDisk::new());
+        store.db.compact_range(&store.db.default_column_family(), None, None).unwrap();
+        let rewrite = |keys: std::ops::Range<u32>| {
+            keys.for_each(|n| store.db.put(format!("key {n:04}"), [7; 300]).unwrap());
+            store.db.flush().unwrap();
+        };
+        rewrite(900..1000);
+        let family = store.db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let tables = version.level(version.deepest_level());
+        let window = &tables[..tables.len() / 2];
+        let victims = window.iter().flat_map(|table| table.known_blob_refs().unwrap().keys()).copied().collect();
+        let plan = Arc::new(pick_window(&family, &version, window, victims).unwrap());
+        assert!(plan.above.is_empty(), "it has other keys");
+        let hidden = || hidden_bytes(&family.view.load().version);
+        let before = hidden();
+        store.db.store().run_compaction(&plan, &reserve(&store.db, &plan)).unwrap();
+        let once = hidden();
+        assert!(before > 20_000 && once < before * 3 / 4, "{before} before, {once} now");
+        rewrite(0..100);
+        assert!(hidden() > once + 20_000, "{once} before, {} now", hidden());
     }
 
     /// Goal: a part that cannot be written takes those along that were (M2), and nothing of the store is lost.

@@ -60,10 +60,12 @@ impl Plan {
         self.upper_inputs().chain(middle).chain(self.lower.iter().map(|table| (self.output_level, table)))
     }
 
-    /// The newest entry of all that it reads.
+    /// The newest entry of all that hides nothing any more of what it writes: what it reads and, of a sweep or a window, what lies above it and has
+    /// none of its keys, too.
     pub(crate) fn newest_seen(&self) -> SequenceNumber {
-        let all = self.inputs().map(|(_, table)| table).chain(self.above.iter().flatten());
-        all.map(|table| table.meta.largest_sequence).max().unwrap_or_default()
+        let beside = self.version.tables().filter(|(level, _)| self.is_sweep && *level < self.output_level);
+        let all = self.inputs().chain(beside);
+        all.map(|(_, table)| table.meta.largest_sequence).max().unwrap_or_default()
     }
 
     fn upper_inputs(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
