@@ -9,7 +9,7 @@
 //!   little of each of very many batches, drives out nothing that others come back for.
 //!
 //! Cost: of what is not kept, nothing is allocated as long as it is short. Of 200 MiB in batches of 8 KiB, read at random, an entry of a block that
-//! was found took 2.4 us, one of a block that was not kept 3.6, and to keep one 8 more, most of that the system's for new pages.
+//! was found took 2.4 us, one of a block that was not kept 2.6 to 3.6, and to keep one 8 more, most of that the system's for new pages.
 
 use std::cell::Cell;
 use std::hash::BuildHasher;
