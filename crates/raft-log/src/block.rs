@@ -1,4 +1,4 @@
-//! A batch as it is read back: checked once, and unpacked once, however many of its entries are wanted.
+//! A batch as it is read back: checked as a whole, and unpacked as far as its entries are wanted, once for all of them.
 //!
 //! [`blocks`](crate::blocks) says which are kept.
 //!
@@ -247,9 +247,9 @@ impl Block {
         file.in_memory(offset..end).into_iter().for_each(prefetch_all);
     }
 
-    /// What of it can be kept without its file: nothing of what lies there, nor more than `bytes_max`.
+    /// What of it can be kept without its file: nothing of what lies there, nor more than `bytes_max`, its index included.
     pub(crate) fn into_last(self, bytes_max: usize) -> Option<Last> {
-        let is_kept = matches!(&self.contents.bytes, Bytes::Owned(own) if own.capacity() <= bytes_max);
+        let is_kept = matches!(&self.contents.bytes, Bytes::Owned(_)) && self.memory_bytes() <= bytes_max;
         is_kept.then_some(Last { file: self.file.number, offset: self.offset, contents: self.contents })
     }
 

@@ -225,6 +225,24 @@ mod tests {
         assert_eq!(read(&again, 2), 51);
     }
 
+    /// K3: what a thread keeps is small with all that belongs to it, however many items a batch has.
+    #[test]
+    fn a_thread_keeps_little() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compress_from_bytes: 1, cache_bytes: 0, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        for (group, items) in [(1, 1u64), (2, 10), (3, 5000), (4, 10)] {
+            let mut batch = LogBatch::new();
+            let entry = vec![1; if items > 10 { 4 } else { 200 }];
+            (0..items).for_each(|n| batch.add_entries(group, 1 + n, [&entry]).unwrap());
+            log.write(&mut batch, false).unwrap();
+            assert_eq!(log.entry(group, items).unwrap().unwrap(), entry);
+            let last = super::LAST.take();
+            assert_eq!(last.is_some(), items <= 10, "{items} items");
+            super::LAST.set(last);
+        }
+    }
+
     /// K1, K4: while there is room everything is kept, never more than there is room for; then only what comes again soon.
     #[test]
     fn what_is_kept_fits_and_what_is_read_once_drives_nothing_out() {
