@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
@@ -687,4 +687,59 @@ fn what_comes_in_as_files_asks_for_room_too() {
         assert_sound(&db, "after all of it");
     }
     assert!(needed_reclaim >= 2, "there was room enough for all loads but {needed_reclaim}");
+}
+
+/// Goal (W5): loads beside writers and background threads, at the limit: each call gets on or is told that there is no room, nobody waits for ever,
+/// a load is there whole or not at all, and all files stay within the limit.
+#[test]
+fn loads_and_writers_share_what_there_is() {
+    let refused = AtomicUsize::new(0);
+    for (jobs, kind) in [1, 2, 3, 2].into_iter().zip(&KINDS) {
+        let disk = SimDisk::new();
+        let options =
+            Options { max_disk_bytes: LIMIT_BYTES, max_space_amp: 2.0, background_jobs: jobs, ..options(kind) };
+        let db = open(&disk, &options).unwrap();
+        let keys = 500_000 / kind.value_bytes as u32;
+        let is_over = AtomicBool::new(false);
+        let is_refusal = |error: &esker::Error| {
+            assert_eq!(error.kind(), ErrorKind::Exhausted, "{kind:?}, {jobs}: {error}");
+            refused.fetch_add(1, Ordering::Relaxed);
+        };
+        let (puts, loads) = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let (mut random, mut puts, mut round) = (fastrand::Rng::with_seed(jobs as u64), Contents::new(), 0);
+                while !is_over.load(Ordering::Relaxed) || round < keys {
+                    let n = random.u32(..keys);
+                    round += 1;
+                    match db.put(key(n), value(kind, n, round)) {
+                        Ok(()) => drop(puts.insert(key(n), value(kind, n, round))),
+                        Err(error) => is_refusal(&error),
+                    }
+                }
+                puts
+            });
+            let (family, mut loads) = (db.default_column_family(), Contents::new());
+            // Some of them are larger than what there is.
+            for round in 0..8u32 {
+                let count = keys * (1 + round % 4 * 3);
+                let mut load = db.bulk_load(&family).unwrap();
+                let put = (0..count).try_for_each(|n| load.put(later(n), value(kind, n, round)));
+                match put.and_then(|()| load.finish().map(drop)) {
+                    Ok(()) => loads.extend((0..count).map(|n| (later(n), value(kind, n, round)))),
+                    Err(error) => is_refusal(&error),
+                }
+                for (key, _) in loads.split_off(&later(keys)) {
+                    db.delete(key).unwrap();
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            (writer.join().unwrap(), loads)
+        });
+        let expected: Contents = puts.into_iter().chain(loads).collect();
+        assert!(contents(&db) == expected, "{kind:?}, {jobs}");
+        assert_sound(&db, "after all loads");
+        db.close().unwrap();
+        assert!(occupied(&disk, "") <= LIMIT_BYTES);
+    }
+    assert!(refused.into_inner() > 0, "some of the loads are too large");
 }
