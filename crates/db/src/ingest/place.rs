@@ -1,7 +1,8 @@
 //! Which level a table goes to that comes from outside: the deepest that it fits into (N3). Pure, but for the look into tables
 //! whose range meets that of the newcomer, though perhaps none of their keys does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
 
@@ -26,6 +27,26 @@ pub(crate) struct Writing {
 /// once, so that nothing has to be read while writers wait.
 pub(super) type Known = HashMap<(usize, FileNumber), bool>;
 
+/// Newcomers that have their level, by their smallest keys. Below level 0 they lie side by side, as tables do.
+#[derive(Debug, Default, Clone)]
+struct Placed<'a> {
+    largest: BTreeMap<&'a [u8], &'a [u8]>,
+}
+
+impl<'a> Placed<'a> {
+    fn add(&mut self, newcomer: &'a Newcomer) {
+        let largest = self.largest.entry(newcomer.smallest()).or_insert(newcomer.largest());
+        *largest = (*largest).max(newcomer.largest());
+    }
+
+    /// Whether one of them has keys of the range, both ends inclusive.
+    fn meets(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        let before = self.largest.range::<[u8], _>((Bound::Unbounded, Bound::Included(end))).rev();
+        let looked_at = if level == 0 { usize::MAX } else { 1 };
+        before.take(looked_at).any(|(_, largest)| *largest >= begin)
+    }
+}
+
 /// The levels of `newcomers`, in their order: a later one is newer.
 pub(super) fn levels(
     version: &Version,
@@ -36,14 +57,12 @@ pub(super) fn levels(
 ) -> Result<Vec<usize>> {
     let base = Levels::of(version, options).base;
     let mut levels: Vec<usize> = Vec::with_capacity(newcomers.len());
+    let mut placed = vec![Placed::default(); options.level_count.max(1)];
     for (index, newcomer) in newcomers.iter().enumerate() {
         let mut chosen = 0;
         // Levels between 0 and the base stay empty.
         for level in std::iter::once(0).chain(base..options.level_count) {
             let (begin, end) = (newcomer.smallest(), newcomer.largest());
-            let meets = |other_begin: &[u8], other_end: &[u8]| other_begin <= end && other_end >= begin;
-            let before = newcomers.iter().zip(&levels);
-            let mut older = before.filter(|(_, at)| **at == level).map(|(other, _)| other);
             let overlapping = version.overlapping(level, Some(begin), Some(end));
             let holds_keys = |table: &TableFile, known: &mut Known| match known.get(&(index, table.number())) {
                 Some(holds) => Ok(*holds),
@@ -51,7 +70,7 @@ pub(super) fn levels(
                     known.insert((index, table.number()), *holds);
                 }),
             };
-            if older.any(|older| meets(older.smallest(), older.largest())) {
+            if placed.get(level).is_some_and(|placed| placed.meets(level, begin, end)) {
                 break;
             }
             let mut is_covered = false;
@@ -61,12 +80,16 @@ pub(super) fn levels(
             if is_covered {
                 break;
             }
-            let is_written = |writing: &Writing| writing.level == level && meets(&writing.smallest, &writing.largest);
+            let is_written =
+                |writing: &Writing| writing.level == level && &*writing.smallest <= end && &*writing.largest >= begin;
             if overlapping.is_empty() && !writing.iter().any(is_written) {
                 chosen = level;
             }
         }
         levels.push(chosen);
+        if let Some(placed) = placed.get_mut(chosen) {
+            placed.add(newcomer);
+        }
     }
     Ok(levels)
 }
@@ -140,6 +163,8 @@ mod tests {
         assert_eq!(levels_of(&[], &[["a", "c"], ["d", "f"], ["g", "g0"]]), [6, 6, 6]);
         assert_eq!(levels_of(&[], &[["a", "c"], ["c", "f"], ["g", "h"]]), [6, 0, 6]);
         assert_eq!(levels_of(&[], &[["a", "z"], ["c", "d"], ["e", "f"]]), [6, 0, 0]);
+        // Not what lies next before it in level 0, but what lies around both.
+        assert_eq!(levels_of(&[], &[["a", "b"], ["a", "z"], ["c", "d"], ["x", "y"]]), [6, 0, 0, 0]);
     }
 
     #[test]
