@@ -313,6 +313,7 @@ fn flush_recovered(store: &Store, family: &Arc<Family>) -> Result<()> {
         return Ok(());
     }
     let edit = crate::flush::write_files(store, family, std::slice::from_ref(&view.active))?;
+    edit.give_epochs(&view.version);
     let version = Arc::new(view.version.apply(&edit)?);
     let active = view.active.next(view.active.first_wal());
     family.view.store(Arc::new(View { active, sealed: Vec::new(), version }));

@@ -55,6 +55,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     /// See O4.
     ends: Ends,
     level: usize,
+    /// That of a table whose place they take; 0 as long as it is not known.
+    epoch: u64,
     /// At what size its tables end. Chosen once: the number of a key of a load is that of the table which it was to go to.
     table_bytes_max: u64,
     table_options: TableOptions,
@@ -146,6 +148,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             newcomers: Vec::new(),
             ends: Ends::default(),
             level,
+            epoch: 0,
             table_bytes_max: family.table_bytes(),
             table_options: TableOptions::of(&family.options),
             identity: TableIdentity {
@@ -403,10 +406,10 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.table.as_ref().is_some_and(|table| table.writer.last_user_key() == Some(user_key))
     }
 
-    /// Ends the table being written; those that follow are for `level`.
-    pub(crate) fn begin_level(&mut self, level: usize) -> Result<()> {
+    /// Ends the table being written; those that follow take the place of one of `level` and of that epoch.
+    pub(crate) fn begin_place_of(&mut self, level: usize, epoch: u64) -> Result<()> {
         self.finish_table()?;
-        self.level = level;
+        (self.level, self.epoch) = (level, epoch);
         Ok(())
     }
 
@@ -436,6 +439,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             oldest_blob_file: open.oldest_blob_file,
             oldest_ancestor_time: self.identity.oldest_key_time,
             file_creation_time: self.identity.creation_time,
+            epoch_number: self.epoch,
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;

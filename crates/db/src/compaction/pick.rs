@@ -249,7 +249,12 @@ fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) ->
             cheapest = Some((cost, gone));
         }
     }
-    let newest = tables.get(..=cheapest?.1)?.to_vec();
+    let last = cheapest?.1;
+    // Tables of one epoch go together: RocksDB refuses those that overlap. None is 0.
+    let epoch = tables.get(last)?.epoch();
+    let is_of_same = |table: &&Arc<TableFile>| epoch > 0 && table.epoch() == epoch;
+    let last = last + tables.get(last + 1..)?.iter().take_while(is_of_same).count();
+    let newest = tables.get(..=last)?.to_vec();
     plan(family, version, 0, 0, newest)
 }
 
@@ -390,6 +395,7 @@ mod tests {
     use crate::Db;
     use crate::compaction::testing::{Contents, contents};
     use crate::options::{FamilyOptions, Options};
+    use crate::version::testing::{install, table};
 
     /// Goal (P7): however little room there is, each step fits, changes nothing that anybody reads, and in the end all is where it belongs;
     /// the less room, the more steps.
@@ -459,5 +465,26 @@ mod tests {
             steps_before = steps;
             assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
         }
+    }
+
+    /// Goal (V4): what RocksDB's merges within level 0 left of one epoch is merged whole, or not: else it would refuse the store.
+    #[test]
+    fn tables_of_one_epoch_are_merged_together() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let table = |epoch, entries: &[_]| table(db.store(), epoch, entries);
+        let long: String = (0..20_000u32).map(|n| char::from(b' ' + (n.wrapping_mul(n | 1) >> 7) as u8 % 90)).collect();
+        let deepest: Vec<_> = (0..50).map(|n| format!("d{n:02}")).collect();
+        let deepest: Vec<_> = deepest.iter().map(|key| (key.as_str(), 0, Some(long.as_str()))).collect();
+        // To end before the large one would be cheapest.
+        let of_one_epoch = [table(2, &[("x", 1, Some(&long))]), table(2, &[("a", 2, None), ("b", 3, None)])];
+        let newer = [table(3, &[("a", 4, None), ("z", 5, None)]), table(4, &[("a", 6, None)])];
+        let level0 = of_one_epoch.into_iter().chain(newer).map(|table| (0, table));
+        install(&db, [(6, table(1, &deepest))].into_iter().chain(level0).collect(), 6);
+        let family = db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let plan = plan_newest(&family, &version, &Levels::of(&version, &family.options)).unwrap();
+        let merged: Vec<u64> = plan.upper.iter().map(|table| table.epoch()).collect();
+        assert_eq!(merged, [4, 3, 2, 2]);
     }
 }

@@ -1,9 +1,10 @@
 //! Whole tables of a range of keys go, without a look at what they hold but for pointers into blob files.
 //!
-//! - D1: a table goes only if everything below it that shares keys with it goes, too: no older value comes to light (B1).
+//! - D1: a table goes only if everything below it that shares keys with it goes, too, and what follows it in its level and begins with the key
+//!   that it ends with: no older value comes to light (B1).
 //! - D2: what it pointed to is counted as garbage in the edit that drops it, exactly (B10).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
@@ -32,17 +33,28 @@ impl Removal {
 /// The tables below level 0 that lie within the range and may go (D1); both ends inclusive, `None` is open. What is claimed stays.
 fn within(version: &Version, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<(usize, Arc<TableFile>)> {
     let mut gone: Vec<(usize, Arc<TableFile>)> = Vec::new();
+    let mut numbers: BTreeSet<FileNumber> = BTreeSet::new();
     for (level, tables) in version.levels().rev().filter(|(level, _)| *level > 0) {
         let fits = |table: &TableFile| {
             begin.is_none_or(|begin| table.smallest() >= begin) && end.is_none_or(|end| table.largest() <= end)
         };
         let hides = |table: &TableFile| {
-            let goes = |below: &Arc<TableFile>| gone.iter().any(|(_, gone)| gone.number() == below.number());
-            let all = |level| version.overlapping(level, Some(table.smallest()), Some(table.largest()));
-            (level + 1..=version.deepest_level()).any(|deeper| !all(deeper).iter().all(goes))
+            let stays = |below: &Arc<TableFile>| !numbers.contains(&below.number());
+            let below = |level| version.within(level, Some(table.smallest()), Some(table.largest()));
+            (level + 1..=version.deepest_level()).any(|deeper| below(deeper).iter().any(stays))
         };
-        let goes: Vec<_> = tables.iter().filter(|table| fits(table) && !table.is_claimed() && !hides(table)).collect();
-        gone.extend(goes.into_iter().map(|table| (level, table.clone())));
+        // From the last on: what follows holds what is older of a key that lies in both.
+        let mut stays: Option<&TableFile> = None;
+        let mut go = Vec::new();
+        for table in tables.iter().rev() {
+            let hides_next = stays.is_some_and(|next| next.smallest() == table.largest());
+            stays = if hides_next || !fits(table) || table.is_claimed() || hides(table) { Some(table) } else { None };
+            if stays.is_none() {
+                go.push((level, table.clone()));
+            }
+        }
+        numbers.extend(go.iter().map(|(_, table)| table.number()));
+        gone.extend(go);
     }
     gone
 }
@@ -93,4 +105,32 @@ fn count(table: &TableFile, garbage: &mut BTreeMap<FileNumber, Garbage>) -> Resu
         entries.next()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use crate::version::testing::{install, table};
+    use crate::{Db, Options};
+
+    /// Goal (D1): RocksDB may split the entries of a key over two tables of a level: the second does not stay without the first.
+    #[test]
+    fn a_key_that_is_split_over_two_tables_goes_as_a_whole_or_not_at_all() {
+        for (end, is_claimed, goes) in [("k", false, false), ("z", false, true), ("z", true, false)] {
+            let disk = SimDisk::new();
+            let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+            let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+            let newer = table(db.store(), 1, &[("a", 3, Some("-")), ("k", 9, None)]);
+            let older = table(db.store(), 1, &[("k", 5, Some("deleted")), ("z", 6, Some("-"))]);
+            older.set_claimed(is_claimed);
+            install(&db, vec![(6, newer), (6, older)], 9);
+            assert_eq!(db.get("k").unwrap().as_deref(), None);
+            let family = db.store().family(0).unwrap();
+            let bytes = db.store().delete_files_in_range(&family, None, Some(end.as_bytes())).unwrap();
+            assert_eq!(bytes > 0, goes);
+            assert_eq!(db.get("k").unwrap().as_deref(), None, "to {end}, claimed: {is_claimed}");
+            assert_eq!(db.get("a").unwrap().is_some(), !goes);
+        }
+    }
 }

@@ -44,7 +44,7 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
         if !table.blob_refs()?.keys().any(|file| plan.victims.contains(file)) {
             continue;
         }
-        outputs.begin_level(*level)?;
+        outputs.begin_place_of(*level, table.epoch())?;
         rewrite(plan, store, table, &mut outputs, &mut garbage)?;
         deleted.push((*level, table.clone()));
     }

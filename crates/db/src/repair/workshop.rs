@@ -9,6 +9,7 @@ use esker_env::{Env, FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
+use esker_format::rocksdb::version_edit::TableMeta;
 use esker_format::rocksdb::write_batch::Record;
 
 use super::blobs::Blobs;
@@ -426,7 +427,9 @@ impl Workshop {
 }
 
 fn table_file(store: &Store, source: &Source, table: &Arc<Table>) -> Arc<TableFile> {
-    TableFile::new(source.meta.clone(), table.clone(), source.path.clone(), store.trash.clone())
+    // It was placed by its sequence numbers, and so is ordered by them.
+    let meta = TableMeta { epoch_number: 0, ..source.meta.clone() };
+    TableFile::new(meta, table.clone(), source.path.clone(), store.trash.clone())
 }
 
 /// Tables that logs were made to, as others.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, FileNumber};
-use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
+use esker_format::rocksdb::version_edit::{BlobFileGarbage, TableMeta, VersionEdit};
 
 use super::{BlobHandle, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
@@ -45,13 +45,26 @@ impl Edit {
         self.added.iter().map(|(_, table)| table).filter(|table| !moved(table)).cloned().collect()
     }
 
+    /// Gives an epoch to tables that have none yet and come into `before`, if those that are there have theirs (V4).
+    pub(crate) fn give_epochs(&self, before: &Version) {
+        if !before.has_epochs() {
+            return;
+        }
+        let of_inputs = self.deleted.iter().map(|(_, table)| table.epoch()).min();
+        let mut newest = before.tables().map(|(_, table)| table.epoch()).max().unwrap_or(0);
+        for (_, table) in self.added.iter().filter(|(_, table)| table.epoch() == 0) {
+            newest = newest.saturating_add(1);
+            table.set_epoch(of_inputs.unwrap_or(newest));
+        }
+    }
+
     /// The edit as the manifest has it.
     pub(crate) fn record(&self, family_id: u32) -> VersionEdit {
         VersionEdit {
             column_family: family_id,
             log_number: self.log_number,
             deleted_files: self.deleted.iter().map(|(level, table)| (*level as u32, table.number())).collect(),
-            new_files: self.added.iter().map(|(level, table)| (*level as u32, table.meta.clone())).collect(),
+            new_files: self.added.iter().map(|(level, table)| (*level as u32, table.record())).collect(),
             blob_additions: self.blobs.iter().map(|blob| blob.addition.clone()).collect(),
             blob_garbage: garbage_records(&self.garbage),
             ..VersionEdit::default()
@@ -96,8 +109,9 @@ impl Version {
             };
             tables.push(table.clone());
         }
+        let by_epoch = next.has_epochs();
         for (level, tables) in next.levels.iter_mut().enumerate() {
-            sort_level(level, tables)?;
+            sort_level(level, tables, by_epoch)?;
         }
         for handle in &edit.blobs {
             let addition = &handle.addition;
@@ -117,9 +131,13 @@ impl Version {
 }
 
 /// Restores V1, or says why it cannot hold.
-fn sort_level(level: usize, tables: &mut [Arc<TableFile>]) -> Result<()> {
+fn sort_level(level: usize, tables: &mut [Arc<TableFile>], by_epoch: bool) -> Result<()> {
     if level == 0 {
-        tables.sort_by_key(|table| std::cmp::Reverse((table.meta.largest_sequence, table.meta.number)));
+        tables.sort_by_key(|table| {
+            let TableMeta { largest_sequence, smallest_sequence, number, .. } = table.meta;
+            let epoch = if by_epoch { table.epoch() } else { 0 };
+            std::cmp::Reverse((epoch, largest_sequence, smallest_sequence, number))
+        });
         return Ok(());
     }
     tables.sort_by(|a, b| internal_key::compare(&a.meta.smallest, &b.meta.smallest));

@@ -34,6 +34,8 @@ pub(crate) struct TableFile {
     /// By blob file, what it points to: as soon as that is known.
     blob_refs: OnceLock<BlobRefs>,
     life: Life,
+    /// See V4 of [`version`](crate::version); 0 of a table that has none.
+    epoch: AtomicU64,
     /// What was above it when it was written has dropped what it hid here: entries up to this one; 0 of a table that was opened.
     seen_up_to: AtomicU64,
     /// Whether a running compaction reads it; only the picker and the end of a job change it.
@@ -95,7 +97,8 @@ impl TableFile {
         table.watch();
         let life = Life::new(path, trash);
         let (seen_up_to, claimed) = (AtomicU64::new(0), AtomicBool::new(false));
-        let file = Self { meta, table, blob_refs: OnceLock::new(), life, seen_up_to, claimed };
+        let epoch = AtomicU64::new(meta.epoch_number);
+        let file = Self { meta, table, blob_refs: OnceLock::new(), life, epoch, seen_up_to, claimed };
         // What cannot be read counts as unknown; a check tells of it.
         let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
         let is_plain = file.meta.oldest_blob_file.is_none();
@@ -108,6 +111,21 @@ impl TableFile {
     /// See F1.
     pub(crate) fn mark_obsolete(&self) {
         self.life.mark_obsolete(self.meta.file_bytes);
+    }
+
+    /// See V4 of [`version`](crate::version); 0 if it has none.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Gives it one, before a version has it.
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// What the manifest is to say of it.
+    pub(crate) fn record(&self) -> TableMeta {
+        TableMeta { epoch_number: self.epoch(), ..self.meta.clone() }
     }
 
     /// Up to which sequence number nothing above it hides anything of it.

@@ -43,6 +43,7 @@ impl Store {
         let before = family.view.load_full();
         debug_assert!(are_oldest(&before, flushed), "older memtables would hide what is flushed");
         edit.log_number = edit.log_number.or_else(|| log_number_without(&before, flushed));
+        edit.give_epochs(&before.version);
         let next = Arc::new(before.version.apply(&edit).map_err(orphans)?);
         if !edit.added.is_empty() || !edit.blobs.is_empty() {
             self.env.files.sync_dir(&self.dir).map_err(|error| orphans(error.into()))?;

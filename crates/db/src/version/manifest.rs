@@ -278,7 +278,7 @@ pub(crate) fn snapshot_edits(id: u32, name: &str, version: &Version, log_number:
     let contents = VersionEdit {
         column_family: id,
         log_number: Some(log_number),
-        new_files: version.tables().map(|(level, table)| (level as u32, table.meta.clone())).collect(),
+        new_files: version.tables().map(|(level, table)| (level as u32, table.record())).collect(),
         blob_additions: version.blobs().values().map(|blob| blob.addition.clone()).collect(),
         blob_garbage: version.ledger().iter().filter(|(_, usage)| usage.garbage_count > 0).map(garbage).collect(),
         ..VersionEdit::default()

@@ -4,6 +4,9 @@
 //! - V1: tables of a level below 0 are sorted and share no internal key (Esker's own share no user key either; old
 //!   RocksDB releases could split one); level 0 is newest first.
 //! - V2: garbage of a blob file never exceeds what was written to it (B10). When nothing of it lives, the version drops it.
+//! - V4: level 0 is ordered by the tables' epochs, where all tables of the family have one, else by sequence numbers: as in RocksDB, whose
+//!   merges within level 0 make tables that are older than what their newest entry says. A flush and what comes in as a file
+//!   have a new epoch, what a compaction writes has the least of what it has read.
 //! - V3: a version changes only in [`install`], after the manifest has it (B4).
 
 mod cuts;
@@ -13,6 +16,10 @@ mod install;
 mod life;
 mod manifest;
 mod older;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,6 +80,11 @@ impl Version {
         &self.ledger
     }
 
+    /// Whether all tables have an epoch (V4): those that RocksDB has written before 7.10, and Esker before it knew of them, have none.
+    pub(crate) fn has_epochs(&self) -> bool {
+        self.tables().all(|(_, table)| table.epoch() > 0)
+    }
+
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|table| table.meta.file_bytes).sum()
     }
@@ -105,7 +117,7 @@ impl Version {
         tables.get(index).filter(|table| table.smallest() <= user_key)
     }
 
-    /// The newest entry at or before `lookup` with its user key. Level 0 newest first, then one table a level: the
+    /// The newest entry at or before `lookup` with its user key. Level 0 newest first (V4), then one table a level: the
     /// first hit is the newest, since data only moves down and level by level.
     pub(crate) fn get(&self, lookup: &[u8], fill_cache: bool) -> Result<Option<TableHit>> {
         let user_key = internal_key::user_key(lookup);

@@ -1,0 +1,61 @@
+//! Versions of tables as others write them, for tests.
+
+use std::sync::Arc;
+
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
+use esker_format::rocksdb::version_edit::TableMeta;
+
+use super::{Edit, TableFile};
+use crate::Db;
+use crate::options::FamilyOptions;
+use crate::store::Store;
+use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
+
+/// User key, sequence number, and a value, or none of a deletion.
+pub(crate) type Entry<'a> = (&'a str, u64, Option<&'a str>);
+
+/// A table of these entries, in the order of internal keys.
+pub(crate) fn table(store: &Store, epoch_number: u64, entries: &[Entry<'_>]) -> Arc<TableFile> {
+    let number = store.new_file_number();
+    let path = store.path_of(&FileName::Table(number));
+    let identity = TableIdentity {
+        column_family_id: 0,
+        column_family_name: "default".to_owned(),
+        creation_time: 0,
+        oldest_key_time: 0,
+        db_id: String::new(),
+        session_id: String::new(),
+    };
+    let options = TableOptions::of(&FamilyOptions::default());
+    let mut writer = TableWriter::create(&*store.env.files, &path, number, &options, &identity).unwrap();
+    for (user_key, sequence, value) in entries {
+        let kind = if value.is_some() { ValueKind::Value } else { ValueKind::Deletion };
+        let mut key = Vec::new();
+        internal_key::append(&mut key, user_key.as_bytes(), SequenceNumber::new(*sequence), kind);
+        writer.add(&key, value.unwrap_or_default().as_bytes()).unwrap();
+    }
+    let summary = writer.finish().unwrap();
+    let meta = TableMeta {
+        number,
+        file_bytes: summary.file_bytes,
+        smallest: summary.smallest,
+        largest: summary.largest,
+        smallest_sequence: summary.smallest_sequence,
+        largest_sequence: summary.largest_sequence,
+        tail_bytes: summary.tail_bytes,
+        epoch_number,
+        ..TableMeta::default()
+    };
+    let file = store.open_sealed(&path).unwrap();
+    let table = Table::open(file, number, summary.file_bytes, store.cache.clone()).unwrap();
+    TableFile::new(meta, table, path, store.trash.clone())
+}
+
+/// Puts tables into a store, with entries up to `last`.
+pub(crate) fn install(db: &Db, added: Vec<(usize, Arc<TableFile>)>, last: u64) {
+    let store = db.store();
+    store.publish(SequenceNumber::new(last));
+    let family = store.family(0).unwrap();
+    store.install(&family, Edit { added, ..Edit::default() }, &[]).map_err(|failed| failed.error).unwrap();
+}

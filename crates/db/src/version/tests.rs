@@ -1,0 +1,89 @@
+use esker_env::sim::SimDisk;
+
+use super::testing::{install, table};
+use crate::options::{Options, ReclaimMode};
+use crate::{Db, FamilyOptions, ReadOptions};
+
+fn open(disk: &SimDisk) -> Db {
+    let families =
+        [("default".to_owned(), FamilyOptions { level0_compaction_trigger: 20, ..FamilyOptions::default() })];
+    let (families, reclaim_mode) = (families.into(), ReclaimMode::Off);
+    let options = Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+    Db::open_with_env("/db", options, disk.env()).unwrap()
+}
+
+fn value(db: &Db, key: &str) -> Vec<u8> {
+    let found = db.get(key).unwrap().unwrap().to_vec();
+    let many = db.multi_get([key]).unwrap().pop().unwrap().unwrap();
+    assert_eq!(many.as_deref(), Some(&*found));
+    let mut iter = db.iter_cf(&db.default_column_family(), &ReadOptions::default()).unwrap();
+    iter.seek(key).unwrap();
+    assert_eq!((iter.key(), &*iter.value().unwrap()), (key.as_bytes(), &*found));
+    found
+}
+
+fn epochs(db: &Db) -> Vec<(usize, u64)> {
+    let view = db.store().family(0).unwrap().view.load_full();
+    view.version.tables().map(|(level, table)| (level, table.epoch())).collect()
+}
+
+/// Goal (V4): RocksDB merges tables within level 0 so that one has a newer entry than a table above it. Its epochs say which is newer, however
+/// the store goes on.
+#[test]
+fn a_table_that_rocksdb_merged_within_level_0_hides_nothing_newer() {
+    for reopens in [false, true] {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let store = db.store();
+        // As if files with "y" and "z" had been taken in while "new" was in memory, and merged with the table of "old".
+        let merged = table(store, 1, &[("k", 1, Some("old")), ("y", 3, Some("-")), ("z", 4, Some("-"))]);
+        let newer = table(store, 4, &[("k", 2, Some("new"))]);
+        install(&db, vec![(0, merged), (0, newer)], 4);
+        assert_eq!(value(&db, "k"), b"new");
+        db.close().unwrap();
+        let mut db = open(&disk);
+        db.put("l", "1").unwrap();
+        db.flush().unwrap();
+        assert_eq!(epochs(&db), [(0, 5), (0, 4), (0, 1)], "RocksDB goes by epochs only where all tables have one");
+        if reopens {
+            db.close().unwrap();
+            db = open(&disk);
+        }
+        assert_eq!(value(&db, "k"), b"new");
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert_eq!((value(&db, "k"), value(&db, "z")), (b"new".to_vec(), b"-".to_vec()));
+        assert!(epochs(&db).iter().all(|(level, epoch)| *level > 0 && *epoch == 1), "{:?}", epochs(&db));
+    }
+}
+
+/// Goal (V4): a log that is replayed is newer than all tables.
+#[test]
+fn what_only_the_log_held_is_newer_than_what_rocksdb_merged() {
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    let store = db.store();
+    let merged = table(store, 3, &[("k", 1, Some("old")), ("z", 9, Some("-"))]);
+    install(&db, vec![(0, merged)], 1);
+    db.put("k", "new").unwrap();
+    let after = disk.after_process_death();
+    drop(db);
+    let db = open(&after);
+    assert_eq!(epochs(&db), [(0, 4), (0, 3)]);
+    assert_eq!(value(&db, "k"), b"new");
+}
+
+/// Goal (V4): a store whose tables have no epochs, or not all, is ordered by sequence numbers.
+#[test]
+fn without_epochs_the_newest_entry_tells() {
+    for epoch in [0, 7] {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let older = table(db.store(), epoch, &[("k", 1, Some("old")), ("l", 2, Some("-"))]);
+        let newer = table(db.store(), 0, &[("k", 3, Some("new"))]);
+        // Not the store's own doing, which would give them one.
+        let edit = super::Edit { added: vec![(0, newer), (0, older)], ..super::Edit::default() };
+        let version = super::Version::empty().apply(&edit).unwrap();
+        let order: Vec<u64> = version.level(0).iter().map(|table| table.meta.largest_sequence.get()).collect();
+        assert_eq!(order, [3, 2]);
+    }
+}
