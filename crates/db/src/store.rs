@@ -181,8 +181,12 @@ pub(crate) struct State {
     pub(crate) manual: Vec<u32>,
     /// Why the last flush failed; gone with the next that succeeds.
     pub(crate) flush_error: Option<Error>,
-    /// Why the last compaction or removal of files failed; gone with the next that succeeds.
+    /// Why the last compaction failed; gone with the next that succeeds.
     pub(crate) compaction_error: Option<Error>,
+    /// Why files could not be removed the last time.
+    pub(crate) purge_error: Option<Error>,
+    /// The file that the last work failed at, and how often in a row.
+    pub(crate) failing: Option<(FileNumber, u32)>,
     /// The family of the last compaction: the next one looks behind it first.
     pub(crate) last_compacted: u32,
     /// No new work is begun.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker::env::{Access, AppendFile, DirEntry, FileSystem, Lock, Metadata, ReadFile, Result, Space, Window};
+use esker::env::{Access, AppendFile, DirEntry, FileSystem, Lock, Mapping, Metadata, ReadFile, Result, Space, Window};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Call<'a> {
     Sync(&'a Path),
     /// A part of a file is given back.
     PunchHole(&'a Path),
+    /// A part of a file is read.
+    Read(&'a Path),
     /// Anything else that changes files or directories, or takes a lock, is done at this path.
     Other(&'a Path),
 }
@@ -23,7 +25,8 @@ pub enum Call<'a> {
 impl<'a> Call<'a> {
     /// Where it is done.
     pub fn path(&self) -> &'a Path {
-        let (Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Other(path)) = self;
+        let (Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Read(path) | Self::Other(path)) =
+            self;
         path
     }
 }
@@ -68,7 +71,8 @@ impl FileSystem for Hooked {
         self.files.recycle(from, to).map(|file| self.appended(file))
     }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.files.open(path)
+        let file = self.files.open(path)?;
+        Ok(Arc::new(HookedReads { file, hook: Arc::clone(&self.hook) }))
     }
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
         self.files.list(dir)
@@ -116,6 +120,45 @@ impl FileSystem for Hooked {
     }
     fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
         self.files.claim_dir(dir)
+    }
+}
+
+struct HookedReads {
+    file: Arc<dyn ReadFile>,
+    hook: Hook,
+}
+
+impl fmt::Debug for HookedReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HookedReads").field(&self.file).finish()
+    }
+}
+
+impl ReadFile for HookedReads {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        (self.hook)(Call::Read(self.file.path()))?;
+        self.file.read_at(offset, buffer)
+    }
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        (self.hook)(Call::Read(self.file.path())).is_ok() && self.file.read_now(offset, buffer)
+    }
+    fn memory(&self, range: Range<u64>) -> Option<&[u8]> {
+        self.file.memory(range)
+    }
+    fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {
+        self.file.map()
+    }
+    fn advise(&self, access: Access) {
+        self.file.advise(access);
+    }
+    fn will_read(&self, range: Range<u64>) {
+        self.file.will_read(range);
     }
 }
 

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 
+use super::Work;
 use crate::compaction;
 use crate::store::State;
 use crate::{Error, ErrorKind};
+
+/// A file that could not be read so many times in a row will not be the next time.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// See G4.
 #[derive(Debug)]
@@ -26,6 +30,17 @@ impl State {
             None => damaged.extend(victims),
         }
         self.blob_damage.get_or_insert_with(|| error.clone());
+    }
+
+    /// Whether `work`, which failed with `error`, had better not be tried again (G4). Told of each failure: a medium that cannot be read any
+    /// more says what one says that can be in a moment.
+    pub(super) fn is_beyond_help(&mut self, work: &Work, error: &Error) -> bool {
+        let file = if error.kind() == ErrorKind::Io { damaged_file(error) } else { None };
+        self.failing = file.filter(|file| work.reads(*file)).map(|file| match self.failing {
+            Some((before, times)) if before == file => (file, times + 1),
+            _ => (file, 1),
+        });
+        is_damage(error) || self.failing.is_some_and(|(_, times)| times >= ATTEMPTS_MAX)
     }
 
     /// A sweep met damage: in one of the files that it was to empty, or where only others can go around it.
@@ -52,6 +67,6 @@ fn damaged_file(error: &Error) -> Option<FileNumber> {
 }
 
 /// What trying again does not mend.
-pub(super) fn is_damage(error: &Error) -> bool {
+fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
 }

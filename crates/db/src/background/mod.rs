@@ -8,7 +8,7 @@
 //! - G3: without threads (`background_jobs` = 0) the same work is done by whoever made it necessary. Only what a write
 //!   cannot do without, a flush, can refuse it.
 //! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
-//!   comes or a user asks for a compaction by hand.
+//!   comes or a user asks for a compaction by hand. So does one that failed several times because the same file could not be read.
 //!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened; a family in which a sweep met
 //!   a damaged table is reclaimed table by table from then on.
 //! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
@@ -22,10 +22,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_format::rocksdb::internal_key::FileNumber;
 use parking_lot::MutexGuard;
 
 pub(crate) use self::damage::Resting;
-use self::damage::is_damage;
 pub(crate) use self::pick::Look;
 use self::pick::QUIET;
 use crate::blob::BlobSync;
@@ -55,6 +55,11 @@ impl State {
             self.blob_damage = None;
         }
         self.wake_resting(family_id);
+    }
+
+    /// What is tried again, and failed the last time.
+    fn transient_error(&self) -> Option<&Error> {
+        self.flush_error.as_ref().or(self.compaction_error.as_ref()).or(self.purge_error.as_ref())
     }
 
     /// Whether somebody makes files.
@@ -131,6 +136,19 @@ impl Work {
         state.compacting += 1;
     }
 
+    /// Whether it reads this table or blob file.
+    fn reads(&self, file: FileNumber) -> bool {
+        match self {
+            Self::Compaction(plan, _) => {
+                plan.victims.contains(&file) || plan.inputs().any(|(_, table)| table.number() == file)
+            }
+            Self::Relocation(plan, _) => {
+                plan.victims.contains(&file) || plan.tables.iter().any(|(_, table)| table.number() == file)
+            }
+            _ => false,
+        }
+    }
+
     fn is_reclaim(&self) -> bool {
         match self {
             Self::Compaction(plan, _) => plan.is_sweep,
@@ -166,31 +184,33 @@ impl Store {
             self.fail(&error);
             Err(error)
         });
-        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exhausted) {
-            // What it left takes up the room that the next one needs. Should that fail, the next purge tries again, and tells.
+        if result.is_err() {
+            // What it left takes up the room that the next one needs, and would let whoever waits hope for more. Should that fail, the next
+            // purge tries again, and tells.
             let _ = self.trash.purge();
         }
         result
     }
 
-    /// Keeps what came of `work` where users can read it.
-    fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) {
+    /// Keeps what came of `work` where users can read it. Whether it failed in a way that trying again will not mend.
+    fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) -> bool {
         let error = result.as_ref().err().cloned();
+        let is_beyond_help = error.as_ref().is_some_and(|error| state.is_beyond_help(work, error));
         match work {
             Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
-            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) | Work::Purge => {
-                state.compaction_error = error
-            }
+            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) => state.compaction_error = error,
+            Work::Purge => state.purge_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
             Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
             Work::Log => {}
         }
         self.changed.notify_all();
+        is_beyond_help
     }
 
-    /// Gives the claims of `work` back, or lets it rest with them (G4).
-    fn release_work(&self, state: &mut State, work: Work, result: &Result<()>) {
+    /// Gives the claims of `work` back, or lets it rest with them (G4) if it `is_beyond_help`.
+    fn release_work(&self, state: &mut State, work: Work, result: &Result<()>, is_beyond_help: bool) {
         match work {
             Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan, _) => {
@@ -198,12 +218,12 @@ impl Store {
                 state.has_written(plan.writing().as_ref());
                 state.last_compacted = plan.family.id;
                 match result {
-                    Err(error) if is_damage(error) && plan.is_sweep => {
+                    Err(error) if is_beyond_help && plan.is_sweep => {
                         plan.set_claimed(false);
                         state.to_compact.insert(plan.family.id);
                         state.note_damaged_sweep(&plan, error);
                     }
-                    Err(error) if is_damage(error) => state.resting.push(Resting { plan, error: error.clone() }),
+                    Err(error) if is_beyond_help => state.resting.push(Resting { plan, error: error.clone() }),
                     _ => {
                         plan.set_claimed(false);
                         state.to_compact.insert(plan.family.id);
@@ -215,7 +235,7 @@ impl Store {
                 plan.set_claimed(false);
                 state.to_compact.insert(plan.family.id);
                 if let Err(error) = result
-                    && is_damage(error)
+                    && is_beyond_help
                 {
                     state.note_blob_damage(plan.family.id, &plan.victims, error);
                 }
@@ -260,8 +280,8 @@ impl Store {
     fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
         work.claim_tables(state);
         let result = MutexGuard::unlocked(state, || self.run_work(&work));
-        self.note_result(state, &work, &result);
-        self.release_work(state, work, &result);
+        let is_beyond_help = self.note_result(state, &work, &result);
+        self.release_work(state, work, &result, is_beyond_help);
         result
     }
 
@@ -278,12 +298,12 @@ impl Store {
             drop(state);
             let result = self.run_work(&work);
             state = self.state.lock();
-            self.note_result(&mut state, &work, &result);
+            let is_beyond_help = self.note_result(&mut state, &work, &result);
             // Its claims are kept meanwhile, so that nobody else tries it either.
-            if result.as_ref().is_err_and(|error| !is_damage(error)) && !state.closing {
+            if result.is_err() && !is_beyond_help && !state.closing {
                 self.closing.wait_for(&mut state, RETRY_PAUSE);
             }
-            self.release_work(&mut state, work, &result);
+            self.release_work(&mut state, work, &result, is_beyond_help);
         }
     }
 
@@ -316,12 +336,12 @@ impl Store {
             let (is_flush, is_purge) = (matches!(work, Work::Flush(_)), matches!(work, Work::Purge));
             let result = self.run_work(&work);
             let mut state = self.state.lock();
-            self.note_result(&mut state, &work, &result);
-            self.release_work(&mut state, work, &result);
+            let is_beyond_help = self.note_result(&mut state, &work, &result);
+            self.release_work(&mut state, work, &result, is_beyond_help);
             drop(state);
             match result {
                 Err(error) if is_flush => return Err(error),
-                Err(error) if !is_purge && !is_damage(&error) => return Ok(()),
+                Err(_) if !is_purge && !is_beyond_help => return Ok(()),
                 _ => {}
             }
         }
@@ -332,7 +352,7 @@ impl Store {
         let mut state = self.state.lock();
         state.awaited += 1;
         // Whoever was tried before and failed may have been mended.
-        (state.flush_error, state.compaction_error) = (None, None);
+        (state.flush_error, state.compaction_error, state.purge_error) = (None, None, None);
         let result = self.do_all(&mut state).map_err(|error| error.while_doing("waiting for compactions"));
         state.awaited -= 1;
         result
@@ -342,13 +362,13 @@ impl Store {
     fn do_all(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
         loop {
             self.check_writable()?;
-            if let Some(error) = state.flush_error.as_ref().or(state.compaction_error.as_ref()) {
+            if let Some(error) = state.transient_error() {
                 return Err(error.clone());
             }
             if let Some(work) = self.pick_work(state) {
                 let result = MutexGuard::unlocked(state, || self.run_work(&work));
-                self.note_result(state, &work, &result);
-                self.release_work(state, work, &result);
+                let is_beyond_help = self.note_result(state, &work, &result);
+                self.release_work(state, work, &result, is_beyond_help);
             } else if state.makes_files() || state.helping > 0 || state.purging > 0 || !state.manual.is_empty() {
                 self.changed.wait_for(state, QUIET);
             } else {
@@ -362,7 +382,7 @@ impl Store {
     pub(crate) fn background_error(&self) -> Option<Error> {
         let state = self.state.lock();
         let resting = || state.resting.first().map(|resting| resting.error.clone());
-        let transient = state.flush_error.clone().or_else(|| state.compaction_error.clone()).or_else(resting);
+        let transient = state.transient_error().cloned().or_else(resting);
         let transient = transient.or_else(|| state.blob_damage.clone());
         drop(state);
         self.failure().or(transient).filter(|error| error.kind() != ErrorKind::Closed)
