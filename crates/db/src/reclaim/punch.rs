@@ -133,8 +133,9 @@ impl Store {
             Err(_) => return Ok(None),
         };
         let mut punched = blob.holes.punched();
+        // Should it fail, which of them are holes is not known: the next pass makes all anew.
         let mut known = std::mem::take(&mut *punched).into_iter().peekable();
-        let mut fresh = Vec::new();
+        let (mut all, mut fresh) = (Vec::new(), Vec::new());
         for gap in gaps(live, blob.file.records_end()) {
             let mut at = gap.start;
             while let Some((pages, end)) = self.dead_pages(&blob.file, at..gap.end)? {
@@ -146,21 +147,17 @@ impl Store {
                 if known.next_if_eq(&pages).is_none() {
                     fresh.push(pages.clone());
                 }
-                punched.push(pages);
+                all.push(pages);
             }
         }
         for holes in fresh.chunks(HOLES_MAX) {
             self.check_open()?;
             match files.punch_holes(path, holes) {
                 Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
-                Err(error) => {
-                    // Which of them are holes is not known: the next pass makes all anew.
-                    punched.clear();
-                    return Err(error.into());
-                }
-                Ok(()) => {}
+                made => made?,
             }
         }
+        *punched = all;
         let after = files.metadata(path)?;
         blob.holes.set_bytes(after.len.saturating_sub(after.allocated));
         Ok(Some(before.allocated.saturating_sub(after.allocated)))

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::env::{Env, Error as EnvError};
@@ -205,6 +206,49 @@ fn death_and_failures_among_holes_lose_nothing() {
             assert!(contents(&db) == expected);
             assert_sound(&db, "after a failure");
         }
+    }
+}
+
+/// Goal: what a failed pass had found dead, and made no hole of, the next one gives back.
+#[test]
+fn a_read_that_fails_keeps_no_pages_from_going_later() {
+    let made = SimDisk::new();
+    large_garbage(&made);
+    // Lets the blob read with index `fails` fail; returns how many there were, and what the files take up in the end.
+    let run = |fails: u64| {
+        let disk = made.after_process_death();
+        let reads = Arc::new(AtomicU64::new(0));
+        let hook = {
+            let reads = reads.clone();
+            move |call: Call<'_>| match call {
+                Call::Read(path) if path.extension().is_some_and(|extension| extension == "blob") => {
+                    if reads.fetch_add(1, Ordering::Relaxed) == fails {
+                        return Err(EnvError::new("reading", path, std::io::Error::from_raw_os_error(5)));
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        };
+        let mut env = disk.env();
+        env.files = Arc::new(Hooked::new(env.files, hook));
+        let Ok(db) = Db::open_with_env("/store", large_options(ReclaimMode::Auto, true), env) else { return (0, 0) };
+        db.flush().unwrap();
+        let reads = reads.load(Ordering::Relaxed);
+        // More garbage, so that it is looked at again.
+        for n in (1..60).step_by(4) {
+            db.delete(key(n)).unwrap();
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        db.flush().unwrap();
+        assert!(db.stats().punches > 1);
+        (reads, allocated(&disk))
+    };
+    let (reads, healthy) = run(u64::MAX);
+    assert!(reads > 20, "{reads}");
+    for n in 0..reads {
+        let (_, left) = run(n);
+        assert!(left <= healthy, "read {n} of {reads}: {left} bytes of {healthy}");
     }
 }
 
