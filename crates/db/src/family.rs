@@ -13,9 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
+use parking_lot::Mutex;
 
 use crate::Result;
 use crate::blob::{BlobFile, WrittenBlobs};
+use crate::ingest::Writing;
 use crate::iterate::Walks;
 use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
@@ -114,6 +116,8 @@ pub(crate) struct Family {
     dropped: AtomicBool,
     /// How far iterators went.
     pub(crate) walks: Walks,
+    /// What compactions in progress will write, and where.
+    writing: Mutex<Vec<Writing>>,
 }
 
 impl Family {
@@ -147,6 +151,7 @@ impl Family {
             file_bytes_max: AtomicU64::new(u64::MAX),
             dropped,
             walks: Walks::default(),
+            writing: Mutex::default(),
         })
     }
 
@@ -183,6 +188,29 @@ impl Family {
     /// Whether files came in that hold something newer than `sequence`.
     pub(crate) fn has_taken_in_since(&self, sequence: u64) -> bool {
         self.taken_in_up_to.load(Ordering::Acquire) > sequence
+    }
+
+    /// What compactions in progress will write. Changes under the store's `state` only.
+    pub(crate) fn writing(&self) -> Vec<Writing> {
+        self.writing.lock().clone()
+    }
+
+    /// Whether one of them may write something between these keys into a level below 0.
+    pub(crate) fn will_write(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        self.writing.lock().iter().any(|writing| writing.meets(level, begin, end))
+    }
+
+    /// Adds to it.
+    pub(crate) fn note_writing(&self, writing: Writing) {
+        self.writing.lock().push(writing);
+    }
+
+    /// What a compaction was going to write is written, or will not be.
+    pub(crate) fn has_written(&self, written: &Writing) {
+        let mut writing = self.writing.lock();
+        if let Some(at) = writing.iter().position(|writing| writing == written) {
+            writing.swap_remove(at);
+        }
     }
 
     /// See [`Older::note`].

@@ -34,7 +34,6 @@ use crate::compaction::Merge;
 use crate::counters::Counters;
 use crate::family::{ColumnFamily, Family};
 use crate::flush;
-use crate::ingest::Writing;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
@@ -167,8 +166,6 @@ pub(crate) struct State {
     pub(crate) compacting: usize,
     /// Merges whose parts others may take.
     pub(crate) merging: Vec<Arc<Merge>>,
-    /// What those that are no reclaim will write, and where.
-    pub(crate) writing: Vec<Writing>,
     /// Who creates files in the directory and is waited for before the store closes.
     pub(crate) guests: usize,
     /// Who writes parts of others' merges.

@@ -31,7 +31,6 @@ use self::pick::QUIET;
 use crate::blob::BlobSync;
 use crate::compaction;
 use crate::flush;
-use crate::ingest::Writing;
 use crate::reclaim::{Pass, Punch, Relocation, Removal, Reserved, Room};
 use crate::store::{State, Store};
 use crate::{Error, ErrorKind, Result};
@@ -65,13 +64,6 @@ impl State {
     /// Whether somebody makes files.
     fn makes_files(&self) -> bool {
         self.compacting > 0 || !self.flushing.is_empty() || self.guests > 0
-    }
-
-    /// What a compaction was going to write is written, or will not be.
-    fn has_written(&mut self, written: Option<&Writing>) {
-        if let Some(at) = self.writing.iter().position(|writing| Some(writing) == written) {
-            self.writing.swap_remove(at);
-        }
     }
 }
 
@@ -125,7 +117,7 @@ impl Work {
         match self {
             Self::Compaction(plan, _) => {
                 plan.set_claimed(true);
-                state.writing.extend(plan.writing());
+                plan.note_writing();
             }
             Self::Relocation(plan, _) => plan.set_claimed(true),
             Self::Removal(plan) => plan.set_claimed(true),
@@ -215,7 +207,7 @@ impl Store {
             Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan, _) => {
                 state.compacting -= 1;
-                state.has_written(plan.writing().as_ref());
+                plan.has_written();
                 state.last_compacted = plan.family.id;
                 match result {
                     Err(error) if is_beyond_help && plan.is_sweep => {

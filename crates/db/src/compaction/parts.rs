@@ -197,9 +197,10 @@ mod tests {
 
     use super::*;
     use crate::compaction::testing::{Contents, contents};
-    use crate::compaction::{pick_sweep, pick_window};
+    use crate::compaction::{pick_exposing, pick_sweep, pick_window};
     use crate::options::{FamilyOptions, Options, ReclaimMode};
     use crate::reclaim::hidden_bytes;
+    use crate::version::testing::{install, table};
     use crate::{Db, Snapshot};
 
     /// A store in whose tables and blob files much is overwritten or deleted, what a snapshot of it sees, and what it holds.
@@ -378,6 +379,37 @@ mod tests {
         assert!(before > 20_000 && once < before * 3 / 4, "{before} before, {once} now");
         rewrite(0..100);
         assert!(hidden() > once + 20_000, "{once} before, {} now", hidden());
+    }
+
+    /// Goal (P1): nothing is moved between tables that a window writes to one, nor is a window begun where something will be.
+    #[test]
+    fn nothing_comes_between_the_tables_of_a_window() {
+        for window_first in [true, false] {
+            let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let table = |entries: &[_]| table(db.store(), 1, entries);
+            let deepest = [[("a", 1, Some("-")), ("b", 2, Some("-"))], [("x", 3, Some("-")), ("y", 4, Some("-"))]];
+            let between = table(&[("m", 5, Some("-")), ("n", 6, Some("-"))]);
+            let deepest = deepest.iter().map(|entries| (6, table(entries)));
+            install(&db, deepest.chain([(5, between)]).collect(), 6);
+            let family = db.store().family(0).unwrap();
+            let window = || {
+                let version = family.view.load().version.clone();
+                pick_window(&family, &version, version.level(6), BTreeSet::new())
+            };
+            let down = || pick_exposing(&family, false, &|_| true);
+            let picks: [&dyn Fn() -> Option<Plan>; 2] = if window_first { [&window, &down] } else { [&down, &window] };
+            let first = Arc::new(picks[0]().unwrap());
+            first.set_claimed(true);
+            first.note_writing();
+            assert!(picks[1]().is_none(), "{window_first}");
+            db.store().run_compaction(&first, &reserve(&db, &first)).unwrap();
+            first.set_claimed(false);
+            first.has_written();
+            let second = Arc::new(picks[1]().unwrap());
+            db.store().run_compaction(&second, &reserve(&db, &second)).unwrap();
+            assert_eq!(contents(&db, None).keys().map(|key| key[0]).collect::<Vec<_>>(), b"abmnxy");
+        }
     }
 
     /// Goal: a part that cannot be written takes those along that were (M2), and nothing of the store is lost.

@@ -1,7 +1,8 @@
 //! What to compact next. Pure: same version, same claims, same plan.
 //!
 //! - P1: inputs of a plan are claimed by nobody else, and hold every table of the output level that shares a user key
-//!   with them; so two plans never write the same user key into the same level.
+//!   with them; so two plans never write the same user key into the same level. Nor does one write between the least and the greatest key of
+//!   what another writes there, though no table may lie there yet: a table of the other's may span it.
 //! - P2: with a table go its neighbours that share a user key with it, so that no older entry of a key stays above a newer one.
 //! - P3: level 0 is compacted as a whole, by one plan at a time. While it is small beside the level that it goes to, its newest tables
 //!   are merged with each other instead: neighbours in time, into one table of level 0 that takes their place. Not if the newest came in
@@ -95,10 +96,28 @@ impl Plan {
     }
 
     /// The keys that it will write, and where.
-    pub(crate) fn writing(&self) -> Option<Writing> {
+    fn writing(&self) -> Option<Writing> {
         let smallest = self.inputs().map(|(_, table)| table.smallest()).min()?.to_vec();
         let largest = self.inputs().map(|(_, table)| table.largest()).max()?.to_vec();
-        Some(Writing { family_id: self.family.id, level: self.output_level, smallest, largest })
+        Some(Writing { level: self.output_level, smallest, largest })
+    }
+
+    /// Says that they are going to be written (P1).
+    pub(crate) fn note_writing(&self) {
+        self.writing().into_iter().for_each(|writing| self.family.note_writing(writing));
+    }
+
+    /// They are written, or will not be.
+    pub(crate) fn has_written(&self) {
+        self.writing().iter().for_each(|writing| self.family.has_written(writing));
+    }
+
+    /// The plan, if nobody reads its inputs, nor will write between its keys (P1).
+    fn unless_taken(self) -> Option<Self> {
+        let is_claimed = self.inputs().any(|(_, table)| table.is_claimed());
+        let will_write = |writing: Writing| self.family.will_write(writing.level, &writing.smallest, &writing.largest);
+        let is_taken = is_claimed || (self.output_level > 0 && self.writing().is_some_and(will_write));
+        (!is_taken).then_some(self)
     }
 
     /// Whether older entries of `user_key` may lie where it does not look.
@@ -185,7 +204,7 @@ pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: 
     let (family, version, upper) = (family.clone(), version.clone(), upper.to_vec());
     let above = Vec::new();
     let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
-    if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
+    plan.unless_taken()
 }
 
 /// See P6: `tables` are neighbours of the deepest level. `None` while one of them is claimed.
@@ -205,7 +224,7 @@ pub(crate) fn pick_window(
     let (family, version) = (family.clone(), version.clone());
     let (lower, middle, output_level) = (Vec::new(), Vec::new(), level);
     let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
-    if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
+    plan.unless_taken()
 }
 
 /// See P4.
@@ -361,7 +380,7 @@ fn plan(
     let (family, version, victims) = (family.clone(), version.clone(), BTreeSet::new());
     let (middle, above) = (Vec::new(), Vec::new());
     let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: false };
-    if plan.inputs().any(|(_, table)| table.is_claimed()) { None } else { Some(plan) }
+    plan.unless_taken()
 }
 
 /// `tables` and those beside them that begin with the user key with which they end, or the other way round (P2).

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 
-use super::place::{Known, Writing, is_in_memory, levels};
+use super::place::{Known, is_in_memory, levels};
 use super::{Ingested, LOAD_AHEAD, Newcomer};
 use crate::family::Family;
 use crate::store::Store;
@@ -98,10 +98,7 @@ impl Store {
             self.flush_alone(lead, family)?;
         }
         self.sync_log(lead)?;
-        let writing: Vec<Writing> = {
-            let state = self.state.lock();
-            state.writing.iter().filter(|writing| writing.family_id == family.id).cloned().collect()
-        };
+        let writing = family.writing();
         let version = family.view.load().version.clone();
         let levels = levels(&version, &family.options, &writing, &newcomers, &mut known)?;
         let mut edit = Edit { blobs: blobs.to_vec(), ..Edit::default() };

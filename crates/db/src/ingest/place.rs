@@ -17,10 +17,16 @@ use crate::version::{TableFile, Version};
 /// Keys that a compaction in progress will write into a level; both ends inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Writing {
-    pub(crate) family_id: u32,
     pub(crate) level: usize,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
+}
+
+impl Writing {
+    /// Whether it may write something between these keys into `level`, below level 0.
+    pub(crate) fn meets(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        self.level == level && &*self.smallest <= end && &*self.largest >= begin
+    }
 }
 
 /// Whether tables hold keys of the ranges of newcomers, by the newcomer's place in its call and the table's number: looked up
@@ -80,8 +86,7 @@ pub(super) fn levels(
             if is_covered {
                 break;
             }
-            let is_written =
-                |writing: &Writing| writing.level == level && &*writing.smallest <= end && &*writing.largest >= begin;
+            let is_written = |writing: &Writing| writing.meets(level, begin, end);
             if overlapping.is_empty() && !writing.iter().any(is_written) {
                 chosen = level;
             }
@@ -149,7 +154,6 @@ mod tests {
         let disk = SimDisk::new();
         let newcomers: Vec<Newcomer> = (1..).zip(keys).map(|(number, keys)| newcomer(&disk, number, *keys)).collect();
         let writing = writing.iter().map(|&(level, smallest, largest)| Writing {
-            family_id: 0,
             level,
             smallest: smallest.into(),
             largest: largest.into(),
