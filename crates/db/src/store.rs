@@ -174,8 +174,8 @@ pub(crate) struct State {
     pub(crate) purging: usize,
     /// Copies of the store that are being made: no hole is made meanwhile.
     pub(crate) copies: usize,
-    /// Manual compactions that keep automatic ones out of a family.
-    pub(crate) manual: Vec<u32>,
+    /// Families in which somebody compacts by hand, or takes files in: no compaction is begun there, nor, where it says so, reclaim.
+    pub(crate) manual: BTreeMap<u32, KeptOut>,
     /// Why the last flush failed; gone with the next that succeeds.
     pub(crate) flush_error: Option<Error>,
     /// Why the last compaction failed; gone with the next that succeeds.
@@ -188,6 +188,13 @@ pub(crate) struct State {
     pub(crate) last_compacted: u32,
     /// No new work is begun.
     pub(crate) closing: bool,
+}
+
+/// See [`State::manual`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptOut {
+    Compactions,
+    All,
 }
 
 #[derive(Debug, Default)]

@@ -387,3 +387,41 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
     let reason = format!("background work panicked ({message}); report it, and reopen the store");
     Error::new(ErrorKind::ReadOnly, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use crate::store::KeptOut;
+    use crate::{Compression, Db, FamilyOptions, Options};
+
+    /// Goal: who compacts by hand keeps no space from coming back, and so no writer waiting; who takes files in is alone.
+    #[test]
+    fn space_comes_back_beside_a_compaction_by_hand() {
+        for kept_out in [KeptOut::Compactions, KeptOut::All] {
+            let family = FamilyOptions {
+                write_buffer_bytes: 64 << 10,
+                min_blob_size: 100,
+                blob_file_bytes: 64 << 10,
+                blob_compression: Compression::None,
+                level0_compaction_trigger: 100,
+                level0_slowdown_trigger: 100,
+                level0_stop_trigger: 101,
+                ..FamilyOptions::default()
+            };
+            let families = [("default".to_owned(), family)].into();
+            let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let overwrite = |round: u8| (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), [round; 500]).unwrap());
+            overwrite(0);
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            let before = db.stats().compactions;
+            db.store().state.lock().manual.insert(0, kept_out);
+            (1..10).for_each(overwrite);
+            let (bytes, passes) = (db.stats().on_disk.blob_bytes, db.stats().compactions - before);
+            let keeps_bound = bytes < 1_000_000 && passes > 0;
+            assert_eq!(keeps_bound, kept_out == KeptOut::Compactions, "{bytes} bytes for 500,000, {passes} passes");
+            db.store().state.lock().manual.clear();
+        }
+    }
+}

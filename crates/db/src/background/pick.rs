@@ -16,7 +16,7 @@ use crate::family::Family;
 use crate::flush;
 use crate::options::{ReclaimMode, Separation};
 use crate::reclaim::{self, Goal, Left, Need};
-use crate::store::{State, Store};
+use crate::store::{KeptOut, State, Store};
 use crate::version::Version;
 
 /// A pass is worth it if it frees this part of that.
@@ -138,7 +138,8 @@ impl Store {
         let next = state.last_compacted.saturating_add(1);
         let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
         for id in in_turn {
-            if state.manual.contains(&id) {
+            let kept_out = state.manual.get(&id).copied();
+            if kept_out == Some(KeptOut::All) {
                 continue;
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
@@ -150,6 +151,9 @@ impl Store {
                 continue;
             }
             let compact = || {
+                if kept_out.is_some() {
+                    return None;
+                }
                 let plan = compaction::pick(family?, oldest, &self.fits())?;
                 Some(Work::compaction(plan, &self.room))
             };

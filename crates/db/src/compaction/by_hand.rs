@@ -10,23 +10,24 @@ use crate::Result;
 use crate::family::Family;
 use crate::options::Separation;
 use crate::reclaim::Goal;
-use crate::store::Store;
+use crate::store::{KeptOut, Store};
 
 impl Store {
     /// See [`Db::compact_range`](crate::Db::compact_range).
     pub(crate) fn compact_range(&self, family: &Arc<Family>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.flush(&[family.id])?;
         let mut state = self.state.lock();
-        while state.manual.contains(&family.id) {
+        while state.manual.contains_key(&family.id) {
             self.changed.wait(&mut state);
         }
-        state.manual.push(family.id);
+        // Writers may wait for space meanwhile.
+        state.manual.insert(family.id, KeptOut::Compactions);
         // Whoever asks for it by hand is told again what is damaged.
         state.wake_resting(family.id);
         drop(state);
         let result = self.compact_levels(family, begin, end);
         let mut state = self.state.lock();
-        state.manual.retain(|&id| id != family.id);
+        state.manual.remove(&family.id);
         state.to_compact.insert(family.id);
         drop(state);
         self.changed.notify_all();

@@ -48,7 +48,7 @@ use install::Outcome;
 
 use crate::family::Family;
 use crate::reclaim::Incoming;
-use crate::store::Store;
+use crate::store::{KeptOut, Store};
 use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
 
@@ -138,7 +138,7 @@ impl Drop for Guest<'_> {
     }
 }
 
-/// A turn in which no compaction is begun in a family; as a manual compaction has it.
+/// A turn in which nothing is begun in a family.
 struct Quiet<'a> {
     store: &'a Store,
     family_id: u32,
@@ -147,7 +147,7 @@ struct Quiet<'a> {
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         let mut state = self.store.state.lock();
-        state.manual.retain(|&id| id != self.family_id);
+        state.manual.remove(&self.family_id);
         state.to_compact.insert(self.family_id);
         drop(state);
         self.store.changed.notify_all();
@@ -169,10 +169,10 @@ impl Store {
 
     fn quiet(&self, family_id: u32) -> Quiet<'_> {
         let mut state = self.state.lock();
-        while state.manual.contains(&family_id) {
+        while state.manual.contains_key(&family_id) {
             self.changed.wait(&mut state);
         }
-        state.manual.push(family_id);
+        state.manual.insert(family_id, KeptOut::All);
         Quiet { store: self, family_id }
     }
 
