@@ -5,7 +5,8 @@
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
 //! - W3: a write is published, and so visible, only when all of it is in the memtables.
 //! - W4: a power loss takes no write without all that came after it, whichever logs they are in ([`log`], L1 and L2).
-//! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was.
+//! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was. So once a group is in the log, it fails only
+//!   with the store: else its numbers would be given out again, beside what is logged under them.
 //! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
 
 mod delay;
@@ -293,6 +294,10 @@ impl Store {
         }
         if last > SequenceNumber::MAX.get() {
             return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
+        }
+        if group.iter().any(|request| request.options.sync) {
+            // L2, before anything of the group is written: a log that cannot be sealed fails it, and the next one goes on.
+            self.sync_ended_logs()?;
         }
         let appended = self.store_values(lead, group)?;
         self.log_group(lead, group).map_err(|error| self.take_back(appended, error))?;

@@ -95,6 +95,11 @@ impl Order {
 }
 
 impl Store {
+    /// Appends the group, and syncs the log if a member asks for it. Earlier logs are durable then (L2).
+    ///
+    /// # Errors
+    /// - `Exhausted`, `Io`: nothing was appended.
+    /// - `ReadOnly`: it may be in the log, and the store takes no more writes.
     pub(super) fn log_group(&self, lead: &mut Lead, group: &[Request]) -> Result<()> {
         let next = group.first().map_or(lead.last_sequence, |request| request.batch.raw().sequence());
         let Some(wal) = lead.wal.as_mut() else {
@@ -119,14 +124,25 @@ impl Store {
             self.ask_for_log();
         }
         if group.iter().any(|request| request.options.sync) {
-            return self.sync_log(lead);
+            return self.sync_last_log(lead);
         }
         Ok(())
     }
 
     /// Everything in the logs survives power loss when this returns (L2).
+    ///
+    /// # Errors
+    /// As [`sync_ended_logs`](Self::sync_ended_logs).
     pub(crate) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
         self.sync_ended_logs()?;
+        self.sync_last_log(lead)
+    }
+
+    /// Makes the log durable that takes writes, and the values that it points to. Those before it are.
+    ///
+    /// # Errors
+    /// `ReadOnly`: what is durable is unknown.
+    fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
         self.sync_values(lead)?;
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));

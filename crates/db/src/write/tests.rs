@@ -7,7 +7,7 @@ use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::scan::RecoveryMode;
 
-use crate::{Change, Db, ErrorKind, FamilyOptions, Options, Separation, WriteOptions};
+use crate::{BlobPartition, Change, Db, ErrorKind, FamilyOptions, Options, Separation, WriteBatch, WriteOptions};
 
 const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
 /// The default column family.
@@ -241,6 +241,56 @@ fn a_spare_log_without_a_note_makes_the_one_before_it_no_last_one() {
     let options = Options { wal_recovery: RecoveryMode::TolerateTornTail, ..options(2) };
     let error = Db::open_with_env("/store", options, disk.env()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(path.as_path())), "{error}");
+}
+
+/// Goal: a synced write that fails leaves nothing behind that a later one is shadowed by, or an open takes for damage, whatever call
+/// fails while the log before is not durable yet.
+#[test]
+fn a_synced_write_that_fails_beside_an_ended_log_leaves_nothing() {
+    let mut at_write = options(0);
+    for family in at_write.families.values_mut() {
+        family.separation = Separation::AtWrite;
+        family.min_blob_size = 100;
+        family.blob_partition = Some(BlobPartition::new(|key, _| key[0] % 2));
+    }
+    let value = |n: u32| n.to_be_bytes().repeat(40);
+    let mut refused = 0;
+    for options in [options(0), options(2), at_write] {
+        let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env());
+        for n in 0.. {
+            let disk = SimDisk::new();
+            let db = open(&disk).unwrap();
+            db.put([0], value(10)).unwrap();
+            rotate(&db).unwrap();
+            let at = disk.op_count() + n;
+            disk.fail_at(at, Fault::Eio);
+            let mut batch = WriteBatch::new();
+            batch.put([1], value(11)).unwrap();
+            batch.put([2], value(12)).unwrap();
+            let written = db.write(batch, &SYNCED).map_err(|error| error.kind());
+            if disk.op_count() <= at {
+                assert_eq!(written, Ok(()));
+                break;
+            }
+            let later = db.put_cf(&db.default_column_family(), [2], value(22), &SYNCED);
+            std::mem::forget(db);
+            let expected = match (written, later.map_err(|error| error.kind())) {
+                (Err(ErrorKind::Io), Ok(())) => [[(0, 10), (2, 22)].into()].to_vec(),
+                // Unknown what is there, and nothing was written upon it.
+                (Err(ErrorKind::ReadOnly), Err(ErrorKind::ReadOnly)) => {
+                    [BTreeMap::new(), [(0, 10)].into(), [(0, 10), (1, 11), (2, 12)].into()].to_vec()
+                }
+                other => panic!("operation {n}: {other:?}"),
+            };
+            refused += usize::from(expected.len() == 1);
+            let images = survivors(n).map(|survivors| disk.after_power_loss(survivors));
+            for image in images.into_iter().chain([disk.after_process_death()]) {
+                let found = contents(&open(&image).unwrap_or_else(|error| panic!("operation {n}: {error}")));
+                assert!(expected.contains(&found), "operation {n}: {found:?}");
+            }
+        }
+    }
+    assert!(refused >= 6, "the seal, and the append, at least: {refused}");
 }
 
 /// Changes of four keys, each by a thread of its own, all in line when the first of them is let in; what each was told.
