@@ -511,3 +511,31 @@ fn a_file_takes_its_first_value_once_those_in_others_are_durable() {
         assert_sound(&db);
     }
 }
+
+/// Goal: what a failed sync of a recovery dropped is written anew by the next one, to which the system says that all is well.
+#[test]
+fn a_failed_sync_of_a_recovery_costs_the_next_nothing() {
+    let scene = unsynced_store();
+    let healthy = scene.after_process_death();
+    healthy.set_tracing(true);
+    let db = open(&healthy).unwrap();
+    let (expected, trace) = (contents(&db).unwrap(), healthy.trace());
+    let syncs = trace.iter().map(|line| line.split(' ').collect::<Vec<_>>()).filter(|words| words[1] == "sync");
+    let syncs: Vec<u64> = syncs.map(|words| words[0].parse().unwrap()).collect();
+    assert!(syncs.len() >= 3, "the values, the table, and the manifest: {trace:#?}");
+    for n in syncs {
+        let disk = scene.after_process_death();
+        disk.fail_at(n, Fault::Eio);
+        open(&disk).expect_err("a sync failed");
+        let db = open(&disk).unwrap();
+        assert_eq!(contents(&db).unwrap(), expected);
+        db.sync_wal().unwrap();
+        std::mem::forget(db);
+        let sampled = (0..10).map(|seed| Survivors::Sample { seed });
+        for survivors in sampled.chain([Survivors::Nothing]) {
+            let db = open(&disk.after_power_loss(survivors)).unwrap();
+            assert_sound(&db);
+            assert_eq!(contents(&db).unwrap(), expected, "operation {n}, {survivors:?}");
+        }
+    }
+}

@@ -8,7 +8,7 @@
 //! - P3: before a file takes its first value, the values in all others of its family are durable. So only what was logged from the
 //!   first pointer to a family's newest file on can be lost. Other values are checked when they are read.
 //! - P4: what the logs point to is taken over: cut where the last replayed value ends, given a footer, synced. Whoever has to
-//!   recover again finds the same values. A file that nothing points to is an orphan.
+//!   recover again finds the same values, and is warned if that sync failed. A file that nothing points to is an orphan.
 //!
 //! Cost: a pass over the logs, where there are such files, and a read of those values that P3 leaves in doubt.
 
@@ -195,7 +195,10 @@ impl Pointers {
             }
             let file = store.env.files.reopen(&found.path, found.end)?;
             file.append(&[&BlobFooter { blob_count: total_count }.encode()])?;
-            file.sync()?;
+            file.sync().inspect_err(|_| {
+                // Should that fail too, the error that is told is the worse one.
+                let _ = distrust::warn(&*store.env.files, &store.dir);
+            })?;
             let file = BlobFile::open(store.open_sealed(&found.path)?, number, found.family)?;
             let addition = BlobFileAddition { number, total_count, total_bytes, ..BlobFileAddition::default() };
             let edit = edits.entry(found.family).or_default();
