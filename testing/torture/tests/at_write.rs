@@ -512,6 +512,49 @@ fn a_file_takes_its_first_value_once_those_in_others_are_durable() {
     }
 }
 
+/// Goal: values that were taken back after they had become durable do not make damage of what a power loss takes of those that came in
+/// their place.
+/// Method: the second partition's first value makes those of the first durable (V5), then a call fails; the next value is as long.
+#[test]
+fn values_that_were_taken_back_are_no_damage() {
+    let mut taken_back = 0;
+    for fault in [Fault::Eio, Fault::NoSpace, Fault::ShortWrite { kept_bytes: 700 }] {
+        for n in 0.. {
+            let disk = SimDisk::new();
+            let db = Db::open_with_env("/store", partitioned(), disk.env()).unwrap();
+            db.put("a 0", value(1, 3000)).unwrap();
+            let at = disk.op_count() + n;
+            disk.fail_at(at, fault);
+            let mut batch = WriteBatch::new();
+            batch.put("b 0", value(2, 3000)).unwrap();
+            batch.put("c 1", value(3, 3000)).unwrap();
+            let written = db.write(batch, &WriteOptions::default()).map_err(|error| error.kind());
+            if disk.op_count() <= at {
+                assert_eq!(written, Ok(()));
+                break;
+            }
+            let later = db.put("d 0", value(4, 3000)).map_err(|error| error.kind());
+            std::mem::forget(db);
+            let (kept, is_sound) = match written {
+                Err(ErrorKind::ReadOnly) => (&["a 0", "b 0", "c 1"][..], later == Err(ErrorKind::ReadOnly)),
+                _ => (&["a 0", "d 0"][..], later.is_ok()),
+            };
+            assert!(is_sound, "{fault:?}, operation {n}: {written:?}, then {later:?}");
+            taken_back += usize::from(later.is_ok());
+            for seed in 0..200 {
+                let what = format!("{fault:?}, operation {n}, seed {seed}");
+                let image = disk.after_power_loss(Survivors::Sample { seed });
+                let db = Db::open_with_env("/store", partitioned(), image.env());
+                let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+                let keys = keys(&db);
+                assert!(kept.iter().take(keys.len()).eq(keys.iter()), "{what}: {keys:?}");
+                assert_sound(&db);
+            }
+        }
+    }
+    assert!(taken_back >= 6, "both appends, and that to the log: {taken_back}");
+}
+
 /// Goal: what a failed sync of a recovery dropped is written anew by the next one, to which the system says that all is well.
 #[test]
 fn a_failed_sync_of_a_recovery_costs_the_next_nothing() {
