@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use esker::env::sim::SimDisk;
-use esker::{AsideReason, Db, DbRepair, ErrorKind, Options, PutAside, Result};
+use esker::env::FileSystem;
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, Options, PutAside, Result, Separation};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -478,5 +479,61 @@ fn only_a_store_that_nobody_has_open_is_repaired() {
         let error = Db::repair_with_env(path, Options::default(), disk.env()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert_eq!(disk.op_count(), before);
+    }
+}
+
+/// Goal: what a repair keeps is durable when it ends, though who wrote it died before it had synced it, or was told that the sync failed.
+/// Method: the owner dies at each of its syncs, or is told so; with its manifest and without; the power goes right after the repair.
+#[test]
+fn what_a_repair_keeps_survives_a_power_loss() {
+    let family = FamilyOptions { separation: Separation::AtWrite, min_blob_size: 200, ..FamilyOptions::default() };
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..family };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env());
+    let life = |disk: &SimDisk| {
+        let Ok(db) = open(disk) else { return };
+        for n in 0..12u8 {
+            // After a failure nothing is promised; what is there counts.
+            let _ = db.put([n], vec![n; 1000]).and_then(|()| db.put([n, n], [n; 50]));
+            let _ = if n % 4 == 3 { db.flush() } else { Ok(()) };
+        }
+        std::mem::forget(db);
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    life(&healthy);
+    let trace = healthy.trace();
+    let syncs = trace.iter().map(|line| line.split(' ').collect::<Vec<_>>());
+    let syncs = syncs.filter(|words| words[1] == "sync" && (words[2].contains(".blob") || words[2].contains(".sst")));
+    let syncs: Vec<u64> = syncs.map(|words| words[0].parse().unwrap()).collect();
+    assert!(syncs.len() >= 6, "{trace:#?}");
+    let cases = syncs.iter().flat_map(|n| [(n, false, false), (n, false, true), (n, true, false), (n, true, true)]);
+    for (&n, is_told, has_manifest) in cases {
+        let what = format!("operation {n}, told: {is_told}, manifest: {has_manifest}");
+        let disk = SimDisk::new();
+        if is_told {
+            disk.fail_at(n, Fault::Eio)
+        } else {
+            disk.die_after(n)
+        }
+        life(&disk);
+        let disk = disk.after_process_death();
+        let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST") || path.ends_with("CURRENT");
+        for path in disk.paths().iter().filter(|path| !has_manifest && is_manifest(path)) {
+            disk.remove(path).unwrap();
+        }
+        let report = Db::repair_with_env("/store", options.clone(), disk.env());
+        let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!((report.had_manifest, report.lost_values), (has_manifest, 0), "{what}: {report:?}");
+        let expected = contents(&open(&disk.after_process_death()).unwrap()).unwrap();
+        let sampled = (0..5).map(|seed| Survivors::Sample { seed });
+        for survivors in sampled.chain([Survivors::Nothing]) {
+            let left = open(&disk.after_power_loss(survivors));
+            let db = left.unwrap_or_else(|error| panic!("{what}, {survivors:?}: {error}"));
+            let check = db.check(&mut |_| {}).unwrap();
+            assert!(check.errors.is_empty(), "{what}, {survivors:?}: {:?}", check.errors);
+            assert!(contents(&db).unwrap() == expected, "{what}, {survivors:?}");
+        }
     }
 }

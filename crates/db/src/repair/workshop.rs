@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_format::rocksdb::write_batch::Record;
+use esker_log::distrust;
 
 use super::blobs::Blobs;
 use super::place::{Extent, Place, places};
@@ -89,7 +91,7 @@ impl Workshop {
         let mut store = self.store(&recovered, &blobs)?;
         let first_new = store.next_file_number() - 1;
         let built = self.build(&mut store, &mut blobs, &mut sources);
-        if let Err(error) = built.and_then(|parts| self.install(&store, &parts)) {
+        if let Err(error) = built.and_then(|parts| self.install(&store, first_new, &parts)) {
             // What cannot be removed, the next repair puts aside.
             let _ = self.remove_new(first_new);
             return Err(error);
@@ -405,13 +407,45 @@ impl Workshop {
         version(store, blobs, parts)
     }
 
+    /// Makes those files durable that were there before and that no manifest named (P7).
+    fn make_durable<'a>(&self, first_new: u64, versions: impl Iterator<Item = &'a Version>) -> Result<()> {
+        let files = &*self.env.files;
+        let named = self.survey.manifest.iter().flat_map(|manifest| manifest.families.values());
+        let named = named.flat_map(|of| of.tables.keys().map(|(_, table)| table).chain(of.blobs.keys()));
+        let named: BTreeSet<FileNumber> = named.copied().collect();
+        let mut doubtful = BTreeMap::new();
+        for version in versions {
+            doubtful.extend(version.tables().map(|(_, file)| (file.number(), file.table.path().to_owned())));
+            doubtful.extend(version.blobs().iter().map(|(number, blob)| (*number, blob.file.path().to_owned())));
+        }
+        doubtful.retain(|number, _| number.get() < first_new && !named.contains(number));
+        let is_distrusted = distrust::is_warned(files, &self.dir)?;
+        for path in doubtful.values() {
+            if is_distrusted {
+                distrust::write_anew(files, path)?;
+                continue;
+            }
+            match files.reopen(path, files.metadata(path)?.len) {
+                Ok(file) => file.sync().inspect_err(|_| {
+                    // Should that fail too, the error that is told is the worse one.
+                    let _ = distrust::warn(files, &self.dir);
+                })?,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => distrust::write_anew(files, path)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Their names are with the manifest's.
+        Ok(())
+    }
+
     /// Makes the versions the store (P2).
-    fn install(&self, store: &Store, built: &[(Arc<Family>, Arc<Version>)]) -> Result<()> {
+    fn install(&self, store: &Store, first_new: u64, built: &[(Arc<Family>, Arc<Version>)]) -> Result<()> {
         let files = &*store.env.files;
         // No log of the store as it was is needed.
         let first_log = store.new_file_number();
         let parts: Vec<_> =
             built.iter().map(|(family, version)| (family.clone(), version.clone(), first_log)).collect();
+        self.make_durable(first_new, built.iter().map(|(_, version)| &**version))?;
         let mut installer = store.installer.lock();
         let manifest = store.new_file_number();
         aside::mark(files, &self.dir, manifest)?;
