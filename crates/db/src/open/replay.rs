@@ -209,22 +209,28 @@ impl Logs {
     }
 }
 
-/// The first log that may have lost its end: the newest that something was written to, or the first before it of which each
-/// next one says that it was not durable. A length says nothing: logs are preallocated.
+/// The first log that may have lost its end: the newest that a record is left of, or the first before it of which each
+/// next one says that it was not durable, or says nothing because its own beginning is lost. A length says nothing: logs are preallocated.
 fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Option<FileNumber>> {
     let mut last = None;
+    let mut is_unsaid = false;
     for (&number, _) in wals.iter().rev().filter(|(_, bytes)| **bytes > 0) {
-        if last.is_some_and(|last| number < last) {
+        if !is_unsaid && last.is_some_and(|last| number < last) {
             break;
         }
+        is_unsaid = false;
         let path = store.path_of(&FileName::Wal(number));
         let salt = number.get() as u32;
         let mut scanner = Scanner::open(&*store.env.files, &path, RecoveryMode::PointInTime, true, salt)?;
         let first = scanner.next().map(|first| first.map(|(_, record)| LogNote::of_batch(record)));
         let note = match first {
             Ok(Some(note)) => note,
-            Ok(None) if matches!(scanner.end(), LogEnd::Clean { .. }) => continue,
-            Ok(None) => None,
+            // Nothing of it was ever synced, or its beginning would be there. Nor need the one before it have been: what it said of that
+            // is lost. Should either have been durable, a later log says so (`may_be_left_out`).
+            Ok(None) => {
+                is_unsaid = true;
+                continue;
+            }
             // What it has is damaged, which whoever reads it says better.
             Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => None,
             Err(error) => return Err(error),

@@ -293,6 +293,49 @@ fn a_synced_write_that_fails_beside_an_ended_log_leaves_nothing() {
     assert!(refused >= 6, "the seal, and the append, at least: {refused}");
 }
 
+/// Goal: where a power loss took the end of a log and the beginning of the next, with the note that the first was not durable, the store
+/// ends with the first, in every mode that goes on at all; a third log does not change that, unless it says that the second was durable.
+#[test]
+fn a_log_without_its_beginning_makes_the_one_before_it_no_earlier_one() {
+    // The last write is synced, and told of by one more, where `is_durable`.
+    let scene = |logs: u8, is_durable: bool| {
+        let disk = SimDisk::new();
+        let db = open(&disk, 0).unwrap();
+        for n in 0..2 * logs {
+            if n > 0 && n % 2 == 0 {
+                rotate(&db).unwrap();
+            }
+            db.put([n], [7; 600]).unwrap();
+        }
+        if is_durable {
+            db.put_cf(&db.default_column_family(), [90], [7; 600], &SYNCED).unwrap();
+            db.put([91], [7; 600]).unwrap();
+        }
+        std::mem::forget(db);
+        let disk = disk.after_process_death();
+        let paths = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|found| found == "log"));
+        let paths: Vec<_> = paths.collect();
+        assert_eq!(paths.len(), usize::from(logs));
+        let mut first = disk.file_bytes(&paths[0]).unwrap();
+        first.truncate(first.iter().rposition(|&byte| byte != 0).unwrap() - 5);
+        disk.overwrite(&paths[0], first);
+        let mut second = disk.file_bytes(&paths[1]).unwrap();
+        second[..512].fill(0);
+        disk.overwrite(&paths[1], second);
+        disk
+    };
+    for mode in [RecoveryMode::PointInTime, RecoveryMode::TolerateTornTail] {
+        let open =
+            |disk: &SimDisk| Db::open_with_env("/store", Options { wal_recovery: mode, ..options(0) }, disk.env());
+        for logs in [2, 3] {
+            let db = open(&scene(logs, false)).unwrap_or_else(|error| panic!("{mode:?}, {logs} logs: {error}"));
+            assert_eq!(contents(&db).into_keys().collect::<Vec<_>>(), [0], "{mode:?}, {logs} logs");
+        }
+        let error = open(&scene(3, true)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{mode:?}: {error}");
+    }
+}
+
 /// Changes of four keys, each by a thread of its own, all in line when the first of them is let in; what each was told.
 fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
     let family = db.default_column_family();
