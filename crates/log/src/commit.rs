@@ -437,6 +437,11 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
             {
                 if is_patient {
                     line = self.wait_for_crowd(line, 0);
+                    if !line.is_first(&seat) {
+                        // Refused meanwhile (C4), as it is told in a moment; whoever stays in line leads.
+                        hand_over(line, core);
+                        continue;
+                    }
                 }
                 let mut members = Vec::new();
                 if let Some(Waiter { work: Work::Member { request, weight }, .. }) = line.waiting.pop_front() {

@@ -236,3 +236,38 @@ fn a_finish_that_panics_refuses_who_waits_in_every_schedule() {
     shuttle::check_random(move || schedule(|()| true), 1000);
     shuttle::check_random(move || schedule(|()| false), 1000);
 }
+
+/// A finish that panics while the next leader waits for others: who is told that all is well was written, and nobody is forgotten.
+#[test]
+fn a_finish_that_panics_beside_a_patient_leader_forgets_nobody_in_any_schedule() {
+    let schedule = || {
+        let queue = Arc::new(CommitQueue::new(Vec::<u8>::new()));
+        let alone = queue.clone();
+        let alone = thread::spawn(move || alone.exclusive(|_| ()));
+        let writers: Vec<_> = (0..3u8)
+            .map(|number| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    let run = |written: &mut Vec<u8>, group: &[u8]| {
+                        written.extend_from_slice(group);
+                        Ok(())
+                    };
+                    let finish = |(): (), group: &[u8], flight: Option<commit::Flight<'_, _, _>>| {
+                        drop(flight);
+                        thread::yield_now();
+                        if group.contains(&0) { std::panic::panic_any("expected") } else { Ok(()) }
+                    };
+                    let write = || queue.submit_and_finish(number, &terms(|_| true), run, |()| true, finish);
+                    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write));
+                    let is_written = queue.exclusive(|written| written.contains(&number));
+                    assert!(is_written || !matches!(told, Ok(Ok(()))), "{number} is not written");
+                })
+            })
+            .collect();
+        for thread in writers.into_iter().chain([alone]) {
+            thread.join().unwrap();
+        }
+    };
+    shuttle::check_random(schedule, 2000);
+    shuttle::check_pct(schedule, 2000, 3);
+}
