@@ -279,6 +279,28 @@ fn a_sync_of_what_was_taken_back_counts_for_nothing() {
     assert!(bytes[HEADER_BYTES..].starts_with(b"keptothers, 10"), "{:?}", &bytes[HEADER_BYTES..60]);
 }
 
+/// Goal: a sync takes along what came since it was asked for, which is not to come back once it was taken back (A7).
+#[test]
+fn what_a_sync_took_along_is_durably_gone_once_it_was_taken_back() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let path = Path::new("/000007.blob");
+    let mut blob = ActiveBlob::create(&*env.files, path, FileNumber::new(7), 0, Compression::None).unwrap();
+    env.files.sync_dir(Path::new("/")).unwrap();
+    blob.append(&[b"kept"], 1, 4).unwrap();
+    let (before, under_way) = (blob.held(), blob.pending_sync());
+    blob.append(&[b"taken back"], 1, 10).unwrap();
+    under_way.run().unwrap();
+    blob.take_back(before, &Error::invalid_argument("the log is full")).unwrap();
+    blob.append(&[b"others, 10"], 1, 10).unwrap();
+    let bytes = disk.after_power_loss(Survivors::Nothing).file_bytes(path).unwrap();
+    assert_eq!(&bytes[HEADER_BYTES..], b"kept");
+    // What no sync reached costs none.
+    let syncs = disk.op_count();
+    blob.take_back(before, &Error::invalid_argument("the log is full")).unwrap();
+    assert_eq!(disk.op_count(), syncs + 1, "the cut alone");
+}
+
 #[test]
 fn a_sync_that_fails_leaves_unknown_what_is_durable() {
     let disk = SimDisk::new();
