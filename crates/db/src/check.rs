@@ -145,7 +145,7 @@ impl Store {
 }
 
 fn bytes_of(view: &View) -> u64 {
-    let tables: u64 = view.version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let tables = view.version.table_sums().bytes;
     let blobs: u64 = view.version.blobs().values().map(|blob| blob.addition.total_bytes).sum();
     tables + blobs
 }

@@ -109,7 +109,7 @@ impl Pass {
 /// What a pass may copy that writes all tables, if it is to write no more than `need` allows: blocks of the file system round each blob file up.
 fn room_for_values(family: &Family, version: &Version, need: &Need, of_tables: u64) -> u64 {
     let blob_file_bytes = family.blob_file_bytes();
-    let fixed = of_tables + rounding_bytes(family, version.tables().count(), 1);
+    let fixed = of_tables + rounding_bytes(family, version.table_sums().count, 1);
     let left = need.written_bytes_max.saturating_sub(fixed);
     left - left / (blob_file_bytes / BLOCK_BYTES).max(1)
 }
@@ -121,7 +121,7 @@ pub(crate) fn copied_bytes(family: &Family, slack: u64) -> u64 {
 
 /// About what a pass over blob files writes: all tables and what it copies, or what one range holds.
 pub(crate) fn pass_bytes(family: &Family, version: &Version, slack: u64) -> u64 {
-    let tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let tables = version.table_sums().bytes;
     match family.ranges.count() as u64 {
         1 => tables.saturating_add(copied_bytes(family, slack)),
         ranges => tables / ranges + (version.ledger().total().live_bytes() / ranges).min(slack / WINDOW_COPY_PART),
@@ -194,7 +194,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let hidden = (hidden_bytes(&version) as f64 * need.hidden_part) as u64;
     let uses: Vec<Use> = uses_of(&version).collect();
     let part_min = need.part_min(&version, hidden);
-    let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let all_bytes = version.table_sums().bytes;
     // The first file may be more than a pass should copy, but not more than there is room for.
     let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
@@ -203,7 +203,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
     let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
     if family.ranges.count() > 1 {
-        let keys = version.tables().map(|(_, table)| table.table.properties().entry_count).sum();
+        let keys = version.table_sums().entries;
         let gain = gain_of(freed, keys, copied);
         let window = pick_window(family, need, damaged).filter(|(of_window, _)| *of_window >= gain);
         if let Some((_, plan)) = window {
@@ -315,10 +315,15 @@ fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
         return None;
     }
     let (total, hiding) = (version.ledger().total().live_bytes().max(1) as f64, hiding_tables(version));
+    let mut newer: BTreeMap<SequenceNumber, f64> = BTreeMap::new();
+    let mut newer_than = |seen: SequenceNumber| {
+        let bytes = || hiding.iter().map(|table| table.bytes as f64 * table.part_after(seen)).sum();
+        *newer.entry(seen).or_insert_with(bytes)
+    };
     // First and last table, and bytes that are hidden.
     let mut spans: BTreeMap<FileNumber, (usize, usize, f64)> = BTreeMap::new();
     for (index, table) in version.level(deepest).iter().enumerate() {
-        let hidden = (newer_than(table.seen_up_to(), &hiding) as f64 * hidden_part / total).min(1.0);
+        let hidden = (newer_than(table.seen_up_to()) * hidden_part / total).min(1.0);
         for (file, bytes) in table.known_blob_refs()? {
             let span = spans.entry(*file).or_insert((index, index, 0.0));
             (span.1, span.2) = (index, span.2 + *bytes as f64 * hidden);
@@ -383,11 +388,11 @@ pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<F
     let files = small_files(&version, family, damaged);
     let live_bytes = files.iter().map(|file| (file.number, file.live_bytes)).collect::<BTreeMap<_, _>>();
     // The keys are written, too.
-    let keys: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let keys = version.table_sums().bytes;
     let room = room_for_values(family, &version, need, keys);
     let chosen = smallest(files, &Need { copied_bytes_max: need.copied_bytes_max.min(room), ..*need })?;
     let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
-    let worth = moved * 2 + rounding_bytes(family, version.tables().count(), moved);
+    let worth = moved * 2 + rounding_bytes(family, version.table_sums().count, moved);
     let need = Need { written_bytes_max: need.written_bytes_max.min(worth), ..*need };
     gather(family, &version, chosen, &need)
 }
@@ -421,7 +426,7 @@ fn pass_over(
     freed: u64,
     hidden: u64,
 ) -> Option<Pass> {
-    let all_bytes: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+    let all_bytes = version.table_sums().bytes;
     let relocation = relocation_of(family, version, chosen.clone());
     let touched = |plan: &Relocation| plan.tables.iter().map(|(_, table)| table.meta.file_bytes).sum::<u64>();
     let touched = relocation.as_ref().map_or(0, touched);
@@ -478,44 +483,99 @@ fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
 
 /// What the tables above the deepest level may hide of older values: as much as they point to, and a value for each of their deletions. Less
 /// what was seen already when tables of the deepest level were written (P6 of [`compaction`]), as far as it lay there and not above.
+///
+/// Cost: a sort of both, once for each version.
 pub(crate) fn hidden_bytes(version: &Version) -> u64 {
-    let mut hiding = hiding_tables(version);
-    hiding.sort_unstable();
-    let deepest = version.level(version.deepest_level());
-    let all: u64 = deepest.iter().map(|table| table.meta.file_bytes).sum();
-    let above = hiding.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
-    let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
-    let mut older = 0.0;
-    let hidden = hiding.iter().map(|&(newest, bytes)| {
-        let has_seen = |table: &&Arc<TableFile>| table.seen_up_to() >= newest;
-        let seen: u64 = deepest.iter().filter(has_seen).map(|table| table.meta.file_bytes).sum();
-        let bytes = bytes as f64;
-        // What it hides lies below, or in the tables that were written before it.
-        let part_below = below / (below + older).max(1.0);
-        older += bytes;
-        bytes * (1.0 - seen as f64 / all.max(1) as f64 * part_below)
-    });
-    hidden.sum::<f64>() as u64
+    version.hidden_bytes(|| {
+        let mut hiding = hiding_tables(version);
+        hiding.sort_unstable_by_key(|table| (table.newest, table.oldest, table.bytes));
+        let deepest = version.level(version.deepest_level()).iter();
+        let seen = SeenUpTo::of(deepest.map(|table| (table.seen_up_to().get(), table.meta.file_bytes)).collect());
+        let above = hiding.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
+        let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
+        let mut older = 0.0;
+        let hidden = hiding.iter().map(|hiding| {
+            let bytes = hiding.bytes as f64;
+            // What it hides lies below, or in the tables that were written before it.
+            let part_below = below / (below + older).max(1.0);
+            older += bytes;
+            bytes * (1.0 - seen.part_before(hiding) * part_below)
+        });
+        hidden.sum::<f64>() as u64
+    })
 }
 
-/// Of what [`hiding_tables`] gave, the bytes that are newer than `seen`.
-fn newer_than(seen: SequenceNumber, hiding: &[(SequenceNumber, u64)]) -> u64 {
-    let newer = hiding.iter().filter(|(newest, _)| *newest > seen).map(|(_, bytes)| *bytes);
-    newer.fold(0, u64::saturating_add)
+/// A table above the deepest level.
+#[derive(Debug, Clone, Copy)]
+struct Hiding {
+    /// Its entries.
+    oldest: SequenceNumber,
+    newest: SequenceNumber,
+    /// What it may hide.
+    bytes: u64,
 }
 
-/// What each table above the deepest level may hide, with its newest entry.
-fn hiding_tables(version: &Version) -> Vec<(SequenceNumber, u64)> {
+impl Hiding {
+    /// How much of it is newer than `seen`, as if it had been written evenly: tables that were merged are of some time.
+    fn part_after(&self, seen: SequenceNumber) -> f64 {
+        let after = self.newest.get().saturating_sub(seen.get());
+        (after as f64 / self.span() as f64).min(1.0)
+    }
+
+    fn span(&self) -> u64 {
+        self.newest.get().saturating_sub(self.oldest.get()).saturating_add(1)
+    }
+}
+
+/// Those that may hide something.
+fn hiding_tables(version: &Version) -> Vec<Hiding> {
     let deepest = version.deepest_level();
     let total = version.ledger().total();
     let mean = total.live_bytes() / total.live_count().max(1);
     let above = version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| table);
-    let hidden = above.map(|table| {
+    let hiding = above.map(|table| {
         let values: u64 = table.known_blob_refs().map_or(0, |refs| refs.values().sum());
         let deleted = table.table.properties().deletion_count.saturating_mul(mean);
-        (table.meta.largest_sequence, values.saturating_add(deleted))
+        let bytes = values.saturating_add(deleted);
+        Hiding { oldest: table.meta.smallest_sequence, newest: table.meta.largest_sequence, bytes }
     });
-    hidden.collect()
+    hiding.filter(|table| table.bytes > 0).collect()
+}
+
+/// Up to when tables have seen what lies above them, in that order.
+#[derive(Debug)]
+struct SeenUpTo {
+    times: Vec<u64>,
+    /// Of those before each: their bytes, and bytes by time.
+    before: Vec<(u64, u128)>,
+}
+
+impl SeenUpTo {
+    /// Of tables' times and bytes.
+    fn of(mut tables: Vec<(u64, u64)>) -> Self {
+        tables.sort_unstable();
+        let mut before = vec![(0, 0)];
+        let (mut bytes, mut by_time) = (0u64, 0u128);
+        for (time, size) in &tables {
+            bytes = bytes.saturating_add(*size);
+            by_time = by_time.saturating_add(u128::from(*time) * u128::from(*size));
+            before.push((bytes, by_time));
+        }
+        Self { times: tables.into_iter().map(|(time, _)| time).collect(), before }
+    }
+
+    /// How much of what is hidden is not newer than what the tables have seen: the mean of them, by their bytes.
+    fn part_before(&self, hiding: &Hiding) -> f64 {
+        let (oldest, newest) = (hiding.oldest.get(), hiding.newest.get());
+        let sums =
+            |time: u64| self.before.get(self.times.partition_point(|at| *at < time)).copied().unwrap_or_default();
+        let all = self.before.last().map_or(0, |(bytes, _)| *bytes);
+        let (none, some) = (sums(oldest), sums(newest.max(oldest)));
+        // Those between the two have seen a part of it.
+        let after = (u128::from(newest) * u128::from(some.0 - none.0)).saturating_sub(some.1 - none.1);
+        let unseen = none.0 as f64 + after as f64 / hiding.span() as f64;
+        if all == 0 { 0.0 } else { (1.0 - unseen / all as f64).clamp(0.0, 1.0) }
+    }
 }
 
 /// Files of which at least `part` is garbage, those with the most first.
@@ -564,5 +624,26 @@ mod tests {
         assert_eq!(chosen(&files, 0.995, 1000, &[]), []);
         assert_eq!(chosen(&files, 0.3, 1000, &[1, 5]), [2, 3]);
         assert_eq!(chosen(&files, f64::NEG_INFINITY, 1000, &[]).len(), 5, "all of them, also without garbage");
+    }
+
+    /// Goal: what tables have seen of what is above them is as if each were looked at by itself.
+    #[test]
+    fn what_tables_have_seen_is_the_mean_of_them() {
+        // Multiples of a prime, so that they lie in no order.
+        let number = |n: u64, most: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23) % (most + 1);
+        for n in 0..3000 {
+            let most = [10, 1000, SequenceNumber::MAX.get()][n as usize % 3];
+            let tables: Vec<(u64, u64)> =
+                (0..n % 8).map(|at| (number(n * 31 + at, most), number(n + at, 1 << 40))).collect();
+            let (a, b) = (number(n * 7 + 1, most), number(n * 11 + 2, most));
+            let (oldest, newest) = (SequenceNumber::new(a.min(b)), SequenceNumber::new(a.max(b)));
+            let hiding = Hiding { oldest, newest, bytes: 1 };
+            let all: f64 = tables.iter().map(|(_, bytes)| *bytes as f64).sum();
+            let seen =
+                |&(time, bytes): &(u64, u64)| bytes as f64 * (1.0 - hiding.part_after(SequenceNumber::new(time)));
+            let expected = tables.iter().map(seen).sum::<f64>() / all.max(1.0);
+            let part = SeenUpTo::of(tables.clone()).part_before(&hiding);
+            assert!((part - expected).abs() < 1e-6, "{part}, {expected}: {hiding:?}, {tables:?}");
+        }
     }
 }

@@ -207,7 +207,7 @@ impl Drop for Admitted<'_> {
 
 /// What of a version's tables only leads to values in blob files, as far as one can tell from how many there are of each kind.
 fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
-    let entries: u64 = version.tables().map(|(_, table)| table.table.properties().entry_count).sum();
+    let entries = version.table_sums().entries;
     let pointing = version.ledger().total().live_count().min(entries);
     (of_tables as f64 * pointing as f64 / entries.max(1) as f64) as u64
 }
@@ -249,7 +249,7 @@ impl Store {
             let version = &view.version;
             let of_blobs = version.ledger().total().live_bytes();
             let hidden = (hidden_bytes(version) as f64 * family.overwriting.part()) as u64;
-            let of_tables: u64 = version.tables().map(|(_, table)| table.meta.file_bytes).sum();
+            let of_tables = version.table_sums().bytes;
             let coming_in = family.coming.sizes();
             coming += coming_in.all();
             // Values that were just written are not known to live; as many as are new do.
@@ -264,7 +264,7 @@ impl Store {
                 values_unflushed += in_memory;
             }
             file_bytes = file_bytes.max(family.blob_file_bytes());
-            let all = version.tables().count();
+            let all = version.table_sums().count;
             // Those that come in will have to be rewritten as those that are there.
             let to_rewrite = of_tables.saturating_add(coming_in.tables);
             let (bytes, made) = if version.blobs().is_empty() && coming_in.blobs == 0 {

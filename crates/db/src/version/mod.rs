@@ -22,7 +22,7 @@ pub(crate) mod testing;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_log::ledger::Ledger;
@@ -51,11 +51,39 @@ pub(crate) struct Version {
     blobs: BTreeMap<FileNumber, Arc<BlobHandle>>,
     /// How much of each of them is live.
     ledger: Ledger,
+    sums: Sums,
+}
+
+/// What is asked for again and again, worked out the first time.
+#[derive(Debug, Default)]
+struct Sums {
+    tables: OnceLock<TableSums>,
+    hidden_bytes: OnceLock<u64>,
+}
+
+/// Whoever copies a version changes it.
+impl Clone for Sums {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// All tables of a version.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TableSums {
+    pub(crate) count: usize,
+    pub(crate) bytes: u64,
+    pub(crate) entries: u64,
 }
 
 impl Version {
     pub(crate) fn empty() -> Self {
-        Self { levels: vec![Vec::new(); LEVEL_COUNT], blobs: BTreeMap::new(), ledger: Ledger::new() }
+        Self {
+            levels: vec![Vec::new(); LEVEL_COUNT],
+            blobs: BTreeMap::new(),
+            ledger: Ledger::new(),
+            sums: Sums::default(),
+        }
     }
 
     /// The tables of a level; none for a level that does not exist.
@@ -78,6 +106,22 @@ impl Version {
     /// How much of each blob file is live: exact, since every drop of a pointer counts what it pointed to.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// How many tables there are, and how large they are.
+    pub(crate) fn table_sums(&self) -> TableSums {
+        *self.sums.tables.get_or_init(|| {
+            self.tables().fold(TableSums::default(), |sums, (_, table)| TableSums {
+                count: sums.count + 1,
+                bytes: sums.bytes + table.meta.file_bytes,
+                entries: sums.entries.saturating_add(table.table.properties().entry_count),
+            })
+        })
+    }
+
+    /// What [`hidden_bytes`](crate::reclaim::hidden_bytes) made of it when it was first asked.
+    pub(crate) fn hidden_bytes(&self, work_out: impl FnOnce() -> u64) -> u64 {
+        *self.sums.hidden_bytes.get_or_init(work_out)
     }
 
     /// Whether all tables have an epoch (V4): those that RocksDB has written before 7.10, and Esker before it knew of them, have none.
