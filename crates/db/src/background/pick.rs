@@ -19,9 +19,9 @@ use crate::reclaim::{self, Goal, Left, Need};
 use crate::store::{KeptOut, State, Store};
 use crate::version::Version;
 
-/// A pass is worth it if it frees this part of that.
-const GAIN_PART: u64 = 16;
-/// And holes are if they free this part, without being needed yet.
+/// What writers may write while a pass over everything goes on, of what the bound allows above what lives: a quarter of what it copies.
+const WRITTEN_BESIDE_PART: u64 = 16;
+/// Holes are made if they free this part of that, without being needed yet.
 const PUNCH_PART: u64 = 4;
 /// Of a file with less garbage than this part, copying all that lives is no bargain, even to keep a wide bound.
 const GARBAGE_PART_MIN: f64 = 0.25;
@@ -53,11 +53,13 @@ fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Nee
     let room = u64::try_from(left.bound.min(left.disk)).unwrap_or(0);
     Need {
         copied_bytes_max: room.min(bytes_max),
+        copied_by_everything_max: room.min(bytes_max),
         written_bytes_max: room.min(bytes_max),
         freed_bytes_min: 0,
         garbage_part_min: 0.0,
         hidden_part: 0.0,
         can_punch: false,
+        only_everything: false,
         may_sweep: !state.unswept.contains(&family.id),
     }
 }
@@ -229,7 +231,8 @@ impl Store {
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
         let need = self.need(state, family, &left, can_punch);
         if can_punch
-            && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
+            && (need.is_some_and(|need| !need.only_everything)
+                || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
             && let Some(plan) = reclaim::pick_punch(family)
         {
             return Some(Work::Punch(plan));
@@ -253,7 +256,7 @@ impl Store {
         let none = BTreeSet::new();
         let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
         let left = self.left();
-        let need = self.need(state, family, &left, false)?;
+        let need = self.need(state, family, &left, false).filter(|need| !need.only_everything)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
         // Whoever is at work already has taken what was left for one.
         i64::try_from(plan.written_bytes())
@@ -296,24 +299,42 @@ impl Store {
     /// What is to be freed, if it is time: when what is left would not take another pass.
     fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
+        let tables = family.view.load().version.table_sums().bytes;
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
+        let copied_bytes_max = reclaim::copied_bytes(family, left.slack);
+        let is_pressed = self.options.background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
         // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, so much again for
         // them: else they would wait for each pass until it ends, however slowly they write.
         let ahead = match family.ranges.count() {
             1 => 2,
-            _ if self.room.is_awaited() => 3,
+            _ if is_pressed => 3,
             _ => 6,
         };
         let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
         let is_due = is_short || left.bound < pass || left.disk < pass;
+        // The same for a pass over everything: it begins when what it writes is left beside what writers do, and later copies less.
+        let beside = tables.saturating_add(left.slack / WRITTEN_BESIDE_PART);
+        let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);
+        let for_copies = u64::try_from(for_copies).unwrap_or(0);
+        let is_early = !is_due && !is_pressed && for_copies < copied_bytes_max;
+        let copied_by_everything_max = match is_pressed || is_short {
+            true => copied_bytes_max,
+            false => copied_bytes_max.min(for_copies.max(family.blob_file_bytes() / 2)),
+        };
         let part = (self.options.max_space_amp - 1.0) / self.options.max_space_amp / 2.0;
-        is_due.then(|| Need {
-            copied_bytes_max: reclaim::copied_bytes(family, left.slack),
+        let garbage_part_min = if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) };
+        (is_due || is_early).then(|| Need {
+            copied_bytes_max,
+            copied_by_everything_max,
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
-            freed_bytes_min: if is_short { FREED_BYTES_MIN } else { left.slack / GAIN_PART },
-            garbage_part_min: if is_short { PART_IF_SHORT } else { part.min(GARBAGE_PART_MIN) },
+            freed_bytes_min: match is_short {
+                true => FREED_BYTES_MIN,
+                false => (copied_bytes_max as f64 * garbage_part_min / (1.0 - garbage_part_min)) as u64,
+            },
+            garbage_part_min,
             hidden_part: if is_short { 1.0 } else { family.overwriting.part() },
             can_punch,
+            only_everything: is_early,
             may_sweep: !state.unswept.contains(&family.id),
         })
     }

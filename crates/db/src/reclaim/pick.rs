@@ -53,7 +53,7 @@ const WINDOW_COPY_PART: u64 = 12;
 /// A window is no wider than so many quarters of the deepest level: beyond, a sweep does the same, and brings down what lies above.
 const WINDOW_QUARTERS_MAX: u64 = 3;
 /// What a window frees is at least this part of what a pass over everything would have to.
-const WINDOW_GAIN_PART: u64 = 16;
+const WINDOW_GAIN_PART: u64 = 8;
 /// And at least a page.
 const FREED_MIN: u64 = 4096;
 /// What is larger on average gains nothing by its neighbours: a page, which a device reads at once.
@@ -133,6 +133,8 @@ pub(crate) fn pass_bytes(family: &Family, version: &Version, slack: u64) -> u64 
 pub(crate) struct Need {
     /// It copies at most so much, but for its first file.
     pub(crate) copied_bytes_max: u64,
+    /// If it is one over everything, at most so much.
+    pub(crate) copied_by_everything_max: u64,
     /// And writes at most so much, tables included.
     pub(crate) written_bytes_max: u64,
     /// It frees no less than this.
@@ -143,6 +145,8 @@ pub(crate) struct Need {
     pub(crate) hidden_part: f64,
     /// Whether dead pages can become holes.
     pub(crate) can_punch: bool,
+    /// Whether it is too early for a window.
+    pub(crate) only_everything: bool,
     /// Whether all tables may be rewritten at once.
     pub(crate) may_sweep: bool,
 }
@@ -199,15 +203,18 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
-    let chosen = within(need.copied_bytes_max.min(room), candidates);
+    let chosen = within(need.copied_by_everything_max.min(room), candidates);
     let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
     let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
+    // Less for one that copies less.
+    let part = need.copied_by_everything_max as f64 / need.copied_bytes_max.max(1) as f64;
+    let need = &Need { freed_bytes_min: (need.freed_bytes_min as f64 * part) as u64, ..*need };
     if family.ranges.count() > 1 {
         let keys = version.table_sums().entries;
         let gain = gain_of(freed, keys, copied);
         let window = pick_window(family, need, damaged).filter(|(of_window, _)| *of_window >= gain);
         if let Some((_, plan)) = window {
-            return Some(Pass::Sweep(plan));
+            return (!need.only_everything).then_some(Pass::Sweep(plan));
         }
         if freed < need.freed_bytes_min {
             return None;

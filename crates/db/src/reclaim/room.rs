@@ -54,6 +54,9 @@ const OVERHEAD_PART: u64 = 4;
 const FILES_MIN: u64 = 64;
 const FILE_BYTES_MIN: u64 = 64 << 10;
 
+/// Who writes at full speed waits again before this is over.
+const PRESSED: Duration = Duration::from_millis(100);
+
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
@@ -85,6 +88,8 @@ pub(crate) struct Room {
     held: AtomicU64,
     /// Writers that wait for reclaim.
     waiting: AtomicUsize,
+    /// Until when it counts as if they still did, in milliseconds of the monotonic clock.
+    pressed_until: AtomicU64,
     /// The last write when everything was done that could free something, plus one.
     squeezed_at: Mutex<u64>,
 }
@@ -141,6 +146,7 @@ impl Room {
             is_short,
             held: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            pressed_until: AtomicU64::new(0),
             squeezed_at,
         }
     }
@@ -175,6 +181,11 @@ impl Room {
     /// Whether somebody waits for reclaim.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether somebody does, or did a moment ago.
+    pub(crate) fn is_pressed(&self, now: Duration) -> bool {
+        self.is_awaited() || now.as_millis() < u128::from(self.pressed_until.load(Ordering::Relaxed))
     }
 
     /// Whether the files in the store's directory may take up no more than so much.
@@ -384,6 +395,8 @@ impl Store {
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
             // What was freed since it was last looked counts.
             is_last = !self.get_on();
+            let until = (self.env.clock.monotonic() + PRESSED).as_millis();
+            self.room.pressed_until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
