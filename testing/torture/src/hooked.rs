@@ -3,9 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use esker::env::{Access, AppendFile, DirEntry, FileSystem, Lock, Mapping, Metadata, ReadFile, Result, Space, Window};
+use esker::env::sim::SimDisk;
+use esker::env::{
+    Access, AppendFile, DirEntry, Env, FileSystem, Lock, Mapping, Metadata, ReadFile, Result, Space, Window,
+};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,42 @@ impl Hooked {
 
     fn appended(&self, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
         Arc::new(HookedFile { file, hook: Arc::clone(&self.hook) })
+    }
+}
+
+type IsIt = Box<dyn Fn(Call<'_>) -> bool + Send>;
+type Action = Box<dyn FnOnce() + Send>;
+
+/// What is done once, just before some call.
+#[derive(Clone, Default)]
+pub struct Meanwhile {
+    armed: Arc<Mutex<Option<(IsIt, Action)>>>,
+}
+
+impl Meanwhile {
+    /// The machine of `disk`, where it is done.
+    pub fn env(&self, disk: &SimDisk) -> Env {
+        let asked = self.clone();
+        let files = Hooked::new(disk.env().files, move |call| {
+            let mut armed = asked.armed.lock().unwrap();
+            let action = armed.take_if(|(is_it, _)| is_it(call));
+            drop(armed);
+            if let Some((_, action)) = action {
+                action();
+            }
+            Ok(())
+        });
+        Env { files: Arc::new(files), ..disk.env() }
+    }
+
+    /// Does `action` before the first call from now on of which `is_it` is true.
+    pub fn before(&self, is_it: impl Fn(Call<'_>) -> bool + Send + 'static, action: impl FnOnce() + Send + 'static) {
+        *self.armed.lock().unwrap() = Some((Box::new(is_it), Box::new(action)));
+    }
+
+    /// Whether it was done.
+    pub fn is_done(&self) -> bool {
+        self.armed.lock().unwrap().is_none()
     }
 }
 

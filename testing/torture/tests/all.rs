@@ -29,6 +29,7 @@ mod raft_crash;
 mod raft_faults;
 mod raft_flights;
 mod raft_model;
+mod raft_purging;
 mod reads;
 mod reclaim;
 mod recovery;

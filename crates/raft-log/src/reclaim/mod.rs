@@ -6,6 +6,8 @@
 //! - P3: an index record is changed only if it is still what was read (compare and swap), so that newer entries win (B2).
 //! - P4: what is moved out of the rewrite queue for a group counts as a whole: it is one batch, or an atomic group.
 //! - P5: one purges at a time.
+//! - P6: what is moved lies in files that had ended before it was asked who is gone. A group that is cleaned and begun anew after that
+//!   has nothing there: the rewrite queue would be told of its end behind what it has now.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES).
 
@@ -141,12 +143,14 @@ impl Store {
         let (first, last) = self.append.span();
         if first < last {
             let due = self.append.bytes() > self.options.purge_threshold_bytes;
-            let Plan { asks, moves, overdue, asked: counts } = self.pick(reclaim, due);
+            // Both before `carry` (P6).
+            let (marks, sealed) = (Marks::of(&self.append), last.saturating_sub(1));
+            let Plan { asks, moves, overdue, asked: counts } = self.pick(reclaim, marks, due);
             if due || !overdue.is_empty() || self.needed(Kind::Append, last) > first {
                 let barrier = self.barrier();
                 self.carry(reclaim)?;
-                self.move_groups(reclaim, &moves, Scope::Until(Marks::of(&self.append).rewrite))?;
-                self.move_overdue(reclaim, &overdue)?;
+                self.move_groups(reclaim, &moves, Scope::Until(marks.rewrite))?;
+                self.move_overdue(reclaim, &overdue, sealed)?;
                 self.give_up(reclaim, Kind::Append, barrier)?;
             }
             reclaim.asked = counts;
@@ -156,8 +160,7 @@ impl Store {
     }
 
     /// What to do about each group; changes nothing.
-    fn pick(&self, reclaim: &Reclaim, due: bool) -> Plan {
-        let marks = Marks::of(&self.append);
+    fn pick(&self, reclaim: &Reclaim, marks: Marks, due: bool) -> Plan {
         let mut facts = Vec::new();
         self.groups.for_each(|id, group| {
             let oldest = group.oldest_file(Kind::Append);
@@ -173,9 +176,8 @@ impl Store {
         pick::pick(&facts, marks, due, |oldest| quota.is_some_and(|quota| self.append.bytes_from(oldest) > quota))
     }
 
-    /// Moves on what groups hold that pin more than their quota, and says so.
-    fn move_overdue(&self, reclaim: &mut Reclaim, groups: &[u64]) -> Result<()> {
-        let until = self.append.span().1.saturating_sub(1);
+    /// Moves on what groups hold in files up to `until` that pin more than their quota, and says so.
+    fn move_overdue(&self, reclaim: &mut Reclaim, groups: &[u64], until: u64) -> Result<()> {
         for group in groups {
             let facts = self.groups.with(*group, |group| {
                 let first = group.runs.rewritten_until(group.span);
