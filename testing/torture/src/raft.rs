@@ -206,6 +206,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Of a life that begins with what was found, as its first batch; nothing is durable.
+    pub fn found(found: &Contents) -> Self {
+        let mut ops = Vec::new();
+        for (&id, group) in found {
+            if let Some(first) = group.entries.keys().next() {
+                ops.push(Op::Entries(id, *first, group.entries.values().cloned().collect()));
+            }
+            ops.extend(group.keys.iter().map(|(key, value)| Op::Put(id, key.clone(), value.clone())));
+        }
+        Self { batches: vec![ops], acknowledged: 1, durable: 0 }
+    }
+
     /// How many batches must be on a disk of which this was promised.
     pub fn least(&self, promise: Promise) -> usize {
         match promise {

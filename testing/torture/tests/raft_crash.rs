@@ -4,9 +4,9 @@
 //! what is left is opened and compared with what had been promised.
 
 use esker::RaftLog;
-use esker::env::sim::{SimDisk, Survivors};
+use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::raft::{Options, RecoveryMode};
-use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
+use esker_torture::crash::{Replay, Tally, images, kill, operations, power_losses};
 use esker_torture::raft::{Contents, Group, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -143,6 +143,75 @@ fn recovery_survives_death_at_every_operation() {
                 assert!(n > 1, "a recovery has operations to die at");
                 break;
             }
+        }
+    }
+}
+
+/// Lives on what a process left that died, and looks at what of that a loss of power takes.
+fn live_on(disk: &SimDisk, options: &Options, n: u64, what: &str, tally: &Tally) {
+    let log = RaftLog::open_with_env("/log", options.clone(), disk.env())
+        .unwrap_or_else(|error| panic!("{what}: second life: {error}"));
+    let mut ledger = Ledger::found(&contents(&log).unwrap());
+    let put =
+        |round: u8| Step::Write(vec![Op::Put(1 + u64::from(round % 3), vec![b's'], vec![round; 300])], round == 3);
+    let lives = [vec![Step::Sync], (0..12).map(put).collect(), vec![Step::Sync, Step::Purge]];
+    for steps in lives {
+        for step in &steps {
+            ledger.step(&log, step).unwrap_or_else(|error| panic!("{what}: second life: {step:?}: {error}"));
+        }
+        // While it is open: to close it would be to sync it.
+        for image in power_losses(disk, n) {
+            let what = format!("{what}, lived on, then {}", image.name);
+            verify(&image.disk, options, &ledger, ledger.durable, &what);
+            tally.image();
+        }
+    }
+}
+
+/// A group is moved on, then cleaned, and what says so is given up.
+fn cleaned_after_it_was_moved() -> Scene {
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 2 << 10, recovery_threads: 1, ..Options::default() };
+    let fill =
+        |from: u64| (from..from + 8).map(|index| Step::Write(vec![Op::Entries(9, index, vec![vec![7; 400]])], false));
+    let written = Step::Write(vec![Op::Entries(7, 1, vec![vec![1; 9]]), Op::Put(7, vec![b'k'], vec![2; 9])], false);
+    let forget = |index: u64| Step::Write(vec![Op::Compact(9, index)], false);
+    let first = std::iter::once(written).chain(fill(1)).chain([forget(9), Step::MoveOn, Step::Sync]);
+    let second =
+        std::iter::once(Step::Write(vec![Op::Clean(7)], false)).chain(fill(9)).chain([forget(17), Step::Purge]);
+    Scene { options, steps: first.chain(second).collect() }
+}
+
+/// Goal: what a process that died left to the system alone is nothing to build on: what the next one promises survives the loss of power,
+/// files and names that it only found included. A sync of these that fails is told to the one after it.
+#[test]
+fn what_a_dead_process_left_unsynced_costs_the_next_life_nothing() {
+    let test = "what_a_dead_process_left_unsynced_costs_the_next_life_nothing";
+    let tally = Tally::new(test);
+    for seed in seeds(5) {
+        let replay = Replay { file: FILE, test, seed };
+        let scene = if seed == 0 { cleaned_after_it_was_moved() } else { Scene::new(900 + seed, 60) };
+        for n in 0..scene.healthy_op_count() {
+            let disk = SimDisk::new();
+            kill(&disk, n);
+            let _ = scene.play(&disk, &mut Ledger::default());
+            let what = format!("{replay}: died at operation {n}");
+            live_on(&disk.after_process_death(), &scene.options, n, &what, &tally);
+            if n % 4 != seed % 4 {
+                continue;
+            }
+            let opened = disk.after_process_death();
+            opened.set_tracing(true);
+            let log = RaftLog::open_with_env("/log", scene.options.clone(), opened.env()).unwrap();
+            for sync in operations(&opened, 0, "sync") {
+                let disk = disk.after_process_death();
+                disk.fail_at(sync, Fault::Eio);
+                let refused = RaftLog::open_with_env("/log", scene.options.clone(), disk.env()).map(drop);
+                assert!(refused.is_err(), "{what}: sync {sync} of the next open fails");
+                live_on(&disk, &scene.options, n, &format!("{what}, sync {sync} of an open fails"), &tally);
+                tally.fault();
+            }
+            drop(log);
         }
     }
 }

@@ -5,7 +5,7 @@ use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
 use esker_format::raft::file_header::FileHeader;
 use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
-use esker_torture::raft::{Contents, Ledger, Op, Step, contents, options, steps};
+use esker_torture::raft::{Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
 use std::collections::BTreeSet;
@@ -77,18 +77,6 @@ fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: F
     assert!(ledger.prefix(&contents(&log).unwrap(), ledger.acknowledged).is_some(), "{what}: lost by reopening");
 }
 
-/// What a log holds when a life begins, as its first batch.
-fn batch_of(found: &Contents) -> Vec<Op> {
-    let mut ops = Vec::new();
-    for (&id, group) in found {
-        if let Some(first) = group.entries.keys().next() {
-            ops.push(Op::Entries(id, *first, group.entries.values().cloned().collect()));
-        }
-        ops.extend(group.keys.iter().map(|(key, value)| Op::Put(id, key.clone(), value.clone())));
-    }
-    ops
-}
-
 /// Goal: what a failed sync dropped is readable until the power goes, so the next process takes it for good: what that one
 /// promises must not rest on it. A system says nothing of it a second time.
 #[test]
@@ -113,7 +101,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
             drop(log);
             tally.fault();
             let log = open(&disk, &options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
-            let mut ledger = Ledger { batches: vec![batch_of(&contents(&log).unwrap())], acknowledged: 1, durable: 0 };
+            let mut ledger = Ledger::found(&contents(&log).unwrap());
             for round in 0..8u8 {
                 let ops = vec![Op::Put(1 + u64::from(round % 3), b"second life".to_vec(), vec![round; 300])];
                 ledger.step(&log, &Step::Write(ops, round == 3)).unwrap();

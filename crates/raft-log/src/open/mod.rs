@@ -2,6 +2,8 @@
 //!
 //! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
 //! - O2: what is cut off is synced away before anything is written in its place.
+//! - O3: whoever had the log before may have died and left the last file of each queue, and its name, to the system alone. Both are durable
+//!   before anything is built on them; should that fail, the next open is warned ([`distrust`]).
 
 pub(crate) mod changes;
 pub(crate) mod files;
@@ -12,7 +14,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{Env, Lock, durable};
+use esker_env::{AppendFile, Env, FileSystem, Lock, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
@@ -190,17 +192,25 @@ fn finish(
             disk.remove(&found.path)?;
             begin_file(&shape, found.id, || Ok(None), false)?
         }
-        Some(Replayed { found, header: Some(header), valid_len, file_len, .. }) => {
+        Some(Replayed { found, header: Some(header), valid_len, .. }) => {
             let append = disk.reopen(&found.path, valid_len)?;
-            if valid_len < file_len {
-                append.sync()?;
-            }
+            make_durable(&**disk, &*append)?;
             open_tail(&shape, found.id, found.dir, header, append)
         }
     };
     files.push_back(Arc::clone(&tail.file));
     files.iter().for_each(|file| shape.listeners.file_created(file.id));
     Ok((Queue::new(kind, shape, files, retired), tail))
+}
+
+/// A last file as it was found, with its name (O2, O3).
+fn make_durable(files: &dyn FileSystem, append: &dyn AppendFile) -> Result<()> {
+    let Some(dir) = durable::parent(append.path()) else { return Ok(append.sync()?) };
+    append.sync().inspect_err(|_| {
+        // Should that fail too, the error that is told is the worse one.
+        let _ = distrust::warn(files, dir);
+    })?;
+    Ok(files.sync_dir(dir)?)
 }
 
 /// The files that wait to be written over: those that are there, as many as may be, and new ones if they are wanted.
