@@ -1,8 +1,8 @@
 //! A second log with the content of this one, made while it is open.
 //!
 //! - K1: the fork holds exactly the batches that were acknowledged when it was made, all of them durable.
-//! - K2: sealed files are shared by a second name (they never change; a file with two names is never written over), the
-//!   last file of each queue is copied.
+//! - K2: files that had ended then are shared by a second name (they never change; a file with two names is never written over); the one
+//!   that was the last of its queue is copied, whatever became of it since.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,18 +44,17 @@ impl RaftLog {
         durable::create_dir(&**files, target)?;
         let tail = reclaim.tail.as_mut().ok_or_else(closed)?;
         tail.sync()?;
-        let mut parts: Vec<(Arc<LogFile>, u64)> = with_lengths(store.rewrite.files());
+        let mut parts = as_they_are(store.rewrite.files());
         // In a turn of its own: no batch is half in.
         parts.extend(store.commit.exclusive(|lead| {
             store.catch_up(lead)?;
             lead.tail.as_mut().ok_or_else(closed)?.sync()?;
-            Ok::<_, Error>(with_lengths(store.append.files()))
+            Ok::<_, Error>(as_they_are(store.append.files()))
         })?);
         let mut fork = Fork::default();
-        for (file, len) in parts {
+        for Part { file, len, is_last } in parts {
             let to = target.join(file.id.to_string());
-            let last = store.queue(file.id.queue).span().1;
-            if file.is_sealed() && file.id.sequence < last && durable::link(&**files, &file.path, &to)? {
+            if !is_last && durable::link(&**files, &file.path, &to)? {
                 fork.linked.push(to);
             } else {
                 durable::copy(&**files, &file.path, &to, len, |_| Ok::<_, Error>(()))?;
@@ -67,6 +66,16 @@ impl RaftLog {
     }
 }
 
-fn with_lengths(files: Vec<Arc<LogFile>>) -> Vec<(Arc<LogFile>, u64)> {
-    files.into_iter().map(|file| (Arc::clone(&file), file.len())).collect()
+/// A file as it was when the fork was made.
+struct Part {
+    file: Arc<LogFile>,
+    len: u64,
+    is_last: bool,
+}
+
+/// The files of a queue, oldest first.
+fn as_they_are(files: Vec<Arc<LogFile>>) -> Vec<Part> {
+    let last = files.last().map(|file| file.id);
+    let part = |file: Arc<LogFile>| Part { len: file.len(), is_last: Some(file.id) == last, file };
+    files.into_iter().map(part).collect()
 }

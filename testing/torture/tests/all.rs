@@ -28,6 +28,7 @@ mod model;
 mod raft_crash;
 mod raft_faults;
 mod raft_flights;
+mod raft_forks;
 mod raft_model;
 mod raft_purging;
 mod reads;

@@ -2,7 +2,8 @@
 //!
 //! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
 //! - O2: what is cut off is synced away before anything is written in its place.
-//! - O3: whoever had the log before may have died and left the last file of each queue, and its name, to the system alone. Both are durable
+//! - O3: a last file that has another name, too, is written anew: whoever gave it that keeps what it held.
+//! - O4: whoever had the log before may have died and left the last file of each queue, and its name, to the system alone. Both are durable
 //!   before anything is built on them; should that fail, the next open is warned ([`distrust`]).
 
 pub(crate) mod changes;
@@ -193,6 +194,9 @@ fn finish(
             begin_file(&shape, found.id, || Ok(None), false)?
         }
         Some(Replayed { found, header: Some(header), valid_len, .. }) => {
+            if disk.metadata(&found.path)?.links > 1 {
+                distrust::write_anew(&**disk, &found.path)?;
+            }
             let append = disk.reopen(&found.path, valid_len)?;
             make_durable(&**disk, &*append)?;
             open_tail(&shape, found.id, found.dir, header, append)
@@ -203,7 +207,7 @@ fn finish(
     Ok((Queue::new(kind, shape, files, retired), tail))
 }
 
-/// A last file as it was found, with its name (O2, O3).
+/// A last file as it was found, with its name (O2, O4).
 fn make_durable(files: &dyn FileSystem, append: &dyn AppendFile) -> Result<()> {
     let Some(dir) = durable::parent(append.path()) else { return Ok(append.sync()?) };
     append.sync().inspect_err(|_| {

@@ -98,10 +98,6 @@ impl LogFile {
         self.len.store(len, Ordering::Release);
     }
 
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.sealed.load(Ordering::Acquire)
-    }
-
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
