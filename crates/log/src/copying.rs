@@ -2,9 +2,11 @@
 //!
 //! - Y1: while a copy is made where there was none, the file [`UNFINISHED`] says so, durably, before there is any other: what
 //!   a death leaves can be told from a store that lost its root, and the next copy takes it away.
-//! - Y2: who gives a copy up removes what was made for it, the last first, so the mark last; what cannot be removed is told apart by it.
+//! - Y2: who gives a copy up removes what was made for it, the last first, so the mark last, once that is durable; what cannot be removed
+//!   is told apart by it.
 //!
-//! The root of a store is the one file that makes a directory one: CURRENT of a Db, MANIFEST of a Cask.
+//! The root of a store is the one file that makes a directory one: CURRENT of a Db, MANIFEST of a Cask. A Raft log has none: there the mark alone
+//! tells.
 
 use std::path::{Path, PathBuf};
 
@@ -61,7 +63,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Sees to it that nothing is in it but the mark (Y1).
+    /// Sees to it that nothing is in it but the mark (Y1). `root` is the name of the store's root; empty if it has none.
     ///
     /// # Errors
     /// `InvalidArgument` if there is something that no unfinished copy has left; what the system said.
@@ -146,7 +148,11 @@ impl<'a> Place<'a> {
     /// # Errors
     /// What the system said; the next copy goes on with it.
     pub fn abandon(&mut self) -> Result<()> {
+        let mark = self.path_of(UNFINISHED);
         for path in self.begun.drain(..).rev() {
+            if path == mark {
+                self.files.sync_dir(&self.dir)?;
+            }
             if durable::is_there(self.files, &path)? {
                 self.files.remove(&path)?;
             }

@@ -3,16 +3,23 @@
 //! - K1: the fork holds exactly the batches that were acknowledged when it was made, all of them durable.
 //! - K2: files that had ended then are shared by a second name (they never change; a file with two names is never written over); the one
 //!   that was the last of its queue is copied, whatever became of it since.
+//! - K3: until all of it is durable, the directory says that it is unfinished ([`Place`]): it is refused, but by the next fork into it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::durable;
+use esker_log::copying::Place;
 
 use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
+use crate::reclaim::Reclaim;
+use crate::store::Store;
 use crate::write::closed;
 use crate::{Error, Result};
+
+/// No file of a log makes a directory one.
+const NO_ROOT: &str = "";
 
 /// What a fork is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,42 +33,55 @@ pub struct Fork {
 
 impl RaftLog {
     /// Makes a log in `target`, an empty directory or none, with all that was written so far. Writers wait for one sync;
-    /// purging waits for all of it.
+    /// purging waits for all of it. What an earlier fork left in `target` that was not finished goes first.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is something in `target`; what making files says: then `target` is not a log yet.
+    /// `InvalidArgument` if there is something else in `target`, `Busy` if it is in use; what making files says: then `target` is not a log yet.
     pub fn fork(&self, target: impl AsRef<Path>) -> Result<Fork> {
         let (store, target) = (&self.store, target.as_ref());
-        let files = &store.env.files;
         let mut reclaim = store.reclaim.lock();
-        match files.list(target) {
-            Ok(names) if !names.is_empty() => {
-                return Err(Error::invalid_argument("a fork needs an empty directory").with_path(target));
+        reclaim.tail()?;
+        let mut place = Place::take(&*store.env.files, target)?;
+        let begun = place.begin_empty(NO_ROOT).map_err(|error| error.while_doing("a fork needs an empty directory"));
+        match begun.and_then(|()| store.copy_to(&mut place, &mut reclaim)) {
+            Ok(fork) => {
+                // From here on it is whole, whether or not it says so.
+                place.finish()?;
+                store.env.files.sync_dir(target)?;
+                Ok(fork)
             }
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
+            Err(error) => {
+                // What is left is told apart by its mark.
+                let _ = place.abandon();
+                Err(error)
+            }
         }
-        durable::create_dir(&**files, target)?;
-        let tail = reclaim.tail.as_mut().ok_or_else(closed)?;
-        tail.sync()?;
-        let mut parts = as_they_are(store.rewrite.files());
+    }
+}
+
+impl Store {
+    /// Makes what is in `place` the log as it is now, durably.
+    fn copy_to(&self, place: &mut Place<'_>, reclaim: &mut Reclaim) -> Result<Fork> {
+        let files = &*self.env.files;
+        reclaim.tail()?.sync()?;
+        let mut parts = as_they_are(self.rewrite.files());
         // In a turn of its own: no batch is half in.
-        parts.extend(store.commit.exclusive(|lead| {
-            store.catch_up(lead)?;
+        parts.extend(self.commit.exclusive(|lead| {
+            self.catch_up(lead)?;
             lead.tail.as_mut().ok_or_else(closed)?.sync()?;
-            Ok::<_, Error>(as_they_are(store.append.files()))
+            Ok::<_, Error>(as_they_are(self.append.files()))
         })?);
         let mut fork = Fork::default();
         for Part { file, len, is_last } in parts {
-            let to = target.join(file.id.to_string());
-            if !is_last && durable::link(&**files, &file.path, &to)? {
+            let to = place.begin(&file.id.to_string());
+            if !is_last && durable::link(files, &file.path, &to)? {
                 fork.linked.push(to);
             } else {
-                durable::copy(&**files, &file.path, &to, len, |_| Ok::<_, Error>(()))?;
+                durable::copy(files, &file.path, &to, len, |_| Ok::<_, Error>(()))?;
                 fork.copied.push(to);
             }
         }
-        files.sync_dir(target)?;
+        files.sync_dir(place.dir())?;
         Ok(fork)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use esker::env::sim::SimDisk;
-use esker::raft::{FileId, Options, Queue};
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::raft::{ErrorKind, FileId, Options, Queue};
 use esker::{LogBatch, RaftLog};
+use esker_torture::crash::images;
 use esker_torture::hooked::{Call, Meanwhile};
-use esker_torture::raft::contents;
+use esker_torture::raft::{Contents, contents};
 
 fn options() -> Options {
     Options { file_bytes: 2048, purge_threshold_bytes: 4096, recovery_threads: 1, ..Options::default() }
@@ -87,4 +88,71 @@ fn a_last_file_with_another_name_is_not_written_to() {
     for (index, bytes) in &moment[&1].entries {
         assert_eq!(log.entry(1, *index).unwrap().as_ref(), Some(bytes));
     }
+}
+
+/// A log with files of both queues, and what it holds.
+fn scene() -> (SimDisk, RaftLog, Contents) {
+    let disk = SimDisk::new();
+    let log = open(&disk, "/log", options()).unwrap();
+    write(&log, 24);
+    log.move_on(Some(1)).unwrap();
+    let moment = contents(&log).unwrap();
+    (disk, log, moment)
+}
+
+/// What is in `/fork` is all of `moment`, or no log, or an empty one. Says whether it was refused.
+fn is_refused(disk: &SimDisk, moment: &Contents, done: bool, what: &str) -> bool {
+    let check = RaftLog::check_with_env("/fork", &options(), &disk.env(), &mut |_, _| {}).map(drop);
+    match open(disk, "/fork", options()) {
+        Ok(fork) => {
+            let found = contents(&fork).unwrap();
+            assert!(found == *moment || found.is_empty() && !done, "{what}: a part of it");
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+            assert!(error.to_string().contains("fork") && !done && check.is_err(), "{what}: {error}");
+            true
+        }
+    }
+}
+
+/// Goal: a fork that was not finished does not pass for a log: whatever its last operation was, or the one that failed, its directory is refused,
+/// or there is nothing in it, or all; and the next fork takes its place.
+#[test]
+fn a_fork_is_refused_until_it_is_whole() {
+    let (disk, log, moment) = scene();
+    let first = disk.op_count();
+    let made = log.fork("/fork").unwrap();
+    assert!(made.linked.len() > 1 && made.copied.len() == 2, "{made:?}");
+    let ops = disk.op_count() - first;
+    let mut refused = 0;
+    for n in 0..=ops {
+        let (disk, log, _) = scene();
+        disk.die_after(first + n);
+        let done = log.fork("/fork").is_ok();
+        assert_eq!(done, n == ops);
+        for image in images(&disk, n) {
+            let what = format!("died at operation {n} of {ops}, {}", image.name);
+            if is_refused(&image.disk, &moment, done, &what) {
+                refused += 1;
+                let log = open(&image.disk, "/log", options()).unwrap();
+                log.fork("/fork").unwrap();
+                let again = image.disk.after_power_loss(Survivors::Nothing);
+                assert!(!is_refused(&again, &moment, true, &what));
+            }
+        }
+        let (disk, log, _) = scene();
+        disk.fail_at(first + n, Fault::Eio);
+        let done = log.fork("/fork").is_ok();
+        for image in images(&disk, n) {
+            is_refused(&image.disk, &moment, done, &format!("operation {n} of {ops} failed, {}", image.name));
+        }
+        if !done && log.sync().is_ok() {
+            // Where only making it durable that it is whole failed, it is.
+            let again = log.fork("/fork").map(drop).map_err(|error| error.kind());
+            assert!(again.is_ok() || n + 1 == ops && again == Err(ErrorKind::InvalidArgument), "{n}: {again:?}");
+        }
+    }
+    assert!(refused > 20, "{refused}");
 }

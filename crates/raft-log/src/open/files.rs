@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use esker_env::{FileKind, FileSystem};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
+use esker_log::copying::UNFINISHED;
 
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 /// A file of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub(crate) struct Listing {
 }
 
 /// Lists `dirs`; one that does not exist is empty.
+///
+/// # Errors
+/// `Corruption` if a fork was not finished in one: parts of a log would pass for one. What the system said.
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
     for (dir, path) in dirs.iter().enumerate() {
@@ -36,6 +40,10 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
             names => names?,
         };
         for entry in names.into_iter().filter(|entry| entry.kind != FileKind::Directory) {
+            if entry.name == UNFINISHED {
+                let reason = "a fork was not finished here: this is no log; make it again, into the same directory";
+                return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));
+            }
             let found = |id| Found { id, path: path.join(&entry.name), dir };
             match FileName::parse(&entry.name) {
                 Some(FileName::Log(id)) if id.queue == Kind::Append => listing.append.push(found(id)),

@@ -61,7 +61,7 @@ impl Reclaim {
         Self { tail: Some(tail), asked: GroupMap::default(), written }
     }
 
-    fn tail(&mut self) -> Result<&mut Tail> {
+    pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
         self.tail.as_mut().ok_or_else(closed)
     }
 }

@@ -5,6 +5,8 @@
 
 #[path = "../../../../crates/log/src/commit.rs"]
 pub mod commit;
+#[path = "../../../../crates/log/src/copying.rs"]
+pub mod copying;
 #[path = "../../../../crates/log/src/distrust.rs"]
 pub mod distrust;
 #[path = "../../../../crates/log/src/error.rs"]
