@@ -9,7 +9,8 @@
 //! - P6: what is moved lies in files that had ended before it was asked who is gone. A group that is cleaned and begun anew after that
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
 //!
-//! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES).
+//! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
+//! and the block that is read.
 
 mod background;
 mod pick;

@@ -7,7 +7,6 @@ use esker_format::raft::item::AtomicStatus;
 
 use super::Reclaim;
 use crate::batch::LogBatch;
-use crate::block::Block;
 use crate::group::{Group, Place, Run, Span};
 use crate::queue::LogFile;
 use crate::stats::Counters;
@@ -45,9 +44,11 @@ struct Load {
 #[derive(Debug, Default)]
 struct Chunk {
     first: u64,
-    blocks: Vec<(Arc<Block>, std::ops::Range<u32>)>,
+    /// Copies: of a block that holds much else, a few bytes may be wanted.
+    entries: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
     old: Vec<Run>,
-    bytes: usize,
 }
 
 /// What the index is told once a batch was written.
@@ -73,18 +74,21 @@ struct Atomic {
 }
 
 impl Chunk {
-    /// Puts the entries into `batch`.
+    /// Memory that it takes, which entries without bytes do, too.
+    const fn bytes(&self) -> usize {
+        self.entries.len() + self.ends.len() * size_of::<usize>() + self.old.len() * size_of::<Run>()
+    }
+
+    /// Puts the entries into the batch.
     fn add_to(self, group: u64, rewriter: &mut Rewriter) -> Result<()> {
-        if self.blocks.is_empty() {
+        let Self { first, entries, ends, old } = self;
+        if ends.is_empty() {
             return Ok(());
         }
-        let mut bytes = Vec::with_capacity(self.blocks.len());
-        for (block, range) in &self.blocks {
-            bytes.push(block.entry(range.clone())?);
-        }
-        let count = bytes.len() as u64;
-        rewriter.batch.add_entries(group, self.first, bytes)?;
-        rewriter.moves.push(Move::Entries { group, first: self.first, count, old: self.old });
+        let starts = std::iter::once(&0).chain(&ends);
+        let each = starts.zip(&ends).map(|(start, end)| entries.get(*start..*end).unwrap_or_default());
+        rewriter.batch.add_entries(group, first, each)?;
+        rewriter.moves.push(Move::Entries { group, first, count: ends.len() as u64, old });
         Ok(())
     }
 }
@@ -148,7 +152,7 @@ impl Store {
         let mut runs = load.entries.into_iter().peekable();
         while let Some((run, part, file)) = runs.next() {
             self.read_run(group, run, part, file, &mut chunk)?;
-            if chunk.bytes < BATCH_BYTES || runs.peek().is_none() {
+            if chunk.bytes() < BATCH_BYTES || runs.peek().is_none() {
                 continue;
             }
             if atomic.is_none() {
@@ -183,12 +187,12 @@ impl Store {
         }
         let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
         let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
-        let before = chunk.blocks.len();
+        let before = chunk.ends.len();
         for range in entries.skip(skipped).take(wanted) {
-            chunk.bytes += range.len();
-            chunk.blocks.push((Arc::clone(&block), range));
+            chunk.entries.extend_from_slice(block.entry(range)?);
+            chunk.ends.push(chunk.entries.len());
         }
-        if chunk.blocks.len() - before != wanted {
+        if chunk.ends.len() - before != wanted {
             let place = run.place();
             let reason = format!("{} at byte {}: entries of group {group} are missing", place.file, place.offset);
             return Err(Error::new(ErrorKind::Corruption, reason));
@@ -272,5 +276,66 @@ impl Store {
             }
         }
         self.listeners.batch_applied(place.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use esker_env::Env;
+
+    use super::*;
+    use crate::{Listener, Options, RaftLog};
+
+    /// Goal: what waits to be written is copies, however little of each block it is.
+    #[test]
+    fn of_what_is_moved_no_block_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compress_from_bytes: 1, cache_bytes: 0, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        let mut batch = LogBatch::new();
+        for index in 1..=50u64 {
+            batch.add_entries(1, index, [[index as u8]]).unwrap();
+            batch.add_entries(2, index, [vec![index as u8; 50_000]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        let (store, mut chunk) = (&log.store, Chunk::default());
+        let file = store.append.file(1).unwrap();
+        // A block holds its file.
+        let held = Arc::strong_count(&file);
+        let load = store.groups.with(1, |group| store.load(group, Scope::Until(1))).unwrap().unwrap();
+        for (run, part, file) in load.entries {
+            store.read_run(1, run, part, file, &mut chunk).unwrap();
+        }
+        assert_eq!(Arc::strong_count(&file), held);
+        assert_eq!((chunk.first, chunk.entries, chunk.old.len()), (1, (1..=50).collect(), 50));
+    }
+
+    #[derive(Default)]
+    struct Rewritten(AtomicUsize);
+
+    impl Listener for Rewritten {
+        fn batch_appended(&self, file: FileId, _: u64, _: u64) {
+            self.0.fetch_add(usize::from(file.queue == Kind::Rewrite), Ordering::Relaxed);
+        }
+    }
+
+    /// Goal: entries without bytes take memory, too: not all of them are gathered first.
+    #[test]
+    fn entries_without_bytes_are_moved_in_several_batches() {
+        const COUNT: u64 = 20_000;
+        let (dir, rewritten) = (tempfile::tempdir().unwrap(), Arc::new(Rewritten::default()));
+        let listeners: Vec<Arc<dyn Listener>> = vec![rewritten.clone()];
+        let log = RaftLog::open_with(dir.path(), Options::default(), Env::os(), listeners).unwrap();
+        let mut batch = LogBatch::new();
+        for index in 1..=COUNT {
+            batch.add_entries(1, index, [[]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        log.move_on(None).unwrap();
+        let count = rewritten.0.load(Ordering::Relaxed);
+        assert!((4..100).contains(&count), "{count} batches");
+        assert_eq!(log.entries(1, 1, COUNT + 1, None).unwrap(), vec![Vec::new(); COUNT as usize]);
     }
 }
