@@ -226,8 +226,8 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Cuts the file to `len` bytes; what was preallocated is given back.
     ///
     /// # Errors
-    /// `InvalidInput` if `len` exceeds [`len`](Self::len), or is less and a [`window`](Self::window) was given out:
-    /// somebody may be reading what would go.
+    /// `InvalidInput` if `len` exceeds [`len`](Self::len), or is less than what a [`window`](Self::window) that was given out shows:
+    /// somebody may be reading what would go. That is all that was appended until the file was cut or [sealed](Self::seal).
     fn truncate(&self, len: u64) -> Result<()>;
 
     /// Asks for blocks up to `len` bytes, which later appends cannot fail to get; [`len`](Self::len) stays. `false` where

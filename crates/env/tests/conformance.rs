@@ -83,6 +83,7 @@ on_both! {
     runs_of_appends_of_each_kind_follow_one_another
     a_preallocated_file_is_cut_and_goes_on
     a_window_shows_what_was_appended_and_nothing_else
+    what_is_appended_to_a_sealed_file_may_be_cut_though_a_window_was_lent
     a_recycled_file_is_written_over_and_keeps_its_old_end
     a_recycled_file_takes_appends_of_all_sizes_and_zeroes_follow_them
     a_taken_name_cannot_be_created
@@ -433,6 +434,24 @@ fn a_window_shows_what_was_appended_and_nothing_else(place: &Place) {
     place.files().remove(&path).unwrap();
     assert_eq!(window.appended(16..32), Some(line(1).as_slice()));
     assert_eq!(window.appended(end..end + 5), Some(&b"fours"[..]));
+}
+
+fn what_is_appended_to_a_sealed_file_may_be_cut_though_a_window_was_lent(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.preallocate(64 << 10).unwrap();
+    file.append(&[b"lent"]).unwrap();
+    let window = file.window().unwrap();
+    file.seal().unwrap();
+    for _ in 0..2 {
+        file.append(&[b"behind"]).unwrap();
+        if let Some(window) = &window {
+            assert_eq!((window.appended(0..4), window.appended(0..5)), (Some(&b"lent"[..]), None));
+            assert_eq!(kind(file.truncate(3)), ErrorKind::InvalidInput, "a reader may be looking at it");
+        }
+        file.truncate(4).unwrap();
+    }
+    assert_eq!(place.files().read(&path).unwrap(), b"lent");
 }
 
 fn a_recycled_file_is_written_over_and_keeps_its_old_end(place: &Place) {

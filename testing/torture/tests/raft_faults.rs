@@ -392,6 +392,33 @@ fn a_full_directory_spills_to_the_other() {
     }
 }
 
+/// Goal: a file whose successor could not be begun takes batches again, by calls of the system, and one of these that fails ends nothing,
+/// though readers see what came before as memory.
+#[test]
+fn a_failed_append_to_a_file_that_could_not_be_left_ends_nothing() {
+    let disk = SimDisk::new();
+    disk.lend_windows(true);
+    let options = Options { file_bytes: 16 << 10, recovery_threads: 1, ..Options::default() };
+    let log = open(&disk, &options).unwrap();
+    let mut ledger = Ledger::default();
+    let write = |index: u64| Step::Write(vec![Op::Entries(1, index, vec![vec![index as u8; 700]])], true);
+    (1..4).for_each(|index| ledger.step(&log, &write(index)).unwrap());
+    disk.set_tracing(true);
+    let begins = disk.op_count() + 2;
+    disk.fail_at(begins, Fault::NoSpace);
+    assert_eq!(log.move_on(None).unwrap_err().kind(), ErrorKind::Exhausted);
+    assert!(disk.trace().iter().any(|line| line.starts_with(&format!("{begins} create"))), "{:?}", disk.trace());
+    for kept_bytes in [0, 5, 600] {
+        disk.fail_at(disk.op_count(), Fault::ShortWrite { kept_bytes });
+        let error = ledger.step(&log, &write(4)).unwrap_err();
+        assert_ne!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    }
+    (4..8).for_each(|index| ledger.step(&log, &write(index)).unwrap());
+    assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()));
+    let log = open(&disk.after_power_loss(Survivors::Nothing), &options).unwrap();
+    assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()));
+}
+
 /// Goal: a failed sync is never taken for durable, nor repeated: writes fail until the log is reopened, reads go on.
 #[test]
 fn a_failed_sync_ends_all_writing() {

@@ -92,8 +92,10 @@ struct End {
     tail: Option<Tail>,
     /// Blocks are there, and the file goes, up to here; 0 if nothing was preallocated.
     reserved_to: u64,
-    /// Somebody may be reading what was appended through a window.
+    /// Somebody may be reading what was appended through a window of `tail`.
     is_lent: bool,
+    /// What windows of those before it go on to show.
+    lent_to: u64,
     /// Somebody said so.
     is_read_at_random: bool,
     /// How many syncs had begun when last looked at.
@@ -107,6 +109,11 @@ struct End {
 }
 
 impl End {
+    /// How much of `len` bytes windows show.
+    fn lent_to(&self, len: u64) -> u64 {
+        if self.is_lent { len } else { self.lent_to }
+    }
+
     /// How many zeroes follow what will end at `to` (A4, A5).
     fn fill(&self, to: u64) -> usize {
         let takes_zeroes = self.small_synced >= SYNCED_SMALL_MIN && self.stale_to == 0 && self.tail.is_some();
@@ -300,6 +307,8 @@ impl OsAppendFile {
     /// Cuts the file to `len`, with what was preallocated.
     fn cut(&self, end: &mut End, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
+        end.lent_to = end.lent_to(self.len.load(Ordering::Relaxed));
+        end.is_lent = false;
         end.tail = None;
         end.reserved_to = 0;
         (end.stale_to, end.zero_to) = (0, 0);
@@ -358,7 +367,7 @@ impl AppendFile for OsAppendFile {
         let now = self.len.load(Ordering::Relaxed);
         let refused = if len > now {
             format!("cannot cut a file of {now} bytes to {len}")
-        } else if len < now && end.is_lent {
+        } else if len < end.lent_to(now) {
             format!("cannot cut {now} bytes to {len} while somebody may read them")
         } else {
             return self.cut(&mut end, len).map_err(|source| self.error("truncating", source));

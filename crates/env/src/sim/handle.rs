@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
@@ -20,16 +20,16 @@ pub(super) struct Handle {
     path: PathBuf,
     /// How much of it is mapped; 0 if nothing is, as where there are no windows.
     mapped_bytes: AtomicU64,
-    /// Somebody may be reading what was appended through a window.
-    is_lent: AtomicBool,
+    /// How much of what is appended windows show; 0 if there are none.
+    lent_to: Arc<AtomicU64>,
 }
 
 impl Handle {
     /// `disk` is that of `shared`, locked.
     pub(super) fn new(shared: &Arc<Shared>, disk: &mut Disk, inode: Inode, path: &Path) -> Self {
         disk.hold(inode);
-        let (mapped_bytes, is_lent) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { shared: Arc::clone(shared), inode, path: path.to_owned(), mapped_bytes, is_lent }
+        let (mapped_bytes, lent_to) = (AtomicU64::new(0), Arc::default());
+        Self { shared: Arc::clone(shared), inode, path: path.to_owned(), mapped_bytes, lent_to }
     }
 
     /// Bytes that were appended, by copying them out of the memory of the machine.
@@ -40,6 +40,12 @@ impl Handle {
             file.content.read(start, &mut bytes);
         }
         bytes
+    }
+
+    /// Windows go on to show what was appended so far, `len` bytes, and nothing else.
+    fn unmap(&self, len: u64) {
+        self.mapped_bytes.store(0, Ordering::Relaxed);
+        self.lent_to.fetch_min(len, Ordering::Relaxed);
     }
 
     fn error(&self, doing: &'static str, errno: Errno) -> Error {
@@ -112,11 +118,12 @@ impl AppendFile for Handle {
 
     fn truncate(&self, len: u64) -> Result<()> {
         let mut disk = self.shared.disk.lock();
-        if self.is_lent.load(Ordering::Relaxed) && len < disk.len(self.inode) {
+        let now = disk.len(self.inode);
+        if len < self.lent_to.load(Ordering::Relaxed).min(now) {
             return Err(self.error("truncating", Errno::INVAL));
         }
         disk.truncate(self.inode, &self.path, len).map_err(|errno| self.error("truncating", errno))?;
-        self.mapped_bytes.store(0, Ordering::Relaxed);
+        self.unmap(now);
         Ok(())
     }
 
@@ -131,9 +138,9 @@ impl AppendFile for Handle {
     }
 
     fn seal(&self) -> Result<()> {
-        let answer = self.shared.disk.lock().seal(self.inode, &self.path);
-        answer.map_err(|errno| self.error("sealing", errno))?;
-        self.mapped_bytes.store(0, Ordering::Relaxed);
+        let mut disk = self.shared.disk.lock();
+        disk.seal(self.inode, &self.path).map_err(|errno| self.error("sealing", errno))?;
+        self.unmap(disk.len(self.inode));
         Ok(())
     }
 
@@ -142,9 +149,9 @@ impl AppendFile for Handle {
         if len == 0 {
             return Ok(None);
         }
-        self.is_lent.store(true, Ordering::Relaxed);
+        self.lent_to.store(u64::MAX, Ordering::Relaxed);
         let file = Self::new(&self.shared, &mut self.shared.disk.lock(), self.inode, &self.path);
-        Ok(Some(Arc::new(SimWindow::new(file, len))))
+        Ok(Some(Arc::new(SimWindow::new(file, len, Arc::clone(&self.lent_to)))))
     }
 }
 

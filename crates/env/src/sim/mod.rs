@@ -41,7 +41,8 @@
 //! - Only whole blocks of a punched range are given back; the rest of it reads as zeroes.
 //! - Paths have one root: relative ones begin there too.
 //! - With [windows](SimDisk::lend_windows) files are memory where they were preallocated: a failed append moves no end, and what it got in,
-//!   never all of it, lies behind, where the next one goes over it; none is cut off that somebody may be reading.
+//!   never all of it, lies behind, where the next one goes over it; none is cut off that somebody may be reading, which is what was appended
+//!   until the file was sealed.
 //!
 //! # Counting
 //!

@@ -6,7 +6,8 @@
 //! Cost: a copy for each range, and a walk of the list for each look.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::handle::Handle;
 use crate::{AppendFile, Window};
@@ -16,6 +17,8 @@ pub(super) struct SimWindow {
     /// Keeps the file alive, name or no name.
     file: Handle,
     len: u64,
+    /// Nothing behind it is shown; the writer's to say.
+    lent_to: Arc<AtomicU64>,
     first: Link,
 }
 
@@ -30,9 +33,9 @@ struct Copied {
 }
 
 impl SimWindow {
-    /// Of the first `len` bytes of `file`.
-    pub(super) fn new(file: Handle, len: u64) -> Self {
-        Self { file, len, first: Link::new() }
+    /// Of the first `len` bytes of `file`, and no more than `lent_to`.
+    pub(super) fn new(file: Handle, len: u64, lent_to: Arc<AtomicU64>) -> Self {
+        Self { file, len, lent_to, first: Link::new() }
     }
 }
 
@@ -55,7 +58,8 @@ impl Copied {
 
 impl Window for SimWindow {
     fn appended(&self, range: Range<u64>) -> Option<&[u8]> {
-        if range.start > range.end || range.end > self.len.min(AppendFile::len(&self.file)) {
+        let shown = self.len.min(self.lent_to.load(Ordering::Relaxed)).min(AppendFile::len(&self.file));
+        if range.start > range.end || range.end > shown {
             return None;
         }
         let len = usize::try_from(range.end - range.start).ok()?;

@@ -59,6 +59,26 @@ fn who_may_be_reading_keeps_a_file_from_being_cut() {
     assert_eq!(file_bytes(&disk, "file").len(), 1024);
 }
 
+#[test]
+fn what_is_appended_to_a_sealed_file_is_not_shown_and_may_be_cut() {
+    let disk = store();
+    let (file, window) = lent(&disk);
+    file.seal().unwrap();
+    file.append(&[b"behind"]).unwrap();
+    assert_eq!((window.appended(1000..1024).unwrap(), window.appended(1000..1025)), (&[b'o'; 24][..], None));
+    assert_eq!(kind(file.truncate(1000)), std::io::ErrorKind::InvalidInput);
+    file.truncate(1024).unwrap();
+    file.append(&[b"again"]).unwrap();
+    file.truncate(1024).unwrap();
+    assert_eq!(file_bytes(&disk, "file").len(), 1024);
+    // A window that was lent anew shows what came meanwhile.
+    file.append(&[b"new"]).unwrap();
+    file.preallocate(16 * SECTOR as u64).unwrap();
+    let again = file.window().unwrap().unwrap();
+    assert_eq!(again.appended(1024..1027).unwrap(), b"new");
+    assert_eq!(kind(file.truncate(1024)), std::io::ErrorKind::InvalidInput);
+}
+
 /// Each sector of an append that was not synced survives or not; all of it does when only the process dies.
 #[test]
 fn unsynced_sectors_of_a_mapped_file_survive_in_any_order() {
