@@ -1,9 +1,13 @@
-//! What purging a Raft log gives up and what it keeps, while others write.
+//! What purging a Raft log gives up and what it keeps, while others write, and when the process is killed again and again.
 
-use esker::env::sim::SimDisk;
-use esker::raft::Options;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use esker::env::sim::{Fault, SimDisk};
+use esker::raft::{Options, Version};
 use esker::{LogBatch, RaftLog};
 use esker_torture::hooked::{Call, Meanwhile};
+use esker_torture::raft::{Ledger, Op, Step, contents};
 
 fn open(disk: &SimDisk, options: &Options) -> RaftLog {
     RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap()
@@ -61,5 +65,105 @@ fn a_group_begun_anew_during_a_purge_keeps_what_it_has() {
         assert_eq!((log.first_index(7), log.last_index(7)), (Some(50), Some(50)), "{quota:?}");
         assert_eq!(log.entry(7, 50).unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(log.get(7, b"key").as_deref(), Some(&b"new"[..]));
+    }
+}
+
+/// Numbers of the files of the append queue.
+fn numbers(disk: &SimDisk) -> Vec<u64> {
+    let names = disk.env().files.list(Path::new("/log")).unwrap();
+    names.iter().filter_map(|entry| entry.name.strip_suffix(".raftlog")?.parse().ok()).collect()
+}
+
+/// Goal: whoever kills a process finds files that wait to be written over next to those in use: the next one takes them for its own and gives
+/// them up, so that they do not pile up.
+#[test]
+fn files_given_up_do_not_pile_up_where_processes_are_killed() {
+    // Three files in use and waiting.
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 2 << 10, recovery_threads: 1, ..Options::default() };
+    let (mut disk, mut ledger) = (SimDisk::new(), Ledger::default());
+    for life in 0..5u64 {
+        let log = open(&disk, &options);
+        assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()), "life {life}");
+        assert!(log.recovery().stale.is_empty(), "{:?}", log.recovery().stale);
+        for index in 0..12 {
+            let ops = vec![Op::Entries(1, 1 + life * 12 + index, vec![vec![index as u8; 400]])];
+            ledger.step(&log, &Step::Write(ops, false)).unwrap();
+        }
+        ledger.step(&log, &Step::Write(vec![Op::Compact(1, 12 + life * 12)], false)).unwrap();
+        ledger.step(&log, &Step::Purge).unwrap();
+        assert!(log.stats().recycled_files > 0);
+        let left = numbers(&disk);
+        assert!(left.len() <= 3 && left.windows(2).all(|pair| pair[0] + 1 == pair[1]), "life {life}: {left:?}");
+        // Before it is closed.
+        disk = disk.after_process_death();
+    }
+}
+
+/// Goal: files whose old bytes could not be told from new ones are not kept, nor any before them.
+#[test]
+fn files_of_an_older_version_are_not_kept() {
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 4 << 10, recovery_threads: 1, ..Options::default() };
+    let older = Options { format_version: Version::V1, recycle_files: false, ..options.clone() };
+    let disk = SimDisk::new();
+    let mut next = 1;
+    for (options, until) in [(&options, 3), (&older, 6), (&options, 9)] {
+        let log = open(&disk, options);
+        fill(&log, 1, until);
+        next = log.last_index(1).unwrap();
+        log.close().unwrap();
+    }
+    let log = open(&disk, &options);
+    log.compact_to(1, next).unwrap();
+    log.purge().unwrap();
+    let kept = numbers(&disk);
+    assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{kept:?}");
+    assert!(kept[0] > 6 && log.stats().recycled_files > 0, "{kept:?}");
+    fill(&log, 1, 14);
+    assert_eq!(log.entry(1, next).unwrap(), Some(vec![7; 100]));
+}
+
+/// Goal: a file that could not be removed keeps none behind it from being given up, and goes with the next that do.
+#[test]
+fn a_file_that_could_not_be_removed_goes_later() {
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 2 << 10, recovery_threads: 1, ..Options::default() };
+    let fill = |log: &RaftLog, ledger: &mut Ledger, from: u64| {
+        for index in from..from + 12 {
+            ledger.step(log, &Step::Write(vec![Op::Entries(1, index, vec![vec![7; 400]])], false)).unwrap();
+        }
+        ledger.step(log, &Step::Write(vec![Op::Compact(1, from + 11)], false)).unwrap();
+    };
+    let play = |disk: &SimDisk, fail: Option<u64>| {
+        let log = open(disk, &options);
+        let mut ledger = Ledger::default();
+        fill(&log, &mut ledger, 1);
+        disk.set_tracing(true);
+        if let Some(n) = fail {
+            disk.fail_at(n, Fault::Eio);
+        }
+        let purged = ledger.step(&log, &Step::Purge);
+        assert_eq!(purged.is_err(), fail.is_some());
+        (log, ledger)
+    };
+    let healthy = SimDisk::new();
+    drop(play(&healthy, None));
+    let removals = esker_torture::crash::operations(&healthy, 0, "remove");
+    assert!(removals.len() >= 2, "{:?}", healthy.trace());
+    for n in removals {
+        let disk = SimDisk::new();
+        let (log, mut ledger) = play(&disk, Some(n));
+        for disk in [disk.after_process_death(), disk.clone()] {
+            let kept = numbers(&disk);
+            assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "removal {n}: {kept:?}");
+        }
+        fill(&log, &mut ledger, 13);
+        ledger.step(&log, &Step::Purge).unwrap();
+        let left: BTreeSet<u64> = numbers(&disk).into_iter().collect();
+        assert!(left.len() <= 3, "removal {n}: {left:?}");
+        assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()));
+        drop(log);
+        assert_eq!(contents(&open(&disk, &options)).unwrap(), ledger.after(ledger.batches.len()));
     }
 }

@@ -1,7 +1,8 @@
 //! A queue of files: appended to at the back, given up at the front.
 //!
-//! - Q1: sequence numbers have no gaps. Files leave from the front only, and are recycled in that order, so that what a
-//!   crash leaves of files given up is told from the rest by a gap, or may be replayed harmlessly.
+//! - Q1: sequence numbers have no gaps. Files leave from the front only. The newest of them wait right before those in use and are written
+//!   over, or removed, in their order: what a killed process leaves of them follows without a gap, is replayed harmlessly and given up again.
+//!   What a gap is in front of, which a power loss may leave of removals, is not replayed.
 //! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
 //!   power loss can only cut the last file.
 //! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over. Numbers
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{AppendFile, Env};
-use esker_format::raft::file_header::FileHeader;
+use esker_format::raft::file_header::{FileHeader, Version};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use parking_lot::{Mutex, RwLock};
 
@@ -160,11 +161,12 @@ impl Queue {
 
     /// The oldest retired file under a new name, if there is one that may be written over.
     fn recycled(&self, id: FileId) -> Result<Option<(usize, Arc<dyn AppendFile>)>> {
-        let mut retired = self.retired.lock();
+        // Whoever holds them removes some, which come first (Q1).
+        let Some(mut retired) = self.retired.try_lock() else { return Ok(None) };
         if let Some(Retired { file: Some(file), .. }) = retired.front()
-            && Arc::strong_count(file) > 1
+            && (Arc::strong_count(file) > 1 || !is_salted(file))
         {
-            // Someone reads it. No other either: they go in order (Q1).
+            // Someone reads it, or it is still to be removed. No other either: they go in order (Q1).
             return Ok(None);
         }
         let Some(Retired { path, dir, .. }) = retired.pop_front() else { return Ok(None) };
@@ -173,6 +175,9 @@ impl Queue {
     }
 
     /// Gives up all files before `sequence`; says how many that were. Nothing in them may be needed.
+    ///
+    /// # Errors
+    /// What the system said of a file that was to be removed. It waits, with those behind it, for the next that are given up.
     pub(crate) fn purge_before(&self, sequence: u64) -> Result<usize> {
         let mut gone = Vec::new();
         let left = {
@@ -183,19 +188,23 @@ impl Queue {
             files.len()
         };
         let count = gone.len();
-        for file in gone {
-            if Arc::strong_count(&file) > 1 {
-                // Who holds it may not have opened it yet.
-                file.reader()?;
-            }
-            let mut retired = self.retired.lock();
-            let salted = file.header.version != esker_format::raft::file_header::Version::V1;
-            if salted && left + retired.len() < self.shape.recycle_capacity {
-                retired.push_back(Retired { path: file.path.clone(), dir: file.dir, file: Some(file) });
-                continue;
-            }
-            drop(retired);
-            self.shape.env.files.remove(&file.path)?;
+        let mut retired = self.retired.lock();
+        let retire = |file: Arc<LogFile>| Retired { path: file.path.clone(), dir: file.dir, file: Some(file) };
+        retired.extend(gone.into_iter().map(retire));
+        // Reserved ones are in nobody's way.
+        let first = retired.iter().position(|retired| retired.file.is_some()).unwrap_or(retired.len());
+        // What lies before one that is not written over would be left alone.
+        let unsalted = |retired: &Retired| retired.file.as_ref().is_some_and(|file| !is_salted(file));
+        let to_go = retired.iter().rposition(unsalted).map_or(0, |at| at + 1 - first);
+        let room = self.shape.recycle_capacity.saturating_sub(left).min(retired.len() - to_go);
+        while retired.len() > room
+            && let Some(Retired { path, file: Some(file), .. }) = retired.get(first)
+        {
+            open_for_holders(file)?;
+            match self.shape.env.files.remove(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => retired.remove(first),
+            };
         }
         Ok(count)
     }
@@ -219,14 +228,30 @@ impl Queue {
             }
         }
         for file in retired.iter_mut().filter(|file| file.file.is_some()) {
-            let Some(dir) = self.shape.dirs.get(file.dir) else { continue };
+            let Some(dir) = self.shape.dirs.get(file.dir) else { break };
             let path = dir.join(FileName::Reserved(sequence).to_string());
-            if files.rename(&file.path, &path).is_ok() {
-                sequence += 1;
-                *file = Retired { path, dir: file.dir, file: None };
+            let is_open = file.file.as_ref().is_none_or(|held| is_salted(held) && open_for_holders(held).is_ok());
+            if !is_open || files.rename(&file.path, &path).is_err() {
+                // Nor those behind it, which it would be left alone before (Q1).
+                break;
             }
+            sequence += 1;
+            *file = Retired { path, dir: file.dir, file: None };
         }
     }
+}
+
+/// Whether old bytes of it are told from new ones (Q3).
+fn is_salted(file: &LogFile) -> bool {
+    file.header.version != Version::V1
+}
+
+/// Before its name goes: who holds it may not have opened it yet (F2).
+fn open_for_holders(file: &Arc<LogFile>) -> Result<()> {
+    if Arc::strong_count(file) > 1 {
+        file.reader()?;
+    }
+    Ok(())
 }
 
 fn name_of(path: &Path) -> Option<FileName> {
@@ -237,9 +262,15 @@ fn name_of(path: &Path) -> Option<FileName> {
 /// it: then it only loses its name.
 fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<Arc<dyn AppendFile>>> {
     let files = &shape.env.files;
-    if files.metadata(from)?.links > 1 {
-        files.remove(from)?;
-        return Ok(None);
+    match files.metadata(from) {
+        Ok(found) if found.links == 1 => {}
+        Ok(_) => {
+            files.remove(from)?;
+            return Ok(None);
+        }
+        // A removal that was said to have failed did not.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
     }
     let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
     let to = base.join(id.to_string());
