@@ -119,6 +119,13 @@ impl Blocks {
         block
     }
 
+    /// Lets go of all files: both queues are closed (K2).
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.clear();
+        }
+    }
+
     /// Lets go of the files of one queue before `file`, which have left it (K2).
     pub(crate) fn forget_before(&self, file: FileId) {
         if let Some(cache) = &self.cache {

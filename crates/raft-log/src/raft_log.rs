@@ -33,7 +33,9 @@ impl End {
     fn close(&self) -> Result<()> {
         *self.store.closing.lock() = true;
         self.store.wake.notify_all();
-        if let Some(mut purger) = self.purger.lock().take() {
+        // Another close waits until this one is over.
+        let mut purger = self.purger.lock();
+        if let Some(mut purger) = purger.take() {
             purger.join();
         }
         self.store.close()
@@ -91,7 +93,9 @@ impl RaftLog {
         Ok(Self { store, _end: end })
     }
 
-    /// Ends the log: what was written is synced, files are cut to what they hold. Writes fail from now on, on all handles.
+    /// Ends the log: what was written is synced, files are cut to what they hold. Writes fail from now on, on all handles, and so do reads of
+    /// entries; what was read of the index and of keys still is. The log can be opened again when this returns, or when the last read ends
+    /// that was begun before.
     ///
     /// # Errors
     /// If what was written could not be made durable.

@@ -4,6 +4,8 @@
 //!   up in between; the bytes are read without a lock.
 //! - V2: batches that are in the cache are looked up several at a time, each step for all of them, since most of the time goes into waiting
 //!   for memory; one that is not is read when it is its turn.
+//! - V3: of a log that was closed no entry is read any more, since its files are another's to write over; who reads meanwhile keeps that one
+//!   waiting (F4 of [`queue`](crate::queue)).
 //!
 //! Cost of entries that lie in memory: no system call, no copy before the caller's; a batch is checked, and unpacked if
 //! it is packed, once for all entries wanted of it.
@@ -17,6 +19,7 @@ use crate::group::{Group, Run, Span};
 use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
 use crate::store::Store;
+use crate::write::closed;
 use crate::{ErrorKind, Refusal, Result};
 
 /// Batches that are looked up together, at most: what an entry of each takes still fits the processor's second cache.
@@ -49,6 +52,9 @@ impl Store {
     }
 
     fn lost(&self, run: Run) -> crate::Error {
+        if self.append.is_closed() {
+            return closed();
+        }
         let file = run.place().file;
         crate::Error::new(
             ErrorKind::Corruption,
@@ -123,7 +129,7 @@ impl RaftLog {
     /// The bytes of one entry; `None` if the group has no such entry.
     ///
     /// # Errors
-    /// `Corruption` if the stored bytes are not what was written.
+    /// `Corruption` if the stored bytes are not what was written; `Closed` if the log was closed.
     pub fn entry(&self, group: u64, index: u64) -> Result<Option<Vec<u8>>> {
         let mut found = None;
         self.with_entry(group, index, |bytes| found = Some(bytes.to_vec()))?;
@@ -158,7 +164,7 @@ impl RaftLog {
     ///
     /// # Errors
     /// `NotFound`, before anything is shown, if the group does not have all of them: [`Refusal`](crate::Refusal) says whether they
-    /// were compacted or are not written yet. `Corruption` if stored bytes are not what was written.
+    /// were compacted or are not written yet. `Corruption` if stored bytes are not what was written, `Closed` if the log was closed.
     pub fn for_each_entry(
         &self,
         group: u64,

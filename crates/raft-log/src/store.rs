@@ -1,8 +1,9 @@
 //! What all parts of an open log share.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use esker_env::{Env, Lock};
+use esker_env::Env;
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
 use esker_log::publish::Published;
@@ -13,7 +14,7 @@ use crate::group::Groups;
 use crate::listener::Listeners;
 use crate::open::Recovery;
 use crate::options::Options;
-use crate::queue::Queue;
+use crate::queue::{Queue, Rights};
 use crate::reclaim::Reclaim;
 use crate::stats::Counters;
 use crate::write::{Lead, Request};
@@ -44,7 +45,7 @@ pub(crate) struct Store {
     pub(crate) closing: Mutex<bool>,
     pub(crate) wake: Condvar,
     /// The right to the directories, until the log is closed.
-    pub(crate) locks: Mutex<Vec<Box<dyn Lock>>>,
+    pub(crate) rights: Mutex<Option<Arc<Rights>>>,
 }
 
 impl Store {
@@ -55,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Ends both queues' files and gives the directories up. Again is once.
+    /// Ends both queues' files and gives the directories up, at the latest when those are done who read. Again is once.
     pub(crate) fn close(&self) -> Result<()> {
         *self.closing.lock() = true;
         self.wake.notify_all();
@@ -66,10 +67,12 @@ impl Store {
         });
         let Some(mut tail) = tail else { return Ok(()) };
         let appended = tail.finish();
+        drop(tail);
         let rewritten = self.close_reclaim();
-        self.append.put_aside();
-        self.rewrite.put_aside();
-        self.locks.lock().clear();
+        self.append.close();
+        self.rewrite.close();
+        self.blocks.forget_all();
+        self.rights.lock().take();
         appended.and(rewritten)
     }
 }

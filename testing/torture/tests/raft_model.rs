@@ -1,8 +1,11 @@
 //! The Raft log answers as a map of groups does, under any options, through restarts and purges.
 
+use std::sync::{Arc, Mutex};
+
 use esker::env::sim::SimDisk;
 use esker::raft::{ErrorKind, Options, Refusal};
 use esker::{LogBatch, RaftLog};
+use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::raft::{Contents, Ledger, Step, apply, batch, contents, encode, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -357,4 +360,72 @@ fn a_fork_is_a_log_of_its_own() {
     fork.compact_to(1, u64::MAX).unwrap();
     fork.close().unwrap();
     assert_eq!(log.keys(99, None, None).len(), 100);
+}
+
+/// Goal: a closed log shows no entry: whoever opens it next may write over what its handle remembers the place of.
+#[test]
+fn a_closed_log_shows_no_entries() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        file_bytes: 16 << 10,
+        purge_threshold_bytes: 32 << 10,
+        compress_from_bytes: 0,
+        recovery_threads: 1,
+        ..Options::default()
+    };
+    let fill = |log: &RaftLog, byte: u8, count: u64| {
+        let mut batch = LogBatch::new();
+        for _ in 0..count {
+            let next = log.last_index(1).map_or(1, |last| last + 1);
+            batch.add_entries(1, next, [[byte; 1000]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+    };
+    let old = RaftLog::open(dir.path(), options.clone()).unwrap();
+    fill(&old, 1, 40);
+    assert_eq!(old.entry(1, 1).unwrap(), Some(vec![1; 1000]));
+    assert_eq!(old.entry(1, 40).unwrap(), Some(vec![1; 1000]));
+    // Who is reading keeps the next from writing.
+    let reopened = || RaftLog::open(dir.path(), options.clone()).map(drop).map_err(|error| error.kind());
+    let shown = old.with_entry(1, 2, |bytes| {
+        old.close().unwrap();
+        assert_eq!(reopened(), Err(ErrorKind::Busy));
+        assert_eq!(bytes, [1; 1000]);
+    });
+    assert!(shown.unwrap());
+    let new = RaftLog::open(dir.path(), options.clone()).unwrap();
+    new.compact_to(1, 40).unwrap();
+    new.purge().unwrap();
+    fill(&new, 2, 40);
+    for index in [1, 2, 40] {
+        let shown = old.entry(1, index).map_err(|error| error.kind());
+        assert_eq!(shown, Err(ErrorKind::Closed), "entry {index}");
+        assert_eq!(old.entries(1, index, index + 1, None).unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(new.entry(1, 40).unwrap(), Some(vec![1; 1000]));
+}
+
+/// Goal: a log that is said to be closed is, also by one who closes it while another does.
+#[test]
+fn who_closes_a_log_that_is_being_closed_waits_until_it_is() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let options = Options { file_bytes: 64 << 10, ..Options::default() };
+    let log = RaftLog::open_with_env("/log", options, meanwhile.env(&disk)).unwrap();
+    let (other, (said, heard)) = (log.clone(), std::sync::mpsc::channel());
+    let is_sync = |call: Call<'_>| matches!(call, Call::Sync(_));
+    let second = Arc::new(Mutex::new(None));
+    let begun = Arc::clone(&second);
+    meanwhile.before(is_sync, move || {
+        let close = move || {
+            other.close().unwrap();
+            // Nobody listens for long.
+            let _ = said.send(());
+        };
+        *begun.lock().unwrap() = Some(std::thread::spawn(close));
+        // It would have come back long ago.
+        assert!(heard.recv_timeout(std::time::Duration::from_millis(100)).is_err(), "the log is still being closed");
+    });
+    log.close().unwrap();
+    assert!(meanwhile.is_done());
+    second.lock().unwrap().take().unwrap().join().unwrap();
 }

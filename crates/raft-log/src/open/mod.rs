@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{AppendFile, Env, FileSystem, Lock, durable};
+use esker_env::{AppendFile, Env, FileSystem, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
@@ -27,7 +27,7 @@ use crate::blocks::Blocks;
 use crate::group::Groups;
 use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};
-use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Shape, Tail, begin_file, open_tail};
+use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Rights, Shape, Tail, begin_file, open_tail};
 use crate::reclaim::Reclaim;
 use crate::stats::Counters;
 use crate::store::Store;
@@ -71,7 +71,7 @@ pub struct Recovery {
 /// Opens the log in `dir`.
 pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<Arc<dyn Listener>>) -> Result<Store> {
     let dirs: Arc<[PathBuf]> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
-    let locks = lock(&env, &dirs)?;
+    let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
     write_distrusted_anew(&env, &dirs, &listing)?;
     let groups = Arc::new(Groups::new());
@@ -86,6 +86,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let shape = Shape {
         env: env.clone(),
         dirs,
+        rights: Arc::downgrade(&rights),
         header: FileHeader::new(options.format_version),
         file_bytes: options.file_bytes,
         recycle_capacity: options.recycle_capacity(Kind::Rewrite),
@@ -117,7 +118,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         purge_error: Mutex::new(None),
         closing: Mutex::new(false),
         wake: Condvar::new(),
-        locks: Mutex::new(locks),
+        rights: Mutex::new(Some(rights)),
     })
 }
 
@@ -140,7 +141,7 @@ fn write_distrusted_anew(env: &Env, dirs: &[PathBuf], listing: &Listing) -> Resu
 }
 
 /// Creates the directories and takes the right to them.
-fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Vec<Box<dyn Lock>>> {
+fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Rights> {
     let mut locks = Vec::with_capacity(dirs.len());
     for dir in dirs {
         durable::create_dir(&*env.files, dir)?;
@@ -185,7 +186,7 @@ fn finish(
             disk.reopen(&path, valid_len)?.sync()?;
         }
         let header = header.unwrap_or(shape.header);
-        files.push_back(Arc::new(LogFile::new(disk, id, dir, path, header, End::Sealed(valid_len))));
+        files.push_back(Arc::new(LogFile::new(&shape, id, dir, path, header, End::Sealed(valid_len))));
     }
     let tail = match last {
         None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), || Ok(None), false)?,

@@ -4,6 +4,8 @@
 //! - F2: a file is written over only when nobody but its list holds it ([`super::Queue`]); so whoever reads holds it. One that is
 //!   held is open before its name goes.
 //! - F3: only a sealed file is mapped; while it grows, it is read through its window, or by system calls.
+//! - F4: whoever holds a file holds the right to the log's directories: no other process, nor another handle of this one, opens the log as long
+//!   as somebody reads.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use esker_env::{FileSystem, Mapping, ReadFile, Window};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::FileId;
 
+use super::{Rights, Shape};
 use crate::{Error, Result};
 
 /// A file that readers may use.
@@ -27,6 +30,8 @@ pub(crate) struct LogFile {
     pub(crate) dir: usize,
     pub(crate) header: FileHeader,
     files: Arc<dyn FileSystem>,
+    /// See F4.
+    _rights: Option<Arc<Rights>>,
     /// Bytes that may be read.
     len: AtomicU64,
     sealed: AtomicBool,
@@ -61,14 +66,7 @@ impl Bytes {
 }
 
 impl LogFile {
-    pub(crate) fn new(
-        files: &Arc<dyn FileSystem>,
-        id: FileId,
-        dir: usize,
-        path: PathBuf,
-        header: FileHeader,
-        end: End,
-    ) -> Self {
+    pub(crate) fn new(shape: &Shape, id: FileId, dir: usize, path: PathBuf, header: FileHeader, end: End) -> Self {
         let (len, sealed, window) = match end {
             End::Sealed(len) => (len, true, None),
             End::Grows(len, window) => (len, false, window),
@@ -80,7 +78,8 @@ impl LogFile {
             path,
             dir,
             header,
-            files: Arc::clone(files),
+            files: Arc::clone(&shape.env.files),
+            _rights: shape.rights.upgrade(),
             len: AtomicU64::new(len),
             sealed: AtomicBool::new(sealed),
             reader: OnceLock::new(),

@@ -13,9 +13,9 @@ mod tail;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use esker_env::{AppendFile, Env};
+use esker_env::{AppendFile, Env, Lock};
 use esker_format::raft::file_header::{FileHeader, Version};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use parking_lot::{Mutex, RwLock};
@@ -29,12 +29,17 @@ use crate::{ErrorKind, Result};
 /// Sequence number of a queue's first file.
 pub(crate) const FIRST_SEQUENCE: u64 = 1;
 
+/// The right to the log's directories, as long as anybody holds it (F4).
+pub(crate) type Rights = Vec<Box<dyn Lock>>;
+
 /// What a queue must know to make files.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) env: Env,
     /// The log's directory, then the one it spills to.
     pub(crate) dirs: Arc<[PathBuf]>,
+    /// Whoever holds the shape only does not.
+    pub(crate) rights: Weak<Rights>,
     pub(crate) header: FileHeader,
     pub(crate) file_bytes: u64,
     /// Files in use and waiting that are kept at most.
@@ -84,6 +89,18 @@ impl Queue {
         let files = self.files.read();
         let at = sequence.checked_sub(files.front()?.id.sequence)?;
         files.get(usize::try_from(at).ok()?).cloned()
+    }
+
+    /// Whether it was closed: there is always a last file before.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.files.read().is_empty()
+    }
+
+    /// Shows no file to anybody from now on. Those that wait to be written over are taken out of the next open's way.
+    pub(crate) fn close(&self) {
+        self.files.write().clear();
+        self.put_aside();
+        self.retired.lock().clear();
     }
 
     /// Whether a file is there.
@@ -211,7 +228,7 @@ impl Queue {
 
     /// Takes the files that wait to be written over out of the next open's way: those of the append queue get a name that
     /// is not replayed, those of the rewrite queue go, since the name does not say whose they were (Q3). They may be lost: a failure is nobody's concern.
-    pub(crate) fn put_aside(&self) {
+    fn put_aside(&self) {
         let files = &self.shape.env.files;
         if self.kind == Kind::Rewrite {
             for file in self.retired.lock().drain(..) {
@@ -335,7 +352,7 @@ pub(crate) fn open_tail(
 ) -> Tail {
     let window = if reserve(shape, id, &*append) { append.window().unwrap_or_default() } else { None };
     let end = End::Grows(append.len(), window);
-    let file = LogFile::new(&shape.env.files, id, dir, append.path().to_owned(), header, end);
+    let file = LogFile::new(shape, id, dir, append.path().to_owned(), header, end);
     Tail::new(Arc::clone(&shape.env.files), Arc::new(file), append)
 }
 
