@@ -76,12 +76,15 @@ impl RaftLog {
         decide: &mut Decide<'_>,
     ) -> Result<Vec<PathBuf>> {
         let dirs: Vec<PathBuf> = std::iter::once(dir.as_ref().to_owned()).chain(options.spill_dir.clone()).collect();
-        let listing = list(&*env.files, &dirs)?;
-        if listing.append.is_empty() && listing.rewrite.is_empty() {
+        let listing = || list(&*env.files, &dirs);
+        let found = listing()?;
+        if found.append.is_empty() && found.rewrite.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir.as_ref()));
         }
         let _locks =
             dirs.iter().map(|dir| env.files.lock(&dir.join(LOCK)).map_err(Error::from)).collect::<Result<Vec<_>>>()?;
+        // Whoever had the right may have changed them.
+        let listing = listing()?;
         let mut renewed = Vec::new();
         for (kind, files) in [(Queue::Append, &listing.append), (Queue::Rewrite, &listing.rewrite)] {
             if queue.is_some_and(|only| only != kind) {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::SimDisk;
-use esker::raft::{ErrorKind, Options, Refusal};
+use esker::raft::{ErrorKind, Offered, Options, Refusal, Verdict};
 use esker::{LogBatch, RaftLog};
 use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::raft::{Contents, Ledger, Step, apply, batch, contents, encode, options, steps};
@@ -403,6 +403,43 @@ fn a_closed_log_shows_no_entries() {
         assert_eq!(old.entries(1, index, index + 1, None).unwrap_err().kind(), ErrorKind::Closed);
     }
     assert_eq!(new.entry(1, 40).unwrap(), Some(vec![1; 1000]));
+}
+
+/// Goal: a filter sees the log as it is once it has the right to it, not as whoever had that before found it.
+#[test]
+fn a_filter_sees_what_is_there_when_it_has_the_right() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let options = Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 10, ..Options::default() };
+    let open = |disk: &SimDisk, options: &Options| RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    let fill = |log: &RaftLog, first: u64| {
+        for index in first..first + 20 {
+            let mut batch = LogBatch::new();
+            batch.add_entries(1, index, [[7; 100]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+    };
+    fill(&open(&disk, &options), 1);
+    let (beside, theirs) = (disk.clone(), options.clone());
+    meanwhile.before(
+        |call| call.path().ends_with("LOCK"),
+        move || {
+            let log = open(&beside, &theirs);
+            fill(&log, 21);
+            log.compact_to(1, 21).unwrap();
+            log.purge().unwrap();
+        },
+    );
+    let mut last = 0;
+    let mut decide = |_, _, offered: Offered| {
+        if let Offered::Entries { last: found, .. } = offered {
+            last = found;
+        }
+        Ok(Verdict::Keep)
+    };
+    let env = meanwhile.env(&disk);
+    RaftLog::filter("/log", &options, &env, None, &mut decide).unwrap();
+    assert!(meanwhile.is_done());
+    assert_eq!(last, 40);
 }
 
 /// Goal: a log that is said to be closed is, also by one who closes it while another does.
