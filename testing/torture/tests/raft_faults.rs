@@ -502,6 +502,30 @@ fn recovery_modes_differ_in_what_they_tolerate() {
     assert_eq!((log.last_index(1), log.recovery().cuts.len()), (Some(8), 0), "zeroes are no damage");
 }
 
+/// Goal: where an open that tolerates any damage took what it found, every later one opens the log, also where a file lost its header.
+#[test]
+fn what_was_tolerated_once_is_no_damage_any_more() {
+    for lost in ["a bit of the header", "everything"] {
+        let (disk, options, paths) = three_files(Version::V2);
+        let mut bytes = disk.file_bytes(&paths[1]).unwrap();
+        bytes[0] ^= 1;
+        bytes.truncate(if lost == "everything" { 0 } else { bytes.len() });
+        disk.overwrite(&paths[1], bytes);
+        assert_eq!(open(&disk, &options).unwrap_err().kind(), ErrorKind::Corruption, "{lost}");
+        let tolerant = Options { recovery_mode: RecoveryMode::TolerateAny, ..options.clone() };
+        let log = open(&disk, &tolerant).unwrap();
+        assert_eq!(log.recovery().cuts.len(), 1, "{lost}");
+        let found = contents(&log).unwrap();
+        drop(log);
+        let disk = disk.after_power_loss(Survivors::Nothing);
+        let log = open(&disk, &options).unwrap_or_else(|error| panic!("{lost}: {error}"));
+        assert!(contents(&log).unwrap() == found && log.recovery().cuts.is_empty(), "{lost}");
+        assert!(
+            RaftLog::check_with_env("/log", &options, &disk.env(), &mut |_, _| {}).unwrap().inspection.cuts.is_empty()
+        );
+    }
+}
+
 /// Goal: a refused open changes nothing, and a newer version is refused by name in every mode.
 #[test]
 fn a_refused_open_changes_nothing() {

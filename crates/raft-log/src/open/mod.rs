@@ -27,7 +27,7 @@ use crate::blocks::Blocks;
 use crate::group::Groups;
 use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};
-use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Rights, Shape, Tail, begin_file, open_tail};
+use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Rights, Shape, Tail, begin_file, encoded, open_tail};
 use crate::reclaim::Reclaim;
 use crate::stats::Counters;
 use crate::store::Store;
@@ -179,11 +179,18 @@ fn finish(
     let disk = &shape.env.files;
     let last = replayed.pop();
     let mut files = VecDeque::with_capacity(replayed.len() + 1);
-    for Replayed { found, header, valid_len, file_len, .. } in replayed {
+    for Replayed { found, header, mut valid_len, file_len, .. } in replayed {
         let Found { id, path, dir } = found;
         // A fork shares a file that has two names: it is read as if it were cut.
-        if mode == RecoveryMode::TolerateAny && valid_len < file_len && disk.metadata(&path)?.links == 1 {
-            disk.reopen(&path, valid_len)?.sync()?;
+        let is_damaged = valid_len < file_len || header.is_none();
+        if mode == RecoveryMode::TolerateAny && is_damaged && disk.metadata(&path)?.links == 1 {
+            let cut = disk.reopen(&path, valid_len)?;
+            if header.is_none() {
+                // Without one, only this mode would open the log.
+                cut.append(&[&encoded(shape.header)])?;
+                valid_len = cut.len();
+            }
+            cut.sync()?;
         }
         let header = header.unwrap_or(shape.header);
         files.push_back(Arc::new(LogFile::new(&shape, id, dir, path, header, End::Sealed(valid_len))));

@@ -326,9 +326,7 @@ pub(crate) fn begin_file(
         }
     };
     let path = append.path().to_owned();
-    let mut header = Vec::new();
-    shape.header.encode(&mut header);
-    let written = append.append(&[&header]).and_then(|()| append.sync());
+    let written = append.append(&[&encoded(shape.header)]).and_then(|()| append.sync());
     let durable = written.and_then(|()| match path.parent() {
         Some(dir) => shape.env.files.sync_dir(dir),
         None => Ok(()),
@@ -340,6 +338,13 @@ pub(crate) fn begin_file(
         return Err(error.into());
     }
     Ok(open_tail(shape, id, dir, shape.header, append))
+}
+
+/// The bytes of a header.
+pub(crate) fn encoded(header: FileHeader) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.encode(&mut bytes);
+    bytes
 }
 
 /// What `append` has open, as a queue's last file. Files of users' batches are preallocated, if there is room.
