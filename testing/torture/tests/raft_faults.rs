@@ -236,6 +236,47 @@ fn a_file_that_could_not_be_begun_does_not_come_back() {
     }
 }
 
+/// Goal: the same where the other directory was to take the next file, and the process dies while it takes that back: the next life, too, sees to
+/// it that it is gone before it goes on.
+#[test]
+fn a_file_that_could_not_be_begun_elsewhere_does_not_come_back_in_the_next_life() {
+    let options =
+        Options { spill_dir: Some("/spill".into()), file_bytes: 16 << 10, recovery_threads: 1, ..Options::default() };
+    let write = |log: &RaftLog, ledger: &mut Ledger, index: u64| {
+        ledger.step(log, &Step::Write(vec![Op::Entries(1, index, vec![vec![index as u8; 700]])], false))
+    };
+    let begin = || {
+        let (disk, mut ledger) = (SimDisk::new(), Ledger::default());
+        disk.set_tracing(true);
+        let log = open(&disk, &options).unwrap();
+        (1..4).for_each(|index| write(&log, &mut ledger, index).unwrap());
+        // Now the first directory is full.
+        disk.fail_at(disk.op_count(), Fault::NoSpace);
+        (disk, log, ledger)
+    };
+    let (healthy, log, mut ledger) = begin();
+    let first = healthy.op_count();
+    write(&log, &mut ledger, 4).unwrap();
+    let names = operations(&healthy, first, "sync_dir").pop().expect("the name is made durable");
+    assert!(healthy.trace()[names as usize].ends_with("/spill"));
+    for n in 1..8 {
+        let (disk, log, mut ledger) = begin();
+        disk.fail_at(names, Fault::Eio);
+        disk.die_after(names + n);
+        let _ = write(&log, &mut ledger, 4);
+        let disk = disk.after_process_death();
+        let log = open(&disk, &options).unwrap();
+        let mut ledger = Ledger::found(&contents(&log).unwrap());
+        let next = log.last_index(1).unwrap() + 1;
+        (next..next + 8).for_each(|index| write(&log, &mut ledger, index).unwrap());
+        for seed in 0..40 {
+            let image = disk.after_power_loss(Survivors::Sample { seed });
+            let log = open(&image, &options).unwrap_or_else(|error| panic!("{n}, {seed}: {error}"));
+            assert!(ledger.prefix(&contents(&log).unwrap(), ledger.durable).is_some(), "{n}, {seed}");
+        }
+    }
+}
+
 /// Goal (Q2): a file has its header, durably, before it takes a batch: what it lost of that is no crash's work.
 #[test]
 fn a_file_takes_batches_only_once_its_header_is_durable() {

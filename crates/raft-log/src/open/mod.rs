@@ -3,8 +3,8 @@
 //! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
 //! - O2: what is cut off is synced away before anything is written in its place.
 //! - O3: a last file that has another name, too, is written anew: whoever gave it that keeps what it held.
-//! - O4: whoever had the log before may have died and left the last file of each queue, and its name, to the system alone. Both are durable
-//!   before anything is built on them; should that fail, the next open is warned ([`distrust`]).
+//! - O4: whoever had the log before may have died and left the last file of each queue, and names that came or went, to the system alone. They
+//!   are durable before anything is built on them; should a sync fail, the next open is warned ([`distrust`]).
 
 pub(crate) mod changes;
 pub(crate) mod files;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{AppendFile, Env, FileSystem, durable};
+use esker_env::{Env, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
@@ -82,6 +82,8 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
 
+    // Names that came or went (O4).
+    dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
     let shape = Shape {
         env: env.clone(),
@@ -206,23 +208,17 @@ fn finish(
                 distrust::write_anew(&**disk, &found.path)?;
             }
             let append = disk.reopen(&found.path, valid_len)?;
-            make_durable(&**disk, &*append)?;
+            // Those before it were synced (Q2).
+            append.sync().inspect_err(|_| {
+                // Should that fail too, the error that is told is the worse one.
+                let _ = found.path.parent().map(|dir| distrust::warn(&**disk, dir));
+            })?;
             open_tail(&shape, found.id, found.dir, header, append)
         }
     };
     files.push_back(Arc::clone(&tail.file));
     files.iter().for_each(|file| shape.listeners.file_created(file.id));
     Ok((Queue::new(kind, shape, files, retired), tail))
-}
-
-/// A last file as it was found, with its name (O2, O4).
-fn make_durable(files: &dyn FileSystem, append: &dyn AppendFile) -> Result<()> {
-    let Some(dir) = durable::parent(append.path()) else { return Ok(append.sync()?) };
-    append.sync().inspect_err(|_| {
-        // Should that fail too, the error that is told is the worse one.
-        let _ = distrust::warn(files, dir);
-    })?;
-    Ok(files.sync_dir(dir)?)
 }
 
 /// The files that wait to be written over: those that are there, as many as may be, and new ones if they are wanted.
