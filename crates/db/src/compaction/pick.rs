@@ -261,7 +261,9 @@ fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) ->
     }
     let mut merged_bytes = newest.meta.file_bytes;
     let mut cheapest: Option<(u64, usize)> = None;
-    for (gone, table) in tables.iter().enumerate().skip(1) {
+    // Those that somebody reads are older.
+    let free = tables.iter().take_while(|table| !table.is_claimed());
+    for (gone, table) in free.enumerate().skip(1) {
         merged_bytes += table.meta.file_bytes;
         let cost = merged_bytes / gone as u64;
         if cheapest.is_none_or(|(least, _)| cost <= least) {

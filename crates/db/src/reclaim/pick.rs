@@ -164,8 +164,8 @@ impl Need {
 /// What a pass is for that was asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
-    /// Empty all files of which at least this part is garbage.
-    Garbage(f64),
+    /// Empty all files of which at least this part is garbage, and that are older than this number: there are others while somebody writes.
+    Garbage(f64, FileNumber),
     /// Have no blob file any more.
     None,
 }
@@ -454,11 +454,11 @@ fn pass_over(
 /// The next pass that brings a family nearer to `goal`; `None` if there is nothing to gain. Files of `damaged` are left alone.
 pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumber>) -> Option<Relocation> {
     let version = family.view.load().version.clone();
-    let least = match goal {
-        Goal::Garbage(part) if family.separation() != Separation::FallBack => part,
-        Goal::Garbage(_) | Goal::None => f64::NEG_INFINITY,
+    let (least, before) = match goal {
+        Goal::Garbage(part, before) if family.separation() != Separation::FallBack => (part, before),
+        Goal::Garbage(..) | Goal::None => (f64::NEG_INFINITY, FileNumber::new(u64::MAX)),
     };
-    let uses: Vec<Use> = uses_of(&version).collect();
+    let uses: Vec<Use> = uses_of(&version).filter(|file| file.number < before).collect();
     let victims = within(family.blob_file_bytes(), candidates(&uses, least, damaged));
     relocation_of(family, &version, victims)
 }

@@ -10,7 +10,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
-use super::{Edit, Version, prepare_new, set_current, snapshot_edits};
+use super::{Edit, Version, current_manifest, prepare_new, set_current, snapshot_edits};
 use crate::family::{Family, Generation, View};
 use crate::store::{Installer, State, Store};
 use crate::{Error, ErrorKind};
@@ -129,20 +129,25 @@ impl Store {
         let old_number = old.number();
         let number = self.new_file_number();
         let files = &*self.env.files;
+        // The old one goes on; the next edit tries again.
+        let goes_on = |error: Error| {
+            self.trash.add(self.path_of(&FileName::Manifest(number)));
+            self.state.lock().compaction_error = Some(error.while_doing("beginning a new manifest"));
+        };
         let manifest = match prepare_new(files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
             Ok(manifest) => manifest,
-            Err(error) => {
-                // The old one goes on; the next edit tries again.
-                self.trash.add(self.path_of(&FileName::Manifest(number)));
-                self.state.lock().compaction_error = Some(error.while_doing("beginning a new manifest"));
-                return;
-            }
+            Err(error) => return goes_on(error),
         };
         match set_current(files, &self.dir, number) {
             Ok(()) => {
                 self.counters.manifest_bytes.add(manifest.bytes());
                 installer.manifest = Some(manifest);
                 self.trash.add(self.path_of(&FileName::Manifest(old_number)));
+            }
+            // The new name was not taken: a full disk, say.
+            Err(error) if current_manifest(files, &self.dir).is_ok_and(|current| current == old_number) => {
+                self.trash.add(self.path_of(&FileName::Temporary(number)));
+                goes_on(error);
             }
             // Whether CURRENT names the old or the new one is known only to whoever reads it next.
             Err(error) => self.fail(&error.while_doing("making a new manifest current")),

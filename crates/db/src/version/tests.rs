@@ -1,4 +1,4 @@
-use esker_env::sim::SimDisk;
+use esker_env::sim::{Fault, SimDisk};
 
 use super::testing::{install, table};
 use crate::options::{Options, ReclaimMode};
@@ -85,5 +85,47 @@ fn without_epochs_the_newest_entry_tells() {
         let version = super::Version::empty().apply(&edit).unwrap();
         let order: Vec<u64> = version.level(0).iter().map(|table| table.meta.largest_sequence.get()).collect();
         assert_eq!(order, [3, 2]);
+    }
+}
+
+/// Goal: a manifest that cannot be made the current one, for want of room say, costs nothing: the one before goes on.
+#[test]
+fn a_manifest_that_cannot_become_current_leaves_the_one_before() {
+    let life = |disk: &SimDisk| {
+        let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            manifest_bytes_max: 4096,
+            families,
+            ..Options::default()
+        };
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        let written = (0..60u8).try_for_each(|n| db.put([n], [n; 20]).and_then(|()| db.flush()));
+        (db, written)
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    life(&healthy).1.unwrap();
+    let trace = healthy.trace();
+    let lines = trace.iter().map(|line| line.split(' ').collect::<Vec<_>>()).enumerate();
+    // Those of the store's beginning come first.
+    let temporary: Vec<u64> = lines
+        .filter(|(at, words)| *at > 100 && words[2].contains("dbtmp"))
+        .map(|(_, words)| words[0].parse().unwrap())
+        .collect();
+    assert!(temporary.len() >= 4, "made, written, synced and renamed: {trace:#?}");
+    for n in temporary {
+        let disk = SimDisk::new();
+        disk.fail_at(n, Fault::NoSpace);
+        let (db, written) = life(&disk);
+        written.unwrap_or_else(|error| panic!("operation {n}: {error}"));
+        db.put("key", "value").unwrap();
+        let manifests = disk.paths().iter().filter(|path| path.to_string_lossy().contains("MANIFEST")).count();
+        assert_eq!(manifests, 1, "operation {n}");
+        drop(db);
+        let (db, _) = life(&disk.after_process_death());
+        assert!((0..60u8).all(|n| db.get([n]).unwrap().as_deref() == Some(&[n; 20][..])) && db.exists("key").unwrap());
     }
 }
