@@ -26,6 +26,8 @@ pub(super) struct Source {
     pub(super) path: PathBuf,
     /// The level that the manifest says.
     pub(super) level: Option<usize>,
+    /// The same of its epoch; 0 if it has none.
+    pub(super) epoch: u64,
     pub(super) meta: TableMeta,
     /// By blob file, what it points to.
     pub(super) refs: BTreeMap<FileNumber, Garbage>,
@@ -139,8 +141,8 @@ impl Bench<'_> {
         };
         let meta = said.map(|(_, _, meta)| meta).filter(is_same).cloned();
         let contents = if is_dangling { Contents::Dangling(table) } else { Contents::Whole(table) };
-        let level = said.map(|(_, level, _)| level);
-        Ok(Some((family, Source { number, path, level, meta: meta.unwrap_or(measured), refs, contents })))
+        let (level, epoch) = place_of(said);
+        Ok(Some((family, Source { number, path, level, epoch, meta: meta.unwrap_or(measured), refs, contents })))
     }
 
     fn without_family(&self, path: &Path, damage: &mut Vec<Error>) -> Vetted {
@@ -188,9 +190,14 @@ impl Bench<'_> {
         let (smallest_sequence, largest_sequence) = pass.sequences.unwrap_or_default();
         let (smallest, largest) = (smallest.clone(), largest.clone());
         let meta = TableMeta { number, smallest, largest, smallest_sequence, largest_sequence, ..TableMeta::default() };
-        let (level, refs) = (said.map(|(_, level, _)| level), BTreeMap::new());
-        Ok(Some((family, Source { number, path, level, meta, refs, contents: Contents::Salvaged(memtable) })))
+        let ((level, epoch), refs) = (place_of(said), BTreeMap::new());
+        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents: Contents::Salvaged(memtable) })))
     }
+}
+
+/// Level and epoch of a table of which the manifest says something.
+fn place_of(said: Option<(u32, usize, &TableMeta)>) -> (Option<usize>, u64) {
+    (said.map(|(_, level, _)| level), said.map_or(0, |(.., meta)| meta.epoch_number))
 }
 
 /// The column family that a table says it is of.

@@ -346,8 +346,10 @@ impl Workshop {
     ) -> Result<Option<Version>> {
         let mut parts = Parts::default();
         let before = self.report.clone();
+        // Level 0 keeps its order: that of epochs, if all tables have one.
+        let by_epoch = sources.iter().all(|source| source.epoch > 0);
         for source in sources {
-            let level = source.level.unwrap_or(0);
+            let (level, first) = (source.level.unwrap_or(0), parts.tables.len());
             match &source.contents {
                 Contents::Whole(table) => {
                     parts.point_to(&source.refs);
@@ -358,9 +360,15 @@ impl Workshop {
                     parts.take(rewrite(store, family, blobs, runs, level, false, &mut self.report)?);
                 }
             }
+            let made = parts.tables.iter().skip(first);
+            made.for_each(|(_, table)| table.set_epoch(if by_epoch { source.epoch } else { 0 }));
         }
-        for rewritten in logged {
+        let newest = sources.iter().map(|source| source.epoch).max().unwrap_or(0);
+        for (rewritten, later) in logged.zip(1..) {
             parts.point_to(&rewritten.refs);
+            rewritten.tables.iter().for_each(|(_, table)| {
+                table.set_epoch(if by_epoch { newest.saturating_add(later) } else { 0 });
+            });
             parts.tables.extend(rewritten.tables.iter().cloned());
         }
         match version(store, blobs, parts) {
@@ -461,7 +469,7 @@ impl Workshop {
 }
 
 fn table_file(store: &Store, source: &Source, table: &Arc<Table>) -> Arc<TableFile> {
-    // It was placed by its sequence numbers, and so is ordered by them.
+    // Where it is placed by its sequence numbers, it is ordered by them.
     let meta = TableMeta { epoch_number: 0, ..source.meta.clone() };
     TableFile::new(meta, table.clone(), source.path.clone(), store.trash.clone())
 }
@@ -472,6 +480,7 @@ fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
         number: file.number(),
         path: file.table.path().to_owned(),
         level: None,
+        epoch: 0,
         meta: file.meta.clone(),
         refs: rewritten.refs.clone(),
         contents: Contents::Whole(file.table.clone()),
