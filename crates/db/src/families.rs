@@ -132,7 +132,7 @@ impl Store {
             return;
         }
         if let Err(error) = self.write_options_file(installer) {
-            self.state.lock().compaction_error = Some(error.while_doing("writing the options down"));
+            self.state.lock().upkeep_error = Some(error.while_doing("writing the options down"));
         }
     }
 

@@ -180,10 +180,10 @@ pub(crate) struct State {
     pub(crate) flush_error: Option<Error>,
     /// Why the last compaction failed; gone with the next that succeeds.
     pub(crate) compaction_error: Option<Error>,
-    /// Why files could not be removed the last time.
-    pub(crate) purge_error: Option<Error>,
-    /// The file that the last work failed at, and how often in a row.
-    pub(crate) failing: Option<(FileNumber, u32)>,
+    /// Why files could not be removed, or a manifest or options not be written anew, the last time.
+    pub(crate) upkeep_error: Option<Error>,
+    /// How often work could not read a file, and has not since.
+    pub(crate) failing: BTreeMap<FileNumber, u32>,
     /// The family of the last compaction: the next one looks behind it first.
     pub(crate) last_compacted: u32,
     /// No new work is begun.

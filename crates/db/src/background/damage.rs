@@ -11,13 +11,13 @@ use crate::compaction;
 use crate::store::State;
 use crate::{Error, ErrorKind};
 
-/// A file that could not be read so many times in a row will not be the next time.
+/// A file that could not be read so many times, and never in between, will not be the next time.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// See G4.
 #[derive(Debug)]
 pub(crate) struct Resting {
-    pub(super) plan: Arc<compaction::Plan>,
+    pub(crate) plan: Arc<compaction::Plan>,
     pub(crate) error: Error,
 }
 
@@ -36,11 +36,12 @@ impl State {
     /// more says what one says that can be in a moment.
     pub(super) fn is_beyond_help(&mut self, work: &Work, error: &Error) -> bool {
         let file = if error.kind() == ErrorKind::Io { damaged_file(error) } else { None };
-        self.failing = file.filter(|file| work.reads(*file)).map(|file| match self.failing {
-            Some((before, times)) if before == file => (file, times + 1),
-            _ => (file, 1),
+        let times = file.filter(|file| work.reads(*file)).map(|file| {
+            let times = self.failing.entry(file).or_default();
+            *times += 1;
+            *times
         });
-        is_damage(error) || self.failing.is_some_and(|(_, times)| times >= ATTEMPTS_MAX)
+        is_damage(error) || times.is_some_and(|times| times >= ATTEMPTS_MAX)
     }
 
     /// A sweep met damage: in one of the files that it was to empty, or where only others can go around it.

@@ -58,7 +58,7 @@ impl State {
 
     /// What is tried again, and failed the last time.
     fn transient_error(&self) -> Option<&Error> {
-        self.flush_error.as_ref().or(self.compaction_error.as_ref()).or(self.purge_error.as_ref())
+        self.flush_error.as_ref().or(self.compaction_error.as_ref()).or(self.upkeep_error.as_ref())
     }
 
     /// Whether somebody makes files.
@@ -132,7 +132,8 @@ impl Work {
     fn reads(&self, file: FileNumber) -> bool {
         match self {
             Self::Compaction(plan, _) => {
-                plan.victims.contains(&file) || plan.inputs().any(|(_, table)| table.number() == file)
+                let mut tables = plan.inputs().map(|(_, table)| table).chain(plan.above.iter().flatten());
+                plan.victims.contains(&file) || tables.any(|table| table.number() == file)
             }
             Self::Relocation(plan, _) => {
                 plan.victims.contains(&file) || plan.tables.iter().any(|(_, table)| table.number() == file)
@@ -187,11 +188,17 @@ impl Store {
     /// Keeps what came of `work` where users can read it. Whether it failed in a way that trying again will not mend.
     fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) -> bool {
         let error = result.as_ref().err().cloned();
-        let is_beyond_help = error.as_ref().is_some_and(|error| state.is_beyond_help(work, error));
+        let is_beyond_help = match &error {
+            Some(error) => state.is_beyond_help(work, error),
+            None => {
+                state.failing.retain(|file, _| !work.reads(*file));
+                false
+            }
+        };
         match work {
             Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
             Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) => state.compaction_error = error,
-            Work::Purge => state.purge_error = error,
+            Work::Purge => state.upkeep_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
             Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.
@@ -235,6 +242,12 @@ impl Store {
             Work::Punch(plan) => {
                 state.compacting -= 1;
                 state.to_compact.insert(plan.family.id);
+                if let Err(error) = result
+                    && is_beyond_help
+                {
+                    // It is not tried again before there is more to gain.
+                    state.blob_damage.get_or_insert_with(|| error.clone());
+                }
             }
             Work::Removal(plan) => {
                 state.compacting -= 1;
@@ -344,7 +357,7 @@ impl Store {
         let mut state = self.state.lock();
         state.awaited += 1;
         // Whoever was tried before and failed may have been mended.
-        (state.flush_error, state.compaction_error, state.purge_error) = (None, None, None);
+        (state.flush_error, state.compaction_error, state.upkeep_error) = (None, None, None);
         let result = self.do_all(&mut state).map_err(|error| error.while_doing("waiting for compactions"));
         state.awaited -= 1;
         result

@@ -66,13 +66,19 @@ impl Store {
             let mut state = self.state.lock();
             let range = Range { after: after.as_deref(), ..range };
             let Some(plan) = pick_range(family, &range) else {
-                // An automatic compaction that began before may have some of it, here or in the level below.
-                if state.compacting > 0 && is_left_in_range(family, &range) {
+                if !is_left_in_range(family, &range) {
+                    return Ok(());
+                }
+                // Others that began before may have some of it, here or in the level below. None begins before it is this one's turn.
+                if state.compacting > 0 {
+                    state.manual.insert(family.id, KeptOut::All);
                     self.changed.wait_for(&mut state, Duration::from_millis(100));
                     continue;
                 }
-                return Ok(());
+                let resting = state.resting.iter().find(|resting| resting.plan.family.id == family.id);
+                return resting.map_or(Ok(()), |resting| Err(resting.error.clone()));
             };
+            state.manual.insert(family.id, KeptOut::Compactions);
             after = plan.upper.last().map(|table| table.largest().to_vec());
             let is_level0 = plan.level == 0;
             self.claim_and_compact(state, plan)?;

@@ -285,7 +285,7 @@ pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
     }
     // What cannot be removed now takes up space, no more: it is told by `stats`, and tried again.
     if let Err(error) = store.trash.purge() {
-        store.state.lock().compaction_error = Some(error);
+        store.state.lock().upkeep_error = Some(error);
     }
     Ok(())
 }

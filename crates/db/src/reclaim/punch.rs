@@ -103,12 +103,14 @@ impl Store {
             return Ok(());
         }
         self.counters.punches.add(1);
-        let mut live = live_extents(plan, self)?;
-        for number in &plan.files {
-            let Some(blob) = plan.version.blobs().get(number) else { continue };
+        let files = || plan.files.iter().filter_map(|number| Some((number, plan.version.blobs().get(number)?)));
+        for (number, blob) in files() {
             let garbage = plan.version.ledger().get(*number).unwrap_or_default().garbage_bytes;
             // Whatever comes of it: the next look is for more garbage than this.
             blob.holes.set_looked_at(garbage);
+        }
+        let mut live = live_extents(plan, self)?;
+        for (number, blob) in files() {
             let Some(freed) = self.punch_file(blob, live.remove(number).unwrap_or_default())? else {
                 self.cannot_punch.store(true, Ordering::Relaxed);
                 return Ok(());

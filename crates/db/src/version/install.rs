@@ -132,7 +132,7 @@ impl Store {
         // The old one goes on; the next edit tries again.
         let goes_on = |error: Error| {
             self.trash.add(self.path_of(&FileName::Manifest(number)));
-            self.state.lock().compaction_error = Some(error.while_doing("beginning a new manifest"));
+            self.state.lock().upkeep_error = Some(error.while_doing("beginning a new manifest"));
         };
         let manifest = match prepare_new(files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
             Ok(manifest) => manifest,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::env::{Env, Error as EnvError};
@@ -206,6 +207,41 @@ fn death_and_failures_among_holes_lose_nothing() {
             assert!(contents(&db) == expected);
             assert_sound(&db, "after a failure");
         }
+    }
+}
+
+/// Goal (G4): a table that cannot be read lets no pass begin again and again, with threads and without: who writes goes on, and is told.
+#[test]
+fn a_damaged_table_is_not_looked_at_for_holes_for_ever() {
+    let made = SimDisk::new();
+    large_garbage(&made);
+    for background_jobs in [0, 1] {
+        let disk = made.after_process_death();
+        let tables = files(&disk, "sst");
+        tables.iter().for_each(|path| assert!(disk.flip_bit(path, 999)));
+        let options = Options { background_jobs, ..large_options(ReclaimMode::Auto, true) };
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let db = &db;
+            scope.spawn(move || {
+                (1000..1010).for_each(|n| db.put(key(n), large_value(n, 0)).unwrap());
+                told.send(db.flush())
+            });
+            let flushed = hears.recv_timeout(Duration::from_secs(20));
+            if flushed.is_err() {
+                // Nobody could end the other thread.
+                eprintln!("{background_jobs}: the flush does not end");
+                std::process::abort();
+            }
+            flushed.unwrap().unwrap();
+        });
+        if background_jobs > 0 {
+            // Whatever is due fails; what does not end would go on meanwhile.
+            let _ = db.wait_for_compact();
+        }
+        let stats = db.stats();
+        assert!(stats.punches <= 3 && stats.background_error.is_some(), "{} passes", stats.punches);
     }
 }
 
