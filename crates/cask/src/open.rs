@@ -6,6 +6,8 @@
 //! - O3: sealed files are read by their hints; where a hint is missing or bad, the data file itself is read, and the hint written anew.
 //!   Files that were open are read to where a crash cut them.
 //! - O4: the order in which records are met does not matter: of each key the highest version wins (`load.rs`, `settle.rs`).
+//! - O5: whoever had the store before may have died and left the manifest's name, and others that came or went, to the system alone. They are
+//!   durable before a file goes, or takes a record, on the manifest's word.
 
 mod files;
 mod gather;
@@ -89,6 +91,8 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
     let lock = lock(&env, dir)?;
     let found = manifest::read(&*env.files, dir)?;
     if let Some(manifest) = &found {
+        // Names that came or went (O5).
+        env.files.sync_dir(dir)?;
         write_distrusted_anew(&*env.files, dir, manifest)?;
     }
     if found.is_none() {

@@ -77,6 +77,13 @@ fn unsynced(n: u8, bytes: usize) -> Step {
     Step::One(Op { key: vec![b'a' + n % 6], value: Some(value), ttl: None }, false)
 }
 
+fn synced(n: u8, bytes: usize) -> Step {
+    match unsynced(n, bytes) {
+        Step::One(op, _) => Step::One(op, true),
+        other => other,
+    }
+}
+
 fn is_typed(error: &esker::Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted)
 }
@@ -118,6 +125,49 @@ fn every_call_of_an_open_may_fail() {
             let cask = open(&disk, &left.options).unwrap_or_else(|error| panic!("{what}, then again: {error}"));
             assert!(contents(&cask).unwrap() == found, "{what}, then again: something else is there");
             tally.fault();
+        }
+    }
+}
+
+/// Goal: what a dead process has left to the system alone, names and all, is durable before the next one takes files away or writes to them:
+/// wherever the first dies, and then the second, what either promised survives the power that goes after it.
+#[test]
+fn a_life_after_a_death_builds_on_nothing_that_the_power_takes() {
+    let test = "a_life_after_a_death_builds_on_nothing_that_the_power_takes";
+    let tally = Tally::new(test);
+    for seed in seeds(2) {
+        let replay = Replay { file: FILE, test, seed };
+        let mut random = Rng::with_seed(1300 + seed);
+        let options = CaskOptions { stripes: 1 + (seed % 2) as usize, ..options(&mut random) };
+        // The merge of the end has something to give back.
+        let first_life = [(0..8).map(|n| unsynced(n, 300)).collect(), vec![Step::Compact]].concat();
+        let second_life = [synced(20, 100)];
+        let live = |disk: &SimDisk, steps: &[Step], past: &mut Past| run(&open(disk, &options)?, steps, past);
+        let healthy = disk(seed);
+        live(&healthy, &first_life, &mut Past::new(&healthy)).unwrap();
+        for n in 0..healthy.op_count() {
+            let first = disk(seed);
+            first.die_after(n);
+            let mut left = Past::new(&first);
+            let _ = live(&first, &first_life, &mut left);
+            for m in (n % 2..).step_by(2) {
+                let second = first.after_process_death();
+                second.die_after(m);
+                let mut past = left.seen_from(&second);
+                let ended = live(&second, &second_life, &mut past);
+                for image in power_losses(&second, n ^ m << 8) {
+                    let what = format!("{replay}: died at operation {n}, then at {m}, then {}", image.name);
+                    let cask = open(&image.disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert!(cask.recovery().damage.is_empty(), "{what}: {:?}", cask.recovery());
+                    let past = past.seen_from(&image.disk);
+                    verified(&cask, &past, &past.durable).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+                    tally.image();
+                }
+                if !second.is_dead() {
+                    ended.unwrap_or_else(|error| panic!("{replay}: died at operation {n}: {error}"));
+                    break;
+                }
+            }
         }
     }
 }
