@@ -6,6 +6,7 @@
 //!
 //! - P3: only damage is mended. A manifest or a data file of a newer version, whose checksum holds, and a manifest that the system does not
 //!   let us read end the repair before anything is written.
+//! - P4: what a repair builds on, it has read after it had the lock: whoever had the store before may have written until then.
 //!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
 //! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
@@ -55,6 +56,29 @@ struct Repair<'a> {
 
 /// See the module's head.
 pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
+    // Where there is nothing to repair, not even a lock is made.
+    look(dir, env)?;
+    let _lock = open::lock(env, dir)?;
+    // What counts is what is there now (P4).
+    let (numbers, known) = look(dir, env)?;
+    let highest = numbers.last().map_or(0, |number| number.get());
+    let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
+    let named = known.iter().flat_map(|known| &known.files).map(|file| file.number);
+    let missing = named.filter(|number| numbers.binary_search(number).is_err());
+    let missing = missing.map(|number| dir.join(FileName::Data(number).name())).collect();
+    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair { missing, ..CaskRepair::default() });
+    let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
+    for number in &numbers {
+        repair.refuse_newer(*number)?;
+    }
+    for number in numbers {
+        repair.take(number)?;
+    }
+    repair.finish()
+}
+
+/// The numbers of the data files, ascending, and what the manifest says, if it can be read.
+fn look(dir: &Path, env: &Env) -> Result<(Vec<FileNumber>, Option<Manifest>)> {
     let mut numbers = Vec::new();
     for entry in env.files.list(dir)? {
         if let Some(FileName::Data(number)) = FileName::parse(&entry.name) {
@@ -71,22 +95,8 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     if numbers.is_empty() && known.is_none() {
         return Err(open::no_store(dir));
     }
-    let _lock = open::lock(env, dir)?;
     numbers.sort_unstable();
-    let highest = numbers.last().map_or(0, |number| number.get());
-    let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
-    let named = known.iter().flat_map(|known| &known.files).map(|file| file.number);
-    let missing = named.filter(|number| numbers.binary_search(number).is_err());
-    let missing = missing.map(|number| dir.join(FileName::Data(number).name())).collect();
-    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair { missing, ..CaskRepair::default() });
-    let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
-    for number in &numbers {
-        repair.refuse_newer(*number)?;
-    }
-    for number in numbers {
-        repair.take(number)?;
-    }
-    repair.finish()
+    Ok((numbers, known))
 }
 
 impl Repair<'_> {

@@ -9,6 +9,7 @@ mod cask_damage;
 mod cask_faults;
 mod cask_model;
 mod cask_reopen;
+mod cask_repair;
 mod cask_rules;
 mod cask_stale;
 mod concurrent;
