@@ -7,18 +7,21 @@
 //! - P3: only damage is mended. A manifest or a data file of a newer version, whose checksum holds, and a manifest that the system does not
 //!   let us read end the repair before anything is written.
 //! - P4: what a repair builds on, it has read after it had the lock: whoever had the store before may have written until then.
+//! - P5: what the new manifest names is durable. Files that were not sealed may never have been synced; after a sync that failed, they
+//!   are written anew (see [`distrust`]).
 //!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
 //! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
 
 use std::path::{Path, PathBuf};
 
-use esker_env::Env;
+use esker_env::{AppendFile, Env};
 use esker_format::DecodeErrorKind;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
 use esker_format::cask::{FileName, FileNumber};
+use esker_log::distrust;
 
 use crate::file::{Step, Walk, claims, write_hint};
 use crate::{Error, ErrorKind, Result, manifest, open};
@@ -46,6 +49,8 @@ struct Repair<'a> {
     dir: &'a Path,
     /// What the old manifest says, if it can be read.
     known: Option<Manifest>,
+    /// A sync failed in the store's life before.
+    is_warned: bool,
     next_file: u32,
     version_max: u64,
     files: Vec<File>,
@@ -67,7 +72,8 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     let missing = named.filter(|number| numbers.binary_search(number).is_err());
     let missing = missing.map(|number| dir.join(FileName::Data(number).name())).collect();
     let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair { missing, ..CaskRepair::default() });
-    let mut repair = Repair { env, dir, known, next_file, version_max: 0, files, report, aside };
+    let is_warned = distrust::is_warned(&*env.files, dir)?;
+    let mut repair = Repair { env, dir, known, is_warned, next_file, version_max: 0, files, report, aside };
     for number in &numbers {
         repair.refuse_newer(*number)?;
     }
@@ -114,9 +120,14 @@ impl Repair<'_> {
         }
     }
 
+    /// What the manifest says of a file.
+    fn known(&self, number: FileNumber) -> Option<&File> {
+        self.known.as_ref()?.files.iter().find(|file| file.number == number)
+    }
+
     /// Salt and cleanness of a file: as the manifest says, else as its own head does.
     fn identity(&self, number: FileNumber, raw: &[u8]) -> Option<(u32, u64, bool)> {
-        let known = self.known.as_ref().and_then(|known| known.files.iter().find(|file| file.number == number));
+        let known = self.known(number);
         let head = DataFileHeader::decode(raw).ok().filter(|head| head.number == number);
         match (known, head) {
             (Some(known), head) => Some((known.salt, known.clean_as_of, head.is_none())),
@@ -144,6 +155,9 @@ impl Repair<'_> {
         let (records, damaged_bytes, end) = self.measure(raw, salt);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
         if damaged_bytes == 0 && !head_is_bad {
+            if self.known(number).is_none_or(|file| file.state == FileState::Open) {
+                self.make_durable(&path, raw.len() as u64)?;
+            }
             let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
             write_hint(&*self.env.files, self.dir, number, salt, raw)?;
             self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });
@@ -157,6 +171,27 @@ impl Repair<'_> {
         }
         self.put_aside(number, damaged_bytes);
         Ok(())
+    }
+
+    /// P5. The file keeps its length: what lies behind its last record is not known to be nothing.
+    fn make_durable(&self, path: &Path, len: u64) -> Result<()> {
+        let fs = &*self.env.files;
+        if self.is_warned {
+            return distrust::write_anew(fs, path);
+        }
+        match fs.reopen(path, len) {
+            Ok(file) => self.sync(&*file),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => distrust::write_anew(fs, path),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a data file durable, or warns whoever comes next.
+    fn sync(&self, file: &dyn AppendFile) -> Result<()> {
+        Ok(file.sync().inspect_err(|_| {
+            // Should that fail too, the error that is told is the worse one.
+            let _ = distrust::warn(&*self.env.files, self.dir);
+        })?)
     }
 
     fn put_aside(&mut self, number: FileNumber, damaged_bytes: u64) {
@@ -215,7 +250,7 @@ impl Repair<'_> {
         }
         let file = self.env.files.create(&self.dir.join(FileName::Data(number).name()))?;
         file.append(&[&out])?;
-        file.sync()?;
+        self.sync(&*file)?;
         let data_bytes = out.len() as u64;
         write_hint(&*self.env.files, self.dir, number, new_salt, &out)?;
         Ok(File { number, state: FileState::Sealed { data_bytes, record_count }, salt: new_salt, clean_as_of: 0 })
@@ -246,6 +281,9 @@ impl Repair<'_> {
         fs.sync_dir(self.dir)?;
         let next_file = self.next_file;
         manifest::write(fs, self.dir, &Manifest { store_id, keep_versions, next_file, next_version, files })?;
+        if self.is_warned {
+            distrust::trust_again(fs, self.dir)?;
+        }
         Ok(self.report)
     }
 }
