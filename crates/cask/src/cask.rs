@@ -441,8 +441,15 @@ impl OpenCask {
         let mut threads = std::mem::take(&mut *self.threads.lock());
         // All of them are waited for, whatever became of the first.
         let ended_badly = threads.iter_mut().filter_map(|thread| (!thread.join()).then_some(())).count();
+        // Other handles may be in the middle of a merge, a copy, a seal or a write: who has not begun finds the store closed.
         drop(store.merging.lock());
-        let result = if before == Condition::Writable { store.finish_files() } else { failed };
+        store.wait_for_seals();
+        let result = if before == Condition::Writable {
+            store.finish_files()
+        } else {
+            drop(store.stripes.lock_all());
+            failed
+        };
         // Dropped last: nothing of ours is written to the directory any more.
         drop(self.lock.lock().take());
         if ended_badly > 0 {
@@ -465,6 +472,34 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
+
+    /// Goal: who was held up while the store was closed neither merges nor seals nor copies: the directory may be another's by then.
+    #[test]
+    fn who_was_held_up_while_the_store_was_closed_leaves_it_alone() {
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, ..CaskOptions::default() };
+        let disk = SimDisk::new();
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        for n in 0..100u8 {
+            cask.put([n % 4], [n; 100]).unwrap();
+        }
+        let store = cask.store();
+        // Something to merge.
+        drop(store.seal_everything().unwrap());
+        cask.put("not sealed", "yet").unwrap();
+        let merging = store.merging.lock();
+        std::thread::scope(|scope| {
+            let merge = scope.spawn(|| store.merge_while_due());
+            let checkpoint = scope.spawn(|| cask.checkpoint("/copy"));
+            while !disk.paths().iter().any(|path| path.starts_with("/copy")) {
+                std::thread::yield_now();
+            }
+            assert!(store.mark_closed());
+            drop(merging);
+            assert_eq!(store.seal_everything().unwrap_err().kind(), ErrorKind::Closed);
+            assert_eq!(merge.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+            assert_eq!(checkpoint.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        });
+    }
 
     /// Goal: a checkpoint is one moment over all stripes: who makes one and waits for a stripe holds those before it, so that nothing is
     /// written to one that has had its turn while another still waits for its own.

@@ -13,7 +13,7 @@ use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
 
 use crate::file::{ActiveFile, DataFile, Identity, write_hint};
-use crate::store::{State, Store};
+use crate::store::Store;
 use crate::stripe::StripeState;
 use crate::{ErrorKind, Result};
 
@@ -139,13 +139,11 @@ impl Store {
     /// Seals the file that was retired first. `false` if there is none.
     ///
     /// # Errors
-    /// What sealing it failed at; it is tried again.
+    /// What sealing it failed at; it is tried again. `Closed`, `ReadOnly`: nothing is sealed any more.
     pub(crate) fn seal_one(&self) -> Result<bool> {
-        let Some(retired) = take_first(&mut self.state.lock()) else { return Ok(false) };
+        let Some((retired, _sealing)) = self.take_retired()? else { return Ok(false) };
         let result = self.note(self.seal(&retired));
         let mut state = self.state.lock();
-        state.sealing -= 1;
-        self.changed.notify_all();
         if let Err(error) = result {
             state.retired.insert(0, retired);
             state.seal_error = Some(error.clone());
@@ -154,6 +152,25 @@ impl Store {
         state.seal_error = None;
         state.merge_is_due = true;
         Ok(true)
+    }
+
+    fn take_retired(&self) -> Result<Option<(Arc<ActiveFile>, Sealing<'_>)>> {
+        let mut state = self.state.lock();
+        // Under the lock: a close that finds nothing being sealed finds it for good.
+        self.check_writable()?;
+        if state.retired.is_empty() {
+            return Ok(None);
+        }
+        state.sealing += 1;
+        Ok(Some((state.retired.remove(0), Sealing { store: self })))
+    }
+
+    /// Waits until nothing is being sealed. Of a closed store: for good.
+    pub(crate) fn wait_for_seals(&self) {
+        let mut state = self.state.lock();
+        while state.sealing > 0 {
+            self.changed.wait(&mut state);
+        }
     }
 
     fn seal(&self, active: &Arc<ActiveFile>) -> Result<()> {
@@ -232,12 +249,16 @@ impl Store {
     }
 }
 
-fn take_first(state: &mut State) -> Option<Arc<ActiveFile>> {
-    if state.retired.is_empty() {
-        return None;
+/// Counts as a seal under way until it is dropped: a close does not wait for ever for one that ended by a panic.
+struct Sealing<'a> {
+    store: &'a Store,
+}
+
+impl Drop for Sealing<'_> {
+    fn drop(&mut self) {
+        self.store.state.lock().sealing -= 1;
+        self.store.changed.notify_all();
     }
-    state.sealing += 1;
-    Some(state.retired.remove(0))
 }
 
 /// Asks for blocks; where there are none to be had, appends will find out by themselves.

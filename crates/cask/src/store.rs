@@ -184,6 +184,13 @@ impl Store {
         if self.condition() == Condition::Writable { Ok(()) } else { Err(self.why_not_writable()) }
     }
 
+    /// The right to merge, or to keep merges away. A close that has come meanwhile does not wait for whoever gets it later.
+    pub(crate) fn lock_merging(&self) -> Result<MutexGuard<'_, ()>> {
+        let merging = self.merging.lock();
+        self.check_writable()?;
+        Ok(merging)
+    }
+
     #[cold]
     fn why_not_writable(&self) -> Error {
         match self.condition() {

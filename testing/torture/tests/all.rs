@@ -3,6 +3,7 @@
 mod at_write;
 mod background;
 mod cask_background;
+mod cask_close;
 mod cask_copies;
 mod cask_crash;
 mod cask_damage;

@@ -40,7 +40,7 @@ impl Store {
         let mut count = 0;
         self.retire_idle();
         while !self.is_closing() {
-            let _merging = self.merging.lock();
+            let _merging = self.lock_merging()?;
             self.remove_leftovers();
             let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else { break };
             let result = self.merge(&plan);
@@ -60,7 +60,7 @@ impl Store {
     pub(crate) fn compact(&self) -> Result<()> {
         self.check_writable()?;
         drop(self.seal_everything()?);
-        let _merging = self.merging.lock();
+        let _merging = self.lock_merging()?;
         self.remove_leftovers();
         let mut damage = Ok(());
         for _ in 0..ROUNDS_MAX {
