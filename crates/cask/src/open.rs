@@ -214,7 +214,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
     options.keep_versions = found.keep_versions.into();
     let mut seed = [0; 8];
     env.entropy.fill(&mut seed);
-    let opened = files::open_all(&env, dir, &found)?;
+    let opened = files::open_all(&env, dir, &found, is_read_only)?;
     let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions, !is_read_only);
     let load::Loaded { keydir, files, recovery, version_max, key_count, suspects } =
         load::load(loader, &env, options.open_threads)?;

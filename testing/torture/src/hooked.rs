@@ -21,6 +21,8 @@ pub enum Call<'a> {
     PunchHole(&'a Path),
     /// A part of a file is read.
     Read(&'a Path),
+    /// A file is mapped.
+    Map(&'a Path),
     /// Anything else that changes files or directories, or takes a lock, is done at this path.
     Other(&'a Path),
 }
@@ -28,9 +30,10 @@ pub enum Call<'a> {
 impl<'a> Call<'a> {
     /// Where it is done.
     pub fn path(&self) -> &'a Path {
-        let (Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Read(path) | Self::Other(path)) =
-            self;
-        path
+        match self {
+            Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) => path,
+            Self::Read(path) | Self::Map(path) | Self::Other(path) => path,
+        }
     }
 }
 
@@ -191,6 +194,7 @@ impl ReadFile for HookedReads {
         self.file.memory(range)
     }
     fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {
+        (self.hook)(Call::Map(self.file.path()))?;
         self.file.map()
     }
     fn advise(&self, access: Access) {

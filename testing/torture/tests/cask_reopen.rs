@@ -1,13 +1,16 @@
-//! An open or a close of a Cask at which a call of the disk fails: it is said, nothing is lost, and the next one succeeds.
+//! An open or a close of a Cask at which a call of the disk fails: it is said, nothing is lost, and the next one succeeds. And an open
+//! beside somebody who writes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Thread, Threads};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Op, Past, Step, contents, disk, options, run, steps, verified};
 use esker_torture::crash::{FAULTS, Replay, Tally, power_losses};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -360,6 +363,68 @@ fn every_call_of_a_creation_may_fail() {
                 let cask = Cask::open_with_env("/store", CaskOptions::default(), disk.env()).unwrap();
                 assert_eq!((cask.get("key").unwrap().as_deref(), cask.len()), (Some(&b"value"[..]), 1), "{what}");
                 assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+            }
+        }
+    }
+}
+
+/// Opens the store in `dir` for reading, and does `action` before the `nth` call by which its first data file is read or mapped. What is read;
+/// whether it was done; whether the file was mapped before.
+fn read_while(dir: &Path, nth: usize, action: impl Fn() + Send + Sync + 'static) -> (Cask, bool, bool) {
+    let (count, mapped, is_done) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(false)));
+    let (maps, done) = (Arc::clone(&mapped), Arc::clone(&is_done));
+    let hook = move |call: Call<'_>| {
+        if matches!(call, Call::Read(path) | Call::Map(path) if path.ends_with("000001.data")) {
+            let mut done = done.lock().unwrap();
+            if count.fetch_add(1, Ordering::Relaxed) == nth {
+                action();
+                *done = true;
+            }
+            maps.fetch_or(!*done && matches!(call, Call::Map(_)), Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let env = Env { files: Arc::new(Hooked::new(Env::os().files, hook)), ..Env::os() };
+    let options = CaskOptions { open_threads: 0, ..CaskOptions::default() };
+    let cask = Cask::open_read_only_with_env(dir, options, env).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+    let is_done = *is_done.lock().unwrap();
+    (cask, is_done, mapped.load(Ordering::Relaxed))
+}
+
+/// Goal: whoever opens a store for reading beside its writer reads the file that is being written and does not map it: the writer may cut it to
+/// its last record at any moment, after which the process that touches what was mapped behind that is ended by the system.
+#[test]
+fn a_file_that_its_writer_cuts_is_read_and_not_mapped() {
+    let options = CaskOptions { create_if_missing: true, stripes: 1, background_jobs: 0, ..CaskOptions::default() };
+    for seals in [false, true] {
+        for nth in 0.. {
+            let what = format!("before call {nth}, sealed: {seals}");
+            let dir = tempfile::tempdir().unwrap();
+            let writer = Arc::new(Cask::open(dir.path(), options.clone()).unwrap());
+            for n in 0..50u8 {
+                writer.put([n], [n + 1; 100]).unwrap();
+            }
+            let path = dir.path().join("000001.data");
+            let raw = std::fs::read(&path).unwrap();
+            let end = raw.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+            assert!(raw.len() >= end + (64 << 10), "{what}: there is something to cut off");
+            let sealer = Arc::clone(&writer);
+            let (reader, is_done, is_mapped) = read_while(dir.path(), nth, move || {
+                if seals {
+                    sealer.compact().unwrap();
+                } else {
+                    let file = std::fs::File::options().write(true).open(&path).unwrap();
+                    file.set_len(end as u64).unwrap();
+                }
+            });
+            assert!(!is_mapped, "{what}: a file that is being written was mapped");
+            assert!(reader.recovery().damage.is_empty(), "{what}: {:?}", reader.recovery());
+            for n in 0..50u8 {
+                assert_eq!(reader.get([n]).unwrap().unwrap(), [n + 1; 100], "{what}");
+            }
+            if !is_done {
+                assert!(nth >= 2, "{what}: its head is read, and all of it");
+                break;
             }
         }
     }

@@ -276,6 +276,18 @@ impl DataFile {
         }
     }
 
+    /// All bytes before `end`, lent or read, or as many as there are: whoever writes the file may have cut off what follows its records.
+    pub(crate) fn bytes_left(&self) -> Result<Cow<'_, [u8]>> {
+        let end = self.end();
+        if let Some(bytes) = self.slice(0..end) {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut buffer = buffer_of(end)?;
+        let count = self.reader.read_at(0, &mut buffer)?;
+        buffer.truncate(count);
+        Ok(Cow::Owned(buffer))
+    }
+
     #[cold]
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let end = self.end();
@@ -283,9 +295,7 @@ impl DataFile {
             let reason = format!("a record should end at byte {}, the file ends at byte {end}", range.end);
             return Err(Error::corruption(&self.path, range.start, reason));
         }
-        let bytes = usize::try_from(range.end - range.start)
-            .map_err(|_| Error::invalid_argument("the record is longer than memory can be"))?;
-        let mut buffer = vec![0; bytes];
+        let mut buffer = buffer_of(range.end - range.start)?;
         self.reader.read_exact_at(range.start, &mut buffer)?;
         Ok(buffer)
     }
@@ -351,4 +361,10 @@ impl DataFile {
             Err(_) => Err(Error::corruption(&self.path, offset, "a record begins farther out than any is written")),
         }
     }
+}
+
+fn buffer_of(bytes: u64) -> Result<Vec<u8>> {
+    let bytes =
+        usize::try_from(bytes).map_err(|_| Error::invalid_argument("the record is longer than memory can be"))?;
+    Ok(vec![0; bytes])
 }

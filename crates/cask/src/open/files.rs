@@ -21,11 +21,11 @@ pub(crate) struct Opened {
     pub(crate) is_torn: bool,
 }
 
-pub(crate) fn open_all(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Vec<Opened>> {
-    manifest.files.iter().map(|file| open(env, dir, file)).collect()
+pub(crate) fn open_all(env: &Env, dir: &Path, manifest: &Manifest, is_read_only: bool) -> Result<Vec<Opened>> {
+    manifest.files.iter().map(|file| open(env, dir, file, is_read_only)).collect()
 }
 
-fn open(env: &Env, dir: &Path, file: &File) -> Result<Opened> {
+fn open(env: &Env, dir: &Path, file: &File, is_read_only: bool) -> Result<Opened> {
     let path = dir.join(FileName::Data(file.number).name());
     let reader = env.files.open(&path).map_err(|error| {
         if error.kind() != std::io::ErrorKind::NotFound {
@@ -45,7 +45,10 @@ fn open(env: &Env, dir: &Path, file: &File) -> Result<Opened> {
     }
     let identity = Identity { number: file.number, salt: file.salt, clean_as_of: file.clean_as_of };
     let data = DataFile::new(identity, path, reader, None);
-    data.map()?;
+    // One that somebody else writes may be cut to its last record any time, and who touches what is mapped behind that dies of it.
+    if !is_read_only || file.state != FileState::Open {
+        data.map()?;
+    }
     check_head(&data, file, len)?;
     if matches!(file.state, FileState::Sealed { .. }) {
         data.set_end(wanted);

@@ -238,7 +238,7 @@ impl Loader {
     /// written whole: what of it holds counts.
     fn read_open(&self, file: &mut OpenedFile, batch: &mut Batch) -> Result<Tally> {
         let data = file.data.clone();
-        let bytes = data.bytes(0..data.end())?;
+        let bytes = data.bytes_left()?;
         let mut walk = Walk::new(&bytes, data.salt, false);
         let mut pending = Vec::new();
         let mut tally = Tally::default();
