@@ -9,6 +9,8 @@
 //! - P4: what a repair builds on, it has read after it had the lock: whoever had the store before may have written until then.
 //! - P5: what the new manifest names is durable. Files that were not sealed may never have been synced; after a sync that failed, they
 //!   are written anew (see [`distrust`]).
+//! - P6: zeroes are no end of a file that was sealed, as the manifest says, else its hint. Of a file of which nobody says how it ended, they
+//!   are none if records follow.
 //!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
 //! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{AppendFile, Env};
 use esker_format::DecodeErrorKind;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
+use esker_format::cask::hint::Footer;
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
 use esker_format::cask::{FileName, FileNumber};
@@ -57,6 +60,17 @@ struct Repair<'a> {
     report: CaskRepair,
     /// Old names of what is put aside, and new ones.
     aside: Vec<(PathBuf, PathBuf)>,
+}
+
+/// What there is in a file.
+struct Measured {
+    records: u64,
+    damaged_bytes: u64,
+    /// Where the last record ends that counts.
+    end: u64,
+    /// Where the walk ended.
+    walked_to: u64,
+    is_whole: bool,
 }
 
 /// See the module's head.
@@ -125,14 +139,14 @@ impl Repair<'_> {
         self.known.as_ref()?.files.iter().find(|file| file.number == number)
     }
 
-    /// Salt and cleanness of a file: as the manifest says, else as its own head does.
-    fn identity(&self, number: FileNumber, raw: &[u8]) -> Option<(u32, u64, bool)> {
+    /// Salt and cleanness of a file: as the manifest says, else as its own head does, else as its hint does. Whether its head is bad.
+    fn identity(&self, number: FileNumber, raw: &[u8], hint: Option<Footer>) -> Option<(u32, u64, bool)> {
         let known = self.known(number);
         let head = DataFileHeader::decode(raw).ok().filter(|head| head.number == number);
         match (known, head) {
             (Some(known), head) => Some((known.salt, known.clean_as_of, head.is_none())),
             (None, Some(head)) => Some((head.salt, head.clean_as_of, false)),
-            (None, None) => None,
+            (None, None) => hint.map(|hint| (hint.salt, 0, true)),
         }
     }
 
@@ -148,13 +162,15 @@ impl Repair<'_> {
                 &read
             }
         };
-        let Some((salt, clean_as_of, head_is_bad)) = self.identity(number, raw) else {
+        let hint = self.hinted(number)?;
+        let Some((salt, clean_as_of, head_is_bad)) = self.identity(number, raw, hint) else {
             self.put_aside(number, raw.len() as u64);
             return Ok(());
         };
-        let (records, damaged_bytes, end) = self.measure(raw, salt);
+        let state = self.state(number, salt, hint);
+        let Measured { records, damaged_bytes, end, is_whole, .. } = self.measure(raw, salt, state);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
-        if damaged_bytes == 0 && !head_is_bad {
+        if is_whole && !head_is_bad {
             if self.known(number).is_none_or(|file| file.state == FileState::Open) {
                 self.make_durable(&path, raw.len() as u64)?;
             }
@@ -201,10 +217,53 @@ impl Repair<'_> {
         self.aside.push((from, to));
     }
 
-    /// Records, bytes that are none, and where the last record ends.
-    fn measure(&mut self, raw: &[u8], salt: u32) -> (u64, u64, u64) {
-        let mut walk = Walk::new(raw, salt, false);
-        let (mut records, mut damaged, mut batch_begin) = (0, 0, None);
+    /// What the hint says of a file that the manifest says nothing of (P6).
+    fn hinted(&self, number: FileNumber) -> Result<Option<Footer>> {
+        if self.known(number).is_some() {
+            return Ok(None);
+        }
+        match self.env.files.read(&self.dir.join(FileName::Hint(number).name())) {
+            Ok(raw) => Ok(Footer::decode(&raw).ok().filter(|footer| footer.number == number)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How a file is known to have ended.
+    fn state(&self, number: FileNumber, salt: u32, hint: Option<Footer>) -> Option<FileState> {
+        let hint = hint.filter(|hint| hint.salt == salt);
+        let sealed = hint.map(|Footer { data_bytes, record_count, .. }| FileState::Sealed { data_bytes, record_count });
+        self.known(number).map(|known| known.state).or(sealed)
+    }
+
+    fn measure(&mut self, raw: &[u8], salt: u32, state: Option<FileState>) -> Measured {
+        if let Some(FileState::Sealed { data_bytes, record_count }) = state {
+            let sealed = usize::try_from(data_bytes).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+            let mut found = self.walk(sealed, salt, true);
+            found.damaged_bytes += data_bytes.saturating_sub(sealed.len() as u64);
+            found.is_whole = found.damaged_bytes == 0 && found.records == record_count;
+            return found;
+        }
+        let mut found = self.walk(raw, salt, false);
+        let Some((end, keys)) = records_behind(raw, salt, found.walked_to) else { return found };
+        match state {
+            // A crash may leave this, too: what a batch is made of, or nothing, is for the open's rules to say.
+            Some(_) => {
+                self.report.damaged_keys.extend(keys);
+                found.damaged_bytes += end - found.walked_to;
+                found.is_whole = false;
+                found
+            }
+            None => {
+                let written = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+                self.walk(written, salt, true)
+            }
+        }
+    }
+
+    fn walk(&mut self, raw: &[u8], salt: u32, is_sealed: bool) -> Measured {
+        let mut walk = Walk::new(raw, salt, is_sealed);
+        let (mut records, mut damaged_bytes, mut batch_begin) = (0, 0, None);
         loop {
             match walk.step() {
                 Step::Record { offset, record, .. } => {
@@ -213,14 +272,15 @@ impl Repair<'_> {
                     batch_begin = record.is_continued.then(|| batch_begin.unwrap_or((offset, records - 1)));
                 }
                 Step::Damage(range) => {
-                    damaged += range.end - range.start;
+                    damaged_bytes += range.end - range.start;
                     self.report.damaged_keys.extend(claims(raw, salt, range).into_iter().map(|claim| claim.key));
                     batch_begin = None;
                 }
-                // A batch without its end never was.
                 Step::End { at, .. } => {
-                    let (end, records) = batch_begin.unwrap_or((at, records));
-                    return (records, damaged, end);
+                    // A batch without its end never was; what was sealed was whole.
+                    let cut = if is_sealed { None } else { batch_begin };
+                    let (end, records) = cut.unwrap_or((at, records));
+                    return Measured { records, damaged_bytes, end, walked_to: at, is_whole: damaged_bytes == 0 };
                 }
             }
         }
@@ -235,7 +295,7 @@ impl Repair<'_> {
         self.env.entropy.fill(&mut new_salt);
         let new_salt = u32::from_le_bytes(new_salt);
         let mut out = DataFileHeader { number, salt: new_salt, clean_as_of: 0 }.encode();
-        let mut walk = Walk::new(raw, salt, false);
+        let mut walk = Walk::new(raw, salt, true);
         let mut record_count = 0;
         loop {
             match walk.step() {
@@ -285,5 +345,24 @@ impl Repair<'_> {
             distrust::trust_again(fs, self.dir)?;
         }
         Ok(self.report)
+    }
+}
+
+/// Where the last record ends that holds behind `at`, and the keys of all of them; `None` if there is none.
+fn records_behind(raw: &[u8], salt: u32, at: u64) -> Option<(u64, Vec<Vec<u8>>)> {
+    let mut walk = Walk::new(raw, salt, true);
+    if walk.search(at) == raw.len() as u64 {
+        return None;
+    }
+    let (mut end, mut keys) = (at, Vec::new());
+    loop {
+        match walk.step() {
+            Step::Record { offset, record, raw } if offset >= at => {
+                end = offset + raw.len() as u64;
+                keys.push(record.key.to_vec());
+            }
+            Step::Record { .. } | Step::Damage(_) => {}
+            Step::End { .. } => return (end > at).then_some((end, keys)),
+        }
     }
 }

@@ -125,3 +125,113 @@ fn what_a_repair_of_a_cask_keeps_survives_a_power_loss() {
     }
     assert!(repaired > 100 && told > 10, "{repaired}, {told}");
 }
+
+/// What a repair has to go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// All there was.
+    Everything,
+    Hints,
+    DataFiles,
+}
+
+impl Left {
+    const ALL: [Self; 3] = [Self::Everything, Self::Hints, Self::DataFiles];
+
+    fn spare(self, disk: &SimDisk) {
+        for path in disk.paths() {
+            let is_hint = path.extension().is_some_and(|extension| extension == "hint");
+            let is_lost = match self {
+                Self::Everything => false,
+                Self::Hints => path.ends_with("MANIFEST"),
+                Self::DataFiles => is_hint || path.ends_with("MANIFEST"),
+            };
+            if is_lost {
+                disk.env().files.remove(&path).unwrap();
+            }
+        }
+    }
+}
+
+/// Several sealed files; each key is written once, and is where its value is.
+fn sealed_store() -> (SimDisk, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    for n in 0..60u8 {
+        cask.put([b'k', n], vec![n | 0x80; 300 + usize::from(n) * 3]).unwrap();
+    }
+    cask.compact().unwrap();
+    let (stats, expected) = (cask.stats(), contents(&cask));
+    assert!(stats.sealed_files > 3 && stats.sealed_files == stats.files, "{stats:?}");
+    cask.close().unwrap();
+    (disk.after_process_death(), expected)
+}
+
+/// The keys whose records `touches` tells of, by where they begin and end in the file `raw`.
+fn keys_at(raw: &[u8], all: &BTreeMap<Vec<u8>, Vec<u8>>, touches: impl Fn(usize, usize) -> bool) -> Vec<Vec<u8>> {
+    let is_there = |(key, value): &(&Vec<u8>, &Vec<u8>)| {
+        let record = [&key[..], &value[..]].concat();
+        let found = raw.windows(record.len()).position(|window| window == record);
+        found.is_some_and(|at| touches(at - 20, at + record.len()))
+    };
+    all.iter().filter(is_there).map(|(key, _)| key.clone()).collect()
+}
+
+/// Goal: of a file that was sealed, a repair keeps every record that the damage has not touched, and says how much is lost: zeroes are no
+/// end of it, nor is its end.
+/// Method: each sector of a file is zeroed, or the file is cut there; with the manifest, with hints alone, with data files alone.
+#[test]
+fn damage_of_a_sealed_file_costs_what_it_touches() {
+    let (disk, all) = sealed_store();
+    let path = Path::new("/store/000002.data");
+    let raw = disk.file_bytes(path).unwrap();
+    for begin in (0..raw.len()).step_by(512) {
+        for (is_cut, left) in [false, true].into_iter().flat_map(|is_cut| Left::ALL.map(|left| (is_cut, left))) {
+            let what = format!("byte {begin}, cut: {is_cut}, left: {left:?}");
+            let disk = disk.after_process_death();
+            let mut damaged = raw.clone();
+            let end = (begin + 512).min(raw.len());
+            damaged[begin..end].fill(0);
+            let lost_end = if is_cut { raw.len() } else { end };
+            damaged.truncate(if is_cut { begin } else { raw.len() });
+            disk.overwrite(path, damaged);
+            left.spare(&disk);
+            let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+            // Without manifest and hint, nobody knows of a record that none follows; and without its head, what the file's salt is.
+            let is_known = left != Left::DataFiles;
+            let is_followed = !keys_at(&raw, &all, |from, _| from >= lost_end).is_empty();
+            let is_told = is_known || is_followed;
+            assert!(!is_told || report.damaged_bytes > 0 && report.put_aside.len() == 1, "{what}: {report:?}");
+            let is_headless = begin == 0 && !is_known;
+            let lost = keys_at(&raw, &all, |from, to| is_headless || from < lost_end && to > begin);
+            let cask = open(&disk);
+            assert!(cask.recovery().damage.is_empty(), "{what}: {:?}", cask.recovery());
+            let expected: BTreeMap<_, _> = all.clone().into_iter().filter(|(key, _)| !lost.contains(key)).collect();
+            assert!(contents(&cask) == expected, "{what}: {} of {} are there", cask.len(), expected.len());
+        }
+    }
+}
+
+/// Goal: of a file that was open, a repair takes no more than an open would: what lies behind a hole may be half of a batch. But it says
+/// what that is, and keeps it aside.
+#[test]
+fn what_lies_behind_a_hole_of_an_open_file_is_put_aside() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    for n in 0..10u8 {
+        cask.put([n], [n; 300]).unwrap();
+    }
+    std::mem::forget(cask);
+    let disk = disk.after_process_death();
+    let path = Path::new("/store/000001.data");
+    let mut raw = disk.file_bytes(path).unwrap();
+    raw[1024..1536].fill(0);
+    disk.overwrite(path, raw.clone());
+    let opened = disk.after_process_death();
+    let expected = contents(&open(&opened));
+    let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+    let aside = PathBuf::from("/store/000001.damaged");
+    assert!(disk.file_bytes(&aside).unwrap() == raw && report.put_aside == [aside], "{report:?}");
+    assert!(report.damaged_bytes > 321 * 5 && report.damaged_keys == [[5], [6], [7], [8], [9]], "{report:?}");
+    assert!(contents(&open(&disk)) == expected && expected.len() == 3);
+}

@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The same, without trusting the head at `offset`.
-    fn search(&self, offset: u64) -> u64 {
+    pub(crate) fn search(&self, offset: u64) -> u64 {
         let holds = |&offset: &u64| {
             let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
             Record::decode(rest).is_ok_and(|record| record.version < VERSION_PLAUSIBLE_MAX)
