@@ -167,6 +167,8 @@ impl Repair<'_> {
             self.put_aside(number, raw.len() as u64);
             return Ok(());
         };
+        // A deletion of a version up to this, written later, would be taken for one that hides nothing in the file.
+        self.version_max = self.version_max.max(clean_as_of);
         let state = self.state(number, salt, hint);
         let Measured { records, damaged_bytes, end, is_whole, .. } = self.measure(raw, salt, state);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
@@ -318,13 +320,17 @@ impl Repair<'_> {
 
     fn finish(mut self) -> Result<CaskRepair> {
         let fs = &*self.env.files;
+        let next_version = self.version_max.checked_add(1).ok_or_else(|| {
+            let reason = "a data file has the highest version there is, so that none can follow; restore a backup";
+            Error::new(ErrorKind::Exhausted, reason).with_path(self.dir)
+        })?;
+        let next_version = self.known.as_ref().map_or(1, |known| known.next_version).max(next_version);
         fs.sync_dir(self.dir)?;
         self.files.sort_unstable_by_key(|file| file.number);
         let mut store_id = [0; 16];
         self.env.entropy.fill(&mut store_id);
         let store_id = self.known.as_ref().map_or(store_id, |known| known.store_id);
         let keep_versions = self.known.as_ref().map_or(0, |known| known.keep_versions);
-        let next_version = self.known.as_ref().map_or(1, |known| known.next_version).max(self.version_max + 1);
         self.report.damaged_keys.sort_unstable();
         self.report.damaged_keys.dedup();
         self.report.files = self.files.len() as u64;
