@@ -1,8 +1,8 @@
 //! Repair: a new manifest from the data files alone, for a store whose manifest is lost or whose files are damaged.
 //!
 //! - P1: nothing is thrown away. A data file with damage is copied without it into a new file, and put aside as `NNNNNN.damaged`.
-//! - P2: files that the manifest no longer named come back, if they are still there: a key that was deleted may reappear, if
-//!   the machine died between a merge and the removal of what it merged, and the manifest was lost as well.
+//! - P2: files that a manifest has dropped are left to the next open, which removes them. Only if the manifest is lost do they come back, if
+//!   they are still there: a key that was deleted may reappear, if the machine died between a merge and the removal of what it merged.
 //!
 //! - P3: only damage is mended. A manifest or a data file of a newer version, whose checksum holds, and a manifest that the system does not
 //!   let us read end the repair before anything is written.
@@ -79,7 +79,12 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     look(dir, env)?;
     let _lock = open::lock(env, dir)?;
     // What counts is what is there now (P4).
-    let (numbers, known) = look(dir, env)?;
+    let (mut numbers, known) = look(dir, env)?;
+    if let Some(known) = &known {
+        // P2. Higher numbers are what a repair that died has copied, or hold nothing that is not in others.
+        let named = |number: &FileNumber| known.files.iter().any(|file| file.number == *number);
+        numbers.retain(|number| number.get() >= known.next_file || named(number));
+    }
     let highest = numbers.last().map_or(0, |number| number.get());
     let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
     let named = known.iter().flat_map(|known| &known.files).map(|file| file.number);

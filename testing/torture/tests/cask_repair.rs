@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{Cask, CaskOptions, CaskWriteOptions};
+use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_format::checksum::crc32c;
 use esker_torture::hooked::Meanwhile;
 
 fn options() -> CaskOptions {
@@ -267,4 +268,63 @@ fn a_repair_gives_no_version_again_that_a_file_is_clean_as_of() {
     cask.close().unwrap();
     let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
     assert_eq!((cask.get("a").unwrap().map(|value| value.to_vec()), cask.len()), (None, 40));
+}
+
+/// Goal: what an intact manifest has dropped stays dropped: a repair after a merge that died brings no deleted key back.
+/// Method: a value and its deletion lie in two files that are merged together; the merge dies after each of its operations. If the power
+/// goes, too, the file with the value may come back alone.
+#[test]
+fn a_repair_brings_nothing_back_that_the_manifest_has_dropped() {
+    let options = CaskOptions { stripes: 2, ..options() };
+    let store = || {
+        let disk = SimDisk::new();
+        let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let into = |stripe| CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+        cask.put_with("goes", [1; 300], &into(0)).unwrap();
+        // Both files have something to give back, so that they are merged together.
+        cask.put_with("stays", "here", &into(1)).unwrap();
+        cask.put_with("stays", "here", &into(1)).unwrap();
+        assert!(cask.delete_with("goes", &into(1)).unwrap());
+        cask.sync().unwrap();
+        (disk, cask)
+    };
+    let (healthy, cask) = store();
+    let before = healthy.op_count();
+    cask.compact().unwrap();
+    let (ops, expected) = (healthy.op_count() - before, contents(&cask));
+    assert_eq!(expected.len(), 1);
+    let mut dropped = 0;
+    for n in 0..=ops {
+        let (disk, cask) = store();
+        disk.die_after(before + n);
+        let _ = cask.compact();
+        std::mem::forget(cask);
+        let sampled = (0..8).map(|seed| disk.after_power_loss(Survivors::Sample { seed }));
+        for (image, left) in [disk.after_process_death()].into_iter().chain(sampled).enumerate() {
+            let what = format!("operation {n} of {ops}, image {image}");
+            let has = |number: u32| left.paths().contains(&PathBuf::from(format!("/store/00000{number}.data")));
+            dropped += usize::from(has(1) && !has(2));
+            let report = Cask::repair_with_env("/store", &left.env()).unwrap();
+            assert!(report.missing.is_empty(), "{what}: {report:?}");
+            let found = Cask::open_with_env("/store", options.clone(), left.env()).unwrap();
+            assert!(contents(&found) == expected, "{what}: {:?}", contents(&found).keys());
+        }
+    }
+    assert!(dropped > 0);
+}
+
+/// Goal: where no version can follow, a repair says so, and makes no store of it.
+#[test]
+fn a_repair_refuses_a_store_that_has_used_all_versions() {
+    let (disk, _) = sealed_store();
+    let path = Path::new("/store/000002.data");
+    let mut raw = disk.file_bytes(path).unwrap();
+    raw[20..28].fill(0xff);
+    let crc = crc32c(&raw[..28]);
+    raw[28..32].copy_from_slice(&crc.to_le_bytes());
+    disk.overwrite(path, raw.clone());
+    Left::DataFiles.spare(&disk);
+    let error = Cask::repair_with_env("/store", &disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    assert!(disk.file_bytes(path).unwrap() == raw && !disk.paths().contains(&PathBuf::from("/store/MANIFEST")));
 }
