@@ -121,7 +121,7 @@ impl Cask {
     /// # Errors
     /// - `NotFound`: there are no data files.
     /// - `Busy`: the store is open.
-    /// - `Io`, `Exhausted`: the system refused; the repair can be run again.
+    /// - `Io`, `Exhausted`: the system refused; the repair can be run again. `Exhausted`, too, if no version can follow those that are there.
     pub fn repair(path: impl AsRef<Path>) -> Result<CaskRepair> {
         Self::repair_with_env(path, &Env::os())
     }
