@@ -206,6 +206,9 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let chosen = within(need.copied_by_everything_max.min(room), candidates);
     let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
     let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
+    // Less for one that copies less, and for a window in its place.
+    let part = need.copied_by_everything_max as f64 / need.copied_bytes_max.max(1) as f64;
+    let need = &Need { freed_bytes_min: (need.freed_bytes_min as f64 * part) as u64, ..*need };
     if family.ranges.count() > 1 {
         let keys = version.table_sums().entries;
         let gain = gain_of(freed, keys, copied);
@@ -213,12 +216,9 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
         if let Some((_, plan)) = window {
             return (!need.only_everything).then_some(Pass::Sweep(plan));
         }
-    }
-    // Less for one that copies less.
-    let part = need.copied_by_everything_max as f64 / need.copied_bytes_max.max(1) as f64;
-    let need = &Need { freed_bytes_min: (need.freed_bytes_min as f64 * part) as u64, ..*need };
-    if family.ranges.count() > 1 && freed < need.freed_bytes_min {
-        return None;
+        if freed < need.freed_bytes_min {
+            return None;
+        }
     }
     pass_over(family, &version, chosen, need, freed, hidden)
 }
