@@ -4,10 +4,10 @@
 //! - V1: tables of a level below 0 are sorted and share no internal key (Esker's own share no user key either; old
 //!   RocksDB releases could split one); level 0 is newest first.
 //! - V2: garbage of a blob file never exceeds what was written to it (B10). When nothing of it lives, the version drops it.
+//! - V3: a version changes only in [`install`], after the manifest has it (B4).
 //! - V4: level 0 is ordered by the tables' epochs, where all tables of the family have one, else by sequence numbers: as in RocksDB, whose
 //!   merges within level 0 make tables that are older than what their newest entry says. A flush and what comes in as a file
 //!   have a new epoch, what a compaction writes has the least of what it has read.
-//! - V3: a version changes only in [`install`], after the manifest has it (B4).
 
 mod cuts;
 mod edit;
@@ -113,7 +113,7 @@ impl Version {
         *self.sums.tables.get_or_init(|| {
             self.tables().fold(TableSums::default(), |sums, (_, table)| TableSums {
                 count: sums.count + 1,
-                bytes: sums.bytes + table.meta.file_bytes,
+                bytes: sums.bytes.saturating_add(table.meta.file_bytes),
                 entries: sums.entries.saturating_add(table.table.properties().entry_count),
             })
         })
