@@ -316,7 +316,9 @@ impl Store {
         let beside = tables.saturating_add(left.slack / WRITTEN_BESIDE_PART);
         let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);
         let for_copies = u64::try_from(for_copies).unwrap_or(0);
-        let is_early = !is_due && !is_pressed && for_copies < copied_bytes_max;
+        // Where dead pages can become holes, those come first, when it is time.
+        let has_holes = can_punch && reclaim::has_pages(&family.view.load().version);
+        let is_early = !is_due && !is_pressed && !has_holes && for_copies < copied_bytes_max;
         let copied_by_everything_max = match is_pressed || is_short {
             true => copied_bytes_max,
             false => copied_bytes_max.min(for_copies.max(family.blob_file_bytes() / 2)),

@@ -43,7 +43,7 @@ pub(crate) use pick::{
     Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, hidden_bytes, pass_bytes, pick, pick_pass,
     pick_scattered, pick_small, pick_window,
 };
-pub(crate) use punch::{Punch, fresh_bytes, pick as pick_punch};
+pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
 pub(crate) use room::{Left, Reserved, Room, rounding_bytes};

@@ -68,7 +68,7 @@ pub(crate) fn fresh_bytes(family: &Family) -> u64 {
 }
 
 /// Whether the values that live are, on average, long enough to leave whole pages behind.
-pub(super) fn has_pages(version: &Version) -> bool {
+pub(crate) fn has_pages(version: &Version) -> bool {
     let total = version.ledger().total();
     total.live_bytes() / total.live_count().max(1) >= RECORD_BYTES_MIN
 }
