@@ -212,7 +212,8 @@ pub trait AppendFile: Debug + Send + Sync {
     /// place was preallocated. They survive the death of the process, not yet that of the machine.
     ///
     /// # Errors
-    /// Some of the bytes may be in the file: [`truncate`](Self::truncate) to the length before, or write no more.
+    /// Some of the bytes may be in the file, behind [`len`](Self::len) if it was preallocated: [`truncate`](Self::truncate) to the length
+    /// before, or write no more.
     fn append(&self, parts: &[&[u8]]) -> Result<()>;
 
     /// Makes every byte appended before the call survive power loss (`fdatasync`). The file's *name* needs

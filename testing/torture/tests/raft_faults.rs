@@ -460,6 +460,35 @@ fn a_failed_append_to_a_file_that_could_not_be_left_ends_nothing() {
     assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()));
 }
 
+/// Goal: what an append that failed has left in a mapped file, behind its end, is neither replayed nor damage when the process dies after
+/// shorter ones.
+#[test]
+fn a_failed_append_leaves_nothing_behind_the_end() {
+    let options = Options {
+        file_bytes: 16 << 10,
+        compress_from_bytes: 0,
+        recovery_threads: 1,
+        recovery_mode: RecoveryMode::AbsoluteConsistency,
+        ..Options::default()
+    };
+    for kept_bytes in (0..3_200).step_by(20) {
+        let disk = SimDisk::new();
+        disk.lend_windows(true);
+        let log = open(&disk, &options).unwrap();
+        let mut ledger = Ledger::default();
+        let write = |index, bytes| Step::Write(vec![Op::Entries(1, index, vec![vec![7; bytes]])], false);
+        ledger.step(&log, &write(1, 100)).unwrap();
+        disk.fail_at(disk.op_count(), Fault::ShortWrite { kept_bytes });
+        assert_eq!(ledger.step(&log, &write(2, 3_000)).unwrap_err().kind(), ErrorKind::Exhausted);
+        ledger.step(&log, &write(2, 100)).unwrap();
+        let image = disk.after_process_death();
+        drop(log);
+        let log = open(&image, &options).unwrap_or_else(|error| panic!("{kept_bytes} bytes: {error}"));
+        assert!(log.recovery().cuts.is_empty(), "{kept_bytes} bytes: {:?}", log.recovery());
+        assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()), "{kept_bytes} bytes");
+    }
+}
+
 /// Goal: a failed sync is never taken for durable, nor repeated: writes fail until the log is reopened, reads go on.
 #[test]
 fn a_failed_sync_ends_all_writing() {

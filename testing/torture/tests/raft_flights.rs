@@ -77,6 +77,7 @@ impl Drop for Held<'_> {
     }
 }
 
+/// How many bytes it took.
 fn write(log: &RaftLog, key: &str) -> Result<usize, ErrorKind> {
     let mut batch = LogBatch::new();
     batch.put(1, key.as_bytes(), key.as_bytes()).unwrap();
@@ -99,7 +100,11 @@ fn found<'a>(log: &RaftLog, keys: &[&'a str]) -> Vec<&'a str> {
 
 /// A log with "before" in it, durable, whose syncs may be held.
 fn scene() -> (SimDisk, Arc<Syncs>, RaftLog) {
-    let (disk, syncs) = (SimDisk::new(), Arc::new(Syncs::default()));
+    scene_on(SimDisk::new())
+}
+
+fn scene_on(disk: SimDisk) -> (SimDisk, Arc<Syncs>, RaftLog) {
+    let syncs = Arc::new(Syncs::default());
     let asked = Arc::clone(&syncs);
     let files = Hooked::new(disk.env().files, move |call| asked.hook(call));
     let env = Env { files: Arc::new(files), ..disk.env() };
@@ -185,4 +190,35 @@ fn who_writes_during_a_sync_waits_for_it_and_shares_the_next() {
     assert_eq!(syncs.state.lock().unwrap().begun, 2);
     let keys = ["before", "first", "second", "third", "fourth"];
     assert_eq!(found(&open(&disk.after_power_loss(Survivors::Nothing)), &keys), keys);
+}
+
+/// Goal: of a group that was refused nothing comes back, whole batches of it neither, though the process dies before anything goes over them.
+#[test]
+fn no_batch_of_a_group_that_was_refused_comes_back() {
+    let disk = SimDisk::new();
+    disk.lend_windows(true);
+    let (disk, syncs, log) = scene_on(disk);
+    let batch_bytes = write(&log, "zeroth").unwrap();
+    std::thread::scope(|scope| {
+        let held = syncs.hold();
+        let first = scope.spawn(|| write(&log, "first"));
+        syncs.wait_for(1);
+        let others = ["second", "thirds"].map(|key| {
+            let log = &log;
+            scope.spawn(move || write(log, key))
+        });
+        wait_for_line(&log, others.len());
+        // Behind the sync that is held.
+        disk.fail_at(disk.op_count() + 1, Fault::ShortWrite { kept_bytes: batch_bytes });
+        drop(held);
+        assert!(first.join().unwrap().is_ok());
+        for other in others {
+            assert_eq!(other.join().unwrap(), Err(ErrorKind::Exhausted));
+        }
+    });
+    let keys = ["before", "zeroth", "first", "second", "thirds"];
+    assert_eq!(found(&open(&disk.after_process_death()), &keys), keys[..3]);
+    // Nor where a batch that is tried again goes over the first of them.
+    write(&log, "fourth").unwrap();
+    assert_eq!(found(&open(&disk.after_process_death()), &keys), keys[..3]);
 }

@@ -355,10 +355,12 @@ pub(crate) fn open_tail(
     header: FileHeader,
     append: Arc<dyn AppendFile>,
 ) -> Tail {
-    let window = if reserve(shape, id, &*append) { append.window().unwrap_or_default() } else { None };
+    let is_reserved = reserve(shape, id, &*append);
+    let window = if is_reserved { append.window().unwrap_or_default() } else { None };
+    let room = if is_reserved { shape.file_bytes } else { 0 };
     let end = End::Grows(append.len(), window);
     let file = LogFile::new(shape, id, dir, append.path().to_owned(), header, end);
-    Tail::new(Arc::clone(&shape.env.files), Arc::new(file), append)
+    Tail::new(Arc::clone(&shape.env.files), Arc::new(file), append, room)
 }
 
 /// Asks for all blocks of a file of users' batches. Whether they are there; without, appends find out by themselves what there is room for.

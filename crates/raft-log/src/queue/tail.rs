@@ -14,6 +14,8 @@ pub(crate) struct Tail {
     files: Arc<dyn FileSystem>,
     pub(crate) file: Arc<LogFile>,
     pub(super) append: Arc<dyn AppendFile>,
+    /// What was preallocated of it; 0 if nothing was.
+    room: u64,
     /// Whether something was appended since the last sync.
     pub(super) unsynced: bool,
     /// Why nothing may be written any more: what is durable is unknown.
@@ -65,8 +67,9 @@ fn broke(
 }
 
 impl Tail {
-    pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>) -> Self {
-        Self { files, file, append, unsynced: false, broken: Arc::default() }
+    /// `room` bytes of it were preallocated.
+    pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>, room: u64) -> Self {
+        Self { files, file, append, room, unsynced: false, broken: Arc::default() }
     }
 
     /// Refuses to write where an earlier failure left something unknown.
@@ -89,10 +92,13 @@ impl Tail {
         self.check()?;
         let before = self.append.len();
         if let Err(error) = self.append.append(parts) {
-            if self.append.len() != before
-                && let Err(worse) = self.append.truncate(before)
-            {
+            // Where it is mapped, what got in lies behind the end, and may be whole batches, which the next open would replay.
+            if let Err(worse) = self.append.truncate(before) {
                 return Err(self.broke("taking back what a failed append left", worse));
+            }
+            if self.room > before {
+                // What cannot be had is not there for who appends either.
+                let _ = self.append.preallocate(self.room);
             }
             return Err(error.into());
         }
