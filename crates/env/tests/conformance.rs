@@ -796,6 +796,44 @@ fn one_thread_may_sync_while_another_appends(place: &Place) {
     assert_eq!(place.files().read(&path).unwrap(), b"0123456789abcdef".repeat(400));
 }
 
+/// Goal: a preallocation that does not fit leaves file and room as they were: what a file system got hold of before it ran out is given back.
+fn a_preallocation_that_does_not_fit_takes_nothing(place: &Place) {
+    let available = || place.files().space(&place.root).unwrap().available;
+    let file = place.files().create(&place.at("file")).unwrap();
+    file.append(&[b"before"]).unwrap();
+    file.sync().unwrap();
+    let expect_nothing_taken = || {
+        let (len, before) = (place.files().metadata(file.path()).unwrap().len, available());
+        let error = file.preallocate(before * 4).unwrap_err();
+        assert!(error.is_exhausted(), "{error}");
+        assert_eq!(place.files().metadata(file.path()).unwrap().len, len);
+        // A block in which it is written down where blocks are may stay.
+        assert!(available() >= before - 4096, "{} of {before} bytes are left", available());
+    };
+    expect_nothing_taken();
+    // What an earlier one got stays.
+    file.preallocate(1 << 20).unwrap();
+    expect_nothing_taken();
+    assert!(place.files().metadata(file.path()).unwrap().allocated >= 1 << 20);
+    file.append(&[b", behind"]).unwrap();
+    file.seal().unwrap();
+    assert_eq!(place.files().read(file.path()).unwrap(), b"before, behind");
+    place.files().remove(file.path()).unwrap();
+}
+
+/// On the real system only where `ESKER_TEST_SMALL_DIR` names a directory on a file system that may be filled: see CONTRIBUTING.
+#[test]
+fn preallocations_that_do_not_fit_take_nothing() {
+    let disk = SimDisk::new();
+    let root = PathBuf::from("/store");
+    disk.create_dir_all(&root).unwrap();
+    disk.set_capacity(Some(8 << 20));
+    a_preallocation_that_does_not_fit_takes_nothing(&Place { env: disk.env(), root });
+    if let Some(root) = std::env::var_os("ESKER_TEST_SMALL_DIR").map(PathBuf::from) {
+        a_preallocation_that_does_not_fit_takes_nothing(&Place { env: Env::os(), root });
+    }
+}
+
 #[test]
 fn the_parent_of_a_bare_name_is_here() {
     let disk = SimDisk::new();

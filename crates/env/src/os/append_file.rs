@@ -384,9 +384,11 @@ impl AppendFile for OsAppendFile {
         // the file system's.
         let has_old_blocks = end.stale_to > 0 && end.tail.is_none();
         let first = if has_old_blocks { now } else { there.min(len.saturating_sub(1)) };
-        let reserved = self
-            .reserve(first..len.max(first + 1), len > there)
-            .map_err(|source| self.error("preallocating", source).at(len))?;
+        let reserved = self.reserve(first..len.max(first + 1), len > there).map_err(|source| {
+            // A file system that runs out keeps in the file what it had got hold of (ext4), which nobody else would have then.
+            let _ = self.file.set_len(there);
+            self.error("preallocating", source).at(len)
+        })?;
         if reserved && (len > there || has_old_blocks) {
             end.reserved_to = len;
             // Without a window, appends make a system call each: that is all there is to say about it.
@@ -414,7 +416,7 @@ impl AppendFile for OsAppendFile {
     }
 }
 
-/// Whether every write goes to new blocks, so that blocks reserved beforehand guarantee nothing.
+/// Whether every write goes to new blocks, or may do so, so that blocks reserved beforehand guarantee nothing.
 #[cfg(target_os = "linux")]
 fn is_copy_on_write(file: &File) -> bool {
     // `f_type` of statfs(2); zfs and bcachefs from their own sources.
@@ -422,8 +424,11 @@ fn is_copy_on_write(file: &File) -> bool {
     const ZFS: u32 = 0x2fc1_2fc1;
     const BCACHEFS: u32 = 0xca45_1a4e;
     const NILFS: u32 = 0x0000_3434;
+    // What lies beneath is not told: in a container it may be any of those, and a store into a mapping that finds no room ends the process.
+    const OVERLAYFS: u32 = 0x794c_7630;
     // The magic numbers have 32 bits, whatever width and sign the field has on this architecture.
-    rustix::fs::fstatfs(file).is_ok_and(|found| matches!(found.f_type as u32, BTRFS | ZFS | BCACHEFS | NILFS))
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|found| matches!(found.f_type as u32, BTRFS | ZFS | BCACHEFS | NILFS | OVERLAYFS))
 }
 
 #[cfg(test)]
