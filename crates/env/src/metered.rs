@@ -212,12 +212,12 @@ impl FileSystem for Metered {
         if !self.counts(to) {
             return self.files.link(from, to);
         }
-        let charge = self.charge(to);
-        let linked = charge.raise(to, self.files.metadata(from)?.allocated).and_then(|_| self.files.link(from, to));
-        if linked.is_err() {
-            self.charges.lock().remove(to);
-        }
-        linked
+        // Not that of a file which has the name already: then the link fails, and it is counted as before.
+        let charge = Charge::new(&self.meter, 0);
+        charge.raise(to, self.files.metadata(from)?.allocated)?;
+        self.files.link(from, to)?;
+        self.charges.lock().insert(to.to_owned(), charge);
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -385,6 +385,20 @@ mod tests {
         drop(first);
         files.remove(&path("a")).unwrap();
         assert_eq!((meter.used(), allocated(&disk)), (4096, 4096));
+    }
+
+    #[test]
+    fn a_file_whose_name_a_link_could_not_take_stays_counted() {
+        let disk = SimDisk::new();
+        let (files, meter) = metered(&disk, 1 << 20);
+        let path = |name: &str| Path::new("/store").join(name);
+        for (name, bytes) in [("a", 5000), ("b", 3000)] {
+            files.create(&path(name)).unwrap().append(&[&vec![1; bytes]]).unwrap();
+        }
+        assert_eq!(files.link(&path("a"), &path("b")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!((meter.used(), allocated(&disk)), (12_288, 12_288));
+        files.remove(&path("b")).unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (8192, 8192));
     }
 
     #[test]
