@@ -52,10 +52,11 @@ const IOVEC_MAX: usize = 1024;
 const PARTS_ON_STACK: usize = 16;
 /// The largest append that is copied: see the table above.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-/// What a call to a recycled file fills up with zeroes (A4): a page nearly everywhere. Where pages are larger, some are read first.
-const FILL_BYTES: u64 = 4096;
-/// For A4: the rest of one such page, and another.
-static ZEROES: [u8; (SYNCED_AHEAD_BYTES + FILL_BYTES) as usize] = [0; (SYNCED_AHEAD_BYTES + FILL_BYTES) as usize];
+/// The largest pages that Linux has on its usual machines.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+/// For A4 and A5: the most of either, to the end of a page.
+static ZEROES: [u8; (SYNCED_AHEAD_BYTES + PAGE_BYTES_MAX) as usize] =
+    [0; (SYNCED_AHEAD_BYTES + PAGE_BYTES_MAX) as usize];
 /// See A5. Measured with 8 KiB an append on ext4: 173 µs a sync where blocks are new, 82 where they were written before.
 const SYNCED_AHEAD_BYTES: u64 = 128 << 10;
 /// What is small (A5): with 80,000 bytes each, a sync took 278 µs with zeroes ahead and 187 without.
@@ -78,6 +79,7 @@ pub(super) struct OsAppendFile {
     syncs: [AtomicU64; 2],
     /// Whoever moves the end of the file.
     end: Mutex<End>,
+    page_bytes: u64,
     /// Whether preallocated blocks are those that will be written to; asked once.
     reserves: OnceLock<bool>,
     /// Held by who syncs by `file` (A6).
@@ -115,17 +117,17 @@ impl End {
     }
 
     /// How many zeroes follow what will end at `to` (A4, A5).
-    fn fill(&self, to: u64) -> usize {
+    fn fill(&self, to: u64, page_bytes: u64) -> usize {
         let takes_zeroes = self.small_synced >= SYNCED_SMALL_MIN && self.stale_to == 0 && self.tail.is_some();
         if takes_zeroes && to > self.zero_to {
-            let end = to.saturating_add(SYNCED_AHEAD_BYTES).next_multiple_of(FILL_BYTES).min(self.reserved_to);
+            let end = to.saturating_add(SYNCED_AHEAD_BYTES).next_multiple_of(page_bytes).min(self.reserved_to);
             return end.saturating_sub(to) as usize;
         }
         let needed = to.saturating_add(COMMIT_BYTES as u64).min(self.stale_to);
         if needed <= to || needed <= self.zero_to {
             return 0;
         }
-        (needed.next_multiple_of(FILL_BYTES).min(self.stale_to) - to) as usize
+        (needed.next_multiple_of(page_bytes).min(self.stale_to) - to) as usize
     }
 }
 
@@ -168,6 +170,7 @@ impl OsAppendFile {
             synced_to: AtomicU64::new(len),
             syncs: Default::default(),
             end: Mutex::new(End::default()),
+            page_bytes: rustix::param::page_size() as u64,
             reserves: OnceLock::new(),
             syncing: Mutex::default(),
             beside: OnceLock::new(),
@@ -336,7 +339,7 @@ impl AppendFile for OsAppendFile {
         let is_synced = from > 0 && self.synced_to.load(Ordering::Acquire) == from;
         let is_small = is_synced && bytes <= SYNCED_SMALL_BYTES_MAX;
         end.small_synced = if is_small { end.small_synced.saturating_add(1) } else { 0 };
-        let fill = ZEROES.get(..end.fill(from.saturating_add(bytes as u64))).unwrap_or_default();
+        let fill = ZEROES.get(..end.fill(from.saturating_add(bytes as u64), self.page_bytes)).unwrap_or_default();
         let parts = parts.iter().copied().chain((!fill.is_empty()).then_some(fill));
         let mut on_stack = [IoSlice::new(&[]); PARTS_ON_STACK];
         let mut rest = parts.clone();
@@ -392,7 +395,8 @@ impl AppendFile for OsAppendFile {
         if reserved && (len > there || has_old_blocks) {
             end.reserved_to = len;
             // Without a window, appends make a system call each: that is all there is to say about it.
-            end.tail = if len <= WINDOW_BYTES_MAX { Tail::new(&self.file, len, now).ok() } else { None };
+            end.tail =
+                if len <= WINDOW_BYTES_MAX { Tail::new(&self.file, len, now, self.page_bytes).ok() } else { None };
         }
         Ok(reserved)
     }
@@ -458,6 +462,24 @@ mod tests {
         let turn = file.syncing.lock();
         file.sync().unwrap();
         drop(turn);
+    }
+
+    /// Goal: of a recycled file zeroes follow every append, however large pages are: what begins a page by a call is followed by copies (A4).
+    #[test]
+    fn zeroes_follow_what_goes_over_old_bytes_on_large_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for page_bytes in [16 << 10, PAGE_BYTES_MAX] {
+            std::fs::write(&path, vec![b'o'; 4 << 16]).unwrap();
+            let file = OsAppendFile { page_bytes, ..OsAppendFile::write_over(&path).unwrap() };
+            file.preallocate(4 << 16).unwrap();
+            while file.len() < 3 << 16 {
+                file.append(&[&[b'n'; 1000]]).unwrap();
+                let len = file.len() as usize;
+                let found = std::fs::read(&path).unwrap();
+                assert_eq!(found[len..][..COMMIT_BYTES], [0; COMMIT_BYTES], "at {len} of pages of {page_bytes}");
+            }
+        }
     }
 
     /// Goal: a name that stands for another file by now is not what is synced.

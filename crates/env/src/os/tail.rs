@@ -99,15 +99,14 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Maps the first `len` bytes of `file`, all of which have blocks; `appended` of them were appended.
-    pub(super) fn new(file: &File, len: u64, appended: u64) -> io::Result<Self> {
+    /// Maps the first `len` bytes of `file`, all of which have blocks; `appended` of them were appended. `page_bytes` are a page, or several.
+    pub(super) fn new(file: &File, len: u64, appended: u64, page_bytes: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses a free range, so no memory of ours is replaced.
         let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let window = OsWindow { start, len, appended: AtomicU64::new(appended) };
-        let page_bytes = rustix::param::page_size() as u64;
         Ok(Self { window: Arc::new(window), ready_to: appended, page_bytes, populates: true })
     }
 
