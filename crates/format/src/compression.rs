@@ -7,6 +7,7 @@
 //! |    4 | `Lz4`           | varint raw length, then one LZ4 block                              |
 //! |    5 | `Lz4hc`         | the same, packed with more patience; read, never written           |
 //! |    7 | `Zstd`          | varint raw length, then one Zstandard frame                        |
+//! |   64 | `Zstd`          | the same, from before that was final; read, never written          |
 //!
 //! Zlib (2), bzip2 (3) and Xpress (6) are unsupported. Tables of format version 2 and later and blob files use the same
 //! framing; a table's blocks never use a dictionary here.
@@ -22,6 +23,8 @@ use crate::error::DecodeError;
 use crate::limits::{LZ4_RAW_BYTES_MAX, TooLarge};
 use crate::varint::{self, VARINT64_BYTES_MAX};
 
+/// RocksDB's `kZSTDNotFinalCompression`, which some programs still choose.
+const ZSTD_NOT_FINAL: u8 = 64;
 /// RocksDB's default level for Zstandard.
 const ZSTD_LEVEL: i32 = 3;
 /// One LZ4 byte extends a match by at most 255.
@@ -61,7 +64,7 @@ impl Compression {
             1 => Ok(Self::Snappy),
             4 => Ok(Self::Lz4),
             5 => Ok(Self::Lz4hc),
-            7 => Ok(Self::Zstd),
+            7 | ZSTD_NOT_FINAL => Ok(Self::Zstd),
             2 => unsupported("zlib is not supported"),
             3 => unsupported("bzip2 is not supported"),
             6 => unsupported("Xpress is not supported"),
@@ -96,8 +99,11 @@ impl Compression {
         }
     }
 
-    /// The kind that [`option_name`](Self::option_name) spells so.
+    /// The kind that [`option_name`](Self::option_name) spells so, or that was spelled so before Zstandard was final.
     pub fn from_option_name(name: &str) -> Option<Self> {
+        if name == "kZSTDNotFinalCompression" {
+            return Some(Self::Zstd);
+        }
         [Self::None, Self::Snappy, Self::Lz4, Self::Lz4hc, Self::Zstd]
             .into_iter()
             .find(|kind| kind.option_name() == name)

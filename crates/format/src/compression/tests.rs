@@ -89,7 +89,9 @@ fn names_and_bytes_agree() {
         assert_eq!(Compression::from_u8(kind.as_u8()), Ok(kind));
         assert_eq!(Compression::from_option_name(kind.option_name()), Some(kind));
     }
-    for byte in [2, 3, 6, 8, 0x80, 0xff] {
+    assert_eq!(Compression::from_u8(64), Ok(Compression::Zstd));
+    assert_eq!(Compression::from_option_name("kZSTDNotFinalCompression"), Some(Compression::Zstd));
+    for byte in [2, 3, 6, 8, 63, 65, 0x80, 0xff] {
         assert_eq!(Compression::from_u8(byte).unwrap_err().kind, crate::DecodeErrorKind::Unsupported);
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::DecodeErrorKind;
+use crate::compression::{compress, decompress};
 use crate::rocksdb::prefix::PrefixExtractor;
 
 /// The last bytes of a table that RocksDB 7.8 wrote.
@@ -98,6 +99,21 @@ fn a_trailer_guards_block_kind_and_place() {
     assert!(unchecked.verify(b"block\0\0\0\0\0", 0).is_ok());
     assert!(unchecked.verify(b"\0\0\0\0", 0).is_err());
     assert_eq!(unchecked.verify(b"block\x02\0\0\0\0", 0).unwrap_err().kind, DecodeErrorKind::Unsupported);
+}
+
+/// Goal: a block that was packed by Zstandard before its format was final, as its trailer calls it, is one that is read.
+#[test]
+fn a_block_of_not_final_zstandard_is_read() {
+    let (raw, mut packed, mut unpacked) = ([7; 1000], Vec::new(), Vec::new());
+    compress(Compression::Zstd, &raw, &mut packed).unwrap();
+    for kind in [ChecksumKind::Crc32c, ChecksumKind::Xxh3] {
+        let checksum = BlockChecksum { kind, base_context: 0 };
+        let trailer = [&[0x40], &checksum.of(&packed, 0x40, 0).to_le_bytes()[..]].concat();
+        let stored = [packed.as_slice(), &trailer].concat();
+        let (block, compression) = checksum.verify(&stored, 0).unwrap();
+        decompress(compression, block, &mut unpacked, raw.len()).unwrap();
+        assert_eq!(unpacked, raw);
+    }
 }
 
 #[test]
