@@ -157,9 +157,12 @@ impl<'a> Place<'a> {
                 self.files.remove(&path)?;
             }
         }
-        if self.lock.take().is_some() && !self.had_lock {
+        // The name goes before the right does: who comes in between would have it by a name that is taken away.
+        let lock = self.lock.take();
+        if lock.is_some() && !self.had_lock {
             self.files.remove(&self.path_of(LOCK))?;
         }
+        drop(lock);
         if self.was_missing {
             self.files.remove_dir(&self.dir)?;
         }

@@ -156,3 +156,23 @@ fn a_fork_is_refused_until_it_is_whole() {
     }
     assert!(refused > 20, "{refused}");
 }
+
+/// Goal: a fork that is given up has the right to its directory until the name that stands for it is gone: who comes in between would have it
+/// by a name that is taken away, and the next by another.
+#[test]
+fn a_fork_that_is_given_up_lets_nobody_in_by_a_name_that_goes() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let log = RaftLog::open_with_env("/log", options(), meanwhile.env(&disk)).unwrap();
+    disk.overwrite(Path::new("/fork/of somebody else"), Vec::new());
+    let lock = Path::new("/fork/LOCK");
+    let (there, other) = (disk.clone(), disk.clone());
+    meanwhile.before(
+        move |call| call == Call::Other(lock) && there.file_bytes(lock).is_some(),
+        move || {
+            let taken = other.env().files.lock(lock).map(drop).map_err(|error| error.kind());
+            assert_eq!(taken, Err(std::io::ErrorKind::WouldBlock));
+        },
+    );
+    assert_eq!(log.fork("/fork").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(meanwhile.is_done() && disk.file_bytes(lock).is_none());
+}
