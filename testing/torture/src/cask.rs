@@ -47,13 +47,6 @@ pub struct Op {
     pub ttl: Option<u64>,
 }
 
-/// A disk. Those of odd seeds lend windows, as files of the real system do.
-pub fn disk(seed: u64) -> SimDisk {
-    let disk = SimDisk::new();
-    disk.lend_windows(seed % 2 == 1);
-    disk
-}
-
 /// One step of a workload.
 #[derive(Debug, Clone)]
 pub enum Step {

@@ -15,6 +15,13 @@ use esker::env::sim::{Fault, SimDisk, Survivors};
 /// Sampled images of each death, unless `ESKER_TORTURE_IMAGES` says otherwise.
 pub const SAMPLES: u64 = 2;
 
+/// An empty disk. Those of odd seeds lend windows, as files of the real system do.
+pub fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new();
+    disk.lend_windows(seed % 2 == 1);
+    disk
+}
+
 /// What was promised of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, ErrorKind, Result};
-use esker_torture::cask::{Past, contents, disk, options, run, steps, verified};
-use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
+use esker_torture::cask::{Past, contents, options, run, steps, verified};
+use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, kill};
 use esker_torture::seeds;
 use fastrand::Rng;
 

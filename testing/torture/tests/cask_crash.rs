@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Cask, CaskOptions};
-use esker_torture::cask::{Past, Step, TTL_SECONDS_MAX, contents, disk, options, run, steps, verified};
-use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
+use esker_torture::cask::{Past, Step, TTL_SECONDS_MAX, contents, options, run, steps, verified};
+use esker_torture::crash::{Replay, Tally, disk, images, kill, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
 

@@ -2,8 +2,8 @@
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, ErrorKind};
-use esker_torture::cask::{Past, Step, contents, disk, options, run_on, steps, verified};
-use esker_torture::crash::{FAULTS, Replay, Tally, images, operations, power_losses};
+use esker_torture::cask::{Past, Step, contents, options, run_on, steps, verified};
+use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
 

@@ -6,7 +6,7 @@
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, Separation, Stats, WriteOptions};
-use esker_torture::crash::{Replay, Tally, images, kill, power_losses};
+use esker_torture::crash::{Replay, Tally, disk, images, kill, power_losses};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -16,6 +16,7 @@ const FILE: &str = "crash";
 const FAMILIES: [&str; 2] = ["default", "second"];
 
 struct Scene {
+    seed: u64,
     options: Options,
     steps: Vec<Step>,
 }
@@ -25,7 +26,7 @@ impl Scene {
         let mut random = Rng::with_seed(seed);
         let options = options::store(&mut random, &FAMILIES, 0);
         let steps = steps(&mut random, &FAMILIES, step_count);
-        Self { options, steps }
+        Self { seed, options, steps }
     }
 
     /// Creates a store, runs the first half, closes and reopens it, runs the second half, closes it. Ends at the first failure.
@@ -46,7 +47,7 @@ impl Scene {
     }
 
     fn healthy_op_count(&self) -> u64 {
-        let disk = SimDisk::new();
+        let disk = disk(self.seed);
         self.play(&disk, &mut Ledger::default()).unwrap();
         disk.op_count()
     }
@@ -86,7 +87,7 @@ fn summary(model: &Model) -> Vec<(String, usize)> {
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
     let ops = scene.healthy_op_count();
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         kill(&disk, n);
         let mut ledger = Ledger::default();
         // Dropped handles find a dead disk: what they fail at is part of the scene.
@@ -151,8 +152,8 @@ fn reclaim_survives_death_at_every_operation() {
                 Step::Write((0..random.usize(1..3)).map(|_| put(random)).collect(), random.bool())
             }
         };
-        let scene = Scene { options, steps: (0..45).map(|_| step(&mut random)).collect() };
-        let stats = scene.play(&SimDisk::new(), &mut Ledger::default()).unwrap();
+        let scene = Scene { seed, options, steps: (0..45).map(|_| step(&mut random)).collect() };
+        let stats = scene.play(&disk(seed), &mut Ledger::default()).unwrap();
         relocations += stats.relocations;
         punches += stats.punches;
         die_everywhere(Replay { file: FILE, test, seed }, &scene, 3, &tally);
@@ -168,7 +169,7 @@ fn recovery_survives_death_at_every_operation() {
     for seed in seeds(4) {
         let replay = Replay { file: FILE, test, seed };
         let scene = Scene::new(200 + seed, 80);
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         // In the midst of the second half, with a log full of writes.
         disk.die_after(scene.healthy_op_count() * 3 / 4);
         let mut ledger = Ledger::default();

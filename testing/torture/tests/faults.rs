@@ -2,7 +2,7 @@
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options};
-use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
+use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run_on, steps};
 use esker_torture::{options, seeds};
@@ -40,7 +40,7 @@ fn every_call_may_fail_once() {
     let tally = Tally::new(test);
     for seed in seeds(3) {
         let (options, steps) = scene(300 + seed);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let db = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         run_on(&db, &steps, &mut Ledger::default());
@@ -57,7 +57,7 @@ fn every_call_may_fail_once() {
 fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
     let what = format!("{replay}: operation {n} fails with {fault:?}");
     tally.fault();
-    let disk = SimDisk::new();
+    let disk = disk(replay.seed);
     let db = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
     let mut ledger = Ledger::default();
@@ -65,12 +65,12 @@ fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: F
     let found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
     let acknowledged = ledger.prefix(&start(), &found, ledger.acknowledged);
     assert!(acknowledged.is_some(), "{what}: the answers are those of no prefix");
-    for image in power_losses(&disk, n) {
+    for image in images(&disk, n) {
         let what = format!("{what}, then {}", image.name);
         tally.image();
         let db = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&db).unwrap();
-        let kept = ledger.prefix(&start(), &found, ledger.durable);
+        let kept = ledger.prefix(&start(), &found, ledger.least(image.promise));
         assert!(kept.is_some(), "{what}: a durable batch is lost");
         let check = db.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
@@ -92,7 +92,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(600 + seed);
         let (first_life, second_life) = steps.split_at(40);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         healthy.set_tracing(true);
         let db = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
@@ -100,7 +100,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
         drop(db);
         for n in operations(&healthy, first, "sync") {
             let what = format!("{replay}: sync {n} fails");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let db = open(&disk, &options).unwrap();
             disk.fail_at(n, Fault::Eio);
             run_on(&db, first_life, &mut Ledger::default());
@@ -133,14 +133,14 @@ fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
     for seed in seeds(3) {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(700 + seed);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let db = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         run_on(&db, &steps, &mut Ledger::default());
         drop(db);
         for (n, fault) in (first..healthy.op_count()).step_by(5).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
             let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let db = open(&disk, &options).unwrap();
             disk.fail_from(n, fault);
             let mut ledger = Ledger::default();
@@ -170,7 +170,7 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
         // Nothing cached: every read goes to the disk. And no log that once was another: rot in it passes for its end, which is
         // the price that the option names.
         let options = Options { cache_bytes: 0, recycled_logs_max: 0, ..options };
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let db = open(&healthy, &options).unwrap();
         let mut ledger = Ledger::default();
         run_on(&db, &steps, &mut ledger);
@@ -244,7 +244,7 @@ fn failed_work_leaves_no_files_behind() {
 fn a_full_disk_refuses_writes_and_recovers() {
     for seed in seeds(20) {
         let (options, steps) = scene(400 + seed);
-        let disk = SimDisk::new();
+        let disk = disk(seed);
         let db = open(&disk, &options).unwrap();
         disk.set_capacity(Some(120_000 + seed * 10_000));
         let mut ledger = Ledger::default();

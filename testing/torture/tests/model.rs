@@ -2,6 +2,7 @@
 
 use esker::env::sim::SimDisk;
 use esker::{ColumnFamily, Db, Options, ReadOptions, Separation, Snapshot, WriteOptions};
+use esker_torture::crash::disk;
 use esker_torture::model::{Contents, Model, backward, contents, forward};
 use esker_torture::workload::{batch, key, to_batch};
 use esker_torture::{options, reads, seeds};
@@ -22,7 +23,7 @@ impl Run {
     fn new(seed: u64, background_jobs: usize) -> Self {
         let mut random = Rng::with_seed(seed);
         let options = options::store(&mut random, &FAMILIES, background_jobs);
-        let disk = SimDisk::new();
+        let disk = disk(seed);
         let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
         Self { random, disk, options, db: Some(db), model: Model::new(), snapshots: Vec::new() }
     }

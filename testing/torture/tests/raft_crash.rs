@@ -6,7 +6,7 @@
 use esker::RaftLog;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::raft::{Options, RecoveryMode};
-use esker_torture::crash::{Replay, Tally, images, kill, operations, power_losses};
+use esker_torture::crash::{Replay, Tally, disk, images, kill, operations, power_losses};
 use esker_torture::raft::{Contents, Group, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -14,6 +14,7 @@ use fastrand::Rng;
 const FILE: &str = "raft_crash";
 
 struct Scene {
+    seed: u64,
     options: Options,
     steps: Vec<Step>,
 }
@@ -22,7 +23,7 @@ impl Scene {
     fn new(seed: u64, step_count: usize) -> Self {
         let mut random = Rng::with_seed(seed);
         let options = options(&mut random);
-        Self { options, steps: steps(&mut random, step_count) }
+        Self { seed, options, steps: steps(&mut random, step_count) }
     }
 
     /// Runs the first half, closes and reopens, runs the second half, closes. Ends at the first failure.
@@ -49,7 +50,7 @@ impl Scene {
     }
 
     fn healthy_op_count(&self) -> u64 {
-        let disk = SimDisk::new();
+        let disk = disk(self.seed);
         self.play(&disk, &mut Ledger::default()).unwrap();
         disk.op_count()
     }
@@ -82,7 +83,7 @@ fn summary(contents: &Contents) -> String {
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
     let ops = scene.healthy_op_count();
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         kill(&disk, n);
         let mut ledger = Ledger::default();
         let _ = scene.play(&disk, &mut ledger);
@@ -123,7 +124,7 @@ fn recovery_survives_death_at_every_operation() {
     for seed in seeds(6) {
         let replay = Replay { file: FILE, test, seed };
         let scene = Scene::new(200 + seed, 80);
-        let disk = SimDisk::new();
+        let disk = disk(scene.seed);
         disk.die_after(scene.healthy_op_count() * 3 / 4);
         let mut ledger = Ledger::default();
         let _ = scene.play(&disk, &mut ledger);
@@ -179,7 +180,7 @@ fn cleaned_after_it_was_moved() -> Scene {
     let first = std::iter::once(written).chain(fill(1)).chain([forget(9), Step::MoveOn, Step::Sync]);
     let second =
         std::iter::once(Step::Write(vec![Op::Clean(7)], false)).chain(fill(9)).chain([forget(17), Step::Purge]);
-    Scene { options, steps: first.chain(second).collect() }
+    Scene { seed: 0, options, steps: first.chain(second).collect() }
 }
 
 /// Goal: what a process that died left to the system alone is nothing to build on: what the next one promises survives the loss of power,
@@ -192,7 +193,7 @@ fn what_a_dead_process_left_unsynced_costs_the_next_life_nothing() {
         let replay = Replay { file: FILE, test, seed };
         let scene = if seed == 0 { cleaned_after_it_was_moved() } else { Scene::new(900 + seed, 60) };
         for n in 0..scene.healthy_op_count() {
-            let disk = SimDisk::new();
+            let disk = disk(scene.seed);
             kill(&disk, n);
             let _ = scene.play(&disk, &mut Ledger::default());
             let what = format!("{replay}: died at operation {n}");

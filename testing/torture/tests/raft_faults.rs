@@ -4,7 +4,7 @@ use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
 use esker_format::raft::file_header::FileHeader;
-use esker_torture::crash::{FAULTS, Replay, Tally, operations, power_losses};
+use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
 use esker_torture::raft::{Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -31,7 +31,7 @@ fn every_call_may_fail_once() {
     let tally = Tally::new(test);
     for seed in seeds(5) {
         let (options, steps) = scene(300 + seed);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let log = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         let mut ledger = Ledger::default();
@@ -58,19 +58,19 @@ fn run_on(log: &RaftLog, steps: &[Step], ledger: &mut Ledger) {
 fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: Fault, tally: &Tally) {
     let what = format!("{replay}: operation {n} fails with {fault:?}");
     tally.fault();
-    let disk = SimDisk::new();
+    let disk = disk(replay.seed);
     let log = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
     let mut ledger = Ledger::default();
     run_on(&log, steps, &mut ledger);
     let found = contents(&log).unwrap_or_else(|error| panic!("{what}: reading goes on: {error}"));
     assert!(ledger.prefix(&found, ledger.acknowledged).is_some(), "{what}: the answers are those of no prefix");
-    for image in power_losses(&disk, n) {
+    for image in images(&disk, n) {
         let what = format!("{what}, then {}", image.name);
         tally.image();
         let log = open(&image.disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&log).unwrap();
-        assert!(ledger.prefix(&found, ledger.durable).is_some(), "{what}: lost");
+        assert!(ledger.prefix(&found, ledger.least(image.promise)).is_some(), "{what}: lost");
     }
     drop(log);
     let log = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
@@ -86,7 +86,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
     for seed in seeds(6) {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(600 + seed);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         healthy.set_tracing(true);
         let log = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
@@ -94,7 +94,7 @@ fn a_failed_sync_costs_the_next_life_nothing() {
         drop(log);
         for n in operations(&healthy, first, "sync") {
             let what = format!("{replay}: sync {n} fails");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let log = open(&disk, &options).unwrap();
             disk.fail_at(n, Fault::Eio);
             run_on(&log, &steps, &mut Ledger::default());
@@ -127,14 +127,14 @@ fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
     for seed in seeds(4) {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(700 + seed);
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let log = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         run_on(&log, &steps, &mut Ledger::default());
         drop(log);
         for (n, fault) in (first..healthy.op_count()).step_by(3).zip([Fault::Eio, Fault::NoSpace].into_iter().cycle()) {
             let what = format!("{replay}: from operation {n} on all fail with {fault:?}");
-            let disk = SimDisk::new();
+            let disk = disk(seed);
             let log = open(&disk, &options).unwrap();
             disk.fail_from(n, fault);
             let mut ledger = Ledger::default();
@@ -164,7 +164,7 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(800 + seed);
         let options = Options { recovery_threads: 1, ..options };
-        let healthy = SimDisk::new();
+        let healthy = disk(seed);
         let log = open(&healthy, &options).unwrap();
         let mut ledger = Ledger::default();
         run_on(&log, &steps, &mut ledger);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use esker::env::sim::SimDisk;
 use esker::raft::{ErrorKind, Offered, Options, Refusal, Verdict};
 use esker::{LogBatch, RaftLog};
+use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::raft::{Contents, Ledger, Step, apply, batch, contents, encode, options, steps};
 use esker_torture::seeds;
@@ -16,7 +17,7 @@ fn answers_are_those_of_a_map() {
     let (mut purged, mut rewritten) = (0, 0);
     for seed in seeds(80) {
         let mut random = Rng::with_seed(seed);
-        let (disk, options) = (SimDisk::new(), options(&mut random));
+        let (disk, options) = (disk(seed), options(&mut random));
         let steps = steps(&mut random, 150);
         let mut ledger = Ledger::default();
         let mut log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
@@ -45,7 +46,7 @@ fn answers_are_those_of_a_map() {
 fn recovery_in_parallel_finds_the_same() {
     for seed in seeds(20) {
         let mut random = Rng::with_seed(1000 + seed);
-        let (disk, options) = (SimDisk::new(), options(&mut random));
+        let (disk, options) = (disk(seed), options(&mut random));
         let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
         let mut ledger = Ledger::default();
         for step in steps(&mut random, 200) {
