@@ -23,6 +23,7 @@ use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::hint::Footer;
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
+use esker_format::cask::record::VERSION_MAX;
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::distrust;
 
@@ -325,11 +326,12 @@ impl Repair<'_> {
 
     fn finish(mut self) -> Result<CaskRepair> {
         let fs = &*self.env.files;
-        let next_version = self.version_max.checked_add(1).ok_or_else(|| {
-            let reason = "a data file has the highest version there is, so that none can follow; restore a backup";
-            Error::new(ErrorKind::Exhausted, reason).with_path(self.dir)
-        })?;
-        let next_version = self.known.as_ref().map_or(1, |known| known.next_version).max(next_version);
+        let next_version =
+            self.known.as_ref().map_or(1, |known| known.next_version).max(self.version_max.saturating_add(1));
+        if next_version > VERSION_MAX {
+            let reason = "a data file says that no version can follow its own; restore a backup";
+            return Err(Error::new(ErrorKind::Exhausted, reason).with_path(self.dir));
+        }
         fs.sync_dir(self.dir)?;
         self.files.sort_unstable_by_key(|file| file.number);
         let mut store_id = [0; 16];

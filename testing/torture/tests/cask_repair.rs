@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_format::cask::record::VERSION_MAX;
 use esker_format::checksum::crc32c;
 use esker_torture::hooked::Meanwhile;
 
@@ -319,7 +320,7 @@ fn a_repair_refuses_a_store_that_has_used_all_versions() {
     let (disk, _) = sealed_store();
     let path = Path::new("/store/000002.data");
     let mut raw = disk.file_bytes(path).unwrap();
-    raw[20..28].fill(0xff);
+    raw[20..28].copy_from_slice(&VERSION_MAX.to_le_bytes());
     let crc = crc32c(&raw[..28]);
     raw[28..32].copy_from_slice(&crc.to_le_bytes());
     disk.overwrite(path, raw.clone());

@@ -17,6 +17,7 @@
 //! The salt makes a record of one file no record of another: neither what a user stores as a value, nor blocks that
 //! belonged to another file, pass for records here.
 
+use super::record::VERSION_MAX;
 use super::{FileNumber, check_magic, check_version};
 use crate::checksum::crc32c;
 use crate::cursor::Cursor;
@@ -71,7 +72,11 @@ impl DataFileHeader {
         let number_at = cursor.offset();
         let number = cursor.u32("number")?;
         let salt = cursor.u32("salt")?;
+        let clean_at = cursor.offset();
         let clean_as_of = cursor.u64("clean as of")?;
+        if clean_as_of > VERSION_MAX {
+            return Err(DecodeError::corrupt("clean as of", clean_at, "no record has such a version"));
+        }
         let number = FileNumber::new(number)
             .ok_or_else(|| DecodeError::corrupt("number", number_at, format!("{number} is too high")))?;
         Ok(Self { number, salt, clean_as_of })
@@ -93,6 +98,13 @@ mod tests {
     fn golden_bytes() {
         assert_eq!(header().encode(), GOLDEN, "{:02x?}", header().encode());
         assert_eq!(DataFileHeader::decode(GOLDEN).unwrap(), header());
+    }
+
+    #[test]
+    fn no_file_is_clean_as_of_a_version_that_none_has() {
+        let head = |clean_as_of| DataFileHeader { clean_as_of, ..header() }.encode();
+        assert!(DataFileHeader::decode(&head(VERSION_MAX)).is_ok());
+        assert_eq!(DataFileHeader::decode(&head(VERSION_MAX + 1)).unwrap_err().field, "clean as of");
     }
 
     #[test]

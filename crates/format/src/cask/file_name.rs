@@ -74,7 +74,8 @@ impl FileName {
             "LOCK" => Self::Lock,
             _ => {
                 let (digits, extension) = name.split_once('.')?;
-                let number = FileNumber::new(digits.parse().ok()?)?;
+                // Files are counted from 1.
+                let number = FileNumber::new(digits.parse().ok()?).filter(|number| number.get() > 0)?;
                 match extension {
                     "data" => Self::Data(number),
                     "hint" => Self::Hint(number),
@@ -116,7 +117,7 @@ mod tests {
         for (name, file) in [
             ("000012.data", FileName::Data(number(12))),
             ("1073741823.hint", FileName::Hint(FileNumber::MAX)),
-            ("000000.damaged", FileName::Damaged(number(0))),
+            ("000001.damaged", FileName::Damaged(number(1))),
             ("MANIFEST", FileName::Manifest),
             ("MANIFEST.new", FileName::ManifestTemporary),
             ("LOCK", FileName::Lock),
@@ -124,9 +125,17 @@ mod tests {
             assert_eq!(FileName::parse(name), Some(file));
             assert_eq!(file.to_string(), name);
         }
-        for name in
-            ["12.data", "+00012.data", "0000012.data", "1073741824.data", "000012.sst", "", ".data", "LOCK.data"]
-        {
+        for name in [
+            "12.data",
+            "000000.data",
+            "+00012.data",
+            "0000012.data",
+            "1073741824.data",
+            "000012.sst",
+            "",
+            ".data",
+            "LOCK.data",
+        ] {
             assert_eq!(FileName::parse(name), None, "{name}");
         }
     }

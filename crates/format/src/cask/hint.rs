@@ -321,6 +321,9 @@ impl<'a> Entries<'a> {
         let gap = if flags & GAP == 0 { 0 } else { cursor.varint64("gap")? };
         let record_bytes = cursor.varint64("record bytes")?;
         self.version = self.version.wrapping_add(unzigzag(cursor.varint64("version")?));
+        if !record::is_version(self.version) {
+            return Err(cursor.corrupt("version", "no record has such a version"));
+        }
         let expires_at = if flags & EXPIRES == 0 { None } else { Some(cursor.varint64("expires at")?) };
         let key = cursor.prefixed("key")?;
         let end =

@@ -16,7 +16,7 @@
 //!
 //! | offset | bytes | field        | type   | meaning                                                              |
 //! |-------:|------:|--------------|--------|----------------------------------------------------------------------|
-//! |      0 |     4 | number       | u32 LE |                                                                      |
+//! |      0 |     4 | number       | u32 LE | from 1                                                               |
 //! |      4 |     4 | state        | u32 LE | 0: open, may end anywhere; 1: sealed, changes no more                |
 //! |      8 |     4 | salt         | u32 LE | as in the file's head, which may be damaged                          |
 //! |     12 |     8 | clean as of  | u64 LE | as in the file's head                                                |
@@ -24,6 +24,7 @@
 //! |     28 |     8 | record count | u64 LE | 0 while open                                                         |
 //! |     36 |     4 | reserved     | u32 LE | 0                                                                    |
 
+use super::record::VERSION_MAX;
 use super::{FileNumber, check_magic, check_version};
 use crate::checksum::crc32c;
 use crate::cursor::Cursor;
@@ -128,8 +129,16 @@ impl Manifest {
         let keep_versions = cursor.u16("keep versions")?;
         let mut store_id = [0; 16];
         store_id.copy_from_slice(cursor.bytes("store id", 16)?);
+        let file_at = cursor.clone();
         let next_file = cursor.u32("next file")?;
+        if next_file == 0 {
+            return Err(file_at.corrupt("next file", "files are counted from 1"));
+        }
+        let version_at = cursor.clone();
         let next_version = cursor.u64("next version")?;
+        if next_version > VERSION_MAX {
+            return Err(version_at.corrupt("next version", "no store gets so far"));
+        }
         let count_at = cursor.clone();
         let count = cursor.u32("file count")? as usize;
         if cursor.rest().len() != count.saturating_mul(FILE_BYTES).saturating_add(CRC_BYTES) {
@@ -150,12 +159,17 @@ impl Manifest {
 
 fn read_file(cursor: &mut Cursor<'_>) -> Result<File, DecodeError> {
     let at = cursor.clone();
-    let number =
-        FileNumber::new(cursor.u32("number")?).ok_or_else(|| at.corrupt("number", "higher than any file's"))?;
+    // The key directory takes 0 for none.
+    let number = FileNumber::new(cursor.u32("number")?).filter(|number| number.get() > 0);
+    let number = number.ok_or_else(|| at.corrupt("number", "not a number that files have"))?;
     let state_at = cursor.offset();
     let state = cursor.u32("state")?;
     let salt = cursor.u32("salt")?;
+    let clean_at = cursor.clone();
     let clean_as_of = cursor.u64("clean as of")?;
+    if clean_as_of > VERSION_MAX {
+        return Err(clean_at.corrupt("clean as of", "no record has such a version"));
+    }
     let data_bytes = cursor.u64("data bytes")?;
     let record_count = cursor.u64("record count")?;
     cursor.u32("reserved")?;

@@ -7,7 +7,7 @@
 //! |      6 |     1 | flags       | u8     | see below; never zero                                                     |
 //! |      7 |     1 | compression | u8     | how the value is packed: [`Compression`]                                  |
 //! |      8 |     4 | value bytes | u32 LE | length of the value as it is stored                                       |
-//! |     12 |     8 | version     | u64 LE | orders the records of a key, whatever files they are in; never zero       |
+//! |     12 |     8 | version     | u64 LE | orders the records of a key, whatever files they are in; 1 to 2^63 - 1    |
 //! |     20 |     8 | expires at  | u64 LE | seconds since 1970 from which on the value is gone; only with `EXPIRES`   |
 //! |        |       | key         | bytes  |                                                                           |
 //! |        |       | value       | bytes  |                                                                           |
@@ -37,6 +37,8 @@ pub const HEAD_BYTES_MAX: usize = HEAD_BYTES + 8;
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// Longest value as it is stored: the width of its length.
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
+/// Highest version: what follows has so many more before they begin anew, and older records would win.
+pub const VERSION_MAX: u64 = u64::MAX / 2;
 /// Where the last record of a file may begin: the width of an offset in the key directory.
 pub const OFFSET_MAX: u64 = u32::MAX as u64;
 /// Where the first record begins.
@@ -50,7 +52,7 @@ const RECORD: u8 = 1 << 7;
 /// One key and its value, or its deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Orders the records of a key. Not zero.
+    /// Orders the records of a key. From 1 to [`VERSION_MAX`].
     pub version: u64,
     /// Whether the key is deleted; then there is no value and no expiry.
     pub is_tombstone: bool,
@@ -197,8 +199,8 @@ impl<'a> Record<'a> {
             return Err(DecodeError::corrupt("flags", 6, "no record has such flags"));
         }
         let version = u64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
-        if version == 0 {
-            return Err(DecodeError::corrupt("version", 12, "is zero"));
+        if !is_version(version) {
+            return Err(DecodeError::corrupt("version", 12, "no record has such a version"));
         }
         let compression = if packing == 0 { Compression::None } else { unpacked_by(packing)? };
         let (expires_at, rest) = if flags & EXPIRES == 0 { (None, rest) } else { expiry(rest)? };
@@ -235,7 +237,7 @@ impl<'a> Record<'a> {
         let continued = u64::from_le_bytes([0, 0, CONTINUED, 0, 0, 0, 0, 0]);
         let found = u64::from_le_bytes(*lengths);
         let version = u64::from_le_bytes(*version.first_chunk()?);
-        if found & !continued != wanted || version == 0 || !is_same(own_key, key) {
+        if found & !continued != wanted || !is_version(version) || !is_same(own_key, key) {
             return None;
         }
         let is_continued = found & continued != 0;
@@ -284,6 +286,12 @@ pub fn checksum_of_parts_holds(front: &[u8], behind: &[u8], salt: u32) -> bool {
     front
         .split_first_chunk::<4>()
         .is_some_and(|(crc, rest)| crc32c_extend(crc32c_extend(salt, rest), behind) == u32::from_le_bytes(*crc))
+}
+
+/// Whether a record may have this version.
+#[inline]
+pub(super) const fn is_version(version: u64) -> bool {
+    version.wrapping_sub(1) < VERSION_MAX
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ proptest! {
     fn entries_read_back(
         steps in proptest::collection::vec(
             (
-                (0u64..3, 20u64..1 << 33, any::<u64>()),
+                (0u64..3, 20u64..1 << 33, 1..=record::VERSION_MAX),
                 any::<bool>(),
                 any::<Option<u64>>(),
                 proptest::collection::vec(any::<u8>(), 0..200),
@@ -111,6 +111,12 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(read(&build(&entries)).unwrap(), entries);
+    }
+
+    #[test]
+    fn versions_that_no_record_has_are_refused(version in prop_oneof![Just(0), record::VERSION_MAX + 1..]) {
+        let entry = (record::FIRST_OFFSET, 20, version, false, None, b"key".to_vec());
+        prop_assert!(read(&build(&[entry])).is_err());
     }
 
     #[test]

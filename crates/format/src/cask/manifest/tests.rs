@@ -63,6 +63,19 @@ fn numbers_ascend_and_stay_below_the_next() {
     assert_eq!(Manifest::decode(&beyond.encode()).unwrap_err().field, "number");
 }
 
+/// Goal: no file gets number 0, which stands for none where keys are looked up; no version is followed by lower ones.
+#[test]
+fn what_no_store_counts_to_is_refused() {
+    let mut zero = manifest();
+    zero.files[0].number = FileNumber::new(0).unwrap();
+    let none = Manifest { next_file: 0, files: Vec::new(), ..manifest() };
+    let far = Manifest { next_version: VERSION_MAX + 1, ..manifest() };
+    for (manifest, field) in [(zero, "number"), (none, "next file"), (far, "next version")] {
+        assert_eq!(Manifest::decode(&manifest.encode()).unwrap_err().field, field);
+    }
+    assert!(Manifest::decode(&Manifest { next_version: VERSION_MAX, ..manifest() }.encode()).is_ok());
+}
+
 proptest! {
     #[test]
     fn any_bytes_give_a_manifest_or_an_error(mut raw in proptest::collection::vec(any::<u8>(), 0..300)) {

@@ -73,10 +73,20 @@ fn what_is_too_long_is_refused() {
     assert!(put(&key[1..], b"").head(SALT).is_ok());
 }
 
+/// Goal: no version is so high that those that follow begin anew.
+#[test]
+fn versions_end_long_before_their_field_does() {
+    for (version, is_one) in [(0, false), (1, true), (VERSION_MAX, true), (VERSION_MAX + 1, false), (u64::MAX, false)] {
+        let raw = encoded(&Record { version, ..put(b"key", b"value") });
+        assert_eq!(Record::decode(&raw).is_ok(), is_one, "{version}");
+        assert_eq!(Record::plain_of(&raw, b"key").is_some(), is_one, "{version}");
+    }
+}
+
 proptest! {
     #[test]
     fn records_read_back(
-        version in 1u64..,
+        version in 1..=VERSION_MAX,
         is_tombstone: bool,
         is_continued: bool,
         expires_at: Option<u64>,
