@@ -188,6 +188,24 @@ fn purge_gives_up_files_and_keeps_what_is_alive() {
 }
 
 #[test]
+fn what_purge_gives_up_leaves_the_disk() {
+    for is_purged_before in [false, true] {
+        let place = loaded();
+        if is_purged_before {
+            let log = reopen(&place);
+            log.move_on(None).unwrap();
+            log.close().unwrap();
+            assert_ne!(place.files(".reserved"), [PathBuf::new(); 0], "files wait to be written over");
+        }
+        let purged = raft(&place, "purge", ["--all", "--json"]).done().json();
+        assert_eq!(place.files(".reserved"), [PathBuf::new(); 0]);
+        let on_disk: u64 = place.files("").iter().map(|path| path.metadata().unwrap().len()).sum();
+        assert_eq!(purged["bytes_after"], on_disk);
+        assert_eq!(reopen(&place).last_index(1), Some(30));
+    }
+}
+
+#[test]
 fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
     let place = Place::with(&[("k", "v")]);
     for command in ["dump", "check", "repair", "purge", "stats"] {

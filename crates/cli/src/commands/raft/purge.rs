@@ -14,6 +14,7 @@ use crate::sizes::{Bytes, parse_bytes, plural};
 ///
 /// As the log's user would: if the append queue is longer than --threshold, what old files still hold of groups with few
 /// entries moves on to the rewrite queue. Groups that should be compacted first are named. With --all, everything moves on.
+/// What is given up leaves the disk, and so do files that an earlier purge has kept to be written over.
 #[derive(Debug, Args)]
 pub(crate) struct Purge {
     #[command(flatten)]
@@ -46,6 +47,8 @@ impl Purge {
             file_bytes,
             purge_threshold_bytes: self.threshold.max(file_bytes),
             group_quota_bytes: self.group_quota,
+            // Files kept to be written over would stay on the disk.
+            recycle_files: false,
             ..options
         })?;
         let bytes = |stats: &esker::raft::Stats| stats.append.bytes + stats.rewrite.bytes;
