@@ -1,6 +1,7 @@
 //! One life of a child, its end, and what is there afterwards.
 
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,6 +15,9 @@ use super::{Choice, Report, THREADS, child_command, name};
 use crate::bench::random::Random;
 use crate::failure::Failure;
 use crate::kind::Kind;
+
+/// The signal that [`Child::kill`] sends.
+const KILL: i32 = 9;
 
 /// A store, and what must be in it.
 #[derive(Debug)]
@@ -76,13 +80,17 @@ pub(crate) fn play(
     report.kills += 1;
     report.kills_in_open += u64::from(!said.opened);
     report.full_disks += u64::from(said.no_room);
-    let died_of_itself = status.code().is_some_and(|code| code != 0);
     // On a full disk an open may be refused; nothing else may be.
     let is_refusal = full_disk.is_some() && complaint.starts_with("esker: exhausted");
-    if died_of_itself && !is_refusal {
+    if died_of_itself(status) && !is_refusal {
         return Ok(Outcome::Wrong(format!("the process that wrote ended with {status}: {complaint}")));
     }
     compare(ledger, &said, random.next(), report)
+}
+
+/// Whether a child came to an end that is neither the kill's nor its own good one: it complained, or crashed.
+fn died_of_itself(status: ExitStatus) -> bool {
+    status.signal() != Some(KILL) && !status.success()
 }
 
 /// A child's life. What it said, how it ended, and what it complained of.
@@ -223,5 +231,21 @@ fn difference(expected: &State, found: &State) -> String {
         (Some((key, _)), _) => format!("{} has another value", name(key)),
         (None, Some(key)) => format!("{} is back", name(key)),
         (None, None) => "nothing differs".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_crashed_was_not_killed() {
+        // As wait(2) has them: a signal that ended the process, with 128 where it left a core; an exit code above it.
+        for (raw, expected) in
+            [(KILL, false), (0, false), (6, true), (7 | 128, true), (11, true), (15, true), (2 << 8, true)]
+        {
+            let status = ExitStatus::from_raw(raw);
+            assert_eq!(died_of_itself(status), expected, "{status}");
+        }
     }
 }
