@@ -34,9 +34,19 @@ impl FullDisk {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Where the store of a kind goes.
-    pub(crate) fn store(&self, kind: Kind) -> PathBuf {
-        self.dir.join(format!("esker-torture-{}", super::name(kind)))
+    /// Where stores of these kinds go. None of them is there: an earlier run's holds what this one never wrote.
+    pub(crate) fn new_stores(&self, kinds: &[Kind]) -> Result<Vec<PathBuf>, Failure> {
+        let paths = kinds.iter().map(|&kind| self.dir.join(format!("esker-torture-{}", super::name(kind))));
+        let refuse_used = |path: PathBuf| {
+            if path.symlink_metadata().is_err() {
+                return Ok(path);
+            }
+            let path = path.display();
+            Err(Failure::new(format_args!(
+                "{path} is there: an earlier run found something wrong, or was ended; remove {path} to start anew"
+            )))
+        };
+        paths.map(refuse_used).collect()
     }
 
     fn ballast(&self) -> PathBuf {
@@ -73,4 +83,22 @@ impl FullDisk {
 
 fn space(dir: &Path) -> Result<esker::env::Space, Failure> {
     Env::os().files.space(dir).map_err(Failure::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_an_earlier_run_has_left_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FullDisk { dir: dir.path().to_owned() };
+        let kinds = [Kind::Db, Kind::Cask];
+        let made = disk.new_stores(&kinds).unwrap();
+        assert_eq!(made, ["db", "cask"].map(|kind| dir.path().join(format!("esker-torture-{kind}"))));
+        std::fs::create_dir(&made[1]).unwrap();
+        let refused = disk.new_stores(&kinds).unwrap_err().to_string();
+        assert!(refused.contains(&format!("remove {}", made[1].display())), "{refused}");
+        disk.new_stores(&[Kind::Db]).unwrap();
+    }
 }

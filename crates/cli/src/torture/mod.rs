@@ -83,7 +83,10 @@ pub(crate) fn run(request: &Request, tell: &mut dyn FnMut(&Report)) -> Result<Re
         request.kinds.iter().map(|&kind| ledger(kind, &request.path.join(name(kind)))).collect();
     let full_disk = request.full_disk.as_deref().map(FullDisk::new).transpose()?;
     let mut on_full: Vec<Ledger> = match &full_disk {
-        Some(disk) => request.kinds.iter().map(|&kind| ledger(kind, &disk.store(kind))).collect(),
+        Some(disk) => {
+            let paths = disk.new_stores(&request.kinds)?;
+            request.kinds.iter().zip(paths).map(|(&kind, path)| ledger(kind, &path)).collect()
+        }
         None => Vec::new(),
     };
     make_dir(&request.path)?;
