@@ -7,6 +7,9 @@
 
 use super::random::Permutation;
 
+/// Among more keys than these, those that are there are not counted: a look at every key would take longer than a run.
+const COUNTED_KEYS_MAX: u64 = 100_000_000;
+
 /// In which order keys were touched.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
@@ -131,8 +134,11 @@ impl Known {
         self.layers.push(Layer { base: 0, size, order: Order::Ascending, count: size, action: Action::Scatter });
     }
 
-    /// How many keys the store has; `None` if that is not known. Cost: a look at every key.
+    /// How many keys the store has; `None` if that is not known. Cost: a look at every key, unless there is room for too many.
     pub(super) fn live_keys(&self) -> Option<u64> {
+        if self.space > COUNTED_KEYS_MAX {
+            return None;
+        }
         let mut live = 0;
         for number in 0..self.space {
             match self.expect(number) {
@@ -169,6 +175,13 @@ mod tests {
         assert_eq!(known.live_keys(), Some(60));
         known.extend(5, 3);
         assert_eq!((known.expect(104), known.expect(105), known.live_keys()), (at_least(3), ABSENT, Some(65)));
+    }
+
+    #[test]
+    fn too_many_keys_are_not_counted() {
+        let mut known = Known::new(COUNTED_KEYS_MAX + 1, false);
+        known.put(COUNTED_KEYS_MAX + 1, Order::Ascending, 5, 1);
+        assert_eq!((known.expect(4), known.live_keys()), (at_least(1), None));
     }
 
     #[test]

@@ -263,6 +263,28 @@ fn what_a_cask_has_not_is_refused_by_name_before_a_store_is_made() {
 }
 
 #[test]
+fn far_more_keys_than_are_written_are_not_counted() {
+    let place = Place::new();
+    let huge =
+        ["--num", "1000000000000", "--reads", "10", "--seconds", "0.1", "--benchmarks", "fillseq,scankeys", "--json"];
+    let figures = place.run("bench", huge).done().json();
+    assert_eq!(figures["run"]["live_bytes"], serde_json::Value::Null);
+    assert!(figures["benchmarks"][0]["operations"].as_u64() > Some(0), "{figures}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_the_run_and_takes_no_figures_with_it() {
+    let place = Place::new();
+    let run = |report: &str| place.run("bench", ["--num", NUM, "--benchmarks", "fillseq", "--report", report]);
+    let nowhere = place.path("none/page.html");
+    run(nowhere.to_str().unwrap()).failed(&["none/page.html"]);
+    assert!(!place.store().exists());
+    // Which takes nothing once it is written to.
+    let ran = run("/dev/full").failed(&["/dev/full"]);
+    assert!(ran.text().contains("fillseq"), "{}", ran.text());
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let place = Place::new();
     for arguments in [
