@@ -192,12 +192,13 @@ impl Run<'_> {
             shared.stop.store(true, Ordering::Relaxed);
             let writes = total(writers);
             let reads = total(readers);
+            // Nobody waits for the last purge.
+            let time = began.elapsed().max(Duration::from_nanos(1));
             total(purger)?;
-            Ok::<_, Stop>((writes?, reads?))
+            Ok::<_, Stop>((writes?, reads?, time))
         });
-        let time = began.elapsed().max(Duration::from_nanos(1));
         self.sample(0, true);
-        let (writes, reads) = done?;
+        let (writes, reads, time) = done?;
         let work = |about: &str| Work { name: plan.name().to_owned(), about: about.to_owned(), is_single: false };
         if plan.write_threads == 0 {
             let work = work("Read the newest entry of a group");
