@@ -38,7 +38,7 @@ pub(crate) use outcome::Figures;
 pub(crate) use plan::Plan;
 pub(crate) use print::print;
 pub(crate) use raft::{RaftPlan, run as run_raft};
-pub(crate) use report::write as write_report;
+pub(crate) use report::{expect as expect_report, write as write_report};
 pub(crate) use run::run;
 pub(crate) use sizes::ValueSizes;
 pub(crate) use store::Store;

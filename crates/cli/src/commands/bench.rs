@@ -127,25 +127,26 @@ impl Bench {
         self.raft.refuse(kind)?;
         let plan = self.plan(kind);
         plan.check(kind)?;
+        self.expect_report()?;
         let (store, options) = match kind {
             Kind::Cask => self.open_cask()?,
             _ => self.open_db()?,
         };
         let figures = bench::run(&plan, &store, options)?;
-        store.close()?;
-        self.tell(out, &figures)
+        self.tell(out, &figures, store.close())
     }
 
-    /// Prints the figures as they were asked for.
-    fn tell(&self, out: &mut Output, figures: &Figures) -> Result<Answer, Failure> {
-        if let Some(path) = &self.report {
-            bench::write_report(figures, path)?;
-        }
-        if self.json {
-            out.json(&figures.object())?;
-        } else {
-            bench::print(out, figures)?;
-        }
+    /// Refuses a page that cannot be written, before hours are spent on it.
+    fn expect_report(&self) -> Result<(), Failure> {
+        self.report.as_deref().map_or(Ok(()), bench::expect_report)
+    }
+
+    /// Prints the figures as they were asked for: also those of a store that did not `close` well, or of which no page can be written.
+    fn tell(&self, out: &mut Output, figures: &Figures, closed: Result<(), Error>) -> Result<Answer, Failure> {
+        let printed = if self.json { out.json(&figures.object()) } else { bench::print(out, figures) };
+        let written = self.report.as_deref().map_or(Ok(()), |path| bench::write_report(figures, path));
+        closed?;
+        printed.and(written)?;
         Ok(if figures.is_right() { Answer::Yes } else { Answer::No })
     }
 

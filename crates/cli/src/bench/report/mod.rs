@@ -6,6 +6,7 @@ mod charts;
 mod plot;
 
 use std::fmt::Write;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +18,14 @@ use crate::failure::Failure;
 use crate::sizes::{Bytes, Count};
 
 const STYLE: &str = include_str!("style.css");
+
+/// Whether a page can be written to `path`. Changes nothing that is there.
+pub(crate) fn expect(path: &Path) -> Result<(), Failure> {
+    let is_new = path.symlink_metadata().is_err();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    let tried = opened.and_then(|_| if is_new { std::fs::remove_file(path) } else { Ok(()) });
+    tried.map_err(|error| Failure::io("writing", path, &error))
+}
 
 /// Writes the page to `path`, in place of what is there.
 pub(crate) fn write(figures: &Figures, path: &Path) -> Result<(), Failure> {

@@ -159,6 +159,7 @@ impl Bench {
         self.refuse_on_raft()?;
         let plan = self.raft_plan();
         plan.check()?;
+        self.expect_report()?;
         if !self.use_existing && std::fs::read_dir(&self.store).is_ok_and(|mut names| names.next().is_some()) {
             let path = self.store.display();
             return Err(Failure::new(format_args!(
@@ -172,8 +173,7 @@ impl Bench {
         let described = describe(&options);
         let log = RaftLog::open(&self.store, options)?;
         let figures = bench::run_raft(&plan, &log, described)?;
-        log.close()?;
-        self.tell(out, &figures)
+        self.tell(out, &figures, log.close())
     }
 
     /// Refuses what only the other kinds know. What has a default is taken for chosen if it differs.
