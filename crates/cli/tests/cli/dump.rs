@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use esker::{Compression, Db, Options};
 use serde_json::Value;
 
-use crate::run::{Place, Ran, esker, flip_bit};
+use crate::run::{NONE, Place, Ran, esker, flip_bit};
 
 fn dump(file: &Path, arguments: &[&str]) -> Ran {
     esker(["dump", file.to_str().unwrap()].iter().chain(arguments))
@@ -109,6 +110,45 @@ fn a_blob_file_is_printed_record_by_record() {
     assert!(dump(&blob, &[]).done().text().contains("key=\"large\""));
     flip_bit(&blob, 80);
     assert_eq!(objects(&dump(&blob, &["--json"]).no().json_lines(), "damage").len(), 1);
+}
+
+/// Twenty values of 64 KiB in one blob file, of which every second is dead and gave its pages back.
+fn with_holes(holes_within_values: bool) -> Place {
+    let place = Place::new();
+    let mut options = Options { create_if_missing: true, punch_holes: true, holes_within_values, ..Options::default() };
+    let family = options.families.entry("default".to_owned()).or_default();
+    (family.min_blob_size, family.blob_compression) = (1000, Compression::None);
+    let db = Db::open(place.store(), options).unwrap();
+    for number in 0..20u8 {
+        db.put([b'a' + number], [number | 0x80; 64 << 10]).unwrap();
+    }
+    db.flush().unwrap();
+    (0..20).step_by(2).for_each(|number: u8| db.delete([b'a' + number]).unwrap());
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.wait_for_compact().unwrap();
+    assert!(db.stats().punched_bytes > 300_000, "{:?}", db.stats());
+    db.close().unwrap();
+    place
+}
+
+#[test]
+fn holes_in_a_blob_file_are_no_damage_and_what_lies_behind_them_is_printed() {
+    for holes_within_values in [true, false] {
+        let place = with_holes(holes_within_values);
+        place.run("check", NONE).done();
+        let blob = place.files(".blob").remove(0);
+        let all = dump(&blob, &["--json"]).done().json_lines();
+        let keys: Vec<_> = objects(&all, "blob").iter().map(|record| record["key_hex"].as_str().unwrap()).collect();
+        let alive: Vec<_> =
+            (0..20u8).filter(|number| number % 2 == 1).map(|number| format!("{:02x}", b'a' + number)).collect();
+        assert_eq!(keys, alive);
+        assert_eq!((objects(&all, "hole").len(), objects(&all, "footer").len()), (10, 1));
+        // The last record, which is alive.
+        let last = objects(&all, "blob").last().unwrap()["offset"].as_u64().unwrap();
+        flip_bit(&blob, last as usize + 100);
+        let all = dump(&blob, &["--json"]).no().json_lines();
+        assert_eq!((objects(&all, "blob").len(), objects(&all, "damage").len()), (9, 1));
+    }
 }
 
 #[test]

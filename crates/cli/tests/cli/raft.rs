@@ -195,10 +195,10 @@ fn what_purge_gives_up_leaves_the_disk() {
             let log = reopen(&place);
             log.move_on(None).unwrap();
             log.close().unwrap();
-            assert_ne!(place.files(".reserved"), [PathBuf::new(); 0], "files wait to be written over");
+            assert_ne!(place.files(".reserved"), Vec::<PathBuf>::new(), "files wait to be written over");
         }
         let purged = raft(&place, "purge", ["--all", "--json"]).done().json();
-        assert_eq!(place.files(".reserved"), [PathBuf::new(); 0]);
+        assert_eq!(place.files(".reserved"), Vec::<PathBuf>::new());
         let on_disk: u64 = place.files("").iter().map(|path| path.metadata().unwrap().len()).sum();
         assert_eq!(purged["bytes_after"], on_disk);
         assert_eq!(reopen(&place).last_index(1), Some(30));

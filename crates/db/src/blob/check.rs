@@ -1,8 +1,7 @@
 //! Reads a blob file front to back and checks it.
 
-use std::ops::Range;
-
 use esker_format::checksum::crc32c_extend;
+use esker_format::rocksdb::blob::holes::{behind_hole, has_hole};
 use esker_format::rocksdb::blob::{BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES};
 
 use super::BlobFile;
@@ -47,7 +46,9 @@ impl BlobFile {
             if behind.is_some() {
                 blobs += 1;
             } else if may_have_holes {
-                behind = self.behind_hole(at)?;
+                // One that took a header with it, as Esker once made them.
+                let read = |offset: u64, out: &mut [u8]| self.file.read_exact_at(offset, out);
+                behind = behind_hole(at, self.records_end(), read)?;
                 is_whole = false;
             }
             let Some(behind) = behind else { return Err(error) };
@@ -60,8 +61,7 @@ impl BlobFile {
         Ok(BlobCheck { blobs, bytes: self.records_end() + FOOTER_BYTES as u64 })
     }
 
-    /// Where the record at `at` ends, if its value has a hole. A hole is known by a sector of zeroes: after a power loss, part of
-    /// one may hold old bytes again.
+    /// Where the record at `at` ends, if its value has a hole.
     fn behind_punched_value(&self, at: u64) -> Result<Option<u64>> {
         let mut raw = [0; RECORD_HEADER_BYTES];
         if self.file.read_at(at, &mut raw)? < raw.len() {
@@ -74,43 +74,13 @@ impl BlobFile {
         let mut start = (end - header.value_bytes).next_multiple_of(SECTOR_BYTES);
         while start + SECTOR_BYTES <= end {
             self.file.read_exact_at(start, &mut sector)?;
-            if sector.iter().all(|&byte| byte == 0) {
+            if has_hole(start, &sector) {
                 return Ok(Some(end));
             }
             start += SECTOR_BYTES;
         }
         Ok(None)
     }
-
-    /// Where records go on behind the damage at `at`, if a hole is part of it, one that took a header with it, as Esker once
-    /// made them: at the next header, or at the end. `None` if there is no hole.
-    fn behind_hole(&self, at: u64) -> Result<Option<u64>> {
-        let mut has_hole = false;
-        let mut start = at / SECTOR_BYTES * SECTOR_BYTES;
-        let mut chunk = Vec::new();
-        while start < self.records_end() {
-            let count = (self.records_end() - start).min((CHUNK_BYTES + RECORD_HEADER_BYTES) as u64);
-            chunk.resize(usize::try_from(count).unwrap_or(0), 0);
-            self.file.read_exact_at(start, &mut chunk)?;
-            let headers = chunk.windows(RECORD_HEADER_BYTES).enumerate().take(CHUNK_BYTES);
-            let mut next = headers.filter(|(offset, raw)| start + *offset as u64 > at && may_be_header(raw));
-            let next = next.find(|(_, raw)| BlobRecordHeader::decode(raw).is_ok()).map(|(offset, _)| offset);
-            let damaged = chunk.get(..next.unwrap_or(chunk.len())).unwrap_or_default();
-            has_hole |= damaged.chunks_exact(SECTOR_BYTES as usize).any(|sector| sector.iter().all(|&byte| byte == 0));
-            if let Some(offset) = next {
-                return Ok(has_hole.then_some(start + offset as u64));
-            }
-            start += CHUNK_BYTES as u64;
-        }
-        Ok(has_hole.then_some(self.records_end()))
-    }
-}
-
-/// Whether these can be the first bytes of a header, lengths being what they are and nothing expiring: spares most of
-/// what is no header the checksum.
-fn may_be_header(raw: &[u8]) -> bool {
-    let is_zero = |range: Range<usize>| raw.get(range).is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0));
-    is_zero(4..8) && is_zero(13..24) && !is_zero(24..28)
 }
 
 /// A walk over the records.

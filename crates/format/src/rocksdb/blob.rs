@@ -51,6 +51,8 @@
 //!
 //! Source: RocksDB `db/blob/blob_log_format.h`, `db/blob/blob_index.h`, read by every release since 6.18.
 
+pub mod holes;
+
 use crate::checksum::{crc32c, crc32c_extend, mask};
 use crate::compression::Compression;
 use crate::cursor::Cursor;

@@ -3,6 +3,7 @@
 use esker_format::DecodeError;
 use esker_format::compression::{Compression, decompress};
 use esker_format::limits::VALUE_BYTES_MAX;
+use esker_format::rocksdb::blob::holes::{behind_hole, has_hole};
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
@@ -11,8 +12,17 @@ use super::report::{Field, Report};
 use super::source::Source;
 use crate::failure::Failure;
 
+/// A file whose header was read.
+struct BlobFile<'a> {
+    source: &'a Source,
+    compression: Compression,
+    /// Of a file that was finished.
+    footer: Option<BlobFooter>,
+    records_end: u64,
+}
+
 /// Prints a blob file, record after record: each says where the next begins, so the first whose header is damaged is
-/// the last.
+/// the last. Reclaim makes holes in files that are finished: what lies behind one is printed, too.
 pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
     let compression = match BlobFileHeader::decode(&source.read(0, HEADER_BYTES)?) {
         Ok(header) => {
@@ -25,63 +35,89 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
         }
         Err(error) => return report.damage(0, &error),
     };
+    let footer_at = source.bytes.saturating_sub(FOOTER_BYTES as u64).max(HEADER_BYTES as u64);
+    let footer = BlobFooter::decode(&source.read(footer_at, FOOTER_BYTES)?).ok();
+    let records_end = if footer.is_some() { footer_at } else { source.bytes };
+    let file = BlobFile { source, compression, footer, records_end };
     let mut offset = HEADER_BYTES as u64;
-    let mut count = 0;
-    while offset < source.bytes && !report.is_over() {
-        if source.bytes - offset == FOOTER_BYTES as u64
-            && let Ok(footer) = BlobFooter::decode(&source.read(offset, FOOTER_BYTES)?)
-        {
-            report.note(offset, "footer", vec![Field::plain("count", footer.blob_count)])?;
-            if footer.blob_count != count {
-                let reason = format!("{}, but {count} records are before it", footer.blob_count);
-                report.damage(offset, &DecodeError::corrupt("blob count", 4, reason))?;
+    let (mut count, mut is_counted) = (0, true);
+    while offset < file.records_end && !report.is_over() {
+        match file.header(offset)? {
+            Ok((header, end)) => {
+                file.record(offset, &header, report)?;
+                (offset, count) = (end, count + 1);
             }
-            return Ok(());
+            Err(error) => {
+                let Some(next) = file.behind_hole(offset)? else { return report.damage(offset, &error) };
+                report.note(offset, "hole", vec![Field::plain("bytes", next - offset)])?;
+                // How many records were in it, it does not say.
+                (offset, is_counted) = (next, false);
+            }
         }
-        let header = match BlobRecordHeader::decode(&source.read(offset, RECORD_HEADER_BYTES)?) {
-            Ok(header) => header,
-            Err(error) => return report.damage(offset, &error),
-        };
-        let end = header.record_bytes().and_then(|bytes| offset.checked_add(bytes));
-        let Some(end) = end.filter(|&end| end <= source.bytes) else {
-            return report.damage(offset, &DecodeError::corrupt("value length", 8, "runs past the end of the file"));
-        };
-        record(source, offset, &header, compression, report)?;
-        (offset, count) = (end, count + 1);
     }
     if report.is_over() {
         return Ok(());
     }
-    // Where the writer died before it was done.
-    report.note(offset, "end: there is no footer", Vec::new())
+    let Some(footer) = file.footer else {
+        // Where the writer died before it was done.
+        return report.note(offset, "end: there is no footer", Vec::new());
+    };
+    report.note(offset, "footer", vec![Field::plain("count", footer.blob_count)])?;
+    if is_counted && footer.blob_count != count {
+        let reason = format!("{}, but {count} records are before it", footer.blob_count);
+        report.damage(offset, &DecodeError::corrupt("blob count", 4, reason))?;
+    }
+    Ok(())
 }
 
-/// The lengths in `header` lie within the file.
-fn record(
-    source: &Source,
-    offset: u64,
-    header: &BlobRecordHeader,
-    compression: Compression,
-    report: &mut Report<'_>,
-) -> Result<(), Failure> {
-    let key_offset = offset + RECORD_HEADER_BYTES as u64;
-    let key = source.read(key_offset, header.key_bytes as usize)?;
-    if report.keys_only() {
-        return report.keyed(offset, "blob", &key, Vec::new());
+impl BlobFile<'_> {
+    /// The header of the record at `offset`, and where the record ends, which is within the file.
+    fn header(&self, offset: u64) -> Result<Result<(BlobRecordHeader, u64), DecodeError>, Failure> {
+        let raw = self.source.read(offset, RECORD_HEADER_BYTES)?;
+        Ok(BlobRecordHeader::decode(&raw).and_then(|header| {
+            let end = header.record_bytes().and_then(|bytes| offset.checked_add(bytes));
+            let end = end.filter(|&end| end <= self.records_end);
+            let end = end.ok_or_else(|| DecodeError::corrupt("value length", 8, "runs past the end of the file"))?;
+            Ok((header, end))
+        }))
     }
-    let stored = source.read(key_offset + header.key_bytes, header.value_bytes as usize)?;
-    let mut value = Vec::new();
-    let unpacked = header.check(&key, &stored).and_then(|()| match compression {
-        Compression::None => Ok(()),
-        packed => decompress(packed, &stored, &mut value, VALUE_BYTES_MAX),
-    });
-    match unpacked {
-        Ok(()) => {
-            let value = if compression == Compression::None { &stored } else { &value };
-            let fields = vec![Field::plain("stored_bytes", header.value_bytes), Field::bytes("value", value)];
-            report.keyed(offset, "blob", &key, fields)
+
+    /// Where records go on behind a hole at `offset`, if there is one.
+    fn behind_hole(&self, offset: u64) -> Result<Option<u64>, Failure> {
+        if self.footer.is_none() {
+            return Ok(None);
         }
-        Err(error) => report.damage(offset, &error),
+        behind_hole(offset, self.records_end, |offset, out| {
+            out.copy_from_slice(&self.source.read(offset, out.len())?);
+            Ok(())
+        })
+    }
+
+    /// Prints a record, or that its value has a hole: then it is dead.
+    fn record(&self, offset: u64, header: &BlobRecordHeader, report: &mut Report<'_>) -> Result<(), Failure> {
+        let key_offset = offset + RECORD_HEADER_BYTES as u64;
+        let key = self.source.read(key_offset, header.key_bytes as usize)?;
+        if report.keys_only() {
+            return report.keyed(offset, "blob", &key, Vec::new());
+        }
+        let value_offset = key_offset + header.key_bytes;
+        let stored = self.source.read(value_offset, header.value_bytes as usize)?;
+        let mut value = Vec::new();
+        let unpacked = header.check(&key, &stored).and_then(|()| match self.compression {
+            Compression::None => Ok(()),
+            packed => decompress(packed, &stored, &mut value, VALUE_BYTES_MAX),
+        });
+        match unpacked {
+            Ok(()) => {
+                let value = if self.compression == Compression::None { &stored } else { &value };
+                let fields = vec![Field::plain("stored_bytes", header.value_bytes), Field::bytes("value", value)];
+                report.keyed(offset, "blob", &key, fields)
+            }
+            Err(_) if self.footer.is_some() && has_hole(value_offset, &stored) => {
+                report.keyed(offset, "hole", &key, vec![Field::plain("stored_bytes", header.value_bytes)])
+            }
+            Err(error) => report.damage(offset, &error),
+        }
     }
 }
 
