@@ -39,7 +39,8 @@ pub struct Metadata {
     pub len: u64,
     /// Bytes of the device that it occupies: less than `len` where holes were punched, more where space was preallocated.
     pub allocated: u64,
-    /// How many names it has. More than one means that a checkpoint shares it, and no hole may be punched.
+    /// How many names it has; one more if the path is a symbolic link to it, as raft-engine's forks have them. More than one means that
+    /// somebody shares it, a checkpoint for example: nothing may be written over, cut, or punched out of it.
     pub links: u64,
 }
 

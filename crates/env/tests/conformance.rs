@@ -624,6 +624,20 @@ fn renaming_directories_moves_what_is_in_them(place: &Place) {
     assert_eq!(files.read(&place.at("other/file")).unwrap(), b"x");
 }
 
+/// The simulated disk has none.
+#[test]
+fn a_symbolic_link_is_one_name_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place { env: Env::os(), root: dir.path().to_owned() };
+    let (file, link) = (place.write("file", b"bytes"), place.at("link"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let metadata = |path: &Path| place.files().metadata(path).unwrap();
+    assert_eq!((metadata(&file).links, metadata(&link).links), (1, 2));
+    assert_eq!((metadata(&link).kind, metadata(&link).len), (FileKind::File, 5));
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(place.files().metadata(&link).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 fn links_share_one_file(place: &Place) {
     let (first, second) = (place.at("a"), place.at("b"));
     let file = place.files().create(&first).unwrap();

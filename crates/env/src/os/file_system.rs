@@ -49,13 +49,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
-        let found = fs::metadata(here_if_empty(path)).map_err(|source| Error::new("inspecting", path, source))?;
-        Ok(Metadata {
-            kind: kind(found.file_type()),
-            len: found.len(),
-            allocated: found.blocks().saturating_mul(STAT_BLOCK_BYTES),
-            links: found.nlink(),
-        })
+        metadata(here_if_empty(path)).map_err(|source| Error::new("inspecting", path, source))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
@@ -133,6 +127,18 @@ fn kind(found: fs::FileType) -> FileKind {
     } else {
         FileKind::Other
     }
+}
+
+fn metadata(path: &Path) -> io::Result<Metadata> {
+    let named = fs::symlink_metadata(path)?;
+    let is_symlink = named.is_symlink();
+    let found = if is_symlink { fs::metadata(path)? } else { named };
+    Ok(Metadata {
+        kind: kind(found.file_type()),
+        len: found.len(),
+        allocated: found.blocks().saturating_mul(STAT_BLOCK_BYTES),
+        links: found.nlink().saturating_add(u64::from(is_symlink)),
+    })
 }
 
 fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {

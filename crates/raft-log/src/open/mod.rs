@@ -2,7 +2,7 @@
 //!
 //! - O1: nothing is written before every file was read and accepted, but for the directories and their locks.
 //! - O2: what is cut off is synced away before anything is written in its place.
-//! - O3: a last file that has another name, too, is written anew: whoever gave it that keeps what it held.
+//! - O3: a last file that has another name, too, or is a symbolic link, is written anew: whoever gave it that keeps what it held.
 //! - O4: whoever had the log before may have died and left the last file of each queue, and names that came or went, to the system alone. They
 //!   are durable before anything is built on them; should a sync fail, the next open is warned ([`distrust`]).
 

@@ -279,15 +279,17 @@ fn name_of(path: &Path) -> Option<FileName> {
 /// it: then it only loses its name.
 fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<Arc<dyn AppendFile>>> {
     let files = &shape.env.files;
-    match files.metadata(from) {
-        Ok(found) if found.links == 1 => {}
-        Ok(_) => {
-            files.remove(from)?;
-            return Ok(None);
-        }
-        // A removal that was said to have failed did not.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let is_own = match files.metadata(from) {
+        Ok(found) => found.links == 1,
+        // A removal that was said to have failed did not, or a symbolic link points to what is gone.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
+    };
+    if !is_own {
+        return match files.remove(from) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(None),
+        };
     }
     let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
     let to = base.join(id.to_string());
