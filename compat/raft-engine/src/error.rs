@@ -1,8 +1,10 @@
 //! The original's errors.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use esker_raft_log::{ErrorKind, Refusal};
+use protobuf::ProtobufError;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,7 +21,7 @@ pub enum Error {
     /// Bytes that were handed over are not what they should be.
     Codec(esker_format::DecodeError),
     /// An entry is not what its type can read.
-    Protobuf(protobuf::ProtobufError),
+    Protobuf(ProtobufError),
     /// Nothing was written; once more may do.
     TryAgain(String),
     /// The entry was compacted.
@@ -51,8 +53,33 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<protobuf::ProtobufError> for Error {
-    fn from(error: protobuf::ProtobufError) -> Self {
+/// An error of protobuf's on its way through Esker's log, which knows none.
+#[derive(Debug)]
+pub(crate) struct Carried(Mutex<Option<ProtobufError>>);
+
+impl Carried {
+    /// As an error of `kind`.
+    pub(crate) fn into_error(error: ProtobufError, kind: ErrorKind) -> esker_raft_log::Error {
+        esker_raft_log::Error::new(kind, error.to_string()).with_source(Self(Mutex::new(Some(error))))
+    }
+
+    /// What `error` carries.
+    fn take(error: &esker_raft_log::Error) -> Option<ProtobufError> {
+        let carried: &Self = std::error::Error::source(error)?.downcast_ref()?;
+        carried.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an error of protobuf's")
+    }
+}
+
+impl std::error::Error for Carried {}
+
+impl From<ProtobufError> for Error {
+    fn from(error: ProtobufError) -> Self {
         Self::Protobuf(error)
     }
 }
@@ -71,8 +98,12 @@ impl From<std::io::Error> for Error {
 
 impl From<esker_raft_log::Error> for Error {
     fn from(error: esker_raft_log::Error) -> Self {
+        if let Some(error) = Carried::take(&error) {
+            return Self::Protobuf(error);
+        }
         let reason = error.to_string();
         match (error.kind(), Refusal::of(&error)) {
+            (_, Some(Refusal::Full { .. })) => Self::Full,
             (ErrorKind::NotFound, Some(Refusal::Compacted { .. })) => Self::EntryCompacted,
             (ErrorKind::NotFound, Some(Refusal::Missing { .. })) => Self::EntryNotFound,
             (ErrorKind::InvalidArgument, _) => Self::InvalidArgument(reason),
@@ -81,5 +112,18 @@ impl From<esker_raft_log::Error> for Error {
             (ErrorKind::Io | ErrorKind::ReadOnly, _) => Self::Io(std::io::Error::other(error)),
             _ => Self::Other(Box::new(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_without_room_is_full() {
+        let mut batch = esker_raft_log::LogBatch::new();
+        // Zeroes that nobody reads: they take no memory.
+        let refused = batch.add_entries(1, 1, [vec![0; 1 << 31]]).unwrap_err();
+        assert!(matches!(Error::from(refused), Error::Full) && batch.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use esker_raft_log::{EntryCodec, ErrorKind};
 use protobuf::Message;
 
+use crate::error::Carried;
 use crate::{Error, Result};
 
 /// How the index of an entry is found.
@@ -25,12 +26,11 @@ impl<M: MessageExt> EntryCodec for Codec<M> {
     }
 
     fn encode(entry: &M::Entry, out: &mut Vec<u8>) -> esker_raft_log::Result<()> {
-        entry.write_to_vec(out).map_err(|error| esker_raft_log::Error::invalid_argument(error.to_string()))
+        entry.write_to_vec(out).map_err(|error| Carried::into_error(error, ErrorKind::InvalidArgument))
     }
 
     fn decode(bytes: &[u8]) -> esker_raft_log::Result<M::Entry> {
-        M::Entry::parse_from_bytes(bytes)
-            .map_err(|error| esker_raft_log::Error::new(ErrorKind::Corruption, error.to_string()))
+        M::Entry::parse_from_bytes(bytes).map_err(|error| Carried::into_error(error, ErrorKind::Corruption))
     }
 }
 
@@ -67,7 +67,8 @@ impl LogBatch {
     /// Adds entries with consecutive indexes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if they are not.
+    /// [`Error::InvalidArgument`] if they are not; [`Error::Full`] if the batch would exceed 2 GiB; [`Error::Protobuf`] for one that cannot be
+    /// encoded. The batch is as it was then.
     pub fn add_entries<M: MessageExt>(&mut self, region_id: u64, entries: &[M::Entry]) -> Result<()> {
         Ok(self.0.add::<Codec<M>>(region_id, entries)?)
     }

@@ -11,7 +11,7 @@ use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
 use esker_format::raft::{crc32, crc32_extend};
 use esker_format::varint;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Refusal, Result};
 
 /// Longest key or value: what fits a batch whose entries have a 31-bit length comfortably fits here too.
 pub const KEY_VALUE_BYTES_MAX: usize = ENTRIES_BYTES_MAX;
@@ -108,7 +108,7 @@ impl LogBatch {
     /// written before are replaced.
     ///
     /// # Errors
-    /// `InvalidArgument` if the entries of the batch would exceed 2 GiB, or an index 2⁶⁴. The batch is as it was then.
+    /// `InvalidArgument` if the entries of the batch would exceed 2 GiB ([`Refusal::Full`]), or an index 2⁶⁴. The batch is as it was then.
     pub fn add_entries<B: AsRef<[u8]>>(
         &mut self,
         group: u64,
@@ -165,7 +165,10 @@ impl LogBatch {
 
     fn check_room(&self, more_bytes: usize) -> Result<()> {
         let bytes = self.entries.len().saturating_add(more_bytes);
-        TooLarge::check("batch's entries", bytes, ENTRIES_BYTES_MAX).map_err(too_large)
+        if bytes <= ENTRIES_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Refusal::Full { bytes: bytes as u64 }.into_error(ErrorKind::InvalidArgument))
     }
 
     fn end_entry(&mut self) -> Result<()> {
@@ -435,6 +438,10 @@ mod tests {
         assert_eq!(batch.add::<Text>(7, &entries).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert!(batch.add_entries(7, u64::MAX, [b"a", b"b"]).is_err());
         assert!(batch.put(7, b"__\x01", b"").is_err());
+        // Zeroes that nobody reads: they take no memory.
+        let full = batch.add_entries(7, 302, [&b"a"[..], &vec![0; ENTRIES_BYTES_MAX]]).unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::InvalidArgument);
+        assert!(matches!(Refusal::of(&full), Some(Refusal::Full { bytes }) if bytes > ENTRIES_BYTES_MAX as u64));
         batch.add_entries(7, 1, std::iter::empty::<&[u8]>()).unwrap();
         batch.add::<Text>(7, &[]).unwrap();
         assert_eq!(bytes(&mut batch, 1), GOLDEN);

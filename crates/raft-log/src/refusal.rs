@@ -1,10 +1,12 @@
-//! Why a call about a group's entries was refused, for programs: the source of the [`Error`] that they get.
+//! Why a call about entries was refused, for programs: the source of the [`Error`] that they get.
 
 use std::fmt;
 
+use esker_format::raft::entries::ENTRIES_BYTES_MAX;
+
 use crate::{Error, ErrorKind};
 
-/// What is wrong with the indexes of a call. Nothing was written.
+/// What is wrong with the entries of a call. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -33,6 +35,11 @@ pub enum Refusal {
         /// The first index asked for that it does not have.
         index: u64,
     },
+    /// Entries were to be added to a batch that has no room for them.
+    Full {
+        /// How many bytes of entries it would have.
+        bytes: u64,
+    },
 }
 
 impl Refusal {
@@ -57,6 +64,9 @@ impl fmt::Display for Refusal {
                 write!(f, "index {index} of group {group} was compacted: its first is {first}")
             }
             Self::Missing { group, index } => write!(f, "group {group} has no entry {index}"),
+            Self::Full { bytes } => {
+                write!(f, "a batch has room for {ENTRIES_BYTES_MAX} bytes of entries, not for {bytes}; write it first")
+            }
         }
     }
 }
