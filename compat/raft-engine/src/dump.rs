@@ -9,7 +9,7 @@ use esker_format::raft::entries::Packing;
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId as EskerFileId, FileName};
 use esker_format::raft::item::{Action, Items};
-use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked};
+use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
 
 use crate::engine::{FileBlockHandle, FileId};
 use crate::env::{DefaultFileSystem, FileSystem};
@@ -29,7 +29,7 @@ pub enum CompressionType {
 pub struct EntryIndex {
     /// Its index.
     pub index: u64,
-    /// The entries of its batch.
+    /// The entries of its batch, with their checksum.
     pub entries: Option<FileBlockHandle>,
     /// How they are compressed.
     pub compression_type: CompressionType,
@@ -208,11 +208,8 @@ impl Open {
             Action::Delete { key } => kv(OpType::Del, key, None),
             Action::Entries(entries) => {
                 let stored = header.entries();
-                let block = FileBlockHandle {
-                    id,
-                    offset: self.offset as u64 + stored.start,
-                    len: ((stored.end - stored.start) as usize).saturating_sub(CHECKSUM_BYTES),
-                };
+                let (offset, len) = (self.offset as u64 + stored.start, (stored.end - stored.start) as usize);
+                let block = FileBlockHandle { id, offset, len };
                 let compression_type =
                     if header.packing == Packing::None { CompressionType::None } else { CompressionType::Lz4 };
                 let indexes = (entries.first_index..).zip(entries.ranges()).map(|(index, range)| EntryIndex {

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_format::raft::file_name::FileName;
 use esker_raft_log::{Listener, Options, Queue, RaftLog};
 use protobuf::Message;
 
@@ -184,6 +185,13 @@ impl<P: PipeLog> PurgeManager<P> {
     }
 }
 
+/// Whether files of a log are in a directory.
+fn holds_files(dir: &Path) -> std::io::Result<bool> {
+    let names = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<std::io::Result<Vec<_>>>()?;
+    Ok(names.iter().any(|name| matches!(name.to_str().and_then(FileName::parse), Some(FileName::Log(_)))))
+}
+
 /// One log for many Raft groups.
 #[derive(Debug)]
 pub struct Engine<F = DefaultFileSystem, P = FilePipeLog<F>> {
@@ -213,7 +221,7 @@ impl Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>> {
     /// Groups with a gap in their entries, with the last index before it.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// [`Error::InvalidArgument`] if there is no such directory; if a file cannot be read.
     pub fn consistency_check(path: &Path) -> Result<Vec<(u64, u64)>> {
         Self::consistency_check_with_file_system(path, Arc::new(DefaultFileSystem))
     }
@@ -282,13 +290,18 @@ impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
     /// [`RaftLog::fork`](esker_raft_log::RaftLog::fork).
     ///
     /// # Errors
-    /// What the original says: recycling is on, any corruption is tolerated; or that a file could not be made.
+    /// What the original says: recycling is on, any corruption is tolerated; that there is no log, of which the original makes an empty
+    /// copy; or that a file could not be made.
     pub fn fork<T: AsRef<Path>>(source: &Config, fs: Arc<F>, target: T) -> std::result::Result<CopyDetails, String> {
         if source.enable_log_recycle {
             return Err("enable_log_recycle should be false".to_owned());
         }
         if source.recovery_mode == crate::RecoveryMode::TolerateAnyCorruption {
             return Err("recovery_mode shouldn't be TolerateAnyCorruption".to_owned());
+        }
+        let dirs = std::iter::once(&source.dir).chain(&source.spill_dir);
+        if !dirs.map(Path::new).any(|dir| holds_files(dir).unwrap_or(false)) {
+            return Err(format!("there is no log in {}", source.dir));
         }
         let engine = Self::open_with_file_system(source.clone(), fs).map_err(|error| error.to_string())?;
         let made = engine.log.fork(target).map_err(|error| error.to_string())?;
@@ -299,8 +312,14 @@ impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
     /// [`consistency_check`](Engine::consistency_check) on a file system of the caller's own.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// As there.
     pub fn consistency_check_with_file_system(path: &Path, file_system: Arc<F>) -> Result<Vec<(u64, u64)>> {
+        if !path.exists() {
+            return Err(Error::InvalidArgument(format!("there is no directory {}", path.display())));
+        }
+        if !holds_files(path).map_err(Error::Io)? {
+            return Ok(Vec::new());
+        }
         let env = bridge::env(file_system);
         let check = RaftLog::check_with_env(path, &Options::default(), &env, &mut |_, _| {})?;
         // Gaps come in the order of the files: a group's first counts.

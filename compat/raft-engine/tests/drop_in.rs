@@ -6,6 +6,7 @@ use esker_raft_engine as raft_engine;
 
 use std::sync::Arc;
 
+use protobuf::descriptor::UninterpretedOption_NamePart;
 use protobuf::well_known_types::{Any, UInt64Value};
 use raft_engine::env::{DefaultFileSystem, FileSystem, ObfuscatedFileSystem};
 use raft_engine::internals::{FilePipeLog, LogItemContent, LogQueue, OpType, PipeLog, PurgeManager};
@@ -163,6 +164,9 @@ fn everything_that_was_written_can_be_dumped() {
     let LogItemContent::EntryIndexes(entries) = &items[0].content else { panic!("{:?}", items[0]) };
     assert_eq!(entries.0.iter().map(|entry| entry.index).collect::<Vec<_>>(), [5, 6]);
     assert_eq!(entries.0[1].entry_offset, entries.0[0].entry_len);
+    let block = entries.0[0].entries.unwrap();
+    let checksum_bytes = 4;
+    assert_eq!(block.len, (entries.0[0].entry_len + entries.0[1].entry_len) as usize + checksum_bytes);
     let LogItemContent::Kv(put) = &items[1].content else { panic!("{:?}", items[1]) };
     assert_eq!((put.op_type, &put.value), (OpType::Put, &Some(b"v".to_vec())));
     assert_eq!(items[3].content, LogItemContent::Command(Command::Compact { index: 6 }));
@@ -179,6 +183,44 @@ fn everything_that_was_written_can_be_dumped() {
     std::fs::write(&file, bytes).unwrap();
     let items: Vec<_> = Engine::dump(dir.path()).unwrap().collect();
     assert!(items.len() == 4 && matches!(items[3], Err(Error::Corruption(_))), "{items:?}");
+}
+
+/// Parts of names, which have fields that must be there.
+#[derive(Clone)]
+struct Named;
+
+impl MessageExt for Named {
+    type Entry = UninterpretedOption_NamePart;
+
+    fn index(_: &Self::Entry) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn entries_that_are_not_of_their_type_are_protobufs_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(small_files(dir.path())).unwrap();
+    let mut batch = LogBatch::default();
+    let unfinished = batch.add_entries::<Named>(1, &[UninterpretedOption_NamePart::new()]);
+    assert!(matches!(unfinished, Err(Error::Protobuf(_))) && batch.is_empty(), "{unfinished:?}");
+    fill(&engine, 7..=7, 1..=1);
+    let mut entries = Vec::new();
+    let fetched = engine.fetch_entries_to::<Named>(7, 1, 2, None, &mut entries);
+    assert!(matches!(fetched, Err(Error::Protobuf(_))) && entries.is_empty(), "{fetched:?}");
+    assert!(matches!(engine.get_entry::<Named>(7, 1), Err(Error::Protobuf(_))));
+}
+
+#[test]
+fn where_there_is_no_log_none_is_checked_or_forked_and_none_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let nothing = dir.path().join("nothing");
+    assert!(matches!(Engine::consistency_check(&nothing), Err(Error::InvalidArgument(_))));
+    assert_eq!(Engine::consistency_check(dir.path()).unwrap(), []);
+    let source = Config { enable_log_recycle: false, ..small_files(&nothing) };
+    let refused = Engine::fork(&source, Arc::new(DefaultFileSystem), dir.path().join("fork")).unwrap_err();
+    assert!(refused.contains("there is no log"), "{refused}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
