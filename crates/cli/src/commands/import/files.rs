@@ -12,7 +12,7 @@ use super::summary::Summary;
 use super::target::Target;
 use super::tree::Tree;
 use crate::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -37,7 +37,7 @@ pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<A
     } else {
         summary.print(out)?
     }
-    verdict(&tree, check.as_ref(), out)
+    verdict(&tree, check.as_ref())
 }
 
 /// Writes what is read; what cannot be read joins the tree's problems. Stamps are those of the imported files.
@@ -72,8 +72,8 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
     Ok((loaded, stamps))
 }
 
-/// A difference weighs more than a file that could not be read, and both are told.
-fn verdict(tree: &Tree, check: Option<&ReadBack>, out: &mut Output) -> Result<Answer, Failure> {
+/// A difference weighs more than a file that could not be read, and both are told. The summary is all of the answer: with `--json`, an object.
+fn verdict(tree: &Tree, check: Option<&ReadBack>) -> Result<Answer, Failure> {
     let problems = &tree.problems;
     let failure = problems.first.as_ref().map(|first| {
         let others = problems.count - 1;
@@ -83,8 +83,29 @@ fn verdict(tree: &Tree, check: Option<&ReadBack>, out: &mut Output) -> Result<An
     let differs = check.is_some_and(|check| check.differing > 0);
     match failure {
         Some(failure) if !differs => Err(failure),
-        Some(failure) => out.line(failure).map(|()| Answer::No),
+        Some(failure) => {
+            warn(failure);
+            Ok(Answer::No)
+        }
         None if differs => Ok(Answer::No),
         None => Ok(Answer::Yes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_weighs_more_than_a_file_that_could_not_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut tree = Tree::walk(dir.path(), Path::new("/no/store")).unwrap();
+        let differs = ReadBack { differing: 1, ..ReadBack::default() };
+        assert!(matches!(verdict(&tree, Some(&ReadBack::default())), Ok(Answer::Yes)));
+        assert!(matches!(verdict(&tree, Some(&differs)), Ok(Answer::No)));
+        tree.problems.note(&dir.path().join("closed"), &"permission denied");
+        assert!(matches!(verdict(&tree, Some(&differs)), Ok(Answer::No)));
+        let told = verdict(&tree, None).err().map(|failure| failure.to_string()).unwrap_or_default();
+        assert!(told.contains("closed") && told.contains("everything else is imported"), "{told}");
     }
 }
