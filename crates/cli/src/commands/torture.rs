@@ -38,7 +38,7 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// A directory on a small file system, which every third round fills up
+    /// A directory on a small file system, which every third round fills up; without stores of an earlier run
     #[arg(long, value_name = "DIR")]
     full_disk: Option<PathBuf>,
 
