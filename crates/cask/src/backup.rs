@@ -167,13 +167,13 @@ impl<'a> Target<'a> {
     /// Whether the store's file was shared.
     fn link(&mut self, file: &DataFile) -> Result<bool> {
         let (data, hint) = names(file);
-        let path = self.place.begin(&data);
+        let path = self.place.begin(&data)?;
         if !durable::link(self.files, &file.path, &path)? {
             self.place.settle(&data);
             return Ok(false);
         }
         let from = file.path.with_file_name(&hint);
-        let path = self.place.begin(&hint);
+        let path = self.place.begin(&hint)?;
         // A store without some hint is still one.
         if durable::is_there(self.files, &from)? && !durable::link(self.files, &from, &path)? {
             self.copy_hint(file)?;
@@ -183,7 +183,7 @@ impl<'a> Target<'a> {
 
     /// A copy of the store's file, and of its hint.
     fn copy(&mut self, file: &DataFile, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        let path = self.place.begin(&names(file).0);
+        let path = self.place.begin(&names(file).0)?;
         durable::copy(self.files, &file.path, &path, file.end(), |piece| each(piece.len() as u64))
             .map_err(|error: Error| error.while_doing("copying a file of the store"))?;
         self.copy_hint(file)
@@ -192,7 +192,7 @@ impl<'a> Target<'a> {
     fn copy_hint(&mut self, file: &DataFile) -> Result<()> {
         let hint = names(file).1;
         let from = file.path.with_file_name(&hint);
-        let path = self.place.begin(&hint);
+        let path = self.place.begin(&hint)?;
         remove_if_there(self.files, &path)?;
         if durable::is_there(self.files, &from)? {
             durable::copy(self.files, &from, &path, self.files.metadata(&from)?.len, |_| Ok::<_, Error>(()))?;
@@ -245,7 +245,7 @@ impl<'a> Target<'a> {
     /// Makes a store of it (C2), and removes what only the earlier backup had. What could not be removed.
     fn finish(&mut self, manifest: &Manifest) -> Result<Vec<(PathBuf, Error)>> {
         self.files.sync_dir(self.place.dir())?;
-        self.place.begin(&FileName::ManifestTemporary.name());
+        self.place.begin(&FileName::ManifestTemporary.name())?;
         self.state = State::Unknown;
         let written = manifest::write(self.files, self.place.dir(), manifest);
         self.state = match &written {

@@ -30,7 +30,7 @@ use crate::counters::Counters;
 use crate::family::{Family, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile};
 use crate::reclaim::Trash;
-use crate::store::{Installer, Parts, Store};
+use crate::store::{Installer, Parts, Store, check_next_file};
 use crate::version::{COMPARATOR_NAME, Recovered, manifest_state, recover, write_new};
 use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
@@ -193,11 +193,7 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
     });
     let trash = Trash::new(env.files.clone());
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);
-    if next_file > FileNumber::MAX.get() / 2 {
-        let reason =
-            format!("a file has number {}, which leaves too few for new ones; remove it", listing.highest_number);
-        return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
-    }
+    check_next_file(next_file, dir)?;
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
     let opener = files::Opener { env: &env, dir, trash: &trash, mmap_reads: options.mmap_reads };

@@ -296,6 +296,16 @@ impl Store {
         FileNumber::new(self.next_file.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Leaves out the numbers below `next`: files in `dir` have them.
+    ///
+    /// # Errors
+    /// `Corruption` if that leaves too few.
+    pub(crate) fn raise_file_number(&self, next: u64, dir: &Path) -> Result<()> {
+        check_next_file(next, dir)?;
+        self.next_file.fetch_max(next, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The number that the next file will have.
     pub(crate) fn next_file_number(&self) -> u64 {
         self.next_file.load(Ordering::Relaxed)
@@ -405,4 +415,13 @@ fn pacer(env: &Env, options: &Options) -> Pacer {
 
 fn closed(dir: &Path) -> Error {
     Error::new(ErrorKind::Closed, "the store was closed; open it again").with_path(dir)
+}
+
+/// Whether there are enough numbers from `next` on, the first behind those that files in `dir` have.
+pub(crate) fn check_next_file(next: u64, dir: &Path) -> Result<()> {
+    if next > FileNumber::MAX.get() / 2 {
+        let reason = format!("a file has number {}, which leaves too few for new ones; remove it", next - 1);
+        return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
+    }
+    Ok(())
 }

@@ -78,7 +78,8 @@ impl<'a> Place<'a> {
         for name in names.iter().filter(|name| *name != LOCK && *name != UNFINISHED) {
             self.files.remove(&self.path_of(name))?;
         }
-        let mark = self.begin(UNFINISHED);
+        let mark = self.path_of(UNFINISHED);
+        self.begun.push(mark.clone());
         if !durable::is_there(self.files, &mark)? {
             self.files.create(&mark)?;
         }
@@ -103,16 +104,16 @@ impl<'a> Place<'a> {
         self.dir.join(name)
     }
 
-    /// A file of that name is about to be made: here.
-    pub fn begin(&mut self, name: &str) -> PathBuf {
+    /// A file of that name is about to be made: here. One that is there already is somebody else's, and never removed.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn begin(&mut self, name: &str) -> Result<PathBuf> {
         let path = self.path_of(name);
-        self.begun.push(path.clone());
-        path
-    }
-
-    /// Whether a file of that name was begun.
-    pub fn has_begun(&self, name: &str) -> bool {
-        self.begun.contains(&self.path_of(name))
+        if !durable::is_there(self.files, &path)? {
+            self.begun.push(path.clone());
+        }
+        Ok(path)
     }
 
     /// The file of that name stays, whatever becomes of the copy.

@@ -73,7 +73,7 @@ impl Store {
         })?);
         let mut fork = Fork::default();
         for Part { file, len, is_last } in parts {
-            let to = place.begin(&file.id.to_string());
+            let to = place.begin(&file.id.to_string())?;
             if !is_last && durable::link(files, &file.path, &to)? {
                 fork.linked.push(to);
             } else {

@@ -380,6 +380,33 @@ fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
     assert!(kept > 0, "no backup kept a file, so nothing was shown");
 }
 
+/// Goal: an idle store, which records no number of the files that only its backups have, never gives one of them to another file.
+#[test]
+fn numbers_of_an_earlier_backup_come_to_no_other_file() {
+    let disk = SimDisk::new();
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    // Each takes two numbers, far beyond those that the manifest knows of.
+    (0..4).for_each(|_| drop(db.backup(COPY, &mut |_| ()).unwrap()));
+    db.close().unwrap();
+    let expected = copy_of(&disk, "before").unwrap();
+    // Reopened once, twice, and so on, the store comes near those numbers, to them and past them.
+    for reopened in 0..6 {
+        let disk = disk.after_process_death();
+        let open = || Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        (0..reopened).for_each(|_| open().close().unwrap());
+        let db = open();
+        let what = format!("reopened {reopened} times");
+        db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(copy_of(&disk, &what).unwrap() == expected, "{what}");
+        db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, once more: {error}"));
+        assert!(copy_of(&disk, &what).unwrap() == expected, "{what}, once more");
+        clean(&db, &what);
+    }
+}
+
 fn flip(disk: &SimDisk, path: &Path, at: u64) {
     let files = disk.env().files;
     let mut bytes = files.read(path).unwrap();

@@ -72,7 +72,7 @@ impl Store {
         let moment = self.this_moment()?;
         let mut copied = Copied::default();
         for member in moment.members() {
-            let path = target.begin(member.name());
+            let path = target.begin(member.name())?;
             if durable::link(&*self.env.files, member.path(), &path)? {
                 copied.linked += 1;
             } else {
@@ -99,7 +99,7 @@ impl Store {
                 copied.kept += 1;
                 continue;
             }
-            let path = target.begin(member.name());
+            let path = target.begin(member.name())?;
             self.copy_file(member.path(), &path, member.bytes(), &mut |bytes| teller.advance(bytes))?;
             self.check_member(&member, &path)?;
             target.settle(member.name());
@@ -154,9 +154,9 @@ impl Store {
         }
         target.write_options(self.new_file_number(), moment.options().as_bytes())?;
         let number = self.new_file_number();
-        target.begin(&FileName::Manifest(number).to_string());
+        target.begin(&FileName::Manifest(number).to_string())?;
         prepare_new(files, target.dir(), number, &moment.edits())?;
-        target.begin(&FileName::Temporary(number).to_string());
+        target.begin(&FileName::Temporary(number).to_string())?;
         target.will_be_current();
         set_current(files, target.dir(), number)?;
         target.keep(number)

@@ -1,6 +1,7 @@
 //! The directory that a copy is made in, beyond what all engines share ([`Place`]).
 //!
-//! - D2: an earlier backup is not touched before the new one is durable: files get names that it does not use.
+//! - D2: an earlier backup is not touched before the new one is durable: files get names that it does not use. What only it has, the
+//!   store's manifest knows nothing of, so the store's next numbers begin behind all that are there.
 //! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
 
 use std::collections::BTreeSet;
@@ -21,6 +22,8 @@ pub(super) struct Target<'a> {
     place: Place<'a>,
     /// Files of the backup that is there.
     earlier: BTreeSet<String>,
+    /// The file of the new copy's options.
+    options: FileNumber,
     state: State,
 }
 
@@ -57,6 +60,8 @@ impl<'a> Target<'a> {
             let reason = format!("there is a backup of another store, {}; choose another directory", earlier.db_id);
             return Err(target.refuse(ErrorKind::Conflict, reason));
         }
+        let numbers = names.iter().filter_map(|name| Some(FileName::parse(name)?.number()?.get()));
+        store.raise_file_number(earlier.next_file_number.max(numbers.max().unwrap_or(0).saturating_add(1)), dir)?;
         let families = earlier.families.values();
         let tables = families.clone().flat_map(|family| family.tables.keys().map(|(_, number)| *number));
         let tables: BTreeSet<FileNumber> = tables.collect();
@@ -82,7 +87,7 @@ impl<'a> Target<'a> {
     fn take(store: &'a Store, dir: &Path) -> Result<Self> {
         let files = &*store.env.files;
         let place = Place::take(files, dir)?;
-        Ok(Self { files, place, earlier: BTreeSet::new(), state: State::Unfinished })
+        Ok(Self { files, place, earlier: BTreeSet::new(), options: FileNumber::default(), state: State::Unfinished })
     }
 
     fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
@@ -103,7 +108,7 @@ impl<'a> Target<'a> {
     }
 
     /// A file of that name is about to be made: here.
-    pub(super) fn begin(&mut self, name: &str) -> PathBuf {
+    pub(super) fn begin(&mut self, name: &str) -> Result<PathBuf> {
         self.place.begin(name)
     }
 
@@ -116,7 +121,7 @@ impl<'a> Target<'a> {
 
     /// Writes a small file, durable but for its name.
     pub(super) fn write(&mut self, name: &FileName, bytes: &[u8]) -> Result<()> {
-        let path = self.begin(&name.to_string());
+        let path = self.begin(&name.to_string())?;
         let file = self.files.create(&path)?;
         file.append(&[bytes])?;
         Ok(file.sync()?)
@@ -124,8 +129,9 @@ impl<'a> Target<'a> {
 
     /// The same for an OPTIONS file, which whoever opens an earlier backup meanwhile reads: whole, or not there.
     pub(super) fn write_options(&mut self, number: FileNumber, text: &[u8]) -> Result<()> {
-        let temporary = self.begin(&FileName::OptionsTemporary(number).to_string());
-        let path = self.begin(&FileName::Options(number).to_string());
+        let temporary = self.begin(&FileName::OptionsTemporary(number).to_string())?;
+        let path = self.begin(&FileName::Options(number).to_string())?;
+        self.options = number;
         Ok(self.files.write_atomically(&path, &temporary, text)?)
     }
 
@@ -148,7 +154,7 @@ impl<'a> Target<'a> {
             let is_superfluous = match FileName::parse(&name) {
                 Some(FileName::Manifest(number)) => number != manifest,
                 Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => !names.contains(&name),
-                Some(FileName::Options(_)) => !self.place.has_begun(&name),
+                Some(FileName::Options(number)) => number != self.options,
                 Some(FileName::Temporary(_) | FileName::OptionsTemporary(_)) => true,
                 _ => false,
             };
