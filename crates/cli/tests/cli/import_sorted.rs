@@ -54,6 +54,19 @@ fn lines_that_do_not_ascend_are_told_by_number_and_nothing_is_imported() {
 }
 
 #[test]
+fn files_that_were_begun_before_a_bad_line_go() {
+    let place = Place::with(&[("k", "v")]);
+    let text = "z".repeat(5000);
+    let mut lines: String =
+        (0..4000).fold(String::new(), |lines, id| lines + &format!("{{\"id\":\"{id:06}\",\"text\":\"{text}\"}}\n"));
+    lines.push_str("{\"id\":true}\n");
+    let arguments = place.arguments("import", ["--jsonl", "-", "--key", "id", "--sorted"]);
+    esker_with_input(arguments, lines.as_bytes()).failed(&["line 4001", "nothing is imported"]);
+    assert_eq!((place.files(".sst").len(), place.files(".blob").len()), (1, 0));
+    assert_eq!(place.run("scan", NONE).done().text(), "k\tv\n");
+}
+
+#[test]
 fn a_tree_is_sorted_and_read_back() {
     let place = Place::new();
     place.write("tree/large", &vec![7; 3_000_000]);

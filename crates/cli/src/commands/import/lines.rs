@@ -48,7 +48,13 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     }
     // What came before a bad line is imported all the same, unless all or nothing is.
     let is_whole = stop.is_ok() || !loader.is_sorted();
-    let loaded = if is_whole { loader.finish()? } else { Loaded::default() };
+    let loaded = if is_whole {
+        loader.finish()?
+    } else {
+        // While the store is open: it takes away what was written.
+        drop(loader);
+        Loaded::default()
+    };
     target.settle()?;
     let (time, cost) = (begin.elapsed(), target.cost());
     drop(progress);
