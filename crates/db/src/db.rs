@@ -675,7 +675,8 @@ impl Db {
     /// # Errors
     /// - `InvalidArgument`: the name is empty or too long, or an option is out of its range.
     /// - `Conflict`: there is one of that name.
-    /// - `ReadOnly`, `Exhausted`, `Io`: the manifest could not be written.
+    /// - `Exhausted`, `Io`: its options or the manifest could not be written, and there is no such family.
+    /// - `ReadOnly`: the manifest could not be synced; whether there is one, the next open knows.
     pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
         self.store().create_family(name, options).map(ColumnFamily)
     }

@@ -35,18 +35,21 @@ impl Store {
                 max_column_family: Some(id),
                 ..VersionEdit::default()
             };
-            self.record(&mut installer, edit).map_err(|failure| failure.error)?;
-            installer.family_id_max = id;
             let family =
                 Family::new(id, name.to_owned(), options, Version::empty(), lead.wal_number, self.session_id.clone());
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.insert(id, family.clone());
+            // Before there is the family: what is put into it must find these options after a death. Options of none harm nobody.
+            self.write_options_of(&next, &mut installer)?;
+            if let Err(failure) = self.record(&mut installer, edit) {
+                self.state.lock().options_are_stale = true;
+                return Err(failure.error);
+            }
+            installer.family_id_max = id;
             self.families.store(Arc::new(next));
             lead.reload(&self.families.load(), self.options.wal_bytes_max);
             self.refresh_memory();
-            // Before the family is handed out: what is put into it must find these options after a death.
-            self.state.lock().options_are_stale = true;
-            self.refresh_options_file(&mut installer);
+            self.roll_manifest_if_large(&mut installer);
             Ok(family)
         })
     }
@@ -81,6 +84,7 @@ impl Store {
             self.refresh_memory();
             self.changed.notify_all();
             self.options_changed(&mut installer);
+            self.roll_manifest_if_large(&mut installer);
             Ok(())
         })
     }
@@ -92,7 +96,7 @@ impl Store {
         let before = family.set_separation(separation);
         if let Err(error) = self.write_options_file(&mut installer) {
             family.set_separation(before);
-            return Err(error.while_doing("writing the options down"));
+            return Err(error);
         }
         drop(installer);
         self.state.lock().to_compact.insert(family.id);
@@ -102,10 +106,26 @@ impl Store {
 
     /// Writes the options down, so that they hold when the store is opened without any, by Esker or by RocksDB.
     pub(crate) fn write_options_file(&self, installer: &mut Installer) -> Result<()> {
+        self.write_options_of(&self.families.load(), installer)
+    }
+
+    /// The same for a store with these families. What a failure leaves goes; should that be the newest file after a death, the
+    /// next says again how things are.
+    fn write_options_of(&self, families: &BTreeMap<u32, Arc<Family>>, installer: &mut Installer) -> Result<()> {
         let number = self.new_file_number();
+        let path = self.path_of(&FileName::Options(number));
         let temporary = self.path_of(&FileName::OptionsTemporary(number));
-        let text = crate::options::print(&self.options, &self.families.load(), &self.foreign_options);
-        self.env.files.write_atomically(&self.path_of(&FileName::Options(number)), &temporary, text.as_bytes())?;
+        let text = crate::options::print(&self.options, families, &self.foreign_options);
+        if let Err(error) = self.env.files.write_atomically(&path, &temporary, text.as_bytes()) {
+            for left in [path, temporary] {
+                if self.env.files.remove(&left).is_err() {
+                    self.trash.add(left);
+                }
+            }
+            self.state.lock().options_are_stale = true;
+            self.changed.notify_all();
+            return Err(Error::from(error).while_doing("writing the options down"));
+        }
         installer.options_files.push(number);
         // The last two stay, as RocksDB leaves them.
         while installer.options_files.len() > 2 {
@@ -120,20 +140,21 @@ impl Store {
     pub(crate) fn options_changed(&self, installer: &mut Installer) {
         self.state.lock().options_are_stale = true;
         if self.options.background_jobs == 0 {
-            self.refresh_options_file(installer);
+            // Told by `stats`, and tried again.
+            let _ = self.refresh_options_file(installer);
         } else {
             self.changed.notify_all();
         }
     }
 
-    /// Writes the options down if they changed since. A failure takes nothing of the change back, and is told by `stats`.
-    pub(crate) fn refresh_options_file(&self, installer: &mut Installer) {
+    /// Writes the options down if they changed since. A failure takes nothing of the change back, and leaves it to be written.
+    pub(crate) fn refresh_options_file(&self, installer: &mut Installer) -> Result<()> {
         if !std::mem::take(&mut self.state.lock().options_are_stale) {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.write_options_file(installer) {
-            self.state.lock().upkeep_error = Some(error.while_doing("writing the options down"));
-        }
+        let written = self.write_options_file(installer);
+        self.state.lock().options_error = written.as_ref().err().cloned();
+        written
     }
 
     /// Whether some memtable points into blob files that the manifest does not name: RocksDB would remove them.
@@ -154,8 +175,122 @@ impl Store {
         });
         let families: Vec<u32> = self.families.load().keys().copied().collect();
         let flushed = if needs_flush { self.flush(&families) } else { Ok(()) };
-        self.refresh_options_file(&mut self.installer.lock());
+        let described = self.refresh_options_file(&mut self.installer.lock());
         let synced = self.check_writable().and_then(|()| self.commit.exclusive(|lead| self.end_log(lead)));
-        flushed.and(synced)
+        flushed.and(synced).and(described)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::{Fault, SimDisk};
+
+    use super::*;
+    use crate::{Db, Options};
+
+    fn open(disk: &SimDisk) -> Db {
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, manifest_bytes_max: 4 << 10, ..Options::default() };
+        Db::open_with_env("/db", options, disk.env()).unwrap()
+    }
+
+    fn with_separation(separation: Separation) -> FamilyOptions {
+        FamilyOptions { separation, ..FamilyOptions::default() }
+    }
+
+    /// The disk after `prepare`, and what `act` does when the last of its operations with `word` on an OPTIONS file, or on no file in
+    /// particular, fails.
+    fn failing<T>(word: &str, prepare: impl Fn(&Db), act: impl Fn(&Db) -> T) -> (SimDisk, Db, T) {
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        let db = open(&healthy);
+        prepare(&db);
+        let from = healthy.op_count();
+        act(&db);
+        let is_wanted =
+            |line: &&String| line.split(' ').nth(1) == Some(word) && (word != "create" || line.contains("OPTIONS"));
+        let index = |line: &String| line.split(' ').next()?.parse::<u64>().ok();
+        let at = healthy.trace().iter().filter(is_wanted).filter_map(index).filter(|&at| at >= from).max().unwrap();
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        prepare(&db);
+        disk.fail_at(at, Fault::Eio);
+        let done = act(&db);
+        (disk, db, done)
+    }
+
+    fn newest_options(disk: &SimDisk) -> String {
+        let is_options = |path: &&std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
+        let newest = disk.paths().iter().filter(is_options).max().cloned().unwrap();
+        String::from_utf8(disk.file_bytes(&newest).unwrap()).unwrap()
+    }
+
+    fn separation(db: &Db, name: &str) -> Separation {
+        db.store().families.load().values().find(|family| family.name == name).unwrap().separation()
+    }
+
+    #[test]
+    fn a_family_whose_options_cannot_be_written_is_not_made() {
+        let create = |db: &Db| db.create_column_family("a", with_separation(Separation::AtWrite)).map(drop);
+        for word in ["create", "rename"] {
+            let (disk, db, created) = failing(word, |_| (), create);
+            assert_eq!(created.unwrap_err().kind(), ErrorKind::Io);
+            assert!(db.column_family("a").is_none());
+            create(&db).unwrap();
+            drop(db);
+            assert_eq!(separation(&open(&disk.after_process_death()), "a"), Separation::AtWrite, "{word}");
+        }
+    }
+
+    #[test]
+    fn options_that_could_not_be_written_are_written_later() {
+        let create = |db: &Db| drop(db.create_column_family("a", FamilyOptions::default()).unwrap());
+        let drop_it = |db: &Db| db.drop_column_family(&db.column_family("a").unwrap()).unwrap();
+        // With the next work.
+        let (disk, db, ()) = failing("create", create, drop_it);
+        assert!(newest_options(&disk).contains("CFOptions \"a\""));
+        let error = db.stats().background_error.unwrap();
+        db.store().trash.purge_again().unwrap();
+        assert!(error.to_string().contains("writing the options down"), "{error}");
+        db.wait_for_compact().unwrap();
+        assert!(!newest_options(&disk).contains("CFOptions \"a\""));
+        assert!(db.stats().background_error.is_none());
+        // When the store is closed.
+        let (disk, db, ()) = failing("create", create, drop_it);
+        db.close().unwrap();
+        assert!(!newest_options(&disk).contains("CFOptions \"a\""));
+    }
+
+    #[test]
+    fn a_separation_that_was_refused_is_not_what_the_next_open_finds() {
+        let change = |db: &Db| db.set_separation(&db.default_column_family(), Separation::AtWrite);
+        for word in ["create", "rename", "sync_dir"] {
+            let (disk, db, changed) = failing(word, |_| (), change);
+            changed.unwrap_err();
+            let before = separation(&db, "default");
+            assert_ne!(before, Separation::AtWrite);
+            assert_eq!(separation(&open(&disk.after_process_death()), "default"), before, "{word}");
+            db.close().unwrap();
+            assert_eq!(separation(&open(&disk), "default"), before, "{word}, closed");
+        }
+    }
+
+    #[test]
+    fn families_that_come_and_go_make_no_manifest_large() {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let manifest_bytes = || {
+            let is_manifest = |path: &&std::path::PathBuf| path.to_string_lossy().contains("MANIFEST-");
+            let newest = disk.paths().iter().filter(is_manifest).max().cloned().unwrap();
+            disk.file_bytes(&newest).unwrap().len()
+        };
+        for _ in 0..300 {
+            db.create_column_family("a", FamilyOptions::default()).unwrap();
+            db.drop_column_family(&db.column_family("a").unwrap()).unwrap();
+            let bytes = manifest_bytes();
+            assert!(bytes < 5 << 10, "{bytes} bytes");
+        }
+        db.close().unwrap();
+        assert_eq!(open(&disk).column_families().len(), 1);
     }
 }

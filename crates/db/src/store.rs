@@ -150,6 +150,8 @@ pub(crate) struct State {
     pub(crate) reclaimed_last: bool,
     /// Whether the OPTIONS file says less than there is.
     pub(crate) options_are_stale: bool,
+    /// Whether somebody writes it anew.
+    pub(crate) writing_options: bool,
     /// Families with too many small blob files, until it was seen that nothing can be done about it.
     pub(crate) crowded: BTreeSet<u32>,
     /// Since when there is one.
@@ -180,8 +182,10 @@ pub(crate) struct State {
     pub(crate) flush_error: Option<Error>,
     /// Why the last compaction failed; gone with the next that succeeds.
     pub(crate) compaction_error: Option<Error>,
-    /// Why files could not be removed, or a manifest or options not be written anew, the last time.
+    /// Why files could not be removed, or a manifest not be written anew, the last time.
     pub(crate) upkeep_error: Option<Error>,
+    /// Why the options could not be written down; gone when they are.
+    pub(crate) options_error: Option<Error>,
     /// How often work could not read a file, and has not since.
     pub(crate) failing: BTreeMap<FileNumber, u32>,
     /// The family of the last compaction: the next one looks behind it first.

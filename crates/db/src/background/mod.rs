@@ -58,7 +58,13 @@ impl State {
 
     /// What is tried again, and failed the last time.
     fn transient_error(&self) -> Option<&Error> {
-        self.flush_error.as_ref().or(self.compaction_error.as_ref()).or(self.upkeep_error.as_ref())
+        let errors = [&self.flush_error, &self.compaction_error, &self.upkeep_error, &self.options_error];
+        errors.into_iter().find_map(Option::as_ref)
+    }
+
+    /// Whether somebody removes files, or writes the options down.
+    fn is_tidying(&self) -> bool {
+        self.purging > 0 || self.writing_options
     }
 
     /// Whether somebody makes files.
@@ -167,10 +173,7 @@ impl Store {
             Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
             Work::Log => self.make_spare_log(),
             Work::Purge => self.trash.purge(),
-            Work::Options => {
-                self.refresh_options_file(&mut self.installer.lock());
-                Ok(())
-            }
+            Work::Options => self.refresh_options_file(&mut self.installer.lock()),
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let error = panicked(&*panic);
@@ -261,7 +264,8 @@ impl Store {
                 drop(merge);
             }
             Work::Purge => state.purging -= 1,
-            Work::Sync(_) | Work::Options => {}
+            Work::Options => state.writing_options = false,
+            Work::Sync(_) => {}
         }
         self.room.note_held(self.trash.held_bytes());
         self.changed.notify_all();
@@ -357,7 +361,8 @@ impl Store {
         let mut state = self.state.lock();
         state.awaited += 1;
         // Whoever was tried before and failed may have been mended.
-        (state.flush_error, state.compaction_error, state.upkeep_error) = (None, None, None);
+        (state.flush_error, state.compaction_error) = (None, None);
+        (state.upkeep_error, state.options_error) = (None, None);
         let result = self.do_all(&mut state).map_err(|error| error.while_doing("waiting for compactions"));
         state.awaited -= 1;
         result
@@ -374,7 +379,7 @@ impl Store {
                 let result = MutexGuard::unlocked(state, || self.run_work(&work));
                 let is_beyond_help = self.note_result(state, &work, &result);
                 self.release_work(state, work, &result, is_beyond_help);
-            } else if state.makes_files() || state.helping > 0 || state.purging > 0 || !state.manual.is_empty() {
+            } else if state.makes_files() || state.helping > 0 || state.is_tidying() || !state.manual.is_empty() {
                 self.changed.wait_for(state, QUIET);
             } else {
                 let resting = state.resting.first().map(|resting| resting.error.clone());

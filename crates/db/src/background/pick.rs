@@ -88,9 +88,6 @@ impl Store {
         if self.trash.is_filled() {
             return Some(Work::purge(state));
         }
-        if state.options_are_stale {
-            return Some(Work::Options);
-        }
         if let Some(merge) = self.pick_part(state) {
             state.helping += 1;
             return Some(Work::Part(merge));
@@ -109,6 +106,11 @@ impl Store {
             work.claim_tables(state);
             state.reclaimed_last = work.is_reclaim();
             return Some(work);
+        }
+        // Last: should it fail again and again, nothing else waits.
+        if state.options_are_stale && !state.writing_options {
+            state.writing_options = true;
+            return Some(Work::Options);
         }
         // While the device takes what the one before has written, this thread has nothing better to do.
         let beside = if self.options.background_jobs > 1 { flush::pick(&families, state, true) } else { None };

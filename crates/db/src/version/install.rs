@@ -121,7 +121,7 @@ impl Store {
 
     /// A manifest that has grown large is replaced by a new one with the present state. Failure to write it changes
     /// nothing, unless CURRENT may already name it.
-    fn roll_manifest_if_large(&self, installer: &mut Installer) {
+    pub(crate) fn roll_manifest_if_large(&self, installer: &mut Installer) {
         let Some(old) = installer.manifest.as_ref() else { return };
         if old.bytes() < self.options.manifest_bytes_max {
             return;
