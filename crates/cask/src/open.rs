@@ -24,7 +24,7 @@ use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
-use esker_log::copying::UNFINISHED;
+use esker_log::copying::{UNFINISHED, remove_mark};
 use esker_log::distrust;
 
 use crate::file::{ActiveFile, FileTable};
@@ -93,6 +93,7 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
     if let Some(manifest) = &found {
         // Names that came or went (O5).
         env.files.sync_dir(dir)?;
+        remove_mark(&*env.files, dir)?;
         write_distrusted_anew(&*env.files, dir, manifest)?;
     }
     if found.is_none() {

@@ -23,7 +23,7 @@ use esker_env::{Env, Lock, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
-use esker_log::distrust;
+use esker_log::{copying, distrust};
 
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -273,6 +273,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     installer.manifest = Some(manifest);
     store.write_options_file(&mut installer)?;
     drop(installer);
+    copying::remove_mark(&*store.env.files, &store.dir)?;
     {
         let mut state = store.state.lock();
         state.wals.clear();

@@ -19,6 +19,20 @@ pub const UNFINISHED: &str = "UNFINISHED-COPY";
 /// All engines' name for it.
 const LOCK: &str = "LOCK";
 
+/// Takes the mark away from a store in `dir`, durably: should its root be lost later, nobody shall take it for what a copy that died
+/// has left, to be removed.
+///
+/// # Errors
+/// What the system said.
+pub fn remove_mark(files: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let mark = dir.join(UNFINISHED);
+    if durable::is_there(files, &mark)? {
+        files.remove(&mark)?;
+        files.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
 /// See the module's head. Its owner says whether the copy came to be, with [`finish`](Self::finish) or [`abandon`](Self::abandon).
 #[derive(Debug)]
 pub struct Place<'a> {
@@ -127,8 +141,7 @@ impl<'a> Place<'a> {
     /// # Errors
     /// What the system said. Should it stay, it says nothing where there is a root.
     pub fn finish(&mut self) -> Result<()> {
-        let mark = self.path_of(UNFINISHED);
-        if durable::is_there(self.files, &mark)? { Ok(self.files.remove(&mark)?) } else { Ok(()) }
+        remove_mark(self.files, &self.dir)
     }
 
     /// Removes the root of the copy, durably, before anything that it names: it is unknown whether it is there.
@@ -168,5 +181,25 @@ impl<'a> Place<'a> {
             self.files.remove_dir(&self.dir)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_env::sim::SimDisk;
+
+    #[test]
+    fn what_was_there_before_stays_whatever_becomes_of_a_copy() {
+        let disk = SimDisk::new();
+        let files = disk.env().files;
+        let dir = Path::new("/copy");
+        durable::create_dir(&*files, dir).unwrap();
+        files.create(&dir.join("MANIFEST-000014")).unwrap();
+        let mut place = Place::take(&*files, dir).unwrap();
+        assert!(files.create(&place.begin("MANIFEST-000014").unwrap()).is_err());
+        files.create(&place.begin("000013.sst").unwrap()).unwrap();
+        place.abandon().unwrap();
+        assert_eq!(place.names().unwrap(), ["MANIFEST-000014"]);
     }
 }

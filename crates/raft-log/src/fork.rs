@@ -47,7 +47,6 @@ impl RaftLog {
             Ok(fork) => {
                 // From here on it is whole, whether or not it says so.
                 place.finish()?;
-                store.env.files.sync_dir(target)?;
                 Ok(fork)
             }
             Err(error) => {

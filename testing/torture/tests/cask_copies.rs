@@ -118,6 +118,24 @@ fn a_copy_dies_at_every_operation() {
     }
 }
 
+/// Goal: what says that a copy is unfinished does not outlive it, or a store that loses its manifest later would be taken for what a copy left.
+#[test]
+fn a_finished_copy_is_not_called_unfinished() {
+    let mark = Path::new("/copy/UNFINISHED-COPY");
+    let source = Source::new(960, 10);
+    for (name, copy) in COPIES {
+        let (disk, cask) = source.open();
+        copy(&cask).unwrap();
+        let disk = disk.after_power_loss(Survivors::Nothing);
+        assert!(disk.file_bytes(mark).is_none(), "{name}");
+        // One that an earlier version left.
+        disk.env().files.create(mark).unwrap();
+        disk.env().files.sync_dir("/copy".as_ref()).unwrap();
+        open(&disk, "/copy", &source.options).unwrap().close().unwrap();
+        assert!(disk.after_power_loss(Survivors::Nothing).file_bytes(mark).is_none(), "{name}, opened");
+    }
+}
+
 /// Goal: while a backup is brought up to date, it is a backup at every moment: wherever that dies or fails, what was in the earlier one is
 /// there, and the next attempt makes it whole.
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::env::FileKind;
-use esker::env::sim::{Fault, SimDisk};
+use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations};
 use esker_torture::model::{Model, contents};
@@ -405,6 +405,29 @@ fn numbers_of_an_earlier_backup_come_to_no_other_file() {
         assert!(copy_of(&disk, &what).unwrap() == expected, "{what}, once more");
         clean(&db, &what);
     }
+}
+
+/// Goal: what says that a copy is unfinished does not outlive it: a store that loses its CURRENT later would be taken for what a copy left.
+#[test]
+fn a_finished_copy_is_not_called_unfinished() {
+    let mark = Path::new(COPY).join("UNFINISHED-COPY");
+    let (options, steps) = scene(14, 20);
+    let disk = SimDisk::new();
+    let db = filled(&disk, &options, &steps);
+    for kind in KINDS {
+        let disk = disk.after_process_death();
+        let db = open(&disk, &options).unwrap();
+        kind.make(&db).unwrap();
+        let disk = disk.after_power_loss(Survivors::Nothing);
+        assert!(copy_of(&disk, "after a loss of power").is_some());
+        assert!(disk.file_bytes(&mark).is_none(), "{kind:?}");
+        // One that an earlier version left.
+        disk.env().files.create(&mark).unwrap();
+        disk.env().files.sync_dir(COPY.as_ref()).unwrap();
+        Db::open_with_env(COPY, options.clone(), disk.env()).unwrap().close().unwrap();
+        assert!(disk.after_power_loss(Survivors::Nothing).file_bytes(&mark).is_none(), "{kind:?}, opened");
+    }
+    drop(db);
 }
 
 fn flip(disk: &SimDisk, path: &Path, at: u64) {
