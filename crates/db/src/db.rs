@@ -571,7 +571,8 @@ impl Db {
     /// wait for one sync of the log and one of the manifest, and for a flush if they have just written into the range.
     ///
     /// # Errors
-    /// - `InvalidArgument`: a file was not written to be taken in, has no entries, is another family's, or lies in the store's directory.
+    /// - `InvalidArgument`: a file was not written to be taken in, or has a sequence number of the RocksDB store that took it in; has no
+    ///   entries, is another family's, or lies in the directory of a store.
     /// - `NotFound`, `Corruption`, `UnsupportedFormat`: a file is not there, is damaged, or holds what Esker does not have.
     /// - `Exhausted`: there is no room for it, nor anything that reclaim could free (a file that is moved needs some only within
     ///   [`max_disk_bytes`](Options::max_disk_bytes)).

@@ -81,6 +81,54 @@ fn a_file_that_is_given_up_is_removed() {
     assert!(disk.file_bytes(&path).is_none());
 }
 
+/// RocksDB writes the sequence number that a table gets into the table, if it is asked to.
+#[test]
+fn a_table_that_rocksdb_has_taken_in_is_refused() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0);
+    let path = file(&disk, "a", &[("a", "1")]);
+    let mut raw = disk.file_bytes(&path).unwrap();
+    let place = raw.windows(12).position(|bytes| bytes == b"global_seqno").unwrap() + 12;
+    raw[place..place + 8].copy_from_slice(&77u64.to_le_bytes());
+    disk.overwrite(&path, raw.clone());
+    for move_files in [false, true] {
+        let options = IngestOptions { move_files, ..IngestOptions::default() };
+        let error = db.ingest(&db.default_column_family(), &[&path], &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("taken in before"), "{error}");
+    }
+    assert_eq!((disk.file_bytes(&path).unwrap(), tables_on(&disk)), (raw.clone(), 0));
+    raw[place..place + 8].fill(0);
+    disk.overwrite(&path, raw);
+    ingest(&db, std::slice::from_ref(&path)).unwrap();
+    db.close().unwrap();
+    assert_eq!(get(&open(&disk, 0), "a").as_deref(), Some("1"));
+}
+
+/// Goal: no way to spell the path of a table that is in a store makes it one that may be given to a store.
+#[test]
+fn a_table_of_a_store_is_refused_however_its_path_is_spelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let db = Db::open(at("store"), options).unwrap();
+    let mut writer = SstFileWriter::create(at("a.sst"), &FamilyOptions::default()).unwrap();
+    writer.put("a", "1").unwrap();
+    writer.finish().unwrap();
+    let moved = IngestOptions { move_files: true, ..IngestOptions::default() };
+    db.ingest(&db.default_column_family(), &[at("a.sst")], &moved).unwrap();
+    std::os::unix::fs::symlink(at("store"), at("other")).unwrap();
+    let entries = std::fs::read_dir(at("store")).unwrap().map(|entry| entry.unwrap().path());
+    let table = entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+    for path in [table.clone(), at("store/../store").join(name), at("other").join(name)] {
+        let error = db.ingest(&db.default_column_family(), &[&path], &moved).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("is the store's"), "{}: {error}", path.display());
+    }
+    assert!(table.exists());
+}
+
 #[test]
 fn a_table_goes_as_deep_as_it_hides_nothing_newer() {
     let disk = SimDisk::new();

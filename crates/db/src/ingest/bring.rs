@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker_env::durable;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob_refs;
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_log::distrust;
 
@@ -25,7 +25,7 @@ impl Store {
     /// Whether `family` can take in the table at `path`, as far as its end tells.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is another family's, empty, or was not written to be taken in; as [`Table::open`].
+    /// `InvalidArgument` if it is another family's, empty, was not written to be taken in, or was before; as [`Table::open`].
     pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<()> {
         let file_bytes = self.env.files.metadata(path)?.len;
         let cache = Arc::new(BlockCache::new(0));
@@ -33,6 +33,11 @@ impl Store {
         let properties = table.properties();
         if table.taken_in().is_none() {
             return Err(refuse(path, "the table was not written to be taken in: an SstFileWriter does that"));
+        }
+        if table.taken_in() != Some(SequenceNumber::default()) {
+            let reason = "the table has been taken in before: RocksDB has written a sequence number into it, which would be another here; write \
+                its entries into a new one, or take in a copy from before that";
+            return Err(refuse(path, reason));
         }
         if properties.entry_count == 0 {
             return Err(refuse(path, "the table has no entries"));

@@ -36,6 +36,8 @@ mod syncer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::durable;
+use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key;
 use esker_format::rocksdb::version_edit::TableMeta;
 
@@ -176,15 +178,23 @@ impl Store {
         Quiet { store: self, family_id }
     }
 
+    /// Refuses a file of a store, this one or another, however the way to its directory is spelled.
+    fn refuse_own(&self, path: &Path) -> Result<()> {
+        let dir = durable::parent(path).unwrap_or(path);
+        if durable::is_there(&*self.env.files, &dir.join(FileName::Current.to_string()))? {
+            return Err(refuse(path, "a file in the directory of the store is the store's; write it elsewhere"));
+        }
+        Ok(())
+    }
+
     /// See [`Db::ingest`](crate::Db::ingest).
     pub(crate) fn ingest(&self, family: &Arc<Family>, files: &[PathBuf], options: IngestOptions) -> Result<Ingested> {
         let guest = self.enter()?;
         if files.is_empty() {
             return Ok(Ingested { sequence: self.visible().get(), ..Ingested::default() });
         }
-        if let Some(own) = files.iter().find(|path| path.parent() == Some(&*self.dir)) {
-            let reason = "a file in the directory of the store is the store's; write it elsewhere";
-            return Err(Error::invalid_argument(reason).with_path(own));
+        for path in files {
+            self.refuse_own(path)?;
         }
         // What is wrong with any of them is found before the first is copied.
         for path in files {
