@@ -144,6 +144,21 @@ mod tests {
         assert_eq!(more.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
+    /// What is given a second name is the file: a symbolic link of its own would lead nowhere once the file is gone.
+    #[test]
+    fn a_link_to_a_symbolic_link_is_one_to_the_file() {
+        let files = os::env().files;
+        let dir = tempfile::tempdir().unwrap();
+        let (file, symbolic, to) = (dir.path().join("file"), dir.path().join("symbolic"), dir.path().join("to"));
+        file_of(&*files, file.to_str().unwrap(), b"bytes");
+        std::os::unix::fs::symlink(&file, &symbolic).unwrap();
+        assert!(link(&*files, &symbolic, &to).unwrap());
+        assert!(std::fs::symlink_metadata(&to).unwrap().is_file());
+        assert_eq!(files.metadata(&file).unwrap().links, 2);
+        files.remove(&file).unwrap();
+        assert_eq!(files.read(&to).unwrap(), b"bytes");
+    }
+
     #[test]
     fn what_cannot_be_linked_is_told_apart_from_what_failed() {
         let files = os::env().files;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
 use super::append_file::OsAppendFile;
 use super::lock;
@@ -63,7 +63,8 @@ impl FileSystem for OsFileSystem {
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::hard_link(from, to).map_err(|source| Error::new("linking to", from, source))
+        linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)
+            .map_err(|source| Error::new("linking to", from, source.into()))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
