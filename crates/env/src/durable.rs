@@ -5,12 +5,15 @@
 //! - D3: a copy or a link that failed may have left a file, which is the caller's to remove.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::{Error, FileSystem, Result};
 
-/// Read and written at once by a copy.
+/// Read and written at once by a copy: whole pages.
 const PIECE_BYTES: usize = 1 << 20;
+/// No file system makes smaller holes that free anything.
+const PAGE_BYTES: usize = 4 << 10;
 
 /// Whether `path` stands for anything.
 ///
@@ -51,7 +54,7 @@ pub fn create_dir(files: &dyn FileSystem, dir: &Path) -> Result<()> {
 }
 
 /// Makes `to` of the first `len` bytes of `from`, durable but for its name (D1). `each` is told of every piece; what it
-/// returns ends the copy.
+/// returns ends the copy. Where `from` has holes, pages of zeroes become holes of the copy, if its file system has such.
 ///
 /// # Errors
 /// `AlreadyExists` if the name is taken, `UnexpectedEof` if there is less, and what else the system said; what `each` said.
@@ -63,16 +66,38 @@ pub fn copy<E: From<Error>>(
     mut each: impl FnMut(&[u8]) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let source = files.open(from)?;
+    let metadata = files.metadata(from)?;
+    let mut zeroes = (metadata.allocated < metadata.len).then(Vec::new);
     let copy = files.create(to)?;
     let mut piece = vec![0; usize::try_from(len).unwrap_or(PIECE_BYTES).min(PIECE_BYTES)];
     while copy.len() < len {
         let wanted = usize::try_from(len - copy.len()).unwrap_or(PIECE_BYTES).min(piece.len());
         let (part, _) = piece.split_at_mut(wanted);
         source.read_exact_at(copy.len(), part)?;
+        if let Some(zeroes) = &mut zeroes {
+            note_zeroes(copy.len(), part, zeroes);
+        }
         copy.append(&[part])?;
         each(part)?;
     }
-    Ok(copy.sync()?)
+    copy.sync()?;
+    drop(copy);
+    match zeroes.map(|zeroes| files.punch_holes(to, &zeroes)) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::Unsupported => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Adds pages of `piece`, which begins at `offset`, that are all zeroes to `zeroes`, as ranges that are as long as can be.
+fn note_zeroes(offset: u64, piece: &[u8], zeroes: &mut Vec<Range<u64>>) {
+    let pages = piece.chunks_exact(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES));
+    for (_, begin) in pages.filter(|(page, _)| page.iter().all(|&byte| byte == 0)) {
+        let end = begin + PAGE_BYTES as u64;
+        match zeroes.last_mut() {
+            Some(last) if last.end == begin => last.end = end,
+            _ => zeroes.push(begin..end),
+        }
+    }
 }
 
 /// Gives the file `from`, which never changes again, the second name `to` (D2). `false` where the system has no such thing for
@@ -157,6 +182,34 @@ mod tests {
         assert_eq!(files.metadata(&file).unwrap().links, 2);
         files.remove(&file).unwrap();
         assert_eq!(files.read(&to).unwrap(), b"bytes");
+    }
+
+    #[test]
+    fn a_copy_has_holes_where_the_file_has() {
+        let dir = tempfile::tempdir().unwrap();
+        for files in [os::env().files, SimDisk::new().env().files] {
+            create_dir(&*files, dir.path()).unwrap();
+            let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+            // Zeroes that nobody punched, a hole over two pieces and one at an end that fills no page.
+            let mut bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0] | 1).collect();
+            bytes[8192..50_000].fill(0);
+            file_of(&*files, from.to_str().unwrap(), &bytes);
+            let allocated = |path| files.metadata(path).unwrap().allocated;
+            copy(&*files, &from, &to, 3_000_000, |_| Ok::<_, Error>(())).unwrap();
+            assert!(allocated(&to) >= 3_000_000, "holes in a copy of a file that has none");
+            files.remove(&to).unwrap();
+            let holes = [500_000..2_500_000, 2_990_000..3_000_000];
+            match files.punch_holes(&from, &holes) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => continue,
+                punched => punched.unwrap(),
+            }
+            for hole in holes {
+                bytes[hole.start as usize..hole.end as usize].fill(0);
+            }
+            copy(&*files, &from, &to, 3_000_000, |_| Ok::<_, Error>(())).unwrap();
+            assert!(files.read(&to).unwrap() == bytes);
+            assert!(allocated(&to) <= allocated(&from), "{} for {} bytes", allocated(&to), allocated(&from));
+        }
     }
 
     #[test]
