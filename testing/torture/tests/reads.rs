@@ -357,6 +357,35 @@ fn a_refreshed_iterator_follows_what_is_written() {
     assert!(tail.valid(), "what it held stays readable");
 }
 
+/// Goal: the entries of an iterator go on where it stands: beyond either end there are none, so that a pager ends.
+#[test]
+fn entries_begin_where_the_iterator_stands() {
+    let (db, expected) = store(&SimDisk::new(), Compression::None);
+    let family = db.default_column_family();
+    let prefix = ReadOptions::default().with_prefix("key/0001");
+    for (options, count) in [(ReadOptions::default(), expected.len()), (prefix, 10)] {
+        let iter = || db.iter_cf(&family, &options).unwrap();
+        assert_eq!(iter().entries().count(), count, "nothing was sought: from the first");
+        let mut beyond = iter();
+        beyond.seek("key/99999").unwrap();
+        assert_eq!(beyond.entries().count(), 0);
+        let mut before = iter();
+        before.seek_for_prev("key/").unwrap();
+        assert_eq!(before.entries().count(), 0);
+        for forward in [true, false] {
+            let mut stepped = iter();
+            if forward { stepped.seek_to_last().unwrap() } else { stepped.seek_to_first().unwrap() }
+            stepped.value().unwrap();
+            if forward { stepped.next().unwrap() } else { stepped.prev().unwrap() }
+            assert_eq!(stepped.entries().count(), 0);
+        }
+        let mut refreshed = iter();
+        refreshed.seek("key/99999").unwrap();
+        refreshed.refresh().unwrap();
+        assert_eq!(refreshed.entries().count(), count);
+    }
+}
+
 /// Goal: a part of a large value costs a part of its bytes, and every part is right.
 #[test]
 fn a_part_of_a_large_value_reads_a_part() {

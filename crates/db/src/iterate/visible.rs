@@ -35,6 +35,8 @@ pub struct DbIterator {
     asked: Cell<bool>,
     /// Which way `ahead` goes.
     forward: bool,
+    /// Whether a seek said where to stand: not valid, it is then beyond an end.
+    is_placed: bool,
     view: Arc<View>,
     blobs: BlobReader,
     /// Keeps compaction from dropping what this iterator could only read through a later view; held for the snapshot's sake.
@@ -118,6 +120,7 @@ impl DbIterator {
             pace: Pace::default(),
             asked: Cell::new(false),
             forward: true,
+            is_placed: false,
             view,
             look_ahead_bytes: if blobs.mapped { 0 } else { options.look_ahead_bytes },
             blobs,
@@ -260,11 +263,13 @@ impl DbIterator {
         let is_same = Arc::ptr_eq(&view, &self.view);
         let entries = (!is_same).then(|| self.reach.entries_of(&view));
         self.walker.renew(entries, sequence);
+        self.is_placed = false;
         self.view = view;
         Ok(())
     }
 
-    /// Keys and values from here on, forward, as a standard iterator.
+    /// Keys and values from here on, forward, as a standard iterator: from the first key if no seek came before, none if it stands
+    /// beyond either end.
     pub fn entries(self) -> Entries {
         Entries { iterator: self, state: Progress::Before }
     }
@@ -273,6 +278,7 @@ impl DbIterator {
     fn begin(&mut self) {
         self.end_walk();
         self.ahead.clear();
+        self.is_placed = true;
     }
 
     fn end_walk(&mut self) {
@@ -352,7 +358,7 @@ enum Progress {
 impl Entries {
     fn advance(&mut self) -> Result<Option<(Vec<u8>, PinnedSlice)>> {
         match self.state {
-            Progress::Before if self.iterator.valid() => {}
+            Progress::Before if self.iterator.is_placed => {}
             Progress::Before => self.iterator.seek_to_first()?,
             Progress::Within => self.iterator.next()?,
             Progress::Over => return Ok(None),
