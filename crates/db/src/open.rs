@@ -99,18 +99,23 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
     // lock, the writer cannot have it either.
     let share = env.files.share_dir(dir).ok();
     // A writer may take away, between two of these reads, what its manifest no longer needs. It always changes the
-    // manifest first: if that is as it was before, nothing was missed.
+    // manifest first: if that is as it was before, it names nothing that was missed. But a log may have been due to go before: while a
+    // family writes nothing, the manifest says no later than it must from which log on that needs any.
     let mut attempts = READ_ONLY_ATTEMPTS;
     loop {
-        let before = manifest_state(&*env.files, dir)?;
+        let manifest = manifest_state(&*env.files, dir)?;
+        let logs = files::logs_in(&env, dir)?;
         let opened = read_whole(dir, options.clone(), env.clone());
         attempts -= 1;
-        if manifest_state(&*env.files, dir)? == before {
-            return opened.map(|opened| Opened { lock: share, ..opened });
-        }
-        if attempts == 0 {
-            let reason = "the store changes faster than it can be read; try again";
-            return Err(Error::new(ErrorKind::Busy, reason).with_path(dir));
+        let is_as_before = manifest_state(&*env.files, dir)? == manifest && logs.is_subset(&files::logs_in(&env, dir)?);
+        match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
+            opened if is_as_before => return opened.map(|opened| Opened { lock: share, ..opened }),
+            _ if attempts > 0 => {}
+            _ => {
+                let reason = "the store changes faster than it can be read; try again";
+                return Err(Error::new(ErrorKind::Busy, reason).with_path(dir));
+            }
         }
     }
 }

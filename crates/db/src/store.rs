@@ -75,7 +75,7 @@ pub(crate) struct Store {
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
     /// Whether open found blob files that the manifest does not name.
     pub(crate) has_stray_blobs: bool,
-    read_only: bool,
+    pub(crate) read_only: bool,
     /// The family that every store has, beside `families` so that the common read needs no look-up.
     pub(crate) default_family: Arc<Family>,
     pub(crate) families: ArcSwap<BTreeMap<u32, Arc<Family>>>,

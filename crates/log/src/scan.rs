@@ -159,6 +159,12 @@ impl Scanner {
         })
     }
 
+    /// Reads no further than to `end`, where a record ended when the log was read before: whoever writes to it may have gone on.
+    pub fn up_to(mut self, end: u64) -> Self {
+        self.file_bytes = self.file_bytes.min(end);
+        self
+    }
+
     /// The next whole record and where it begins in the file; `None` when the log has ended, and [`end`](Self::end) says how.
     ///
     /// # Errors

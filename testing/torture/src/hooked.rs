@@ -19,6 +19,10 @@ pub enum Call<'a> {
     Sync(&'a Path),
     /// A part of a file is given back.
     PunchHole(&'a Path),
+    /// The length of a file is asked for, or whether it is there.
+    Metadata(&'a Path),
+    /// A file is opened for reading.
+    Open(&'a Path),
     /// A part of a file is read.
     Read(&'a Path),
     /// A file is mapped.
@@ -32,7 +36,7 @@ impl<'a> Call<'a> {
     pub fn path(&self) -> &'a Path {
         match self {
             Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) => path,
-            Self::Read(path) | Self::Map(path) | Self::Other(path) => path,
+            Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) | Self::Other(path) => path,
         }
     }
 }
@@ -113,6 +117,7 @@ impl FileSystem for Hooked {
         self.files.recycle(from, to).map(|file| self.appended(file))
     }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        (self.hook)(Call::Open(path))?;
         let file = self.files.open(path)?;
         Ok(Arc::new(HookedReads { file, hook: Arc::clone(&self.hook) }))
     }
@@ -120,6 +125,7 @@ impl FileSystem for Hooked {
         self.files.list(dir)
     }
     fn metadata(&self, path: &Path) -> Result<Metadata> {
+        (self.hook)(Call::Metadata(path))?;
         self.files.metadata(path)
     }
     fn create_dir_all(&self, dir: &Path) -> Result<()> {

@@ -461,7 +461,7 @@ fn a_directory_that_may_not_be_written_can_be_read() {
         let disk = disk.after_process_death();
         // As on a file system that is mounted for reading only, or in a directory of somebody else's.
         let refuse = move |call: Call<'_>| match call {
-            Call::Read(_) | Call::Map(_) => Ok(()),
+            Call::Metadata(_) | Call::Open(_) | Call::Read(_) | Call::Map(_) => Ok(()),
             _ => Err(EnvError::new("changing", call.path(), io::Error::from(kind))),
         };
         let env = Env { files: Arc::new(Hooked::new(disk.env().files, refuse)), ..disk.env() };

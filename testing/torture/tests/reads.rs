@@ -374,9 +374,17 @@ fn entries_begin_where_the_iterator_stands() {
         assert_eq!(before.entries().count(), 0);
         for forward in [true, false] {
             let mut stepped = iter();
-            if forward { stepped.seek_to_last().unwrap() } else { stepped.seek_to_first().unwrap() }
+            if forward {
+                stepped.seek_to_last().unwrap()
+            } else {
+                stepped.seek_to_first().unwrap()
+            }
             stepped.value().unwrap();
-            if forward { stepped.next().unwrap() } else { stepped.prev().unwrap() }
+            if forward {
+                stepped.next().unwrap()
+            } else {
+                stepped.prev().unwrap()
+            }
             assert_eq!(stepped.entries().count(), 0);
         }
         let mut refreshed = iter();

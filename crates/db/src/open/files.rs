@@ -103,6 +103,12 @@ pub(super) fn remove_failed_creation(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The logs in a store's directory.
+pub(super) fn logs_in(env: &Env, dir: &Path) -> Result<BTreeSet<FileNumber>> {
+    let names = env.files.list(dir)?.into_iter().filter_map(|entry| FileName::parse(&entry.name));
+    Ok(names.filter_map(|name| if let FileName::Wal(number) = name { Some(number) } else { None }).collect())
+}
+
 /// What lies in a store's directory, as far as the names are known.
 pub(super) struct Listing {
     pub(super) names: Vec<FileName>,
@@ -118,8 +124,12 @@ impl Listing {
         let highest_number = names.iter().filter_map(FileName::number).map(FileNumber::get).max().unwrap_or(0);
         let mut logs = BTreeMap::new();
         for name in &names {
-            if let FileName::Wal(number) = name {
-                logs.insert(*number, env.files.metadata(&dir.join(name.to_string()))?.len);
+            let FileName::Wal(number) = name else { continue };
+            match env.files.metadata(&dir.join(name.to_string())) {
+                Ok(metadata) => drop(logs.insert(*number, metadata.len)),
+                // A writer took it away meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(Self { names, highest_number, logs })

@@ -7,6 +7,8 @@
 //! - So is a torn end of any other earlier log, unless the next
 //!   log goes on with the very next sequence number: RocksDB leaves that after a failed append.
 //! - A pointer to a value that a power loss took ends the log like a torn record ([`super::pointers`]).
+//! - Beside a writer, who may go on meanwhile, no log is replayed further than it was checked, and none that had not been begun when
+//!   the first was looked at: so all but the last were complete, and what is replayed is what the store was at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -41,7 +43,7 @@ pub(super) struct Logs {
     pub(super) found: Recovery,
     /// Blob files that they point to.
     pub(super) pointers: Pointers,
-    /// Batches from here on are left out, by log: a value is missing.
+    /// Where what is replayed of each ends.
     ends: BTreeMap<FileNumber, u64>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
@@ -53,7 +55,10 @@ impl Logs {
     /// # Errors
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
-        let wals = store.state.lock().wals.clone();
+        let mut wals = store.state.lock().wals.clone();
+        if store.read_only {
+            leave_out_unbegun(store, &mut wals)?;
+        }
         let last = last_durable(store, &wals)?;
         let log = |&number: &FileNumber| {
             let is_last = last.is_none_or(|last| number >= last);
@@ -68,12 +73,12 @@ impl Logs {
                 pointers.notice(store, log.number, &log.path, record)?;
             }
         }
-        let (mut ends, mut skipped) = (BTreeMap::new(), BTreeSet::new());
+        let mut skipped = BTreeSet::new();
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
-        // Where each log ended. The one that a note is about need not be the one before: another may have been begun in vain between them.
-        let mut ended: BTreeMap<FileNumber, u64> = BTreeMap::new();
+        // The one that a note is about need not be the one before: another may have been begun in vain between them.
+        let mut ends: BTreeMap<FileNumber, u64> = BTreeMap::new();
         let mut rest = logs.iter();
         while let Some(log) = rest.next() {
             let path = &log.path;
@@ -84,7 +89,7 @@ impl Logs {
                 let (sequence, count) = check_batch(path, offset, record)?;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
-                        let before = ended.get(&note.log).copied();
+                        let before = ends.get(&note.log).copied();
                         missing = before.filter(|&end| lacks(end, &note)).map(|end| (note.log, end));
                         if missing.is_some() {
                             break;
@@ -141,7 +146,6 @@ impl Logs {
                 break;
             }
             if let Some(offset) = lost {
-                ends.insert(log.number, offset);
                 torn = Some((path.clone(), offset));
                 found.torn_at = torn.clone();
                 found.dropped_bytes += store.env.files.metadata(path)?.len.saturating_sub(offset);
@@ -159,7 +163,7 @@ impl Logs {
                 LogEnd::Clean { offset } => end = end.or(Some(offset)),
                 LogEnd::NotReached => {}
             }
-            ended.extend(end.map(|end| (log.number, end)));
+            ends.extend(end.map(|end| (log.number, end)));
         }
         Ok(Self { logs, found, pointers, ends, skipped })
     }
@@ -175,12 +179,8 @@ impl Logs {
         let mut last = SequenceNumber::new(0);
         for log in &self.logs {
             let path = &log.path;
-            let mut scanner = scanner(store, log)?;
-            let end = self.ends.get(&log.number).copied().unwrap_or(u64::MAX);
+            let mut scanner = scanner(store, log)?.up_to(self.ends.get(&log.number).copied().unwrap_or(0));
             while let Some((offset, record)) = scanner.next()? {
-                if offset >= end {
-                    break;
-                }
                 if self.skipped.contains(&(log.number, offset)) {
                     continue;
                 }
@@ -209,6 +209,39 @@ impl Logs {
     }
 }
 
+/// Leaves out the last logs as far as nothing was written to them yet: those that a writer has ready for later.
+fn leave_out_unbegun(store: &Store, wals: &mut BTreeMap<FileNumber, u64>) -> Result<()> {
+    while let Some((&number, &bytes)) = wals.last_key_value() {
+        if bytes > 0 && has_begun(store, number)? {
+            break;
+        }
+        wals.remove(&number);
+    }
+    Ok(())
+}
+
+/// Whether there is anything in a log, be it torn or damaged.
+fn has_begun(store: &Store, number: FileNumber) -> Result<bool> {
+    let mut scanner = first_record_scanner(store, number)?;
+    match scanner.next() {
+        Ok(Some(_)) => Ok(true),
+        Ok(None) => Ok(scanner.end() != LogEnd::Clean { offset: 0 }),
+        Err(error) if is_damage(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Of any log, to look at how it begins.
+fn first_record_scanner(store: &Store, number: FileNumber) -> Result<Scanner> {
+    let log = Log { number, path: store.path_of(&FileName::Wal(number)), is_last: true };
+    open_scanner(store, &log, RecoveryMode::PointInTime)
+}
+
+/// Whether whoever reads the whole log says it better.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+}
+
 /// The first log that may have lost its end: the newest that a record is left of, or the first before it of which each
 /// next one says that it was not durable, or says nothing because its own beginning is lost. A length says nothing: logs are preallocated.
 fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Option<FileNumber>> {
@@ -219,9 +252,7 @@ fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
             break;
         }
         is_unsaid = false;
-        let path = store.path_of(&FileName::Wal(number));
-        let salt = number.get() as u32;
-        let mut scanner = Scanner::open(&*store.env.files, &path, RecoveryMode::PointInTime, true, salt)?;
+        let mut scanner = first_record_scanner(store, number)?;
         let first = scanner.next().map(|first| first.map(|(_, record)| LogNote::of_batch(record)));
         let note = match first {
             Ok(Some(note)) => note,
@@ -231,8 +262,7 @@ fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
                 is_unsaid = true;
                 continue;
             }
-            // What it has is damaged, which whoever reads it says better.
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => None,
+            Err(error) if is_damage(&error) => None,
             Err(error) => return Err(error),
         };
         last = Some(note.map_or(number, |note| note.log.min(number)));
@@ -278,9 +308,13 @@ fn may_end_here(store: &Store, log: &Log) -> bool {
 }
 
 fn scanner(store: &Store, log: &Log) -> Result<Scanner> {
+    open_scanner(store, log, store.options.wal_recovery)
+}
+
+fn open_scanner(store: &Store, log: &Log, mode: RecoveryMode) -> Result<Scanner> {
     // The low half of the number is what a recycled log's records carry.
     let salt = log.number.get() as u32;
-    Scanner::open(&*store.env.files, &log.path, store.options.wal_recovery, log.is_last, salt)
+    Scanner::open(&*store.env.files, &log.path, mode, log.is_last, salt)
 }
 
 /// Accepts a batch; returns its first sequence number and how many it takes.
