@@ -218,7 +218,7 @@ impl Opener<'_> {
                 let reason = format!("the manifest names table {number} for two column families, or in two levels");
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(self.dir));
             };
-            edit.added.push((level, TableFile::new(meta.clone(), table, path, self.trash.clone())));
+            edit.added.push((level, TableFile::of_watched(meta.clone(), table, path, self.trash.clone())));
         }
         // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
         // the first that some table points to; the files may be gone.

@@ -121,6 +121,46 @@ impl Job {
         let file = open_sealed(&*self.files, &path, self.mmap_reads).map_err(Error::from);
         let table = file.and_then(|file| Table::open_as(file, number, file_bytes, Some(newest), self.cache.clone()));
         let table = table.map_err(|error| missing(error, &path))?;
+        // At once: the indexes of all of them together may be more than there is memory for.
+        table.watch();
         Ok((table, path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use super::*;
+    use crate::version::recover;
+    use crate::{Db, FamilyOptions};
+
+    /// Goal: a limit of memory holds while a store is being opened: indexes and filters of tables that were opened go for those of others.
+    #[test]
+    fn tables_keep_to_their_share_of_memory_while_they_are_opened() {
+        const LIMIT: u64 = 8 << 10;
+        let (disk, dir) = (SimDisk::new(), Path::new("/store"));
+        let family = FamilyOptions { bloom_bits_per_key: 64.0, target_file_bytes: 4 << 10, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        let db = Db::open_with_env(dir, options.clone(), disk.env()).unwrap();
+        for table in 0..20u32 {
+            for n in 0..100u32 {
+                db.put([n.to_be_bytes(), table.to_be_bytes()].concat(), "value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let all_bytes = db.stats().memory.index_filter_bytes;
+        assert!(all_bytes > LIMIT, "{all_bytes}");
+        let table_count = db.stats().families[0].levels.iter().map(|level| level.files).sum::<usize>();
+        db.close().unwrap();
+
+        let env = disk.env();
+        let recovered = recover(&*env.files, dir).unwrap();
+        let cache = Arc::new(BlockCache::within_limit(LIMIT));
+        let tables = open_all(&env, dir, &cache, &recovered, &options).unwrap();
+        let kept_bytes: u64 = tables.values().map(|(table, _)| table.memory_bytes() as u64).sum();
+        assert_eq!(tables.len(), table_count);
+        assert!(kept_bytes > 0 && kept_bytes <= LIMIT * 3 / 4, "{kept_bytes} of {all_bytes}");
     }
 }

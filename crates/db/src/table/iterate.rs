@@ -88,6 +88,8 @@ impl TableIterator {
     fn begin(&mut self) -> Result<()> {
         if !self.resident.is_there() {
             self.resident = Guard::into_inner(self.table.resident()?);
+        } else if self.fill_cache {
+            self.table.touch();
         }
         self.walk.reset(Indexed { table: &self.table, index: &self.resident.index });
         Ok(())

@@ -77,11 +77,17 @@ impl Table {
         if !resident.is_there() {
             return self.read_resident().map(Guard::from_inner);
         }
+        self.touch();
+        Ok(resident)
+    }
+
+    /// Index or filter is used: others go before them.
+    #[inline]
+    pub(super) fn touch(&self) {
         // Mostly set already: then the line stays shared.
         if !self.touched.load(Ordering::Relaxed) {
             self.touched.store(true, Ordering::Relaxed);
         }
-        Ok(resident)
     }
 
     #[cold]

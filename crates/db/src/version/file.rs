@@ -88,13 +88,18 @@ impl Holes {
 }
 
 impl TableFile {
-    pub(crate) fn new(mut meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
+    /// Of a table that is not [watched](Table::watch) yet.
+    pub(crate) fn new(meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
+        table.watch();
+        Self::of_watched(meta, table, path, trash)
+    }
+
+    pub(crate) fn of_watched(mut meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
         if let Some(sequence) = table.taken_in() {
             // RocksDB writes the bounds of a file that it takes in as the file has them: without a time.
             meta.smallest = taken_in(&meta.smallest, sequence);
             meta.largest = taken_in(&meta.largest, sequence);
         }
-        table.watch();
         let life = Life::new(path, trash);
         let (seen_up_to, claimed) = (AtomicU64::new(0), AtomicBool::new(false));
         let epoch = AtomicU64::new(meta.epoch_number);

@@ -4,6 +4,7 @@ mod damage;
 mod golden;
 mod model;
 mod refusal;
+mod resident;
 mod taken_in;
 
 use std::path::Path;
