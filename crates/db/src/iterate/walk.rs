@@ -4,6 +4,8 @@
 //! - W1: going forward, `inner` stands on the entry that is shown.
 //! - W2: going backward, `inner` stands before all entries of the key that is shown; key and value are saved.
 //! - W3: not valid after an error; a seek begins anew.
+//! - W4: while the direction stays the same, `inner` stands at `target` or beyond. So each seek that skips entries begins beyond the one before,
+//!   and a walk ends even where a damaged table has its keys in another order.
 
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
 
@@ -26,6 +28,7 @@ pub(super) struct Walker {
     key: Vec<u8>,
     kind: ValueKind,
     saved_value: PinnedSlice,
+    /// What `inner` was led to last; empty if that was an end of everything.
     target: Vec<u8>,
 }
 
@@ -96,7 +99,10 @@ impl Walker {
                 self.lower = Some(lower);
                 result?;
             }
-            None => self.inner.seek_to_first()?,
+            None => {
+                self.target.clear();
+                self.inner.seek_to_first()?;
+            }
         }
         self.forward = true;
         self.show_next(false)
@@ -111,7 +117,10 @@ impl Walker {
                 self.upper = Some(upper);
                 result?;
             }
-            None => self.inner.seek_to_last()?,
+            None => {
+                self.target.clear();
+                self.inner.seek_to_last()?;
+            }
         }
         self.show_previous()
     }
@@ -174,6 +183,7 @@ impl Walker {
         } else {
             // W2: `inner` stands before the entries of `key`, or nowhere if `key` is the very first.
             self.forward = true;
+            self.target.clear();
             self.saved_value = PinnedSlice::default();
             if self.inner.valid() {
                 self.inner.next()?;
@@ -249,6 +259,9 @@ impl Walker {
                 continue;
             }
             hidden = 0;
+            if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_lt() {
+                return Err(disordered());
+            }
             self.target.clear();
             if is_same {
                 internal_key::append(&mut self.target, entry.user_key, SequenceNumber::new(0), ValueKind::Deletion);
@@ -311,6 +324,9 @@ impl Walker {
     }
 
     fn newest_sought(&mut self, key: &[u8]) -> Result<Option<ValueKind>> {
+        if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_gt() {
+            return Err(disordered());
+        }
         self.seek_inner(key)?;
         let mut seen = None;
         if self.inner.valid() {
@@ -337,10 +353,146 @@ fn decode(key: &[u8]) -> Result<InternalKey<'_>> {
     InternalKey::decode(key).map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))
 }
 
+#[cold]
+fn disordered() -> Error {
+    Error::new(ErrorKind::Corruption, "walking through the keys: those of a table are out of order; check the store")
+}
+
 fn is_shown(kind: ValueKind) -> Result<bool> {
     match kind {
         ValueKind::Value | ValueKind::BlobIndex => Ok(true),
         ValueKind::Deletion | ValueKind::SingleDeletion => Ok(false),
         kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iterate::InternalIterator;
+
+    /// Internal keys in any order: a table whose writer was at fault.
+    struct Disordered {
+        keys: Vec<Vec<u8>>,
+        at: Option<usize>,
+    }
+
+    impl InternalIterator for Disordered {
+        fn valid(&self) -> bool {
+            self.at.is_some_and(|at| at < self.keys.len())
+        }
+        fn seek_to_first(&mut self) -> Result<()> {
+            self.at = Some(0);
+            Ok(())
+        }
+        fn seek_to_last(&mut self) -> Result<()> {
+            self.at = self.keys.len().checked_sub(1);
+            Ok(())
+        }
+        fn seek(&mut self, target: &[u8]) -> Result<()> {
+            self.at = self.keys.iter().position(|key| internal_key::compare(key, target).is_ge());
+            Ok(())
+        }
+        fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+            self.at = self.keys.iter().rposition(|key| internal_key::compare(key, target).is_le());
+            Ok(())
+        }
+        fn next(&mut self) -> Result<()> {
+            self.at = self.at.map(|at| at + 1);
+            Ok(())
+        }
+        fn prev(&mut self) -> Result<()> {
+            self.at = self.at.and_then(|at| at.checked_sub(1));
+            Ok(())
+        }
+        fn key(&self) -> &[u8] {
+            self.at.and_then(|at| self.keys.get(at)).map_or(&[], Vec::as_slice)
+        }
+        fn value(&self) -> &[u8] {
+            &[]
+        }
+        fn pinned_value(&self) -> PinnedSlice {
+            PinnedSlice::default()
+        }
+    }
+
+    /// As many versions of a key as a walk seeks past.
+    fn versions(key: &str) -> Vec<Vec<u8>> {
+        let version = |sequence| {
+            let mut internal = Vec::new();
+            internal_key::append(&mut internal, key.as_bytes(), SequenceNumber::new(sequence), ValueKind::Value);
+            internal
+        };
+        (1..=2 * STEPS_BEFORE_SEEK as u64 + 3).rev().map(version).collect()
+    }
+
+    /// The keys that are shown from one end to the other, or how that failed.
+    fn walk(keys: Vec<Vec<u8>>, sequence: SequenceNumber, forward: bool) -> Result<Vec<Vec<u8>>> {
+        let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
+        let mut walker = Walker::new(entries, sequence, &ReadOptions::default());
+        let mut shown = Vec::new();
+        if forward {
+            walker.seek_to_first()?
+        } else {
+            walker.seek_to_last()?
+        }
+        while walker.valid() {
+            shown.push(walker.key().to_vec());
+            assert!(shown.len() < 100, "the walk does not end");
+            walker.step(forward)?;
+        }
+        Ok(shown)
+    }
+
+    /// Goal: a walk through keys that are out of order ends, with an error where it would go round in circles.
+    #[test]
+    fn a_walk_through_keys_out_of_order_ends() {
+        for (first, then) in [("b", "a"), ("a", "b")] {
+            let keys = [versions(first), versions(then)].concat();
+            for (sequence, forward) in [(1, true), (3, true), (30, true), (1, false), (30, false)] {
+                let shown = walk(keys.clone(), SequenceNumber::new(sequence), forward);
+                let mut expected = vec![first.as_bytes().to_vec(), then.as_bytes().to_vec()];
+                if !forward {
+                    expected.reverse();
+                }
+                match shown {
+                    Ok(shown) if first < then => assert_eq!(shown, expected),
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert!(first > then, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goal: turning round in the middle of keys that are in order is no fault of theirs.
+    #[test]
+    fn a_walk_may_turn_anywhere() {
+        let keys = ["a", "b", "c", "d"].map(versions).concat();
+        let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
+        let mut walker = Walker::new(entries, SequenceNumber::new(2), &ReadOptions::default());
+        for key in [b"b", b"c"] {
+            for forward in [true, false] {
+                for seek in [Walker::seek, Walker::seek_for_prev, Walker::seek_after, Walker::seek_before] {
+                    seek(&mut walker, key).unwrap();
+                    while walker.valid() {
+                        walker.step(forward).unwrap();
+                    }
+                    if forward {
+                        walker.seek_to_last().unwrap()
+                    } else {
+                        walker.seek_to_first().unwrap()
+                    }
+                    let mut shown = Vec::new();
+                    for forward in [!forward, !forward, forward, forward] {
+                        shown.extend_from_slice(walker.key());
+                        walker.step(forward).unwrap();
+                    }
+                    assert_eq!(shown, if forward { b"dcbc" } else { b"abcb" });
+                }
+            }
+        }
     }
 }
