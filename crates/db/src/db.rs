@@ -627,6 +627,7 @@ impl Db {
     ///
     /// # Errors
     /// `Corruption`, `Io`: a table could not be read, and nothing changed. `ReadOnly`, `Exhausted`: as for any change of the manifest.
+    /// `InvalidArgument`: the family was dropped.
     pub fn delete_files_in_range(
         &self,
         family: &ColumnFamily,
@@ -643,7 +644,7 @@ impl Db {
     /// rewrite of the tables that point to them. [`reclaim_plan`](Self::reclaim_plan) says how much that is.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is none, or if `reclaim_mode` is `Off`; what made a pass fail; nothing is lost.
+    /// `InvalidArgument` for a part that is none, if `reclaim_mode` is `Off`, or if the family was dropped; what made a pass fail; nothing is lost.
     pub fn reclaim(&self, family: &ColumnFamily, garbage_part: f64) -> Result<Reclaimed> {
         self.store().reclaim(self.store().own(family)?, garbage_part)
     }

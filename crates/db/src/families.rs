@@ -70,7 +70,11 @@ impl Store {
             let edit = VersionEdit { column_family: family.id, column_family_drop: true, ..VersionEdit::default() };
             self.record(&mut installer, edit).map_err(|failure| failure.error)?;
             family.mark_dropped();
-            self.state.lock().forget(family.id);
+            let mut state = self.state.lock();
+            state.forget(family.id);
+            // It may have been this family's work that failed; what is tried again says so again.
+            (state.flush_error, state.compaction_error) = (None, None);
+            drop(state);
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.remove(&family.id);
             self.families.store(Arc::new(next));

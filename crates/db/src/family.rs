@@ -8,6 +8,7 @@
 //! - V4: whoever reads more than one key looks whether the view is still the same after that: files that came in from
 //!   outside ([`ingest`](crate::ingest)) are in no memtable, and the sequence number may count them while the view lacks them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -15,7 +16,6 @@ use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::FileNumber;
 use parking_lot::Mutex;
 
-use crate::Result;
 use crate::blob::{BlobFile, WrittenBlobs};
 use crate::ingest::Writing;
 use crate::iterate::Walks;
@@ -23,6 +23,7 @@ use crate::memtable::Memtable;
 use crate::options::{FamilyOptions, Separation};
 use crate::reclaim::{Coming, Overwriting, Ranges};
 use crate::version::{Older, Version};
+use crate::{Error, Result};
 
 /// A memtable and the oldest log that holds what is in it.
 #[derive(Debug)]
@@ -118,6 +119,8 @@ pub(crate) struct Family {
     pub(crate) walks: Walks,
     /// What compactions in progress will write, and where.
     writing: Mutex<Vec<Writing>>,
+    /// Blob files whose values come home now; none unless it falls back.
+    coming_home: Mutex<Arc<BTreeSet<FileNumber>>>,
 }
 
 impl Family {
@@ -152,6 +155,7 @@ impl Family {
             dropped,
             walks: Walks::default(),
             writing: Mutex::default(),
+            coming_home: Mutex::default(),
         })
     }
 
@@ -213,6 +217,16 @@ impl Family {
         }
     }
 
+    /// Blob files whose values come home now (H1 of [`home`](crate::reclaim)).
+    pub(crate) fn coming_home(&self) -> Arc<BTreeSet<FileNumber>> {
+        self.coming_home.lock().clone()
+    }
+
+    /// Changes them. Under the store's `state` only.
+    pub(crate) fn set_coming_home(&self, files: BTreeSet<FileNumber>) {
+        *self.coming_home.lock() = Arc::new(files);
+    }
+
     /// See [`Older::note`].
     pub(crate) fn note_older(&self, version: &Arc<Version>) {
         self.older.note(version);
@@ -234,6 +248,15 @@ impl Family {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// `InvalidArgument`: it was dropped.
+    pub(crate) fn check_not_dropped(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::invalid_argument(format!("column family {:?} was dropped", self.name)));
+        }
+        Ok(())
     }
 
     pub(crate) fn mark_dropped(&self) {

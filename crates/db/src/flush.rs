@@ -55,6 +55,11 @@ impl Plan {
         state.flushing.push(self.clone());
     }
 
+    /// Whose they are.
+    pub(crate) fn family(&self) -> &Family {
+        &self.family
+    }
+
     /// Takes that back.
     pub(crate) fn release(&self, state: &mut State) {
         state.flushing.retain(|plan| !plan.generations.iter().any(|generation| self.takes(generation)));

@@ -57,7 +57,7 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     level: usize,
     /// That of a table whose place they take; 0 as long as it is not known.
     epoch: u64,
-    /// At what size its tables end. Chosen once: the number of a key of a load is that of the table which it was to go to.
+    /// At what size its tables end. Of a load chosen once: the number of a key of a load is that of the table which it was to go to.
     table_bytes_max: u64,
     table_options: TableOptions,
     identity: TableIdentity,
@@ -283,8 +283,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.family.options.belongs_in_blob(value.len())
     }
 
-    /// Whether values are brought back from the blob files that they lie in.
-    pub(crate) fn brings_back(&self) -> bool {
+    /// Whether values that move go to their keys, large ones, too.
+    fn brings_back(&self) -> bool {
         self.separation == Separation::FallBack
     }
 
@@ -411,6 +411,13 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.finish_table()?;
         (self.level, self.epoch) = (level, epoch);
         Ok(())
+    }
+
+    /// Has those that follow be of about one size, if they hold `bytes` together: split where they are full, they would leave a small one for each table
+    /// whose place they take, again and again.
+    pub(crate) fn split_evenly(&mut self, bytes: u64) {
+        let most = self.family.table_bytes().max(1);
+        self.table_bytes_max = bytes.div_ceil(bytes.div_ceil(most).max(1));
     }
 
     /// Ends the table being written; the next entry, which must have another user key, begins a new one.

@@ -138,7 +138,8 @@ pub(crate) struct State {
     pub(crate) rates: BTreeMap<u32, u64>,
     /// Work that met damage: see G4 of [`crate::background`].
     pub(crate) resting: Vec<Resting>,
-    /// Blob files, by family, whose values could not be read to be moved: left alone until the store is reopened.
+    /// Blob files, by family, whose values could not be read to be moved, and tables with which none could come home: left alone until the store is
+    /// reopened.
     pub(crate) damaged_blobs: BTreeMap<u32, BTreeSet<FileNumber>>,
     /// Families that are not swept, since a sweep met a damaged table.
     pub(crate) unswept: BTreeSet<u32>,

@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key;
 
+use crate::Result;
 use crate::batch::WriteBatch;
 use crate::family::{ColumnFamily, Family, Generation};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
 use crate::write::{Lead, Request, check_options};
-use crate::{Error, Result};
 
 /// Races that are lost before others must wait.
 const ATTEMPTS_MAX: usize = 16;
@@ -142,10 +142,7 @@ impl Store {
     }
 
     fn write_change(&self, lead: &mut Lead, family: &ColumnFamily, request: Request) -> Result<()> {
-        if family.0.is_dropped() {
-            let reason = format!("column family {:?} was dropped", family.name());
-            return Err(Error::invalid_argument(reason));
-        }
+        family.0.check_not_dropped()?;
         self.write_alone(lead, request)
     }
 }

@@ -8,6 +8,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Work;
 use crate::compaction;
+use crate::reclaim::Relocation;
 use crate::store::State;
 use crate::{Error, ErrorKind};
 
@@ -22,14 +23,39 @@ pub(crate) struct Resting {
 }
 
 impl State {
-    /// Leaves the blob file alone that `error` is about, or all of `victims`.
-    pub(super) fn note_blob_damage(&mut self, family_id: u32, victims: &BTreeSet<FileNumber>, error: &Error) {
+    /// Files of a family that are left alone by what moves values.
+    pub(crate) fn damaged_files(&self, family_id: u32) -> &BTreeSet<FileNumber> {
+        static NONE: BTreeSet<FileNumber> = BTreeSet::new();
+        self.damaged_blobs.get(&family_id).unwrap_or(&NONE)
+    }
+
+    /// Leaves the file alone that `error` is about, or all of `files`.
+    fn note_blob_damage(&mut self, family_id: u32, files: &BTreeSet<FileNumber>, error: &Error) {
         let damaged = self.damaged_blobs.entry(family_id).or_default();
-        match damaged_file(error).filter(|number| victims.contains(number)) {
+        match damaged_file(error).filter(|number| files.contains(number)) {
             Some(number) => drop(damaged.insert(number)),
-            None => damaged.extend(victims),
+            None => damaged.extend(files),
         }
         self.blob_damage.get_or_insert_with(|| error.clone());
+    }
+
+    /// A pass met damage: in one of the files that it was to empty, or, where it was to bring home what some tables point to, in one of these.
+    pub(super) fn note_damaged_pass(&mut self, plan: &Relocation, error: &Error) {
+        let named = damaged_file(error);
+        if !plan.is_step_home || named.is_some_and(|number| plan.victims.contains(&number)) {
+            return self.note_blob_damage(plan.family.id, &plan.victims, error);
+        }
+        let tables = plan.tables.iter().map(|(_, table)| table.number()).collect();
+        self.note_blob_damage(plan.family.id, &tables, error);
+    }
+
+    /// Whether a compaction met damage in a blob file whose values were to come home: it does not the next time.
+    pub(super) fn note_damage_at_home(&mut self, plan: &compaction::Plan, error: &Error) -> bool {
+        let is_at_home = damaged_file(error).is_some_and(|number| plan.coming_home.contains(&number));
+        if is_at_home {
+            self.note_blob_damage(plan.family.id, &plan.coming_home, error);
+        }
+        is_at_home
     }
 
     /// Whether `work`, which failed with `error`, had better not be tried again (G4). Told of each failure: a medium that cannot be read any

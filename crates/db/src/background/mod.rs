@@ -9,15 +9,18 @@
 //!   cannot do without, a flush, can refuse it.
 //! - G4: a compaction that met damage would meet it again: it rests, with its claims, until another version of its family
 //!   comes or a user asks for a compaction by hand. So does one that failed several times because the same file could not be read.
-//!   Blob files whose values cannot be read are left alone by reclaim until the store is reopened; a family in which a sweep met
-//!   a damaged table is reclaimed table by table from then on.
+//!   Blob files whose values cannot be read are left alone by reclaim, and by compactions, until the store is reopened; so are tables with which
+//!   values would come home. A family in which a sweep met a damaged table is reclaimed table by table from then on.
 //! - G5: work that panics gives its claims back like work that fails, and makes the store read-only: nobody knows what
 //!   it left half done in memory.
 
 mod damage;
 mod pick;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +33,7 @@ pub(crate) use self::pick::Look;
 use self::pick::QUIET;
 use crate::blob::BlobSync;
 use crate::compaction;
+use crate::family::Family;
 use crate::flush;
 use crate::reclaim::{Pass, Punch, Relocation, Removal, Reserved, Room};
 use crate::store::{State, Store};
@@ -134,15 +138,33 @@ impl Work {
         state.compacting += 1;
     }
 
+    /// What it is done for, if that is one family.
+    fn family(&self) -> Option<&Family> {
+        match self {
+            Self::Flush(plan) => Some(plan.family()),
+            Self::Compaction(plan, _) => Some(&plan.family),
+            Self::Relocation(plan, _) => Some(&plan.family),
+            Self::Punch(plan) => Some(&plan.family),
+            Self::Removal(plan) => Some(&plan.family),
+            Self::Part(_) | Self::Sync(_) | Self::Log | Self::Purge | Self::Options => None,
+        }
+    }
+
     /// Whether it reads this table or blob file.
     fn reads(&self, file: FileNumber) -> bool {
         match self {
             Self::Compaction(plan, _) => {
                 let mut tables = plan.inputs().map(|(_, table)| table).chain(plan.above.iter().flatten());
-                plan.victims.contains(&file) || tables.any(|table| table.number() == file)
+                let blob = BTreeSet::from([file]);
+                let comes_home = plan.coming_home.contains(&file);
+                plan.victims.contains(&file)
+                    || tables.any(|table| table.number() == file || (comes_home && table.may_point_into(&blob)))
             }
             Self::Relocation(plan, _) => {
-                plan.victims.contains(&file) || plan.tables.iter().any(|(_, table)| table.number() == file)
+                let blob = BTreeSet::from([file]);
+                let is_victim = plan.victims.contains(&file);
+                let mut tables = plan.tables.iter().map(|(_, table)| table);
+                tables.any(|table| table.number() == file || (is_victim && table.may_point_into(&blob)))
             }
             _ => false,
         }
@@ -189,7 +211,11 @@ impl Store {
     }
 
     /// Keeps what came of `work` where users can read it. Whether it failed in a way that trying again will not mend.
-    fn note_result(&self, state: &mut State, work: &Work, result: &Result<()>) -> bool {
+    fn note_result(&self, state: &mut State, work: &Work, result: &mut Result<()>) -> bool {
+        // Of a family that was dropped nothing is tried again, and nobody would ask: its error would stay.
+        if work.family().is_some_and(Family::is_dropped) {
+            *result = Ok(());
+        }
         let error = result.as_ref().err().cloned();
         let is_beyond_help = match &error {
             Some(error) => state.is_beyond_help(work, error),
@@ -225,6 +251,10 @@ impl Store {
                         state.to_compact.insert(plan.family.id);
                         state.note_damaged_sweep(&plan, error);
                     }
+                    Err(error) if is_beyond_help && state.note_damage_at_home(&plan, error) => {
+                        plan.set_claimed(false);
+                        state.to_compact.insert(plan.family.id);
+                    }
                     Err(error) if is_beyond_help => state.resting.push(Resting { plan, error: error.clone() }),
                     _ => {
                         plan.set_claimed(false);
@@ -234,16 +264,18 @@ impl Store {
             }
             Work::Relocation(plan, _) => {
                 state.compacting -= 1;
+                state.last_compacted = plan.family.id;
                 plan.set_claimed(false);
                 state.to_compact.insert(plan.family.id);
                 if let Err(error) = result
                     && is_beyond_help
                 {
-                    state.note_blob_damage(plan.family.id, &plan.victims, error);
+                    state.note_damaged_pass(&plan, error);
                 }
             }
             Work::Punch(plan) => {
                 state.compacting -= 1;
+                state.last_compacted = plan.family.id;
                 state.to_compact.insert(plan.family.id);
                 if let Err(error) = result
                     && is_beyond_help
@@ -288,8 +320,8 @@ impl Store {
 
     fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
         work.claim_tables(state);
-        let result = MutexGuard::unlocked(state, || self.run_work(&work));
-        let is_beyond_help = self.note_result(state, &work, &result);
+        let mut result = MutexGuard::unlocked(state, || self.run_work(&work));
+        let is_beyond_help = self.note_result(state, &work, &mut result);
         self.release_work(state, work, &result, is_beyond_help);
         result
     }
@@ -305,9 +337,9 @@ impl Store {
                 continue;
             };
             drop(state);
-            let result = self.run_work(&work);
+            let mut result = self.run_work(&work);
             state = self.state.lock();
-            let is_beyond_help = self.note_result(&mut state, &work, &result);
+            let is_beyond_help = self.note_result(&mut state, &work, &mut result);
             // Its claims are kept meanwhile, so that nobody else tries it either.
             if result.is_err() && !is_beyond_help && !state.closing {
                 self.closing.wait_for(&mut state, RETRY_PAUSE);
@@ -343,9 +375,9 @@ impl Store {
                 return Ok(());
             };
             let (is_flush, is_purge) = (matches!(work, Work::Flush(_)), matches!(work, Work::Purge));
-            let result = self.run_work(&work);
+            let mut result = self.run_work(&work);
             let mut state = self.state.lock();
-            let is_beyond_help = self.note_result(&mut state, &work, &result);
+            let is_beyond_help = self.note_result(&mut state, &work, &mut result);
             self.release_work(&mut state, work, &result, is_beyond_help);
             drop(state);
             match result {
@@ -376,8 +408,8 @@ impl Store {
                 return Err(error.clone());
             }
             if let Some(work) = self.pick_work(state) {
-                let result = MutexGuard::unlocked(state, || self.run_work(&work));
-                let is_beyond_help = self.note_result(state, &work, &result);
+                let mut result = MutexGuard::unlocked(state, || self.run_work(&work));
+                let is_beyond_help = self.note_result(state, &work, &mut result);
                 self.release_work(state, work, &result, is_beyond_help);
             } else if state.makes_files() || state.helping > 0 || state.is_tidying() || !state.manual.is_empty() {
                 self.changed.wait_for(state, QUIET);
@@ -404,42 +436,4 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
     let message = message.unwrap_or("without a word");
     let reason = format!("background work panicked ({message}); report it, and reopen the store");
     Error::new(ErrorKind::ReadOnly, reason)
-}
-
-#[cfg(test)]
-mod tests {
-    use esker_env::sim::SimDisk;
-
-    use crate::store::KeptOut;
-    use crate::{Compression, Db, FamilyOptions, Options};
-
-    /// Goal: who compacts by hand keeps no space from coming back, and so no writer waiting; who takes files in is alone.
-    #[test]
-    fn space_comes_back_beside_a_compaction_by_hand() {
-        for kept_out in [KeptOut::Compactions, KeptOut::All] {
-            let family = FamilyOptions {
-                write_buffer_bytes: 64 << 10,
-                min_blob_size: 100,
-                blob_file_bytes: 64 << 10,
-                blob_compression: Compression::None,
-                level0_compaction_trigger: 100,
-                level0_slowdown_trigger: 100,
-                level0_stop_trigger: 101,
-                ..FamilyOptions::default()
-            };
-            let families = [("default".to_owned(), family)].into();
-            let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
-            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
-            let overwrite = |round: u8| (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), [round; 500]).unwrap());
-            overwrite(0);
-            db.compact_range(&db.default_column_family(), None, None).unwrap();
-            let before = db.stats().compactions;
-            db.store().state.lock().manual.insert(0, kept_out);
-            (1..10).for_each(overwrite);
-            let (bytes, passes) = (db.stats().on_disk.blob_bytes, db.stats().compactions - before);
-            let keeps_bound = bytes < 1_000_000 && passes > 0;
-            assert_eq!(keeps_bound, kept_out == KeptOut::Compactions, "{bytes} bytes for 500,000, {passes} passes");
-            db.store().state.lock().manual.clear();
-        }
-    }
 }

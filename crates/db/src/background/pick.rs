@@ -15,7 +15,7 @@ use crate::compaction;
 use crate::family::Family;
 use crate::flush;
 use crate::options::{ReclaimMode, Separation};
-use crate::reclaim::{self, Goal, Left, Need};
+use crate::reclaim::{self, Left, Need};
 use crate::store::{KeptOut, State, Store};
 use crate::version::Version;
 
@@ -154,6 +154,7 @@ impl Store {
                 }
                 continue;
             }
+            family.into_iter().for_each(|family| self.choose_home(state, family));
             let compact = || {
                 if kept_out.is_some() {
                     return None;
@@ -220,11 +221,10 @@ impl Store {
         if self.options.reclaim_mode != ReclaimMode::Auto {
             return None;
         }
-        let none = BTreeSet::new();
-        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
-        if family.separation() == Separation::FallBack {
-            let plan = reclaim::pick(family, Goal::None, damaged).filter(|plan| !plan.is_claimed());
-            return plan.map(|plan| Work::relocation(plan, &self.room));
+        let damaged = state.damaged_files(family.id);
+        if family.separation() == Separation::FallBack && !family.view.load().version.blobs().is_empty() {
+            let step = self.pick_step_home(family, damaged);
+            return step.or_else(|| if self.room.is_short() { self.pick_exposing(family, false) } else { None });
         }
         if family.view.load().version.blobs().is_empty() {
             return if self.room.is_short() { self.pick_exposing(family, false) } else { None };
@@ -250,13 +250,21 @@ impl Store {
         pass.or_else(|| if exposes { self.pick_exposing(family, true) } else { None })
     }
 
+    /// What brings values home, if there is room for it: no more at a time than leaves writers some.
+    fn pick_step_home(&self, family: &Arc<Family>, damaged: &BTreeSet<FileNumber>) -> Option<Work> {
+        let left = self.left();
+        let step = u64::try_from(left.pass.min(left.bound) / 2).unwrap_or(0).min(family.blob_file_bytes());
+        let plan = reclaim::pick_step(family, &family.coming_home(), damaged, step)?;
+        let fits = i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= left.pass);
+        (fits && !plan.is_claimed()).then(|| Work::relocation(plan, &self.room))
+    }
+
     /// A window that gives space back, beside other work.
     fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
         if family.ranges.count() < 2 || family.separation() == Separation::FallBack {
             return None;
         }
-        let none = BTreeSet::new();
-        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let damaged = state.damaged_files(family.id);
         let left = self.left();
         let need = self.need(state, family, &left, false).filter(|need| !need.only_everything)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
@@ -288,8 +296,7 @@ impl Store {
         if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
             return None;
         }
-        let none = BTreeSet::new();
-        let damaged = state.damaged_blobs.get(&family.id).unwrap_or(&none);
+        let damaged = state.damaged_files(family.id);
         let left = self.left();
         let bytes_max = reclaim::copied_bytes(family, left.slack);
         let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
@@ -356,8 +363,7 @@ impl Store {
 
     /// Whether the family has more small blob files than it should.
     fn note_crowd(&self, state: &mut State, family_id: u32, version: &Version) {
-        let none = BTreeSet::new();
-        let damaged = state.damaged_blobs.get(&family_id).unwrap_or(&none);
+        let damaged = state.damaged_files(family_id);
         let crowd = |family: &Arc<Family>| reclaim::crowd(version, family, damaged);
         let crowd = self.families.load().get(&family_id).and_then(crowd);
         if crowd.is_none() {

@@ -27,6 +27,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
+use crate::options::Separation;
 use crate::reclaim::rounding_bytes;
 use crate::version::{TableFile, Version};
 
@@ -50,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) above: Vec<Vec<Arc<TableFile>>>,
     /// Blob files that nothing of what is written shall point to.
     pub(crate) victims: BTreeSet<FileNumber>,
+    /// The same, for as many of them as come home meanwhile ([`home`](crate::reclaim)): other tables may point there.
+    pub(crate) coming_home: Arc<BTreeSet<FileNumber>>,
     /// Whether it is one.
     pub(crate) is_sweep: bool,
 }
@@ -73,14 +76,16 @@ impl Plan {
         self.upper.iter().map(|table| (self.level, table))
     }
 
-    /// About what it will take up: its tables, and what lives in its victims, in whole blocks. Nothing where tables only change their level.
+    /// About what it will take up: its tables, what lives in its victims, and what comes home, in whole blocks. Nothing where tables only change
+    /// their level.
     pub(crate) fn written_bytes(&self) -> u64 {
         if self.is_trivial_move() {
             return 0;
         }
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
-        tables + moved + rounding_bytes(&self.family, self.inputs().count(), moved)
+        let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
+        tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), moved)
     }
 
     /// What lives in its victims.
@@ -88,6 +93,11 @@ impl Plan {
         let ledger = self.version.ledger();
         let moved = |file: &FileNumber| ledger.get(*file).map_or(0, |usage| usage.live_bytes());
         self.victims.iter().map(moved).sum()
+    }
+
+    /// Blob files whose values move: those of a plan without victims come home.
+    pub(crate) fn moved_from(&self) -> &BTreeSet<FileNumber> {
+        if self.victims.is_empty() { &self.coming_home } else { &self.victims }
     }
 
     /// Keeps other plans away from its inputs, or no longer does.
@@ -202,9 +212,9 @@ pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: 
         None => (level, Vec::new()),
     };
     let (family, version, upper) = (family.clone(), version.clone(), upper.to_vec());
-    let above = Vec::new();
-    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
-    plan.unless_taken()
+    let (above, coming_home, is_sweep) = (Vec::new(), Arc::default(), true);
+    Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
+        .unless_taken()
 }
 
 /// See P6: `tables` are neighbours of the deepest level. `None` while one of them is claimed.
@@ -223,8 +233,9 @@ pub(crate) fn pick_window(
     above.retain(|run| !run.is_empty());
     let (family, version) = (family.clone(), version.clone());
     let (lower, middle, output_level) = (Vec::new(), Vec::new(), level);
-    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: true };
-    plan.unless_taken()
+    let (coming_home, is_sweep) = (Arc::default(), true);
+    Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
+        .unless_taken()
 }
 
 /// See P4.
@@ -379,10 +390,12 @@ fn plan(
     } else {
         with_neighbours(version, output_level, version.overlapping(output_level, Some(smallest), Some(largest)))
     };
+    let falls_back = family.separation() == Separation::FallBack;
+    let coming_home = if falls_back { family.coming_home() } else { Arc::default() };
     let (family, version, victims) = (family.clone(), version.clone(), BTreeSet::new());
-    let (middle, above) = (Vec::new(), Vec::new());
-    let plan = Plan { family, version, level, output_level, upper, lower, middle, above, victims, is_sweep: false };
-    plan.unless_taken()
+    let (middle, above, is_sweep) = (Vec::new(), Vec::new(), false);
+    Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
+        .unless_taken()
 }
 
 /// `tables` and those beside them that begin with the user key with which they end, or the other way round (P2).

@@ -1,5 +1,5 @@
 //! Runs a plan: merges its inputs, part after part, through the sieve into new tables of the output level. What lives in blob files
-//! that a sweep empties goes to new ones on the way.
+//! that a sweep empties goes to new ones on the way; what lives in those of a family that falls back comes home (`reclaim/home.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     if plan.is_sweep {
         outputs = outputs.syncing_beside();
     }
-    let (mut moved, victims) = (ByFile::new(), Victims::new(&plan.victims));
+    let (mut moved, victims) = (ByFile::new(), Victims::new(plan.moved_from()));
     let mut fence = Fence::new(plan);
     let mut input = inputs(plan);
     match begin {
@@ -142,9 +142,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         }
         outputs.come_to(key.user_key)?;
         match reference(key, value)? {
-            Some(index) if outputs.brings_back() || victims.contains(index.file) => {
-                move_value(plan, &mut outputs, key, &index, &mut moved)
-            }
+            Some(index) if victims.contains(index.file) => move_value(plan, &mut outputs, key, &index, &mut moved),
             Some(index) => outputs.add_reference(key, internal, value, &index),
             None => outputs.add(key, internal, value),
         }

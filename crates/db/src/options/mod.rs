@@ -195,8 +195,9 @@ pub enum Separation {
     /// closed must be opened by Esker before RocksDB opens it, or RocksDB removes the files of values that are only in the log.
     /// Values written with `disable_wal` go to blob files at the flush.
     AtWrite,
-    /// With their keys, also those that lie in blob files now: every compaction brings back what it meets, and reclaim
-    /// does the rest, until there is no blob file left and a RocksDB without them opens the store. RocksDB calls this
+    /// With their keys, also those that lie in blob files now: reclaim brings them back, a part of the tables at a time while writers go on, and
+    /// compactions do with what they meet, until there is no blob file left and a RocksDB without them opens the store. What lives is written once
+    /// for that where `max_space_amp` and the disk leave room for it twice, else some times. RocksDB calls this
     /// blob garbage collection without blob files, Titan its fallback mode.
     FallBack,
 }

@@ -1,15 +1,14 @@
 //! Reclaim when a user asks for it, and what it would do.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::pick::hidden_bytes;
-use super::{Goal, pick};
+use super::{Goal, pick, pick_any_step};
 use crate::family::Family;
-use crate::options::ReclaimMode;
+use crate::options::{ReclaimMode, Separation};
 use crate::store::Store;
 use crate::version::BlobHandle;
 use crate::{Error, Result};
@@ -97,8 +96,10 @@ impl Store {
             })
             .collect();
         let picked = || files.iter().filter(|file| file.is_picked);
-        let goal = Goal::Garbage(garbage_part.max(f64::MIN_POSITIVE), FileNumber::new(u64::MAX));
-        let next = pick(family, goal, &BTreeSet::new());
+        let next = match family.separation() {
+            Separation::FallBack => pick_any_step(family, family.blob_file_bytes()),
+            _ => pick(family, garbage_part.max(f64::MIN_POSITIVE), FileNumber::new(u64::MAX)),
+        };
         Ok(ReclaimPlan {
             copied_bytes: picked().map(|file| file.live_bytes).sum(),
             freed_bytes: picked().map(|file| file.garbage_bytes).sum(),
@@ -119,6 +120,7 @@ impl Store {
     /// See [`Db::reclaim`](crate::Db::reclaim).
     pub(crate) fn reclaim(&self, family: &Arc<Family>, garbage_part: f64) -> Result<Reclaimed> {
         check_part(garbage_part)?;
+        family.check_not_dropped()?;
         if self.options.reclaim_mode == ReclaimMode::Off {
             let reason = "reclaim is switched off; open the store with reclaim_mode Auto or Manual";
             return Err(Error::invalid_argument(reason));
@@ -134,12 +136,18 @@ impl Store {
         Ok(reclaimed)
     }
 
-    /// One pass; `false` if there is nothing left to do.
+    /// One pass; `false` if there is nothing left to do, or the family was dropped.
     pub(crate) fn reclaim_once(&self, family: &Arc<Family>, goal: Goal) -> Result<bool> {
         loop {
             self.check_writable()?;
             let mut state = self.state.lock();
-            let Some(plan) = pick(family, goal, &BTreeSet::new()) else { return Ok(false) };
+            let plan = match goal {
+                _ if family.is_dropped() => None,
+                _ if family.separation() == Separation::FallBack => self.pick_step_by_hand(&state, family),
+                Goal::Garbage(part, before) => pick(family, part, before),
+                Goal::None => None,
+            };
+            let Some(plan) = plan else { return Ok(false) };
             if plan.is_claimed() {
                 // What rests with its claims has to be tried again before its tables can be touched.
                 state.wake_resting(family.id);
@@ -178,9 +186,35 @@ mod tests {
         let numbers: Vec<FileNumber> = family.view.load().version.blobs().keys().copied().collect();
         assert_eq!(numbers.len(), 4);
         for (count, before) in numbers.iter().enumerate() {
-            let plan = pick(&family, Goal::Garbage(0.1, *before), &BTreeSet::new());
+            let plan = pick(&family, 0.1, *before);
             let victims: Vec<FileNumber> = plan.iter().flat_map(|plan| &plan.victims).copied().collect();
             assert_eq!(victims, numbers[..count]);
+        }
+    }
+    /// Goal: a reclaim ends with the family that it is for.
+    #[test]
+    fn nothing_is_left_to_do_for_a_dropped_family() {
+        for separation in [Separation::AtFlush, Separation::FallBack] {
+            let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+            let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+            let options = FamilyOptions { min_blob_size: 100, ..FamilyOptions::default() };
+            let handle = db.create_column_family("passing", options).unwrap();
+            for round in 0..2u8 {
+                (round..100).for_each(|n| db.put_cf(&handle, [n], [round; 500], &Default::default()).unwrap());
+                db.flush_cf(&handle).unwrap();
+            }
+            db.compact_range(&handle, None, None).unwrap();
+            db.set_separation(&handle, separation).unwrap();
+            let family = db.store().own(&handle).unwrap();
+            assert!(pick_any_step(family, 1).is_some());
+            db.drop_column_family(&handle).unwrap();
+            // Dropped while it goes on.
+            let goals = [Goal::None, Goal::Garbage(f64::MIN_POSITIVE, FileNumber::new(u64::MAX))];
+            assert!(goals.into_iter().all(|goal| !db.store().reclaim_once(family, goal).unwrap()));
+            assert_eq!(db.reclaim(&handle, 0.0).unwrap_err().kind(), crate::ErrorKind::InvalidArgument);
+            let deleted = db.delete_files_in_range(&handle, None, None);
+            assert_eq!(deleted.unwrap_err().kind(), crate::ErrorKind::InvalidArgument);
+            db.compact_range(&handle, None, None).unwrap();
         }
     }
 }

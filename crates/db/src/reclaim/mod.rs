@@ -10,6 +10,7 @@
 //! | [`ranges`]   | ranges of keys that have blob files of their own                                            |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
+//! | [`home`]     | values come back from blob files to the tables of a family that falls back                  |
 //! | [`pace`]     | how fast values are copied                                                                  |
 //! | [`range`]    | whole tables of a range of keys go                                                          |
 //! | [`by_hand`]  | the same when a user asks, and what it would do                                             |
@@ -21,9 +22,10 @@
 //! - R3: what a pass does not find stays. A blob file goes only when the ledger, to which every pass adds exactly what it
 //!   has moved or dropped, says that nothing in it lives; so a reference that was missed keeps its file (B3).
 //! - R4: a pass that was asked for copies about one blob file's worth of values, one in the background as much as the bound leaves
-//!   room for, however much there is to do; through one record's memory (B9).
+//!   room for (a step home, [`home`], no more than one blob file's worth), however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod home;
 mod incoming;
 mod overwriting;
 mod pace;
@@ -36,6 +38,7 @@ mod room;
 mod trash;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
+pub(crate) use home::{pick_any_step, pick_step};
 pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;

@@ -26,7 +26,6 @@ use super::punch::has_pages;
 use super::room::{BLOCK_BYTES, rounding_bytes};
 use crate::compaction;
 use crate::family::Family;
-use crate::options::Separation;
 use crate::version::{TableFile, Version};
 
 /// A pass copies this part of what the bound allows above what lives: more would keep less garbage waiting for it to grow, less
@@ -67,6 +66,8 @@ pub(crate) struct Relocation {
     pub(crate) victims: BTreeSet<FileNumber>,
     /// Those that point into victims, or may; the deepest level first, in key order within a level.
     pub(crate) tables: Vec<(usize, Arc<TableFile>)>,
+    /// Whether others may be left that do: see [`home`](super::home).
+    pub(crate) is_step_home: bool,
 }
 
 impl Relocation {
@@ -82,10 +83,11 @@ impl Relocation {
 
     /// About what it will write.
     pub(crate) fn written_bytes(&self) -> u64 {
-        let moved = |file: &FileNumber| self.version.ledger().get(*file).map_or(0, |usage| usage.live_bytes());
         let tables: u64 = self.tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
-        let moved = self.victims.iter().map(moved).sum::<u64>();
-        tables + moved + rounding_bytes(&self.family, self.tables.len(), moved)
+        let moved = self.version.bytes_into(&self.victims, self.tables.iter().map(|(_, table)| table));
+        // What comes home goes to no blob file.
+        let of_blobs = if self.is_step_home { 0 } else { moved };
+        tables + moved + rounding_bytes(&self.family, self.tables.len(), of_blobs)
     }
 }
 
@@ -165,17 +167,18 @@ impl Need {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// Empty all files of which at least this part is garbage, and that are older than this number: there are others while somebody writes.
+    /// Where a family falls back, all files.
     Garbage(f64, FileNumber),
-    /// Have no blob file any more.
+    /// Have no blob file any more, as long as the family falls back.
     None,
 }
 
 /// One blob file, as picking sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Use {
-    number: FileNumber,
+pub(super) struct Use {
+    pub(super) number: FileNumber,
     disk_bytes: u64,
-    live_bytes: u64,
+    pub(super) live_bytes: u64,
 }
 
 impl Use {
@@ -451,32 +454,26 @@ fn pass_over(
     relocation.filter(is_worth_it).map(Pass::Relocation)
 }
 
-/// The next pass that brings a family nearer to `goal`; `None` if there is nothing to gain. Files of `damaged` are left alone.
-pub(crate) fn pick(family: &Arc<Family>, goal: Goal, damaged: &BTreeSet<FileNumber>) -> Option<Relocation> {
+/// The next pass over files older than `before` of which at least `part` is garbage; `None` if there is nothing to gain.
+pub(crate) fn pick(family: &Arc<Family>, part: f64, before: FileNumber) -> Option<Relocation> {
     let version = family.view.load().version.clone();
-    let (least, before) = match goal {
-        Goal::Garbage(part, before) if family.separation() != Separation::FallBack => (part, before),
-        Goal::Garbage(..) | Goal::None => (f64::NEG_INFINITY, FileNumber::new(u64::MAX)),
-    };
     let uses: Vec<Use> = uses_of(&version).filter(|file| file.number < before).collect();
-    let victims = within(family.blob_file_bytes(), candidates(&uses, least, damaged));
+    let victims = within(family.blob_file_bytes(), candidates(&uses, part, &BTreeSet::new()));
     relocation_of(family, &version, victims)
 }
 
 fn relocation_of(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Relocation> {
-    let last = victims.last().copied()?;
-    let points_there = |table: &TableFile| match table.known_blob_refs() {
-        Some(refs) => refs.keys().any(|file| victims.contains(file)),
-        None => table.meta.oldest_blob_file.is_some_and(|oldest| oldest <= last),
-    };
     let tables = version.levels().rev().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
-    let tables: Vec<_> =
-        tables.filter(|(_, table)| points_there(table)).map(|(level, table)| (level, table.clone())).collect();
+    let tables: Vec<_> = tables
+        .filter(|(_, table)| table.may_point_into(&victims))
+        .map(|(level, table)| (level, table.clone()))
+        .collect();
+    let (family, version) = (family.clone(), version.clone());
     // Without a table there is nothing to do for a file: damage, which a check names.
-    (!tables.is_empty()).then(|| Relocation { family: family.clone(), version: version.clone(), victims, tables })
+    (!tables.is_empty()).then_some(Relocation { family, version, victims, tables, is_step_home: false })
 }
 
-fn uses_of(version: &Version) -> impl Iterator<Item = Use> + '_ {
+pub(super) fn uses_of(version: &Version) -> impl Iterator<Item = Use> + '_ {
     version.ledger().iter().map(|(number, usage)| Use {
         number,
         disk_bytes: usage.bytes.saturating_sub(hole_bytes(version, number)).max(usage.live_bytes()),
@@ -586,7 +583,7 @@ impl SeenUpTo {
 }
 
 /// Files of which at least `part` is garbage, those with the most first.
-fn candidates(uses: &[Use], part: f64, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
+pub(super) fn candidates(uses: &[Use], part: f64, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
     let mut candidates: Vec<Use> =
         uses.iter().filter(|file| file.garbage_part() >= part && !damaged.contains(&file.number)).copied().collect();
     candidates.sort_by(|a, b| b.garbage_part().total_cmp(&a.garbage_part()).then(a.number.cmp(&b.number)));
@@ -594,7 +591,7 @@ fn candidates(uses: &[Use], part: f64, damaged: &BTreeSet<FileNumber>) -> Vec<Us
 }
 
 /// As many as one pass copies, at least one.
-fn within(budget: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
+pub(super) fn within(budget: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
     let mut copied = 0u64;
     let fits = |file: &Use| {
         let is_first = copied == 0;

@@ -68,6 +68,7 @@ impl Store {
         end: Option<&[u8]>,
     ) -> Result<u64> {
         self.check_takes_writes()?;
+        family.check_not_dropped()?;
         let state = self.state.lock();
         let tables = within(&family.view.load().version, begin, end);
         let bytes = tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
@@ -75,6 +76,8 @@ impl Store {
             self.claim_and_remove(state, Removal { family: family.clone(), tables })?;
             self.trash.purge_again()?;
         }
+        // With a family that was dropped meanwhile, everything went.
+        family.check_not_dropped()?;
         Ok(bytes)
     }
 

@@ -45,6 +45,9 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
             continue;
         }
         outputs.begin_place_of(*level, table.epoch())?;
+        if plan.is_step_home {
+            outputs.split_evenly(table.meta.file_bytes + plan.version.bytes_into(&plan.victims, [table]));
+        }
         rewrite(plan, store, table, &mut outputs, &mut garbage)?;
         deleted.push((*level, table.clone()));
     }

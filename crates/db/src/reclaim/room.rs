@@ -31,7 +31,7 @@ use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, pass_bytes};
 use crate::compaction::PARTS_MAX;
 use crate::family::Family;
-use crate::options::ReclaimMode;
+use crate::options::{ReclaimMode, Separation};
 use crate::store::{State, Store};
 use crate::version::Version;
 use crate::write::Request;
@@ -173,6 +173,11 @@ impl Room {
         self.is_short.load(Ordering::Relaxed)
     }
 
+    /// Writers look again before they write more.
+    pub(crate) fn take_back(&self) {
+        self.credit.store(0, Ordering::Release);
+    }
+
     /// Work has let go of what it read: what is still held, of `bytes`, readers hold.
     pub(crate) fn note_held(&self, bytes: u64) {
         self.held.store(bytes, Ordering::Release);
@@ -265,7 +270,9 @@ impl Store {
             coming += coming_in.all();
             // Values that were just written are not known to live; as many as are new do.
             let written: u64 = view.generations().map(|generation| generation.blobs.bytes()).sum();
-            overhead += pointing_bytes(version, of_tables);
+            // Where values come home, tables hold them.
+            let falls_back = family.separation() == Separation::FallBack;
+            overhead += if falls_back { 0 } else { pointing_bytes(version, of_tables) };
             live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwriting.part())) as u64;
             tables += of_tables;
             let in_memory = view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
@@ -278,7 +285,7 @@ impl Store {
             let all = version.table_sums().count;
             // Those that come in will have to be rewritten as those that are there.
             let to_rewrite = of_tables.saturating_add(coming_in.tables);
-            let (bytes, made) = if version.blobs().is_empty() && coming_in.blobs == 0 {
+            let (bytes, made) = if falls_back || (version.blobs().is_empty() && coming_in.blobs == 0) {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
                 let made = (all as u64 / TABLES_PART).min(TABLES_MAX) as usize;
                 ((to_rewrite / TABLES_PART).min(most), rounding_bytes(family, made, 0))
@@ -307,6 +314,7 @@ impl Store {
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
         let next_pass = |family: &Arc<Family>| match family.ranges.count() {
+            _ if family.separation() == Separation::FallBack => 0,
             1 => 0,
             _ => pass_bytes(family, &family.view.load().version, slack),
         };
@@ -438,8 +446,7 @@ impl Store {
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.
     fn take_for_files(&self, bytes: u64, keeps_bound: bool) -> Option<Reserved> {
         let _alone = self.room.look();
-        // Writers look again.
-        self.room.credit.store(0, Ordering::Release);
+        self.room.take_back();
         self.refresh_room();
         let of_writers = self.room.bytes_max.load(Ordering::Relaxed) / FILES_MIN;
         let left = self.left();

@@ -5,6 +5,7 @@
 //! - F2: whoever reads a file holds its `Arc` (through a `Version`), so the trash never gets a file that is being read.
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -173,6 +174,14 @@ impl TableFile {
     /// By blob file, the bytes of the records that it points to, if that is known without reading it.
     pub(crate) fn known_blob_refs(&self) -> Option<&BlobRefs> {
         self.blob_refs.get()
+    }
+
+    /// Whether it points into one of these blob files, or may, as far as that is known without reading it.
+    pub(crate) fn may_point_into(&self, files: &BTreeSet<FileNumber>) -> bool {
+        match self.known_blob_refs() {
+            Some(refs) => refs.keys().any(|file| files.contains(file)),
+            None => self.meta.oldest_blob_file.is_some_and(|oldest| files.last().is_some_and(|last| oldest <= *last)),
+        }
     }
 
     /// The same, reading the whole table if need be. That is done once.

@@ -21,7 +21,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::internal_key::{self, FileNumber};
@@ -117,6 +117,21 @@ impl Version {
                 entries: sums.entries.saturating_add(table.table.properties().entry_count),
             })
         })
+    }
+
+    /// Bytes of values in `files` that `tables` point to; all that live there if one of them does not say.
+    pub(crate) fn bytes_into<'a>(
+        &self,
+        files: &BTreeSet<FileNumber>,
+        tables: impl IntoIterator<Item = &'a Arc<TableFile>>,
+    ) -> u64 {
+        let live: u64 = files.iter().filter_map(|file| self.ledger.get(*file)).map(|usage| usage.live_bytes()).sum();
+        let of_table = |table: &Arc<TableFile>| match table.known_blob_refs() {
+            Some(refs) => refs.iter().filter(|(file, _)| files.contains(file)).map(|(_, bytes)| *bytes).sum(),
+            None if table.may_point_into(files) => live,
+            None => 0,
+        };
+        tables.into_iter().map(of_table).fold(0, u64::saturating_add).min(live)
     }
 
     /// What [`hidden_bytes`](crate::reclaim::hidden_bytes) made of it when it was first asked.

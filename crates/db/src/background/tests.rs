@@ -1,0 +1,304 @@
+//! Whose turn it is, what work takes of what is left, and what stays of work that failed.
+
+use std::collections::BTreeSet;
+
+use esker_env::sim::SimDisk;
+use esker_format::file_name::FileName;
+
+use super::Work;
+use crate::store::{KeptOut, Store};
+use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, Result, Separation};
+
+/// What is picked next for some family; `None` if nothing is due.
+fn pick(store: &Store) -> Option<Work> {
+    loop {
+        let work = store.pick_work(&mut store.state.lock())?;
+        if work.family().is_some() {
+            return Some(work);
+        }
+        run(store, work);
+    }
+}
+
+/// Of `work` came this.
+fn end(store: &Store, work: Work, mut result: Result<()>) {
+    let mut state = store.state.lock();
+    let is_beyond_help = store.note_result(&mut state, &work, &mut result);
+    store.release_work(&mut state, work, &result, is_beyond_help);
+}
+
+fn run(store: &Store, work: Work) {
+    let result = store.run_work(&work);
+    assert!(result.is_ok(), "{result:?}");
+    end(store, work, result);
+}
+
+fn separated() -> FamilyOptions {
+    FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        min_blob_size: 100,
+        blob_file_bytes: 64 << 10,
+        blob_compression: Compression::None,
+        compression: Compression::None,
+        target_file_bytes: 32 << 10,
+        level0_compaction_trigger: 2,
+        ..FamilyOptions::default()
+    }
+}
+
+fn open(options: Options, family: FamilyOptions) -> Db {
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..options };
+    Db::open_with_env("/db", options, SimDisk::new().env()).unwrap()
+}
+
+const VALUE_BYTES: usize = 1000;
+
+fn put(db: &Db, family: &ColumnFamily, n: u32) {
+    db.put_cf(family, n.to_be_bytes(), [n as u8; VALUE_BYTES], &Default::default()).unwrap();
+}
+
+/// A family with so many keys, put so that each blob file has some from everywhere, that is about to fall back.
+fn scatter(db: &Db, family: &ColumnFamily, count: u32) {
+    (0..count).for_each(|n| put(db, family, n * 1051 % count));
+    db.compact_range(family, None, None).unwrap();
+    db.set_separation(family, Separation::FallBack).unwrap();
+}
+
+/// Leaves tables in level 0, and nobody compacts them yet.
+fn fill_level0(db: &Db, family: &ColumnFamily, keys: &[u32]) {
+    let state = || db.store().state.lock();
+    let ids: Vec<u32> = db.column_families().iter().map(ColumnFamily::id).collect();
+    state().manual.extend(ids.iter().map(|id| (*id, KeptOut::All)));
+    for _ in 0..3 {
+        keys.iter().for_each(|n| put(db, family, *n));
+        db.flush_cf(family).unwrap();
+    }
+    state().manual.clear();
+    state().to_compact.extend(ids);
+}
+
+fn assert_holds(db: &Db, keys: impl Iterator<Item = u32>) {
+    for n in keys {
+        assert_eq!(db.get(n.to_be_bytes()).unwrap().as_deref(), Some(&[n as u8; VALUE_BYTES][..]), "key {n}");
+    }
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{:?}", check.errors);
+}
+
+/// Goal (H1, H2): values of many blob files with keys from everywhere come home, and there is no moment in which writers would have to wait for
+/// it; tables are written a few times at most, and once where there is room for everything.
+#[test]
+fn a_family_that_falls_back_leaves_writers_room_and_writes_its_tables_a_few_times() {
+    for (max_space_amp, times_max) in [(1.3, 4.0), (3.0, 1.5)] {
+        // So large that logs and whole blocks are little beside it.
+        let bytes = 256 << 10;
+        let family = FamilyOptions {
+            write_buffer_bytes: bytes,
+            blob_file_bytes: bytes,
+            target_file_bytes: bytes / 4,
+            ..separated()
+        };
+        let db = open(Options { max_space_amp, ..Options::default() }, family);
+        let (store, count) = (db.store(), 10_000);
+        scatter(&db, &db.default_column_family(), count);
+        let before = db.stats();
+        assert!(before.families[0].blob_files >= 40, "{before:?}");
+        let mut steps = 0;
+        while let Some(work) = pick(store) {
+            steps += u32::from(matches!(work, Work::Relocation(..)));
+            let left = store.left();
+            assert!(left.bound > 0 && left.disk > 0, "in step {steps} of {max_space_amp}: {left:?}");
+            run(store, work);
+        }
+        let after = db.stats();
+        assert_eq!(after.families[0].blob_files, 0);
+        let written = after.written.compaction_bytes + after.written.reclaim_bytes
+            - before.written.compaction_bytes
+            - before.written.reclaim_bytes;
+        let times = written as f64 / before.families[0].blob_live_bytes as f64;
+        assert!(times < times_max && steps > 3, "{times} times what lives, in {steps} steps, at {max_space_amp}");
+        assert_holds(&db, 0..count);
+    }
+}
+
+/// Goal (H1, W2): on a disk with room for half as much again as lives, values come home in rounds while a writer gets on, and nothing is begun for
+/// which there is no room.
+#[test]
+fn a_family_falls_back_on_a_small_disk_while_somebody_writes() {
+    let count = 4000;
+    let max_disk_bytes = u64::from(count) * VALUE_BYTES as u64 * 3 / 2;
+    let db = open(Options { max_disk_bytes, max_space_amp: 10.0, ..Options::default() }, separated());
+    let store = db.store();
+    scatter(&db, &db.default_column_family(), count);
+    let mut puts = 0;
+    while let Some(work) = pick(store) {
+        run(store, work);
+        put(&db, &db.default_column_family(), puts * 7 % count);
+        puts += 1;
+        assert!(store.room.used() <= max_disk_bytes);
+    }
+    let stats = db.stats();
+    assert_eq!(stats.families[0].blob_files, 0, "after {puts} puts: {:?}, {stats:?}", store.left());
+    assert_holds(&db, 0..count);
+}
+
+/// Goal (W4): what steps and compactions of a family that falls back will write is known before.
+#[test]
+fn what_comes_home_is_reckoned() {
+    let db = open(Options::default(), separated());
+    let (store, family, count) = (db.store(), db.default_column_family(), 600);
+    scatter(&db, &family, count);
+    let written = || store.counters.compaction_bytes.get() + store.counters.reclaim_bytes.get();
+    let mut brought_by_merge = 0;
+    for round in 0..4 {
+        fill_level0(&db, &family, &[round, 10 + round, 20 + round]);
+        // A merge comes first, with what it meets of the first table.
+        store.state.lock().reclaimed_last = true;
+        for work in std::iter::from_fn(|| pick(store)).take(2) {
+            let before = (written(), store.family(0).unwrap().view.load().version.ledger().total().live_bytes());
+            let (reckoned, is_merge) = match &work {
+                Work::Compaction(plan, _) => (plan.written_bytes(), true),
+                Work::Relocation(plan, _) => (plan.written_bytes(), false),
+                _ => continue,
+            };
+            run(store, work);
+            assert!(written() - before.0 <= reckoned, "{} in place of {reckoned}", written() - before.0);
+            let live = store.family(0).unwrap().view.load().version.ledger().total().live_bytes();
+            brought_by_merge += if is_merge { before.1 - live } else { 0 };
+        }
+    }
+    assert!(brought_by_merge > 10_000, "{brought_by_merge}");
+    assert_holds(&db, 0..count);
+}
+
+/// Goal: a family with much to bring home keeps no other from being compacted.
+#[test]
+fn a_family_that_falls_back_takes_turns_with_others() {
+    let db = open(Options::default(), separated());
+    let [first, second] = ["first", "second"].map(|name| db.create_column_family(name, separated()).unwrap());
+    scatter(&db, &first, 1000);
+    fill_level0(&db, &second, &[1, 2, 3]);
+    let (store, mut ids) = (db.store(), Vec::new());
+    for work in std::iter::from_fn(|| pick(store)).take(4) {
+        ids.extend(work.family().map(|family| family.id));
+        run(store, work);
+    }
+    assert!(ids.contains(&first.id()) && ids.contains(&second.id()), "{ids:?}");
+}
+
+/// What picks of a store come to where one blob file cannot be read: how often it was tried.
+fn attempts_at(store: &Store, file: &FileName, error: ErrorKind) -> u32 {
+    let number = file.number().unwrap();
+    let mut attempts = 0;
+    for work in std::iter::from_fn(|| pick(store)).take(1000) {
+        let result = match work.reads(number) {
+            true => Err(Error::new(error, "no such sector").with_path(&store.path_of(file))),
+            false => store.run_work(&work),
+        };
+        attempts += u32::from(result.is_err());
+        end(store, work, result);
+    }
+    assert!(pick(store).is_none());
+    attempts
+}
+
+/// Goal (H3): a blob file that cannot be read keeps neither level 0 from being compacted nor the values of other files from coming home, and is not
+/// tried for ever.
+#[test]
+fn a_blob_file_that_cannot_be_read_keeps_nothing_else_from_coming_home() {
+    for (error, attempts_max) in [(ErrorKind::Io, 3), (ErrorKind::Corruption, 1)] {
+        let db = open(Options::default(), separated());
+        let (store, family, count) = (db.store(), db.default_column_family(), 600);
+        scatter(&db, &family, count);
+        fill_level0(&db, &family, &[5, 50, 500]);
+        let default = store.family(0).unwrap();
+        let number = *default.view.load().version.blobs().keys().nth(3).unwrap();
+        let attempts = attempts_at(store, &FileName::Blob(number), error);
+        assert!((1..=attempts_max).contains(&attempts), "{attempts}");
+        let version = default.view.load().version.clone();
+        assert_eq!(version.blobs().keys().copied().collect::<BTreeSet<_>>(), [number].into());
+        assert!(version.level(0).len() < 2 && store.state.lock().resting.is_empty());
+        assert!(db.stats().background_error.is_some(), "it is told");
+        assert_holds(&db, 0..count);
+        // In truth it can be read: whoever asks by hand has it tried again.
+        db.compact_range(&family, None, None).unwrap();
+        assert_eq!(db.stats().families[0].blob_files, 0);
+    }
+}
+
+/// Goal (H3): the same for a table.
+#[test]
+fn a_table_that_cannot_be_read_keeps_nothing_else_from_coming_home() {
+    let db = open(Options::default(), separated());
+    let (store, family, count) = (db.store(), db.default_column_family(), 3000);
+    scatter(&db, &family, count);
+    let version = store.family(0).unwrap().view.load().version.clone();
+    let table = version.tables().next().map(|(_, table)| table.number()).unwrap();
+    let others = version.tables().count() - 1;
+    assert!(others > 0);
+    assert_eq!(attempts_at(store, &FileName::Table(table), ErrorKind::Corruption), 1);
+    let version = store.family(0).unwrap().view.load().version.clone();
+    let pointing = version.tables().filter(|(_, table)| table.meta.oldest_blob_file.is_some());
+    assert_eq!(pointing.map(|(_, table)| table.number()).collect::<Vec<_>>(), [table]);
+}
+
+/// Goal: work that fails on a family that was dropped meanwhile leaves neither claims nor an error, nor does what failed before.
+#[test]
+fn of_a_dropped_family_no_failure_stays() {
+    let db = open(Options::default(), separated());
+    let store = db.store();
+    let failure = || Error::new(ErrorKind::Corruption, "a flipped bit");
+    let mut is_merge = BTreeSet::new();
+    for name in ["compacted", "falling back"] {
+        let family = db.create_column_family(name, separated()).unwrap();
+        match name {
+            "compacted" => fill_level0(&db, &family, &[1, 2, 3]),
+            _ => scatter(&db, &family, 300),
+        }
+        let work = pick(store).unwrap();
+        assert_eq!(work.family().map(|family| family.id), Some(family.id()));
+        is_merge.insert(matches!(work, Work::Compaction(..)));
+        db.drop_column_family(&family).unwrap();
+        end(store, work, Err(failure()));
+        assert!(store.background_error().is_none() && store.state.lock().resting.is_empty(), "{name}");
+    }
+    assert_eq!(is_merge.len(), 2);
+    let family = db.create_column_family("failed", separated()).unwrap();
+    {
+        let mut state = store.state.lock();
+        (state.flush_error, state.compaction_error) = (Some(failure()), Some(failure()));
+    }
+    db.drop_column_family(&family).unwrap();
+    assert!(store.background_error().is_none());
+}
+
+/// Goal: who compacts by hand keeps no space from coming back, and so no writer waiting; who takes files in is alone.
+#[test]
+fn space_comes_back_beside_a_compaction_by_hand() {
+    for kept_out in [KeptOut::Compactions, KeptOut::All] {
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            min_blob_size: 100,
+            blob_file_bytes: 64 << 10,
+            blob_compression: Compression::None,
+            level0_compaction_trigger: 100,
+            level0_slowdown_trigger: 100,
+            level0_stop_trigger: 101,
+            ..FamilyOptions::default()
+        };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let overwrite = |round: u8| (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), [round; 500]).unwrap());
+        overwrite(0);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let before = db.stats().compactions;
+        db.store().state.lock().manual.insert(0, kept_out);
+        (1..10).for_each(overwrite);
+        let (bytes, passes) = (db.stats().on_disk.blob_bytes, db.stats().compactions - before);
+        let keeps_bound = bytes < 1_000_000 && passes > 0;
+        assert_eq!(keeps_bound, kept_out == KeptOut::Compactions, "{bytes} bytes for 500,000, {passes} passes");
+        db.store().state.lock().manual.clear();
+    }
+}

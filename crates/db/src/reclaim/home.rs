@@ -1,0 +1,125 @@
+//! Values come home: those of a family that falls back return from blob files to its tables, until there is no blob file left.
+//!
+//! - H1: in *rounds*. A blob file goes when the last table that pointed there is written again, so until then its values are there twice. A round
+//!   takes as many files as there is room for: with enough of it all, and every table is written once; with less a part of them, so that
+//!   writers get on, and tables are written once in each round.
+//! - H2: in *steps*. Each writes a few tables again, and brings home what they point to in the files of the round, about one blob file's worth;
+//!   so does a compaction with the tables that it merges. Other families and writers get their turn in between.
+//! - H3: what cannot be read stays where it is: blob files and tables that turned out to be damaged keep nothing else from coming home.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::FileNumber;
+
+use super::Relocation;
+use super::pick::{Use, candidates, uses_of, within};
+use super::room::{BLOCK_BYTES, rounding_bytes};
+use crate::family::Family;
+use crate::options::{ReclaimMode, Separation};
+use crate::store::{State, Store};
+use crate::version::{TableFile, Version};
+
+/// Quarters of what is left that a round takes: the last one is for what writers write meanwhile.
+const ROUND_QUARTERS: u64 = 3;
+
+/// The blob files of the next round, or of the one that was `begun` (H1): one in any case, if it is not larger than `disk_bytes`, and with more
+/// than one no more than `round_bytes` of what lives. Files and tables of `damaged` are left alone.
+fn next_round(
+    version: &Version,
+    begun: &BTreeSet<FileNumber>,
+    damaged: &BTreeSet<FileNumber>,
+    round_bytes: u64,
+    disk_bytes: u64,
+) -> BTreeSet<FileNumber> {
+    // Into others nothing points that could be written again.
+    let mut pointed_to = BTreeSet::new();
+    let mut from = None;
+    for (_, table) in version.tables().filter(|(_, table)| !damaged.contains(&table.number())) {
+        match table.known_blob_refs() {
+            Some(refs) => pointed_to.extend(refs.keys().copied()),
+            None => from = from.into_iter().chain(table.meta.oldest_blob_file).min(),
+        }
+    }
+    let uses: Vec<Use> = uses_of(version).collect();
+    let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
+    files.retain(|file| {
+        let may_come = pointed_to.contains(&file.number) || from.is_some_and(|from| from <= file.number);
+        may_come && file.live_bytes <= disk_bytes
+    });
+    let count = files.len();
+    let going_on: Vec<Use> = files.iter().filter(|file| begun.contains(&file.number)).copied().collect();
+    let chosen = within(round_bytes, files);
+    // Others would have the tables that are done written again.
+    let goes_on = !going_on.is_empty() && going_on.iter().map(|file| file.live_bytes).sum::<u64>() <= disk_bytes;
+    match chosen.len() < count && goes_on {
+        true => going_on.into_iter().map(|file| file.number).collect(),
+        false => chosen,
+    }
+}
+
+/// The next step of a round over the files of `home` (H2): as many tables as are written with `bytes_max`, or the one that takes least. If all that
+/// are left are claimed, these. `None` if there are none.
+pub(crate) fn pick_step(
+    family: &Arc<Family>,
+    home: &BTreeSet<FileNumber>,
+    damaged: &BTreeSet<FileNumber>,
+    bytes_max: u64,
+) -> Option<Relocation> {
+    let version = family.view.load().version.clone();
+    let points_there = |table: &TableFile| table.may_point_into(home) && !damaged.contains(&table.number());
+    let tables = version.levels().rev().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
+    let (claimed, free): (Vec<_>, Vec<_>) =
+        tables.filter(|(_, table)| points_there(table)).partition(|(_, table)| table.is_claimed());
+    // As much as each adds to what the step will be reckoned to write.
+    let bytes = |table: &Arc<TableFile>| table.meta.file_bytes + version.bytes_into(home, [table]) + BLOCK_BYTES;
+    let free: Vec<_> = free.into_iter().map(|(level, table)| (bytes(table), (level, table.clone()))).collect();
+    let mut left = bytes_max.saturating_sub(rounding_bytes(family, 0, 0));
+    let fit = free.iter().filter(|(bytes, _)| {
+        let rest = left.checked_sub(*bytes);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let mut tables: Vec<_> = fit.map(|(_, table)| table.clone()).collect();
+    if tables.is_empty() {
+        tables.extend(free.into_iter().min_by_key(|(bytes, _)| *bytes).map(|(_, table)| table));
+    }
+    if tables.is_empty() {
+        tables.extend(claimed.into_iter().map(|(level, table)| (level, table.clone())));
+    }
+    let (family, victims) = (family.clone(), home.clone());
+    (!tables.is_empty()).then_some(Relocation { family, version, victims, tables, is_step_home: true })
+}
+
+/// The same over all files, whatever is known of them.
+pub(crate) fn pick_any_step(family: &Arc<Family>, bytes_max: u64) -> Option<Relocation> {
+    let all = family.view.load().version.blobs().keys().copied().collect();
+    pick_step(family, &all, &BTreeSet::new(), bytes_max)
+}
+
+impl Store {
+    /// Chooses what comes home next of a family that falls back, before anything of it is picked (H1).
+    pub(crate) fn choose_home(&self, state: &State, family: &Family) {
+        let version = &family.view.load().version;
+        if family.separation() != Separation::FallBack || version.blobs().is_empty() {
+            return family.set_coming_home(BTreeSet::new());
+        }
+        // Nobody may have needed for long what writers were let have.
+        self.room.take_back();
+        let left = self.left();
+        // Only background reclaim keeps to the bound.
+        let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
+        let [round, disk] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let (begun, damaged) = (family.coming_home(), state.damaged_files(family.id));
+        family.set_coming_home(next_round(version, &begun, damaged, round / 4 * ROUND_QUARTERS, disk));
+    }
+
+    /// The next step that is asked for by hand. What could not be read, or has no room, is tried once nothing else is left to do, so that whoever asks
+    /// is told.
+    pub(super) fn pick_step_by_hand(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
+        self.choose_home(state, family);
+        let bytes_max = family.blob_file_bytes();
+        pick_step(family, &family.coming_home(), state.damaged_files(family.id), bytes_max)
+            .or_else(|| pick_any_step(family, bytes_max))
+    }
+}
