@@ -80,13 +80,13 @@ impl Db {
     }
 
     /// Opens the store in `path` for reading: takes no lock, writes nothing, starts no thread, and shows the store as
-    /// it is now, with what is in its log. Writes fail with `ReadOnly`.
+    /// it is at one moment, now, with what is in its log. Writes fail with `ReadOnly`.
     ///
     /// A store that another process writes meanwhile may take files away that this handle has yet to open; reads then
     /// fail with `Corruption`, and opening again helps.
     ///
     /// # Errors
-    /// As [`open`](Self::open), except `Busy`.
+    /// As [`open`](Self::open), but `Busy` if a writer changes the store faster than it can be read: try again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_read_only_with_env(path, options, Env::os())
     }
