@@ -94,3 +94,64 @@ fn scans_have_scattered_values_brought_together() {
     assert_eq!(db.stats().relocations, passes, "what lies together is left alone");
     assert_sound(&db, "brought together");
 }
+
+/// Goal: a family falls back beside a writer, whoever does it, with room for its values twice, or less: puts get on, the limit holds, and in the end
+/// there is no blob file.
+#[test]
+fn a_family_falls_back_beside_a_writer() {
+    let keys = 6000;
+    let live: u64 = (0..keys).map(|n| value(n, 0).len() as u64 + 50).sum();
+    for (jobs, tenths) in [(0, 15), (0, 20), (1, 40), (2, 40), (3, 40)] {
+        // What logs, memtables and whole blocks take is much beside so little.
+        let max_disk_bytes = live * tenths / 10 + (1 << 20);
+        let disk = SimDisk::new();
+        let mut options = Options { background_jobs: jobs, max_disk_bytes, ..options(ReclaimMode::Auto) };
+        let family = options.families.get_mut("default").unwrap();
+        (family.target_file_bytes, family.level_base_bytes) = (16 << 10, 256 << 10);
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let mut order: Vec<u32> = (0..keys).collect();
+        fastrand::Rng::with_seed(9).shuffle(&mut order);
+        let mut expected = Contents::new();
+        let mut put = |n: u32, round: u32| {
+            let result = db.put(key(n), value(n, round));
+            result.unwrap_or_else(|error| panic!("{jobs} jobs, key {n}: {error}, {:?}", db.stats()));
+            expected.insert(key(n), value(n, round));
+        };
+        order.iter().for_each(|n| put(*n, 0));
+        db.set_separation(&db.default_column_family(), Separation::FallBack).unwrap();
+        order.iter().for_each(|n| put(*n, 0));
+        order.iter().step_by(3).for_each(|n| put(*n, 1));
+        db.wait_for_compact().unwrap_or_else(|error| panic!("{jobs} jobs: {error}, {:?}", db.stats()));
+        assert_eq!((db.stats().families[0].blob_files, files(&disk, "blob").len()), (0, 0), "{jobs} jobs");
+        assert!(db.stats().on_disk.total_bytes() <= max_disk_bytes, "{jobs} jobs");
+        assert!(contents(&db) == expected, "{jobs} jobs");
+        assert_sound(&db, "without blob files");
+    }
+}
+
+/// Goal: a family that is dropped while somebody reclaims, compacts or waits ends that, whichever way its values are kept.
+#[test]
+fn a_drop_ends_what_somebody_does_by_hand() {
+    for separation in [Separation::AtFlush, Separation::FallBack] {
+        let db = open(&SimDisk::new(), ReclaimMode::Manual);
+        for _ in 0..8 {
+            let family = db.create_column_family("passing", db.default_column_family().options().clone()).unwrap();
+            for n in 0..400 {
+                db.put_cf(&family, key(n * 7 % 400), value(n, 0), &Default::default()).unwrap();
+            }
+            db.set_separation(&family, separation).unwrap();
+            let (done, is_done) = std::sync::mpsc::channel();
+            let (other, its) = (db.clone(), family.clone());
+            std::thread::spawn(move || {
+                let _ = other.reclaim(&its, 0.0);
+                let _ = other.compact_range(&its, None, None);
+                let _ = other.delete_files_in_range(&its, None, None);
+                done.send(other.wait_for_compact()).unwrap();
+            });
+            std::thread::yield_now();
+            db.drop_column_family(&family).unwrap();
+            is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends").unwrap();
+        }
+        assert!(db.stats().background_error.is_none());
+    }
+}
