@@ -55,6 +55,7 @@ fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Nee
         copied_bytes_max: room.min(bytes_max),
         copied_by_everything_max: room.min(bytes_max),
         written_bytes_max: room.min(bytes_max),
+        beside_bytes_max: u64::MAX,
         freed_bytes_min: 0,
         garbage_part_min: 0.0,
         hidden_part: 0.0,
@@ -325,6 +326,7 @@ impl Store {
         let beside = tables.saturating_add(left.slack / WRITTEN_BESIDE_PART);
         let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);
         let for_copies = u64::try_from(for_copies).unwrap_or(0);
+        let beside_bytes_max = if is_pressed { u64::MAX } else { for_copies.saturating_add(tables) };
         // Where dead pages can become holes, those come first, when it is time.
         let has_holes = can_punch && reclaim::has_pages(&family.view.load().version);
         let is_early = !is_due && !is_pressed && !has_holes && for_copies < copied_bytes_max;
@@ -338,6 +340,7 @@ impl Store {
             copied_bytes_max,
             copied_by_everything_max,
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
+            beside_bytes_max,
             freed_bytes_min: match is_short {
                 true => FREED_BYTES_MIN,
                 false => (copied_bytes_max as f64 * garbage_part_min / (1.0 - garbage_part_min)) as u64,

@@ -16,6 +16,7 @@
 //! - K5: where blob files belong to ranges of keys ([`ranges`](super::ranges)), a pass takes a *window*: the tables of the deepest level that point
 //!   into some file, and of the files that only these point into as many as make what comes free cheapest, keys that are written
 //!   again included. What several windows offer, the cheapest is taken.
+//!   A pass over everything goes before a window that is dearer, but not while nobody waits and it would make writers do so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -139,6 +140,8 @@ pub(crate) struct Need {
     pub(crate) copied_by_everything_max: u64,
     /// And writes at most so much, tables included.
     pub(crate) written_bytes_max: u64,
+    /// If it writes no more than this, it holds no writers back that it need not hold back.
+    pub(crate) beside_bytes_max: u64,
     /// It frees no less than this.
     pub(crate) freed_bytes_min: u64,
     /// The least part of a file that is garbage for it to be emptied.
@@ -206,22 +209,25 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
-    let chosen = within(need.copied_by_everything_max.min(room), candidates);
-    let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
-    let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
     // Less for one that copies less, and for a window in its place.
     let part = need.copied_by_everything_max as f64 / need.copied_bytes_max.max(1) as f64;
     let need = &Need { freed_bytes_min: (need.freed_bytes_min as f64 * part) as u64, ..*need };
+    let chosen = worth(need, room, candidates);
+    let sum = |of: fn(&Use) -> u64| uses.iter().filter(|file| chosen.contains(&file.number)).map(of).sum::<u64>();
+    let (freed, copied) = (sum(Use::garbage_bytes), sum(|file| file.live_bytes));
     if family.ranges.count() > 1 {
         let keys = version.table_sums().entries;
         let gain = gain_of(freed, keys, copied);
-        let window = pick_window(family, need, damaged).filter(|(of_window, _)| *of_window >= gain);
-        if let Some((_, plan)) = window {
-            return (!need.only_everything).then_some(Pass::Sweep(plan));
-        }
-        if freed < need.freed_bytes_min {
-            return None;
-        }
+        let window = pick_window(family, need, damaged);
+        let is_cheaper = window.as_ref().is_some_and(|(of_window, _)| *of_window >= gain);
+        let is_worth_it = freed >= need.freed_bytes_min && !is_cheaper;
+        let everything = if is_worth_it { pass_over(family, &version, chosen, need, freed, hidden) } else { None };
+        // One that would hold writers back is for when there is no window: they would not wait for that.
+        let holds = everything.as_ref().is_some_and(|pass| pass.written_bytes() > need.beside_bytes_max);
+        return match window.filter(|_| !need.only_everything) {
+            Some((_, plan)) if everything.is_none() || holds => Some(Pass::Sweep(plan)),
+            _ => everything,
+        };
     }
     pass_over(family, &version, chosen, need, freed, hidden)
 }
@@ -590,6 +596,20 @@ pub(super) fn candidates(uses: &[Use], part: f64, damaged: &BTreeSet<FileNumber>
     candidates
 }
 
+/// As many as one pass over everything copies, at least one; more, if only they make it worth it.
+fn worth(need: &Need, room: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
+    let (few, most) = (need.copied_by_everything_max.min(room), need.copied_bytes_max.min(room));
+    let (mut copied, mut freed) = (0u64, 0u64);
+    let fits = |file: &Use| {
+        let budget = if freed < need.freed_bytes_min { most } else { few };
+        let is_first = copied == 0;
+        copied = copied.saturating_add(file.live_bytes.max(1));
+        freed = freed.saturating_add(file.garbage_bytes());
+        is_first || copied <= budget
+    };
+    files.into_iter().take_while(fits).map(|file| file.number).collect()
+}
+
 /// As many as one pass copies, at least one.
 pub(super) fn within(budget: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
     let mut copied = 0u64;
@@ -604,6 +624,19 @@ pub(super) fn within(budget: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NEED: Need = Need {
+        copied_bytes_max: 0,
+        copied_by_everything_max: 0,
+        written_bytes_max: u64::MAX,
+        beside_bytes_max: u64::MAX,
+        freed_bytes_min: 0,
+        garbage_part_min: 0.0,
+        hidden_part: 0.0,
+        can_punch: false,
+        only_everything: false,
+        may_sweep: true,
+    };
 
     fn uses(files: &[(u64, u64)]) -> Vec<Use> {
         let file = |(index, &(disk_bytes, live_bytes)): (usize, &(u64, u64))| Use {
@@ -628,6 +661,21 @@ mod tests {
         assert_eq!(chosen(&files, 0.995, 1000, &[]), []);
         assert_eq!(chosen(&files, 0.3, 1000, &[1, 5]), [2, 3]);
         assert_eq!(chosen(&files, f64::NEG_INFINITY, 1000, &[]).len(), 5, "all of them, also without garbage");
+    }
+
+    /// Goal: a pass that may copy little is not given up because the first file has too little garbage to be worth it.
+    #[test]
+    fn a_small_pass_copies_more_if_that_makes_it_worth_it() {
+        let files = uses(&[(10, 5), (50, 30), (50, 31)]);
+        let numbers = |copied_by_everything_max, copied_bytes_max, freed_bytes_min| {
+            let need = Need { copied_by_everything_max, copied_bytes_max, freed_bytes_min, ..NEED };
+            let chosen = worth(&need, u64::MAX, files.clone());
+            chosen.into_iter().map(FileNumber::get).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(20, 60, 5), [1], "it is worth it already");
+        assert_eq!(numbers(20, 60, 6), [1, 2], "with another");
+        assert_eq!(numbers(20, 30, 6), [1], "which is too much for any pass");
+        assert_eq!(numbers(66, 66, 6), [1, 2, 3]);
     }
 
     /// Goal: what tables have seen of what is above them is as if each were looked at by itself.
