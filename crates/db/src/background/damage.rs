@@ -76,6 +76,7 @@ impl State {
             self.note_blob_damage(plan.family.id, &plan.victims, error);
         } else {
             self.unswept.insert(plan.family.id);
+            self.blob_damage.get_or_insert_with(|| error.clone());
         }
     }
 

@@ -49,12 +49,13 @@ impl State {
     pub(crate) fn forget(&mut self, family_id: u32) {
         self.to_flush.remove(&family_id);
         self.to_compact.remove(&family_id);
+        self.no_room.remove(&family_id);
         self.droppable_from.remove(&family_id);
         self.crowded.remove(&family_id);
         self.crowds.remove(&family_id);
         self.damaged_blobs.remove(&family_id);
         self.unswept.remove(&family_id);
-        if self.damaged_blobs.is_empty() {
+        if self.damaged_blobs.is_empty() && self.unswept.is_empty() {
             self.blob_damage = None;
         }
         self.wake_resting(family_id);
@@ -226,7 +227,10 @@ impl Store {
         };
         match work {
             Work::Flush(plan) if error.is_some() || plan.is_done() => state.flush_error = error,
-            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) => state.compaction_error = error,
+            // What met damage is kept elsewhere: it is not tried again, so whoever waits has what else is to be done.
+            Work::Compaction(..) | Work::Relocation(..) | Work::Punch(_) => {
+                state.compaction_error = error.filter(|_| !is_beyond_help);
+            }
             Work::Purge => state.upkeep_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
             Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}

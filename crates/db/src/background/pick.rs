@@ -25,6 +25,8 @@ const WRITTEN_BESIDE_PART: u64 = 16;
 const PUNCH_PART: u64 = 4;
 /// Of a file with less garbage than this part, copying all that lives is no bargain, even to keep a wide bound.
 const GARBAGE_PART_MIN: f64 = 0.25;
+/// While space is wanted, families are looked at, idle ones too, of whose blob files so much is garbage.
+const GARBAGE_PART: f64 = 0.1;
 /// What hides this part of what the bound allows above what lives comes down where writers wait and no window frees anything.
 const EXPOSED_PART: u64 = 4;
 /// What makes a pass worth it where writers wait for space: a page, and this part of a file.
@@ -63,6 +65,25 @@ fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Nee
         only_everything: false,
         may_sweep: !state.unswept.contains(&family.id),
     }
+}
+
+/// Notes that nothing was found to do in `family` with the room that there is, if more might make a difference.
+fn note_no_room(state: &mut State, family: &Family, left: Left) {
+    let version = &family.view.load().version;
+    // No more is written at a time: all tables, and what is copied or comes home.
+    let blobs = match family.separation() {
+        Separation::FallBack => version.ledger().total().live_bytes(),
+        _ if version.blobs().is_empty() => 0,
+        _ => reclaim::copied_bytes(family, left.slack).saturating_add(family.blob_file_bytes()),
+    };
+    let most = version.table_sums().bytes.saturating_add(blobs);
+    let most = most.saturating_add(reclaim::rounding_bytes(family, version.table_sums().count, blobs));
+    if i64::try_from(most).is_ok_and(|most| left.pass >= most) {
+        state.no_room.remove(&family.id);
+        return;
+    }
+    let seen = state.no_room.entry(family.id).or_insert(left.pass);
+    *seen = left.pass.max(*seen);
 }
 
 impl Store {
@@ -132,6 +153,7 @@ impl Store {
             let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
             state.to_compact.extend(freed);
         }
+        self.note_room_came(state);
         let families = self.families.load();
         let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
         state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
@@ -139,6 +161,7 @@ impl Store {
         if is_quiet {
             state.to_compact.extend(state.crowded.iter().copied());
         }
+        let left = LazyCell::new(|| self.left());
         // In turn, so that a family whose compaction fails starves no other.
         let next = state.last_compacted.saturating_add(1);
         let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
@@ -165,8 +188,15 @@ impl Store {
             };
             let reclaim = || self.pick_reclaim(state, family?);
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
-            if work.is_some() {
-                return work;
+            if let Some(work) = work {
+                state.no_room.remove(&id);
+                if work.is_reclaim() {
+                    // The bound is the store's: one that lies idle may hold more garbage.
+                    let has_more = |family: &Family| reclaim::garbage_part(&family.view.load().version) >= GARBAGE_PART;
+                    let others = families.iter().filter(|(other, family)| **other != id && has_more(family));
+                    state.to_compact.extend(others.map(|(&other, _)| other));
+                }
+                return Some(work);
             }
             // Last: nothing else waits for it.
             let crowded = family.filter(|_| is_quiet && state.crowded.contains(&id));
@@ -174,11 +204,22 @@ impl Store {
                 return Some(work);
             }
             state.to_compact.remove(&id);
+            family.into_iter().for_each(|family| note_no_room(state, family, *left));
             if is_quiet {
                 state.crowded.remove(&id);
             }
         }
         None
+    }
+
+    /// Looks again at families in which nothing was found to do for want of room, once there is more of it than there was.
+    pub(crate) fn note_room_came(&self, state: &mut State) {
+        if state.no_room.is_empty() {
+            return;
+        }
+        let pass = self.left().pass;
+        let came = state.no_room.iter().filter(|(_, seen)| **seen < pass).map(|(&id, _)| id);
+        state.to_compact.extend(came);
     }
 
     /// Whether little was written and read since it was last looked, some time ago; or somebody waits for all that is due.
@@ -246,7 +287,7 @@ impl Store {
         let is_short = self.room.is_short();
         let enough = if is_short { need.freed_bytes_min } else { left.slack / EXPOSED_PART };
         let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
-        let is_wanted = family.ranges.count() > 1 && (is_short || self.room.is_awaited());
+        let is_wanted = is_short || (family.ranges.count() > 1 && self.room.is_awaited());
         let exposes = !need.may_sweep || (is_wanted && hides_enough());
         pass.or_else(|| if exposes { self.pick_exposing(family, true) } else { None })
     }

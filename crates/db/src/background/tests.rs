@@ -6,8 +6,9 @@ use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
 
 use super::Work;
+use crate::reclaim;
 use crate::store::{KeptOut, Store};
-use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, Result, Separation};
+use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Result, Separation};
 
 /// What is picked next for some family; `None` if nothing is due.
 fn pick(store: &Store) -> Option<Work> {
@@ -241,6 +242,101 @@ fn a_table_that_cannot_be_read_keeps_nothing_else_from_coming_home() {
     let version = store.family(0).unwrap().view.load().version.clone();
     let pointing = version.tables().filter(|(_, table)| table.meta.oldest_blob_file.is_some());
     assert_eq!(pointing.map(|(_, table)| table.number()).collect::<Vec<_>>(), [table]);
+}
+
+/// Goal (W3): what found no room is looked at again once there is some, whoever gave it back and though nothing changed in the family: values
+/// that come home, passes over garbage, and compactions of a store without blob files.
+#[test]
+fn what_found_no_room_is_picked_once_there_is_some() {
+    for separation in [Separation::FallBack, Separation::AtFlush, Separation::Off] {
+        let max_disk_bytes = 64 << 20;
+        let family = FamilyOptions { separation, ..separated() };
+        let db = open(Options { max_disk_bytes, max_space_amp: 1.1, ..Options::default() }, family);
+        let (store, family) = (db.store(), db.default_column_family());
+        if separation == Separation::FallBack {
+            db.set_separation(&family, Separation::AtFlush).unwrap();
+            scatter(&db, &family, 600);
+        } else {
+            store.state.lock().manual.insert(0, KeptOut::All);
+            (0..3000).for_each(|n| put(&db, &family, n % 300));
+            db.flush().unwrap();
+            store.state.lock().manual.clear();
+            store.note_all_versions();
+        }
+        let others = store.room.reserve(max_disk_bytes - store.room.used());
+        while let Some(work) = pick(store) {
+            let takes_none = match &work {
+                Work::Punch(_) => true,
+                Work::Compaction(plan, _) => plan.written_bytes() == 0,
+                _ => false,
+            };
+            run(store, work);
+            assert!(takes_none, "{separation:?}");
+        }
+        assert!(pick(store).is_none(), "it is not looked at again and again");
+        drop(others);
+        let work = pick(store);
+        assert!(work.is_some(), "{separation:?}");
+        work.into_iter().for_each(|work| run(store, work));
+    }
+}
+
+/// Goal: damage that is not tried again is told, and keeps nobody from waiting for what else gives space back.
+#[test]
+fn nobody_gives_up_for_damage_that_is_not_tried_again() {
+    for in_table in [false, true] {
+        let db = open(Options::default(), separated());
+        let store = db.store();
+        store.state.lock().manual.insert(0, KeptOut::All);
+        (0..3000).for_each(|n| put(&db, &db.default_column_family(), n % 300));
+        db.flush().unwrap();
+        store.state.lock().manual.clear();
+        store.note_all_versions();
+        let work = std::iter::from_fn(|| pick(store)).find_map(|work| match &work {
+            Work::Compaction(plan, _) if plan.is_sweep && !plan.victims.is_empty() => Some(work),
+            _ => {
+                run(store, work);
+                None
+            }
+        });
+        let work = work.unwrap();
+        let Work::Compaction(plan, _) = &work else { unreachable!() };
+        let table = plan.inputs().next().map(|(_, table)| FileName::Table(table.number()));
+        let blob = plan.victims.first().map(|number| FileName::Blob(*number));
+        let damaged = if in_table { table } else { blob };
+        let error = Error::new(ErrorKind::Corruption, "a flipped bit").with_path(&store.path_of(&damaged.unwrap()));
+        end(store, work, Err(error));
+        assert!(store.state.lock().compaction_error.is_none(), "whoever waits would give up");
+        assert!(db.stats().background_error.is_some());
+        assert!(db.wait_for_compact().is_err());
+    }
+}
+
+/// Goal: the bound is the store's: garbage of a family that nobody writes to is not left for those who write to others to make up for.
+#[test]
+fn garbage_of_an_idle_family_goes_first() {
+    let disk = SimDisk::new();
+    let options = |reclaim_mode| {
+        let families = [("default".to_owned(), separated())].into();
+        Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() }
+    };
+    let db = Db::open_with_env("/db", options(ReclaimMode::Off), disk.env()).unwrap();
+    let [idle, busy] = ["idle", "busy"].map(|name| db.create_column_family(name, separated()).unwrap());
+    (0..1600).for_each(|n| put(&db, &idle, n));
+    (0..800).for_each(|n| put(&db, &idle, n * 7919 % 1600));
+    (0..8000).for_each(|n| put(&db, &busy, n));
+    for family in [&idle, &busy] {
+        db.compact_range(family, None, None).unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open_with_env("/db", options(ReclaimMode::Auto), disk.env()).unwrap();
+    db.wait_for_compact().unwrap();
+    let [idle, busy] = ["idle", "busy"].map(|name| db.column_family(name).unwrap());
+    let garbage = || reclaim::garbage_part(&db.store().family(idle.id()).unwrap().view.load().version);
+    let before = garbage();
+    assert!(before > 0.2, "{before}");
+    (0..8000).for_each(|n| put(&db, &busy, n * 7919 % 8000));
+    assert!(garbage() < 0.15, "{} of {before} was left", garbage());
 }
 
 /// Goal: work that fails on a family that was dropped meanwhile leaves neither claims nor an error, nor does what failed before.

@@ -487,6 +487,14 @@ pub(super) fn uses_of(version: &Version) -> impl Iterator<Item = Use> + '_ {
     })
 }
 
+/// How much of all blob files is garbage.
+pub(crate) fn garbage_part(version: &Version) -> f64 {
+    let (garbage, all) = uses_of(version).fold((0u64, 0u64), |(garbage, all), file| {
+        (garbage.saturating_add(file.garbage_bytes()), all.saturating_add(file.disk_bytes))
+    });
+    garbage as f64 / all.max(1) as f64
+}
+
 fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
     version.blobs().get(&number).map_or(0, |blob| blob.holes.bytes())
 }
