@@ -291,7 +291,8 @@ impl Db {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`write`](Self::write) and [`get_cf`](Self::get_cf). After `ReadOnly` or `Io` it is unknown whether the change took effect.
+    /// As [`write`](Self::write) and [`get_cf`](Self::get_cf). After `ReadOnly`, `Closed` or `Io` it is unknown whether the change took effect:
+    /// with `sync`, it may have been seen by others before its sync failed. After `Exhausted` nothing changed.
     pub fn update(
         &self,
         family: &ColumnFamily,

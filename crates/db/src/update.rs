@@ -11,7 +11,7 @@
 //!
 //! - U4: with `sync`, a change is logged and shown in its turn, and synced afterwards, with all who write or change keys at the same
 //!   moment. Who reads it before it is durable may see what a power loss takes; who writes upon it becomes durable with
-//!   it or after it, never without it.
+//!   it or after it, never without it. An error of the sync is never one that says that nothing changed.
 //!
 //! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
 //! second turn, for a sync that is shared.
@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key;
 
-use crate::Result;
 use crate::batch::WriteBatch;
 use crate::family::{ColumnFamily, Family, Generation};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
 use crate::write::{Lead, Request, check_options};
+use crate::{Error, ErrorKind, Result};
 
 /// Races that are lost before others must wait.
 const ATTEMPTS_MAX: usize = 16;
@@ -67,9 +67,21 @@ impl Store {
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
         if options.sync && is_changed {
-            self.sync_with_others()?;
+            self.sync_change()?;
         }
         Ok(before)
+    }
+
+    /// Makes a change durable that others see already: whatever fails now does not say that it is none (U4).
+    fn sync_change(&self) -> Result<()> {
+        let is_final = |error: &Error| matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::Closed);
+        // A group fails for what others bring, or for want of a new log: this needs neither.
+        let synced =
+            self.sync_with_others().or_else(|error| if is_final(&error) { Err(error) } else { self.sync_wal() });
+        synced.map_err(|error| {
+            let kind = if is_final(&error) { error.kind() } else { ErrorKind::Io };
+            error.with_kind(kind).while_doing("the change took effect, but may not survive power loss")
+        })
     }
 
     /// The value that `decide` decided on, and whether it changed anything.

@@ -392,3 +392,74 @@ fn changes_whose_shared_sync_fails_are_not_acknowledged() {
     let found = contents(&open(&again.after_power_loss(Survivors::Nothing), 0).unwrap());
     assert_eq!(found, kept.into_iter().chain([(8, 8)]).collect());
 }
+
+/// Goal: a change that is told as `Exhausted` did not take effect, whatever runs out of space after its append: the next log, which it makes due
+/// as it fills the memtable; its sync; the end of the log before.
+#[test]
+fn a_synced_change_that_is_exhausted_did_not_take_effect() {
+    let mut unknown = 0;
+    for (lasts, follows_a_log) in [(false, false), (true, false), (false, true), (true, true)] {
+        for n in 0.. {
+            let disk = SimDisk::new();
+            let db = open(&disk, 0).unwrap();
+            if follows_a_log {
+                db.put([9], [9; 600]).unwrap();
+                rotate(&db).unwrap();
+            }
+            let at = disk.op_count() + n;
+            if lasts {
+                disk.fail_from(at, Fault::NoSpace);
+            } else {
+                disk.fail_at(at, Fault::NoSpace);
+            }
+            let changed = db.put_if_absent(&db.default_column_family(), [1], vec![1; 70 << 10], &SYNCED);
+            if disk.op_count() <= at {
+                assert!(changed.unwrap());
+                break;
+            }
+            let (is_there, changed) = (db.get([1]).unwrap().is_some(), changed.map_err(|error| error.kind()));
+            let what = format!("operation {n}, lasts: {lasts}, follows a log: {follows_a_log}: {changed:?}");
+            match changed {
+                Err(ErrorKind::Exhausted) => assert!(!is_there, "{what}"),
+                Err(ErrorKind::Io) => {
+                    assert!(is_there, "{what}");
+                    unknown += 1;
+                }
+                Err(kind) => assert_eq!(kind, ErrorKind::ReadOnly, "{what}"),
+                Ok(is_changed) => assert!(is_changed && is_there, "{what}"),
+            }
+        }
+    }
+    assert!(unknown > 0, "a log that cannot be ended is one of them");
+}
+
+/// Goal: what another write of its group fails for is no matter of a change that is to be synced.
+#[test]
+fn a_change_whose_group_fails_is_synced_by_itself() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let (store, family) = (db.store(), db.default_column_family());
+    let wait_for = |count: usize| {
+        while store.commit.waiting_count() < count {
+            std::thread::yield_now();
+        }
+    };
+    // After the change's append, that of the group.
+    disk.fail_at(disk.op_count() + 1, Fault::NoSpace);
+    let (changed, put) = std::thread::scope(|scope| {
+        let (change, put) = store.commit.exclusive(|_| {
+            let change = scope.spawn(|| db.put_if_absent(&family, [1], 1u32.to_be_bytes(), &SYNCED));
+            wait_for(1);
+            // Until the sync of the change stands behind the put.
+            scope.spawn(|| store.commit.exclusive(|_| wait_for(2)));
+            wait_for(2);
+            let put = scope.spawn(|| db.put_cf(&family, [2], [2; 32 << 10], &WriteOptions::default()));
+            wait_for(3);
+            (change, put)
+        });
+        (change.join().unwrap(), put.join().unwrap())
+    });
+    assert_eq!(put.map_err(|error| error.kind()), Err(ErrorKind::Exhausted));
+    assert_eq!(changed.map_err(|error| error.kind()), Ok(true));
+    assert_eq!(contents(&open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap()), [(1, 1)].into());
+}
