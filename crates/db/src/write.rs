@@ -13,7 +13,7 @@ mod delay;
 pub(crate) mod log;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -441,10 +441,17 @@ impl Store {
         Ok(())
     }
 
-    /// Seals the active memtables of `families` and begins a new log.
+    /// Seals the active memtables of `families` and begins a new log. If all are empty, the log goes on: one more for each such call would
+    /// be one more that stays until others' memtables are flushed.
     pub(crate) fn rotate(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
         self.drain(lead)?;
-        self.end_blobs(lead, families)?;
+        let families: BTreeSet<u32> = families.iter().copied().collect();
+        let holds = |active: &&Active| families.contains(&active.family.id) && !active.generation.memtable.is_empty();
+        let sealing: BTreeSet<u32> = lead.actives.iter().filter(holds).map(|active| active.family.id).collect();
+        if sealing.is_empty() {
+            return Ok(());
+        }
+        self.end_blobs(lead, &sealing)?;
         self.begin_log(lead)?;
         let mut state = self.state.lock();
         state.wals.entry(lead.wal_number).or_insert(0);
@@ -453,7 +460,7 @@ impl Store {
                 active.generation.set_first_wal(lead.wal_number);
                 continue;
             }
-            if !families.contains(&active.family.id) {
+            if !sealing.contains(&active.family.id) {
                 continue;
             }
             active.generation = active.generation.next(lead.wal_number);

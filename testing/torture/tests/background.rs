@@ -53,7 +53,7 @@ fn a_compaction_that_meets_damage_rests_and_refuses_no_write() {
     let reads = disk.read_count();
     // Looks for work, and finds nothing new.
     db.compact_range(&db.column_family("second").unwrap(), None, None).unwrap();
-    assert_eq!(disk.read_count(), reads + 1, "the new log asks for free space; nobody reads the damaged table again");
+    assert_eq!(disk.read_count(), reads, "nobody reads the damaged table again");
     let error = db.compact_range(&db.default_column_family(), None, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "whoever asks is told again: {error}");
     assert_eq!(db.stats().resting_compactions, 1);

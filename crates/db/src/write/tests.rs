@@ -463,3 +463,26 @@ fn a_change_whose_group_fails_is_synced_by_itself() {
     assert_eq!(changed.map_err(|error| error.kind()), Ok(true));
     assert_eq!(contents(&open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap()), [(1, 1)].into());
 }
+
+/// Goal: to flush a family that has nothing in memory costs nothing, however often it is done: no log, and no space, while writes of another
+/// family keep the logs from going.
+#[test]
+fn a_flush_of_nothing_begins_no_log() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let idle = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+    let idle = db.create_column_family("idle", idle).unwrap();
+    db.put([0], [0; 100]).unwrap();
+    let used = db.store().room.used();
+    for n in 1..=100 {
+        db.put([n], [n; 100]).unwrap();
+        db.flush_cf(&idle).unwrap();
+        db.compact_range(&idle, None, None).unwrap();
+    }
+    let paths = disk.paths();
+    let logs = paths.iter().filter(|path| path.extension().is_some_and(|found| found == "log")).count();
+    assert!(logs <= 2, "{logs}");
+    let grown = db.store().room.used().saturating_sub(used);
+    assert!(grown <= 64 << 10, "{grown} bytes");
+    assert!(db.store().ended_logs.lock().is_empty());
+}

@@ -16,6 +16,7 @@
 //! Cost: values are packed outside of all locks, and neither packed nor plain ones are copied on the way to the file.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -482,9 +483,9 @@ impl Store {
     }
 
     /// Ends the blob files of memtables that are about to be sealed.
-    pub(super) fn end_blobs(&self, lead: &Lead, families: &[u32]) -> Result<()> {
+    pub(super) fn end_blobs(&self, lead: &Lead, sealing: &BTreeSet<u32>) -> Result<()> {
         for active in &lead.actives {
-            if families.contains(&active.family.id) && !active.generation.memtable.is_empty() {
+            if sealing.contains(&active.family.id) {
                 let blobs = &active.generation.blobs;
                 blobs.end_all(&mut blobs.active()).map_err(|error| self.fail_if_unknown(error))?;
             }
