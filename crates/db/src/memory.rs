@@ -2,10 +2,14 @@
 //!
 //! Cost with a limit: for every [`LOOK_BYTES`] that are written, a look at each family.
 
+use std::sync::Arc;
+
+use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::write::Lead;
 
-/// Memtables that are written to have this part of the limit, together; those that wait for their flush come on top.
+/// Memtables that are written to have this part of the limit, together, with what is kept for those after them; those that wait for their flush
+/// come on top.
 const ACTIVE_PART: u64 = 4;
 /// How often it is looked: after so many bytes, or this part of the limit.
 const LOOK_BYTES: u64 = 64 << 10;
@@ -18,16 +22,22 @@ impl Store {
         if limit == 0 {
             return;
         }
-        let (mut active, mut may_be, mut beside) = (0u64, 0u64, 0u64);
-        for family in self.families.load().values() {
+        let families = self.families.load();
+        let (mut active, mut may_be, mut sealed) = (0u64, 0u64, 0u64);
+        let mut spare = Vec::new();
+        for family in families.values() {
             let view = family.view.load();
-            active += view.active.memtable.allocated_bytes() as u64;
+            let (memtable, bytes) = (&view.active.memtable, view.active.memtable.allocated_bytes() as u64);
+            active += bytes;
             may_be = may_be.saturating_add(family.options.write_buffer_bytes);
-            beside += view.active.memtable.spare_bytes() as u64;
-            beside += view.sealed.iter().map(|generation| generation.memtable.allocated_bytes() as u64).sum::<u64>();
+            sealed += view.sealed.iter().map(|generation| generation.memtable.allocated_bytes() as u64).sum::<u64>();
+            if memtable.spare_bytes() > 0 {
+                spare.push((bytes, memtable.clone()));
+            }
         }
+        let spare = keep_spare(spare, (limit / ACTIVE_PART).saturating_sub(active));
         // As large as they may become before somebody looks again.
-        self.cache.set_memtable_bytes(beside + active.max(may_be.min(limit / ACTIVE_PART)));
+        self.cache.set_memtable_bytes(sealed + spare + active.max(may_be.min(limit / ACTIVE_PART)));
     }
 
     /// The family whose memtable is to be sealed because all of them take too much, though none is full. `bytes` are about to be written, to memtables or
@@ -47,5 +57,59 @@ impl Store {
         let all_bytes: u64 = sizes.clone().map(|(bytes, _)| bytes).sum();
         let is_over = all_bytes > limit / ACTIVE_PART;
         sizes.max().filter(|&(largest, _)| is_over && largest > 0).map(|(_, family)| family)
+    }
+}
+
+/// Lets the memtables of `spare` keep no more than `bytes_max` of memory for those after them, together, and returns what they keep. Those that
+/// have the fewest bytes give theirs back first: most are idle.
+fn keep_spare(mut spare: Vec<(u64, Arc<Memtable>)>, bytes_max: u64) -> u64 {
+    spare.sort_unstable_by_key(|(bytes, _)| *bytes);
+    let mut kept: u64 = spare.iter().map(|(_, memtable)| memtable.spare_bytes() as u64).sum();
+    for (_, memtable) in spare {
+        if kept <= bytes_max {
+            break;
+        }
+        let before = memtable.spare_bytes() as u64;
+        memtable.give_back_spare(usize::try_from(kept - bytes_max).unwrap_or(usize::MAX));
+        kept = kept.saturating_sub(before.saturating_sub(memtable.spare_bytes() as u64));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use crate::{Db, FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+
+    /// Goal: what families keep of memory for memtables to come is within the limit, however many were written, one after the other.
+    /// Method: readers hold memtables until those after them have memory of their own, so that theirs is kept.
+    #[test]
+    fn families_written_in_turn_keep_no_more_memory_than_the_limit_allows() {
+        const LIMIT: usize = 32 << 20;
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, memory_limit: LIMIT as u64, ..Options::default() };
+        let db = Db::open_with_env("/store", options, SimDisk::new().env()).unwrap();
+        let mut most = 0;
+        for n in 0..8 {
+            let options = FamilyOptions { separation: Separation::Off, ..FamilyOptions::default() };
+            let family = db.create_column_family(&format!("family {n}"), options).unwrap();
+            let fill = || {
+                for key in 0..100u32 {
+                    db.put_cf(&family, key.to_be_bytes(), [n; 64 << 10], &WriteOptions::default()).unwrap();
+                }
+            };
+            fill();
+            let reader = db.iter_cf(&family, &ReadOptions::default()).unwrap();
+            db.flush_cf(&family).unwrap();
+            fill();
+            drop(reader);
+            db.flush_cf(&family).unwrap();
+            let families = db.store().families.load();
+            let spare: usize = families.values().map(|family| family.view.load().active.memtable.spare_bytes()).sum();
+            assert!(spare <= LIMIT / 4, "{spare} bytes after family {n}");
+            most = most.max(spare);
+        }
+        assert!(most > 0, "some is kept");
     }
 }

@@ -13,7 +13,8 @@
 //! - A3: `current` is null or a chunk whose header was written before `current` was set (release, acquire).
 //! - A4: `newest` and `older` link all chunks; they change under `growing` only.
 //! - A5: the arena that follows another one takes over its huge pages ([`Spare`]): what the system must fill with zeroes before it
-//!   hands it out is handed out once. What is spare is no more than an arena has, and nothing where nobody writes.
+//!   hands it out is handed out once. What is spare is no more than an arena has, and none is added where nobody writes; whoever counts
+//!   the memory of all may give some back.
 //!
 //! Cost: one compare-and-swap for a piece. The first chunk has 4 KiB, so an idle column family costs nothing and one
 //! with a few keys little; each further chunk doubles the whole, up to 2 MiB a chunk, which is one huge page: without
@@ -92,13 +93,22 @@ impl Spare {
         spared.pages.pop()
     }
 
+    fn give_back(&self, count: usize) {
+        let mut spared = self.0.lock();
+        let kept = spared.pages.len().saturating_sub(count);
+        let pages = spared.pages.split_off(kept);
+        // The system takes its time.
+        drop(spared);
+        drop(pages);
+    }
+
     /// Keeps them where they will be wanted soon: somebody writes, and an arena will not be larger than the one before it.
     fn give(&self, pages: Pages) {
         let mut spared = self.0.lock();
         if spared.taken > 0 && spared.pages.len() < spared.taken_before.max(spared.taken) {
             spared.pages.push(pages);
         } else {
-            // The system takes its time.
+            // As above.
             drop(spared);
             drop(pages);
         }
@@ -203,6 +213,11 @@ impl Arena {
     /// What is kept for this arena and those that follow it.
     pub(super) fn spare_bytes(&self) -> usize {
         self.spare.count() * CHUNK_BYTES_MAX
+    }
+
+    /// Gives so many bytes of that back to the system, or a part of a page more.
+    pub(super) fn give_back_spare(&self, bytes: usize) {
+        self.spare.give_back(bytes.div_ceil(CHUNK_BYTES_MAX));
     }
 
     /// Bytes given out, headers and lost ends of chunks included; while others allocate, off by a chunk at most.

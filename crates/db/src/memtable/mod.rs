@@ -134,6 +134,11 @@ impl Memtable {
         self.list.spare_bytes()
     }
 
+    /// Gives so much of it back.
+    pub(crate) fn give_back_spare(&self, bytes: usize) {
+        self.list.give_back_spare(bytes);
+    }
+
     /// Entries added.
     pub(crate) fn entry_count(&self) -> u64 {
         self.counts.entries.load(Ordering::Relaxed)

@@ -156,6 +156,11 @@ impl SkipList {
         self.arena.spare_bytes()
     }
 
+    /// See [`Arena::give_back_spare`].
+    pub(super) fn give_back_spare(&self, bytes: usize) {
+        self.arena.give_back_spare(bytes);
+    }
+
     /// Memory taken so far; see [`Arena::used_bytes`].
     #[inline]
     pub(super) fn used_bytes(&self) -> usize {
