@@ -283,7 +283,8 @@ impl Db {
     ///
     /// `decide` gets the value and says what becomes of it. Should another write come in between, it is asked again with the
     /// new value: it may run several times, and only its last answer counts. No other write of any kind comes between the value
-    /// it last saw and its answer. It must not write to the store itself.
+    /// it last saw and its answer. It must not write to the store itself, nor wait for a lock that somebody holds who writes: who has
+    /// lost many such races is asked while all who write wait.
     ///
     /// Cost: a read and a write, the write in a turn of its own. A sync is shared with all who write meanwhile.
     ///

@@ -17,7 +17,7 @@ impl Store {
     pub(crate) fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
         validate_family_name(name)?;
         options.validate()?;
-        self.commit.exclusive(|lead| {
+        self.alone(|lead| {
             self.check_takes_writes()?;
             let mut installer = self.installer.lock();
             let families = self.families.load_full();
@@ -59,7 +59,7 @@ impl Store {
         if family.id == 0 {
             return Err(Error::invalid_argument("the default column family cannot be dropped; delete its keys"));
         }
-        self.commit.exclusive(|lead| {
+        self.alone(|lead| {
             self.check_takes_writes()?;
             let mut installer = self.installer.lock();
             let families = self.families.load_full();
@@ -173,14 +173,14 @@ impl Store {
             // A store open for reading has nothing to write.
             return self.failure().map_or(Ok(()), |_| Err(error));
         }
-        let needs_flush = self.commit.exclusive(|lead| {
+        let needs_flush = self.alone(|lead| {
             self.stop_writes();
             lead.unlogged || self.has_written_blobs()
         });
         let families: Vec<u32> = self.families.load().keys().copied().collect();
         let flushed = if needs_flush { self.flush(&families) } else { Ok(()) };
         let described = self.refresh_options_file(&mut self.installer.lock());
-        let synced = self.check_writable().and_then(|()| self.commit.exclusive(|lead| self.end_log(lead)));
+        let synced = self.check_writable().and_then(|()| self.alone(|lead| self.end_log(lead)));
         flushed.and(synced).and(described)
     }
 }

@@ -7,7 +7,8 @@
 //!   entry of the key in the order of sequence numbers. A decision to change nothing takes effect where the value was read.
 //! - U2: what came since is looked for in memtables alone. They have all of it as long as the memtable that was
 //!   active at the read is still there; once it is flushed, or files came in from outside, the key is read anew.
-//! - U3: who has lost [`ATTEMPTS_MAX`] races reads, too, as leader: then nobody can come in between.
+//! - U3: who has lost [`ATTEMPTS_MAX`] races reads and decides, too, as leader: then nobody can come in between. A panic of who decides
+//!   goes on when it leads no more.
 //!
 //! - U4: with `sync`, a change is logged and shown in its turn, and synced afterwards, with all who write or change keys at the same
 //!   moment. Who reads it before it is durable may see what a power loss takes; who writes upon it becomes durable with
@@ -16,6 +17,7 @@
 //! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
 //! second turn, for a sync that is shared.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key;
@@ -97,17 +99,24 @@ impl Store {
                 return Ok((before, is_changed));
             }
         }
-        self.commit.exclusive(|lead| {
+        // A leader cannot wait for room; each of the answers that came to nothing was counted as one that is written.
+        let decided = self.alone(|lead| -> Result<std::thread::Result<_>> {
             self.check_takes_writes()?;
             self.drain(lead)?;
             let before = self.get(&family.0, key, &ReadOptions::default())?;
-            let request = self.change_request(family, key, decide(before.as_deref()), options)?;
+            // Its panic is the caller's matter, no leader's.
+            let asked = || self.change_request(family, key, decide(before.as_deref()), options);
+            let request = match catch_unwind(AssertUnwindSafe(asked)) {
+                Ok(request) => request?,
+                Err(panic) => return Ok(Err(panic)),
+            };
             let is_changed = request.is_some();
             if let Some(request) = request {
                 self.write_change(lead, family, request)?;
             }
-            Ok((before, is_changed))
-        })
+            Ok(Ok((before, is_changed)))
+        })?;
+        Ok(decided.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     fn try_update(
@@ -125,7 +134,7 @@ impl Store {
             return Ok(Attempt::Done(before, false));
         };
         let _admitted = self.admit(&request)?;
-        self.commit.exclusive(|lead| {
+        self.alone(|lead| {
             self.check_takes_writes()?;
             self.drain(lead)?;
             if !is_unchanged(&family.0, key, seen, &active) {

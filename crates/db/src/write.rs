@@ -8,6 +8,8 @@
 //! - W5: a failed sync makes the store read-only; a failed append leaves the log as it was. So once a group is in the log, it fails only
 //!   with the store: else its numbers would be given out again, beside what is logged under them.
 //! - W6: whoever seals a memtable has waited until every batch that was logged before is in it.
+//! - W7: a panic of who writes makes the store read-only, that of a leader before anybody else leads: what is logged, sealed or counted is
+//!   unknown.
 
 mod delay;
 pub(crate) mod log;
@@ -22,7 +24,6 @@ use arc_swap::Guard;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::pacer::Bucket;
-use esker_log::publish::Published;
 use esker_log::writer::LogWriter;
 
 use self::values::Values;
@@ -120,12 +121,22 @@ impl Lead {
     }
 }
 
-/// A batch on its way into the memtables: should its thread panic there, nobody waits for it.
-struct Unfinished<'a>(&'a Published);
+/// A batch on its way into the memtables: should its thread panic there, nobody waits for it, and the store takes no more writes.
+struct Unfinished<'a>(&'a Store);
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.0.break_off();
+        self.0.published.break_off();
+        self.0.fail(&panicked());
+    }
+}
+
+/// Somebody who leads: the same of its panic (W7).
+struct Leading<'a>(&'a Store);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.fail(&panicked());
     }
 }
 
@@ -204,9 +215,13 @@ impl Store {
         let weigh = |request: &Request| request.user_bytes;
         let waits_for_device = |request: &Request| request.options.sync;
         let write = |lead: &mut Lead, group: &mut Vec<Request>| {
-            self.write_group(lead, group)?;
+            let leading = Leading(self);
+            let written = self.write_group(lead, group);
             // Who waits for the device is waited for by others: the next group shall go there first.
-            if group.iter().any(waits_for_device) { Ok(()) } else { self.finish_led(group) }
+            let finished =
+                written.and_then(|()| if group.iter().any(waits_for_device) { Ok(()) } else { self.finish_led(group) });
+            std::mem::forget(leading);
+            finished
         };
         let settle = |group: &mut [Request]| self.finish_led(group);
         let Some(logged) =
@@ -219,6 +234,16 @@ impl Store {
         }
         self.pace.end_call(began, &*self.env.clock);
         Ok(Some(logged))
+    }
+
+    /// Leads alone, in its turn: see [`CommitQueue::exclusive`](esker_log::commit::CommitQueue::exclusive).
+    pub(crate) fn alone<T>(&self, run: impl FnOnce(&mut Lead) -> T) -> T {
+        self.commit.exclusive(|lead| {
+            let leading = Leading(self);
+            let made = run(lead);
+            std::mem::forget(leading);
+            made
+        })
     }
 
     /// Finishes what is small for all of a group, so that its members wait once, to return (C8 of the commit queue): woken to insert, they
@@ -280,7 +305,7 @@ impl Store {
     /// Everything written so far survives power loss when this returns.
     pub(crate) fn sync_wal(&self) -> Result<()> {
         self.check_writable()?;
-        self.commit.exclusive(|lead| self.sync_log(lead))
+        self.alone(|lead| self.sync_log(lead))
     }
 
     fn write_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
@@ -317,7 +342,7 @@ impl Store {
         }
         let first = batch.raw().sequence().get();
         let before = first.saturating_sub(1);
-        let unfinished = Unfinished(&self.published);
+        let unfinished = Unfinished(self);
         let inserted = self.insert(batch, first);
         std::mem::forget(unfinished);
         let shown = self.published.publish(before, before + u64::from(batch.count()));
@@ -502,7 +527,7 @@ impl Store {
         self.check_writable()?;
         // What failed before may have been mended: this flush says how it is now.
         self.state.lock().flush_error = None;
-        let sealed = self.commit.exclusive(|lead| self.seal_for_flush(lead, families))?;
+        let sealed = self.alone(|lead| self.seal_for_flush(lead, families))?;
         for (family, generation) in sealed {
             self.wait_for_flush(&family, &generation)?;
         }
@@ -538,6 +563,12 @@ impl Store {
             self.changed.wait(&mut state);
         }
     }
+}
+
+#[cold]
+fn panicked() -> Error {
+    let reason = "a thread panicked while it wrote, so what was written is unknown; reopen to go on";
+    Error::new(ErrorKind::ReadOnly, reason)
 }
 
 #[cold]

@@ -71,7 +71,7 @@ impl Store {
         // Most of what the leader would have to sync is on the disk by then (N5).
         self.sync_wal()?;
         let incoming = Incoming { newcomers, blobs, first };
-        self.commit.exclusive(|lead| self.take_in_alone(lead, family, incoming, known, is_named))
+        self.alone(|lead| self.take_in_alone(lead, family, incoming, known, is_named))
     }
 
     fn take_in_alone(

@@ -28,8 +28,9 @@ impl BlobPartition {
 
     /// `choose` gets key and value and names the partition, 0..[`COUNT_MAX`](Self::COUNT_MAX); anything else fails the write with `InvalidArgument`.
     ///
-    /// Called once for each value by the thread that writes it, which holds no lock then. What it answers for a key may
-    /// change at any time: nothing but the place of new values depends on it.
+    /// Called once for each value by the thread that writes it. It must not wait for a lock that somebody holds who writes:
+    /// [`Db::update`](crate::Db::update) may call it while all who write wait. What it answers for a key may change at any time: nothing but the
+    /// place of new values depends on it.
     pub fn new(choose: impl Fn(&[u8], &[u8]) -> u8 + Send + Sync + 'static) -> Self {
         Self(Arc::new(choose))
     }

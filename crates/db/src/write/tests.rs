@@ -2,6 +2,7 @@
 //! changes share.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -485,4 +486,45 @@ fn a_flush_of_nothing_begins_no_log() {
     let grown = db.store().room.used().saturating_sub(used);
     assert!(grown <= 64 << 10, "{grown} bytes");
     assert!(db.store().ended_logs.lock().is_empty());
+}
+
+/// Goal: a panic of who decides is a matter of its caller alone, if it happens where nobody can come in between, too (U3).
+#[test]
+fn a_panic_while_deciding_ends_no_writing() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let family = db.default_column_family();
+    let mut calls = 0u32;
+    let update = || {
+        db.update(&family, [1], &SYNCED, |_| {
+            calls += 1;
+            assert!(calls <= 16, "on purpose");
+            // Faster than whoever decides.
+            db.put([1], calls.to_be_bytes()).unwrap();
+            Change::Delete
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+    assert_eq!(calls, 17);
+    db.put([2], 2u32.to_be_bytes()).unwrap();
+    assert!(db.put_if_absent(&family, [3], 3u32.to_be_bytes(), &SYNCED).unwrap());
+    assert!(db.stats().background_error.is_none());
+    assert_eq!(contents(&db), [(1, 16), (2, 2), (3, 3)].into());
+}
+
+/// Goal: after a panic of a leader nobody writes, in company or alone, as numbers may be logged that it did not count; and everybody is told.
+#[test]
+fn after_a_panic_of_a_leader_nobody_writes() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    db.put([1], 1u32.to_be_bytes()).unwrap();
+    let lead = || db.store().alone(|_| panic!("on purpose"));
+    assert!(catch_unwind(AssertUnwindSafe(lead)).is_err());
+    let read_only = |result: crate::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnly);
+    read_only(db.put([2], 2u32.to_be_bytes()));
+    read_only(db.put_if_absent(&db.default_column_family(), [3], [3], &WriteOptions::default()).map(drop));
+    read_only(db.flush());
+    read_only(db.create_column_family("other", FamilyOptions::default()).map(drop));
+    assert!(db.stats().background_error.is_some_and(|error| error.kind() == ErrorKind::ReadOnly));
+    assert_eq!(contents(&db), [(1, 1)].into());
 }
