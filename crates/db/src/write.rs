@@ -498,6 +498,9 @@ impl Store {
             state.to_flush.insert(active.family.id);
         }
         drop(state);
+        for active in lead.actives.iter().filter(|active| sealing.contains(&active.family.id)) {
+            self.refresh_delay(&active.family);
+        }
         self.refresh_memory();
         self.changed.notify_all();
         Ok(())

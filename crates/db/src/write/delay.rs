@@ -1,11 +1,12 @@
 //! How fast writers may write while background work falls behind.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_log::pacer::{Debt, WriteDelay};
 
 use crate::compaction::Levels;
-use crate::family::Family;
+use crate::family::{Family, View};
 use crate::store::Store;
 
 impl Store {
@@ -19,8 +20,15 @@ impl Store {
         if self.options.background_jobs == 0 {
             return;
         }
-        let rate = if family.is_dropped() { None } else { self.family_rate(family) };
-        let mut state = self.state.lock();
+        let (mut state, rate) = loop {
+            let view = family.view.load_full();
+            let rate = if family.is_dropped() { None } else { self.view_rate(family, &view) };
+            let state = self.state.lock();
+            // Views change under `state`: of two who work it out, who has the older one goes again.
+            if Arc::ptr_eq(&view, &family.view.load()) {
+                break (state, rate);
+            }
+        };
         match rate {
             Some(rate) => state.rates.insert(family.id, rate),
             None => state.rates.remove(&family.id),
@@ -28,8 +36,8 @@ impl Store {
         self.delayed_rate.store(state.rates.values().min().copied().unwrap_or(0), Ordering::Relaxed);
     }
 
-    fn family_rate(&self, family: &Family) -> Option<u64> {
-        let (view, options) = (family.view.load(), &family.options);
+    fn view_rate(&self, family: &Family, view: &View) -> Option<u64> {
+        let options = &family.options;
         let debt = Debt {
             level0_tables: view.version.level(0).len(),
             level0_slowdown: options.level0_slowdown_trigger,

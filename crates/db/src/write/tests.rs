@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -486,6 +487,27 @@ fn a_flush_of_nothing_begins_no_log() {
     let grown = db.store().room.used().saturating_sub(used);
     assert!(grown <= 64 << 10, "{grown} bytes");
     assert!(db.store().ended_logs.lock().is_empty());
+}
+
+/// Goal: sealed memtables hold writers back as soon as there are many, not only once the next one of them is flushed.
+/// Method: flushes wait to be installed.
+#[test]
+fn memtables_that_wait_for_a_flush_slow_writers_down_at_once() {
+    let disk = SimDisk::new();
+    let options = Options { background_jobs: 1, ..options(0) };
+    let count_max = options.families["default"].write_buffer_count_max as u8;
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let installer = db.store().installer.lock();
+    let rates: Vec<u64> = (0..=count_max / 2)
+        .map(|n| {
+            db.put([n], [n; 100]).unwrap();
+            rotate(&db).unwrap();
+            db.store().delayed_rate.load(Ordering::Relaxed)
+        })
+        .collect();
+    drop(installer);
+    let (last, before) = rates.split_last().unwrap();
+    assert!(*last > 0 && before.iter().all(|&rate| rate == 0), "{rates:?}");
 }
 
 /// Goal: a panic of who decides is a matter of its caller alone, if it happens where nobody can come in between, too (U3).
