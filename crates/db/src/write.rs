@@ -173,9 +173,6 @@ impl Store {
             let reason = "the batch names column families of another store, or of an earlier open of this one";
             return Err(Error::invalid_argument(reason));
         }
-        if batch.names_families() {
-            self.check_families(&batch)?;
-        }
         if batch.is_empty() {
             return if options.sync { self.sync_wal().map(|()| None) } else { Ok(None) };
         }
@@ -291,18 +288,7 @@ impl Store {
         group.iter().try_for_each(|request| self.finish(&request.batch))
     }
 
-    fn check_families(&self, batch: &WriteBatch) -> Result<()> {
-        let families = self.families.load();
-        for record in batch.raw().records() {
-            let id = record.map_err(|error| Error::invalid_argument(error.to_string()))?.cf;
-            if !families.contains_key(&id) {
-                return Err(dropped(id));
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything written so far survives power loss when this returns.
+    /// See [`Db::sync_wal`](crate::Db::sync_wal).
     pub(crate) fn sync_wal(&self) -> Result<()> {
         self.check_writable()?;
         self.alone(|lead| self.sync_log(lead))

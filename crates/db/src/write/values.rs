@@ -28,7 +28,7 @@ use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, RECORD_HEADER_BYT
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Records;
 
-use super::{Active, Lead, Request};
+use super::{Active, Lead, Request, dropped};
 use crate::batch::WriteBatch;
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::family::{Family, Generation};
@@ -266,9 +266,12 @@ fn goes_to_blob(family: &Family, options: WriteOptions, value_bytes: usize, batc
 }
 
 impl Store {
-    /// Packs those values of `batch` that go to blob files as they are written. The families that it names exist.
+    /// Packs those values of `batch` that go to blob files as they are written.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a family that it names is not there, or what [`BlobPartition`] says.
     pub(super) fn prepare(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
-        if !self.may_separate(&batch) {
+        if !self.may_separate(&batch)? {
             return Ok(Request::plain(batch, options));
         }
         let families = self.families.load();
@@ -286,12 +289,19 @@ impl Store {
         Ok(Request { values, ..Request::plain(batch, options) })
     }
 
-    fn may_separate(&self, batch: &WriteBatch) -> bool {
+    /// Whether one of the families that `batch` writes to has values that go to blob files at once. All of them must be there.
+    fn may_separate(&self, batch: &WriteBatch) -> Result<bool> {
         let separates = |family: &Family| family.separation() == Separation::AtWrite;
-        if batch.names_families() {
-            return self.families.load().values().any(|family| separates(family));
+        if !batch.names_families() {
+            return Ok(separates(&self.default_family));
         }
-        separates(&self.default_family)
+        let families = self.families.load();
+        let mut may_separate = false;
+        for record in batch.raw().records() {
+            let id = record.map_err(|error| Error::invalid_argument(error.to_string()))?.cf;
+            may_separate |= separates(families.get(&id).ok_or_else(|| dropped(id))?);
+        }
+        Ok(may_separate)
     }
 
     /// A put whose value goes to a blob file and is packed from where it is; `None` if another way is due.
