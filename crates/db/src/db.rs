@@ -213,7 +213,8 @@ impl Db {
     /// # Errors
     /// - `InvalidArgument`: a column family was dropped or is another store's; nothing was written.
     /// - `Exhausted`: no space left; nothing was written, reads go on, and so do writes once there is space again.
-    /// - `ReadOnly`: an earlier sync failed, or the store is open for reading only.
+    /// - `Io`: the system refused to write, or to flush what has to go first; nothing was written.
+    /// - `ReadOnly`: a sync failed, now or earlier, a thread panicked while it wrote, or the store is open for reading only.
     /// - `Closed`.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         self.store().write(batch, *options)
@@ -321,7 +322,9 @@ impl Db {
     /// Makes everything written so far survive power loss.
     ///
     /// # Errors
-    /// `ReadOnly` if the sync fails: what is durable is then unknown until the store is reopened.
+    /// - `ReadOnly`: the sync failed; what is durable is unknown until the store is reopened.
+    /// - `Exhausted`, `Io`: an earlier log cannot be cut where it ends; nothing is lost, and a later call may succeed.
+    /// - `Closed`.
     pub fn sync_wal(&self) -> Result<()> {
         self.store().sync_wal()
     }
