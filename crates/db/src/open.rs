@@ -17,6 +17,7 @@ mod tables;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_env::metered::{Meter, Metered};
 use esker_env::{Env, Lock, durable};
@@ -101,27 +102,67 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
     // A writer may take away, between two of these reads, what its manifest no longer needs. It always changes the
     // manifest first: if that is as it was before, it names nothing that was missed. But a log may have been due to go before: while a
     // family writes nothing, the manifest says no later than it must from which log on that needs any.
+    // What looks damaged or torn may be an append that is under way, or a log that went on between two reads of it: it is believed once
+    // another attempt finds the same.
     let mut attempts = READ_ONLY_ATTEMPTS;
+    let mut suspected = None;
     loop {
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
         let opened = read_whole(dir, options.clone(), env.clone());
         attempts -= 1;
-        let is_as_before = manifest_state(&*env.files, dir)? == manifest && logs.is_subset(&files::logs_in(&env, dir)?);
+        let is_same_manifest = manifest_state(&*env.files, dir)? == manifest;
+        let logs_now = files::logs_in(&env, dir)?;
+        // A listing may have a log and not the one before it, if both were begun meanwhile.
+        let was_missed = |store: &Store| {
+            let read = &store.state.lock().wals;
+            let is_between = |&last| logs_now.range(..last).any(|log| !logs.contains(log) && !read.contains_key(log));
+            read.keys().next_back().is_some_and(is_between)
+        };
+        let is_as_before = is_same_manifest
+            && logs.is_subset(&logs_now)
+            && !opened.as_ref().is_ok_and(|opened| was_missed(&opened.store));
+        let suspect = Suspect::of(&opened);
+        let is_sure = suspect.is_none() || suspect == suspected;
         match opened {
             Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
-            opened if is_as_before => return opened.map(|opened| Opened { lock: share, ..opened }),
+            opened if is_as_before && is_sure => return opened.map(|opened| Opened { lock: share, ..opened }),
             _ if attempts > 0 => {}
             _ => {
                 let reason = "the store changes faster than it can be read; try again";
                 return Err(Error::new(ErrorKind::Busy, reason).with_path(dir));
             }
         }
+        if !is_sure {
+            env.clock.sleep(TURN);
+        }
+        suspected = suspect;
     }
 }
 
 /// How often a store that is being written is read before it is given up.
 const READ_ONLY_ATTEMPTS: usize = 10;
+/// A writer that lost its processor in the midst of an append has it back after so long, as a rule.
+const TURN: Duration = Duration::from_millis(10);
+
+/// What may be damage, or the work of a writer just now.
+#[derive(PartialEq, Eq)]
+enum Suspect {
+    Refused(String),
+    Lost(Option<(PathBuf, u64)>, u64),
+}
+
+impl Suspect {
+    fn of(opened: &Result<Opened>) -> Option<Self> {
+        match opened {
+            Ok(opened) => {
+                let Recovery { torn_at, skipped_bytes, .. } = &opened.store.recovery;
+                (torn_at.is_some() || *skipped_bytes > 0).then(|| Self::Lost(torn_at.clone(), *skipped_bytes))
+            }
+            Err(error) => (error.kind() == ErrorKind::Corruption).then(|| Self::Refused(error.to_string())),
+        }
+    }
+}
 
 fn read_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let store = read(dir, options, env, None)?;

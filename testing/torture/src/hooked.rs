@@ -42,18 +42,26 @@ impl<'a> Call<'a> {
 }
 
 type Hook = Arc<dyn Fn(Call<'_>) -> Result<()> + Send + Sync>;
+type Sight = Arc<dyn Fn(&mut Vec<DirEntry>) + Send + Sync>;
 
 /// See the module's head.
 #[derive(Clone)]
 pub struct Hooked {
     files: Arc<dyn FileSystem>,
     hook: Hook,
+    sight: Option<Sight>,
 }
 
 impl Hooked {
     /// `files`, but only what `hook` returns from is done, unless it returns an error: that is the call's.
     pub fn new(files: Arc<dyn FileSystem>, hook: impl Fn(Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self { files, hook: Arc::new(hook) }
+        Self { files, hook: Arc::new(hook), sight: None }
+    }
+
+    /// The same, where whoever lists a directory sees what `sight` leaves of it: a listing takes a while, and names come and go.
+    #[must_use]
+    pub fn with_sight(self, sight: impl Fn(&mut Vec<DirEntry>) + Send + Sync + 'static) -> Self {
+        Self { sight: Some(Arc::new(sight)), ..self }
     }
 
     fn appended(&self, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
@@ -122,7 +130,11 @@ impl FileSystem for Hooked {
         Ok(Arc::new(HookedReads { file, hook: Arc::clone(&self.hook) }))
     }
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
-        self.files.list(dir)
+        let mut entries = self.files.list(dir)?;
+        if let Some(sight) = &self.sight {
+            sight(&mut entries);
+        }
+        Ok(entries)
     }
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         (self.hook)(Call::Metadata(path))?;

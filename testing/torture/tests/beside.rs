@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker::env::Env;
 use esker::env::sim::SimDisk;
-use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, Separation, WriteOptions};
+use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, RecoveryMode, Separation, WriteOptions};
 use esker_torture::hooked::{Call, Hooked, Meanwhile};
 
 fn options(separation: Separation) -> Options {
@@ -196,5 +196,114 @@ fn a_log_that_goes_while_a_reader_opens_is_not_missed() {
                 break;
             }
         }
+    }
+}
+
+const MODES: [RecoveryMode; 4] = [
+    RecoveryMode::AbsoluteConsistency,
+    RecoveryMode::TolerateTornTail,
+    RecoveryMode::PointInTime,
+    RecoveryMode::SkipCorrupt,
+];
+
+/// The entries of a store that a healthy writer is writing to.
+fn count_undamaged(reader: esker::Result<Db>, value_bytes: usize, what: &str) -> u32 {
+    let reader = reader.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let recovery = reader.stats().recovery;
+    assert_eq!((&recovery.torn_at, recovery.dropped_bytes, recovery.skipped_bytes), (&None, 0, 0), "{what}");
+    count(&reader, value_bytes)
+}
+
+/// Goal: an append that the reader sees half of is no damage, in no mode.
+/// Method: the rest of it comes once the reader has read the log, before it looks at anything else.
+#[test]
+fn an_append_that_is_seen_in_part_is_no_damage() {
+    const BYTES: usize = 150;
+    for mode in MODES {
+        for kept_bytes in [1, 7, 20, 100, 149] {
+            let disk = SimDisk::new();
+            let options = Options { wal_recovery: mode, ..options(Separation::Off) };
+            let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+            put(&db, 0..5, BYTES);
+            let log = logs(&disk).remove(0);
+            let before = disk.file_bytes(&log).unwrap();
+            put(&db, 5..6, BYTES);
+            let image = disk.after_process_death();
+            let whole = image.file_bytes(&log).unwrap();
+            let begun = whole.iter().zip(&before).position(|(new, old)| new != old).unwrap();
+            let mut half = before;
+            half[begun..begun + kept_bytes].copy_from_slice(&whole[begun..begun + kept_bytes]);
+            image.overwrite(&log, half);
+
+            let (was_read, disk) = (AtomicUsize::new(0), image.clone());
+            let files = Hooked::new(image.env().files, move |call| {
+                match call {
+                    Call::Read(path) if path == log => drop(was_read.fetch_add(1, Ordering::Relaxed)),
+                    call if !is_log(call.path()) && was_read.load(Ordering::Relaxed) > 0 => {
+                        disk.overwrite(&log, whole.clone());
+                    }
+                    _ => {}
+                }
+                Ok(())
+            });
+            let env = Env { files: Arc::new(files), ..image.env() };
+            let reader = Db::open_read_only_with_env("/store", options, env);
+            assert_eq!(count_undamaged(reader, BYTES, &format!("{mode:?}, {kept_bytes} bytes")), 6);
+        }
+    }
+}
+
+/// Goal: a log that goes on while it is read is neither damaged nor torn, in no mode.
+/// Method: before any step the writer goes on from one block of the log into the next; the reader may hold the first, with its end empty.
+#[test]
+fn a_log_that_goes_on_into_its_next_block_is_no_damage() {
+    const BYTES: usize = 1000;
+    for mode in MODES {
+        for nth in 0.. {
+            let disk = SimDisk::new();
+            let options = Options { wal_recovery: mode, ..options(Separation::Off) };
+            let db = Arc::new(Db::open_with_env("/store", options.clone(), disk.env()).unwrap());
+            put(&db, 0..5, BYTES);
+            let writer = Arc::clone(&db);
+            let (reader, is_done) = open_while(&disk, options, nth, move || put(&writer, 5..40, BYTES));
+            let found = count_undamaged(reader, BYTES, &format!("{mode:?}, call {nth}"));
+            assert!([5, 40].contains(&found), "{mode:?}, call {nth}: {found}");
+            if !is_done {
+                assert!(nth > 4, "there were {nth} calls");
+                break;
+            }
+        }
+    }
+}
+
+/// Goal: no log is shown without the one before it, though a listing of the directory had only the later one: both were begun meanwhile.
+#[test]
+fn a_log_that_a_listing_has_missed_is_not_left_out() {
+    let disk = SimDisk::new();
+    let options = options(Separation::Off);
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let second = db.create_column_family("second", options.families["second"].clone()).unwrap();
+    for n in 0..3u32 {
+        db.put_cf(&second, n.to_be_bytes(), "value", &WriteOptions::default()).unwrap();
+        if n < 2 {
+            put(&db, 0..1, 10);
+            db.flush_cf(&db.column_family("default").unwrap()).unwrap();
+        }
+    }
+    let logs = logs(&disk);
+    assert_eq!(logs.len(), 3, "the second family needs all of them");
+    let name = |log: &PathBuf| log.file_name().unwrap().to_str().unwrap().to_owned();
+    // The first listing comes before either, the second while both are begun.
+    let unseen = Mutex::new(vec![vec![name(&logs[1])], vec![name(&logs[1]), name(&logs[2])]]);
+    let files = Hooked::new(disk.env().files, |_| Ok(())).with_sight(move |entries| {
+        let unseen = unseen.lock().unwrap().pop().unwrap_or_default();
+        entries.retain(|entry| !unseen.contains(&entry.name));
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let reader = Db::open_read_only_with_env("/store", options, env).unwrap();
+    let second = reader.column_family("second").unwrap();
+    for n in 0..3u32 {
+        let value = reader.get_cf(&second, n.to_be_bytes(), &Default::default()).unwrap();
+        assert!(value.is_some(), "entry {n}");
     }
 }

@@ -7,7 +7,8 @@
 //!   that call and not a `SIGBUS`. What remains: a file system that shuts itself down under a page that was ready before.
 //! - T4: the file is cut only behind `appended` as long as somebody may hold the window (`OsAppendFile` sees to it).
 //! - T5: the first [`COMMIT_BYTES`] of an append are stored after all others, by one instruction where the processor stores
-//!   unaligned words (x86-64, aarch64). A process that is killed in between leaves zeroes there.
+//!   unaligned words (x86-64, aarch64). A process that is killed in between leaves zeroes there, and another that reads the file meanwhile
+//!   finds them.
 //!
 //! Cost: a copy. Making pages ready costs a `pwrite` of zeroes and a `madvise(MADV_POPULATE_WRITE)` for each
 //! [`READY_BYTES_MAX`]: the large folios that a write makes cost a third of what page faults do. For readers at random, one
@@ -23,7 +24,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -204,7 +205,8 @@ impl Tail {
             unsafe { ptr::copy_nonoverlapping(late.as_ptr(), place.as_ptr(), late.len()) };
             at += late.len();
         }
-        compiler_fence(Ordering::SeqCst);
+        // For those who read the file meanwhile (T5); a killed process needs the order of its own stores only.
+        fence(Ordering::Release);
         match first.get(..bytes).filter(|few| few.len() < COMMIT_BYTES) {
             // SAFETY: as for the copies above: `bytes` of them are ours.
             Some(few) => unsafe { ptr::copy_nonoverlapping(few.as_ptr(), start.as_ptr(), few.len()) },
