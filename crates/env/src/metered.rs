@@ -139,12 +139,15 @@ impl Metered {
         self.charges.lock().entry(path.to_owned()).or_insert_with(|| Charge::new(&self.meter, 0)).clone()
     }
 
-    /// Counts the file as large as the file system says it is.
+    /// Counts the file as large as the file system says it is, if it is there.
     fn measure(&self, path: &Path) {
-        if self.counts(path)
-            && let Ok(found) = self.files.metadata(path)
-        {
-            self.charge(path).set(found.allocated);
+        if !self.counts(path) {
+            return;
+        }
+        match self.files.metadata(path) {
+            Ok(found) => self.charge(path).set(found.allocated),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => drop(self.charges.lock().remove(path)),
+            Err(_) => {}
         }
     }
 
@@ -171,10 +174,11 @@ impl FileSystem for Metered {
     }
 
     fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
-        let file = self.files.recycle(from, to)?;
-        self.charges.lock().remove(from);
+        let recycled = self.files.recycle(from, to);
+        // A failure leaves the file with either name.
         self.measure(to);
-        Ok(self.metered(to, file))
+        self.measure(from);
+        Ok(self.metered(to, recycled?))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -221,9 +225,11 @@ impl FileSystem for Metered {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        self.files.remove(path)?;
-        self.charges.lock().remove(path);
-        Ok(())
+        let removed = self.files.remove(path);
+        if removed.as_ref().err().is_none_or(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            self.charges.lock().remove(path);
+        }
+        removed
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
@@ -345,7 +351,7 @@ impl AppendFile for MeteredAppend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimDisk;
+    use crate::sim::{Fault, SimDisk};
 
     fn metered(disk: &SimDisk, limit: u64) -> (Arc<Metered>, Arc<Meter>) {
         let files = disk.env().files;
@@ -422,5 +428,33 @@ mod tests {
         drop(file);
         files.remove(Path::new("/store/a")).unwrap();
         vital.append(&[&[1]]).unwrap();
+    }
+    /// Method: a recycling that fails leaves the file with either name; whoever wants to be rid of it removes both, as often as it takes.
+    #[test]
+    fn a_file_that_could_not_be_recycled_is_counted_until_it_goes() {
+        for at in 0..3 {
+            let disk = SimDisk::new();
+            let (files, meter) = metered(&disk, 1 << 20);
+            let (old, new) = (Path::new("/store/a"), Path::new("/store/b"));
+            files.create(old).unwrap().append(&[&[1; 5000]]).unwrap();
+            disk.fail_at(disk.op_count() + at, Fault::Eio);
+            let recycled = files.recycle(old, new).is_ok();
+            assert_eq!((meter.used(), allocated(&disk)), (8192, 8192), "{recycled}, operation {at}");
+            for path in [old, new] {
+                let _ = files.remove(path);
+            }
+            assert_eq!((meter.used(), allocated(&disk)), (0, 0), "operation {at}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_removed_is_counted_until_that_is_noticed() {
+        let disk = SimDisk::new();
+        let (files, meter) = metered(&disk, 1 << 20);
+        let path = Path::new("/store/a");
+        files.create(path).unwrap().append(&[&[1; 5000]]).unwrap();
+        disk.env().files.remove(path).unwrap();
+        files.remove(path).unwrap_err();
+        assert_eq!(meter.used(), 0);
     }
 }
