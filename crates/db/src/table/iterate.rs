@@ -333,7 +333,15 @@ impl Ahead {
             self.bytes.resize(usize::try_from(place.end - place.start).unwrap_or(count), 0);
             self.offset = place.start;
             table.cache.table_reads.add(1, self.bytes.len());
-            let read = table.file.read_exact_at(place.start, &mut self.bytes);
+            let mut read = table.file.read_exact_at(place.start, &mut self.bytes);
+            if read.is_err() && self.bytes.len() > count {
+                // It may be a neighbour that cannot be read: that is for whoever asks for it.
+                self.next_bytes = 0;
+                self.bytes.truncate(count);
+                self.offset = handle.offset;
+                table.cache.table_reads.add(1, count);
+                read = table.file.read_exact_at(handle.offset, &mut self.bytes);
+            }
             if let Err(error) = read {
                 self.bytes.clear();
                 return Err(error.into());

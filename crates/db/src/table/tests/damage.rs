@@ -1,6 +1,9 @@
 //! Damage is noticed, or does no harm.
 
+use std::ops::RangeInclusive;
+
 use esker_env::sim::{Fault, ReadFault};
+use esker_env::{Access, Mapping, ReadFile};
 
 use super::*;
 use crate::ErrorKind;
@@ -127,7 +130,8 @@ fn a_read_that_fails_leaves_the_iterator_nowhere_and_can_be_repeated() {
     assert!(iterator.valid());
     let mut count = 0;
     let mut failures = 0;
-    disk.fail_read_at(disk.read_count() + 1, ReadFault::Eio);
+    // Of the second block, alone: what is read ahead of a walk is read again without what comes with it.
+    disk.fail_read_at(disk.read_count(), ReadFault::Eio);
     while iterator.valid() {
         count += 1;
         failures += u32::from(iterator.next().is_err());
@@ -158,4 +162,65 @@ fn a_write_that_fails_at_any_call_is_reported_and_stays_reported() {
         assert!(failures > 0 || finished.is_err(), "operation {operation}");
         assert!(finished.is_err(), "operation {operation}");
     }
+}
+
+/// A file of which some bytes cannot be read.
+#[derive(Debug)]
+struct WithHole {
+    file: Arc<dyn ReadFile>,
+    bad: RangeInclusive<u64>,
+}
+
+impl ReadFile for WithHole {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+    fn len(&self) -> esker_env::Result<u64> {
+        self.file.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> esker_env::Result<usize> {
+        if offset <= *self.bad.end() && offset + buffer.len() as u64 > *self.bad.start() {
+            let error = std::io::Error::from(std::io::ErrorKind::Other);
+            return Err(esker_env::Error::new("reading", self.path(), error).at(offset));
+        }
+        self.file.read_at(offset, buffer)
+    }
+    fn map(&self) -> esker_env::Result<Option<Arc<dyn Mapping>>> {
+        Ok(None)
+    }
+    fn advise(&self, access: Access) {
+        self.file.advise(access);
+    }
+}
+
+/// Goal: what the device cannot read takes no readable block along, though neighbours are read together.
+#[test]
+fn a_scan_shows_every_entry_before_a_block_that_cannot_be_read() {
+    let env = SimDisk::new().env();
+    let entries: Vec<_> = (0..4000).map(|n| entry(&format!("pear{n:04}"), 5, ValueKind::Value, &[b'x'; 100])).collect();
+    let options = TableOptions { block_bytes: 1024, compression: Compression::None, ..TableOptions::default() };
+    let file_bytes = write(&env, &options, &entries).unwrap().file_bytes;
+    let bad = open(&env).unwrap().data_end() / 2;
+    let file = Arc::new(WithHole { file: env.files.open(Path::new(PATH)).unwrap(), bad: bad..=bad });
+    let table = Table::open(file, NUMBER, file_bytes, Arc::new(BlockCache::new(0))).unwrap();
+    let (mut forward, mut backward) = (0, 0);
+    let mut iterator = table.iter(false);
+    iterator.seek_to_first().unwrap();
+    let error = loop {
+        assert_eq!(iterator.key(), entries[forward].0);
+        forward += 1;
+        if let Err(error) = iterator.next() {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Io);
+    iterator.seek_to_last().unwrap();
+    while let Ok(()) = {
+        backward += 1;
+        assert_eq!(iterator.key(), entries[entries.len() - backward].0);
+        iterator.prev()
+    } {}
+    // A block holds some eight entries.
+    let missing = entries.len() - forward - backward;
+    assert!((1..=10).contains(&missing), "{missing} entries between the {forward}th and the {backward}th from the end");
 }
