@@ -104,7 +104,7 @@ impl Store {
         self.check_open()?;
         let families = self.families.load_full();
         let views: Vec<_> = families.values().map(|family| (family, family.view.load_full())).collect();
-        let bytes_total = views.iter().map(|(_, view)| bytes_of(view)).sum();
+        let bytes_total = views.iter().map(|(_, view)| bytes_of(view)).fold(0, u64::saturating_add);
         let mut check = Check::default();
         progress(CheckProgress { bytes_done: 0, bytes_total });
         for (family, view) in views {
@@ -147,7 +147,7 @@ impl Store {
 fn bytes_of(view: &View) -> u64 {
     let tables = view.version.table_sums().bytes;
     let blobs: u64 = view.version.blobs().values().map(|blob| blob.addition.total_bytes).sum();
-    tables + blobs
+    tables.saturating_add(blobs)
 }
 
 /// What a table says that it points to, against what it does (B10).
@@ -181,7 +181,7 @@ impl FamilyCheck<'_> {
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.check.bytes += bytes;
+        self.check.bytes = self.check.bytes.saturating_add(bytes);
         (self.progress)(CheckProgress { bytes_done: self.check.bytes, bytes_total: self.bytes_total });
     }
 

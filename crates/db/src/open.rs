@@ -362,3 +362,6 @@ fn flush_recovered(store: &Store, family: &Arc<Family>) -> Result<()> {
     family.view.store(Arc::new(View { active, sealed: Vec::new(), version }));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

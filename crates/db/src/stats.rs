@@ -217,7 +217,7 @@ impl Stats {
     /// Bytes of tables and blob files on the disk per byte of them that is live: tables count as live as far as they
     /// are in the deepest level with data, blob files as far as tables point to them. `None` for an empty store.
     pub fn space_amplification(&self) -> Option<f64> {
-        let live: u64 = self.families.iter().map(|family| family.live_bytes()).sum();
+        let live: u64 = self.families.iter().map(|family| family.live_bytes()).fold(0, u64::saturating_add);
         let all = self.on_disk.table_bytes + self.on_disk.blob_bytes;
         (live > 0).then(|| all as f64 / live as f64)
     }
@@ -226,7 +226,7 @@ impl Stats {
 impl FamilyStats {
     fn live_bytes(&self) -> u64 {
         let deepest = self.levels.iter().rev().find(|level| level.files > 0).map_or(0, |level| level.bytes);
-        deepest + self.blob_live_bytes
+        deepest.saturating_add(self.blob_live_bytes)
     }
 }
 
@@ -319,7 +319,7 @@ impl Store {
         }
         let stats = family_stats(family);
         let value = match name {
-            "estimate-num-keys" => stats.entries.saturating_sub(2 * stats.deletions),
+            "estimate-num-keys" => stats.entries.saturating_sub(stats.deletions.saturating_mul(2)),
             "cur-size-all-mem-tables" => stats.memtable_bytes,
             "num-immutable-mem-table" => stats.immutable_memtables as u64,
             "total-sst-files-size" | "live-sst-files-size" => stats.table_bytes(),
@@ -343,9 +343,11 @@ fn family_stats(family: &Family) -> FamilyStats {
     let version = &view.version;
     let levels = Levels::of(version, &family.options);
     let properties = || version.tables().map(|(level, table)| (level, table.table.properties()));
+    // Whoever wrote a table may have said anything.
+    let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);
     let raw = |level: Option<usize>| {
         let of_level = properties().filter(|(at, _)| level.is_none_or(|level| level == *at));
-        of_level.map(|(_, properties)| properties.raw_key_bytes + properties.raw_value_bytes).sum()
+        sum(&mut of_level.flat_map(|(_, properties)| [properties.raw_key_bytes, properties.raw_value_bytes]))
     };
     let memtables = || view.generations().map(|generation| &generation.memtable);
     FamilyStats {
@@ -359,10 +361,12 @@ fn family_stats(family: &Family) -> FamilyStats {
         memtable_bytes: memtables().map(|memtable| memtable.allocated_bytes() as u64).sum(),
         index_filter_bytes: version.tables().map(|(_, table)| table.table.memory_bytes() as u64).sum(),
         immutable_memtables: view.sealed.len(),
-        entries: properties().map(|(_, properties)| properties.entry_count).sum::<u64>()
-            + memtables().map(|memtable| memtable.entry_count()).sum::<u64>(),
-        deletions: properties().map(|(_, properties)| properties.deletion_count).sum::<u64>()
-            + memtables().map(|memtable| memtable.deletion_count()).sum::<u64>(),
+        entries: sum(&mut properties()
+            .map(|(_, properties)| properties.entry_count)
+            .chain(memtables().map(|memtable| memtable.entry_count()))),
+        deletions: sum(&mut properties()
+            .map(|(_, properties)| properties.deletion_count)
+            .chain(memtables().map(|memtable| memtable.deletion_count()))),
         blob_files: version.blobs().len(),
         active_blob_files: view.generations().map(|generation| generation.blobs.count()).sum(),
         active_blob_bytes: view.generations().map(|generation| generation.blobs.bytes()).sum(),

@@ -187,7 +187,7 @@ impl<'a> Victims<'a> {
 /// Tells the family how much of what came down had overwritten something.
 fn note_overwritten(plan: &Plan, garbage: &ByFile) {
     let above = plan.inputs().filter(|(level, _)| *level < plan.output_level);
-    let came: u64 = above.map(|(_, table)| table.table.properties().entry_count).sum();
+    let came: u64 = above.map(|(_, table)| table.table.properties().entry_count).fold(0, u64::saturating_add);
     let dropped: u64 = garbage.values().map(|garbage| garbage.count).sum();
     if came > 0 {
         plan.family.overwriting.note_compacted(dropped as f64 / came as f64);

@@ -233,6 +233,14 @@ impl Opener<'_> {
             let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);
             let file =
                 file.and_then(|file| BlobFile::open(file, *number, id)).map_err(|error| missing(error, &path))?;
+            // All that follows reckons with what the manifest says.
+            let most = file.addition().total_bytes;
+            if addition.total_bytes > most {
+                let said = addition.total_bytes;
+                let reason =
+                    format!("the manifest says that the file holds {said} bytes, which has {most}; repair the store");
+                return Err(Error::corruption(&path, 0, reason));
+            }
             let metadata = self.env.files.metadata(&path)?;
             let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
             handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));

@@ -1,0 +1,83 @@
+//! What open makes of what it finds, seen from within.
+
+use std::path::Path;
+
+use esker_env::sim::SimDisk;
+use esker_format::compression::Compression;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_log::scan::{RecoveryMode, Scanner};
+
+use crate::options::{FamilyOptions, Options, ReclaimMode};
+use crate::version::{current_manifest, write_new};
+use crate::{Db, ErrorKind};
+
+const DIR: &str = "/db";
+
+fn options(family: FamilyOptions) -> Options {
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        reclaim_mode: ReclaimMode::Manual,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn separating() -> FamilyOptions {
+    FamilyOptions { min_blob_size: 200, blob_compression: Compression::None, ..FamilyOptions::default() }
+}
+
+fn open(disk: &SimDisk, options: &Options) -> crate::Result<Db> {
+    Db::open_with_env(DIR, options.clone(), disk.env())
+}
+
+/// Writes the manifest anew, each edit as `change` leaves it.
+fn edit_manifest(disk: &SimDisk, change: impl Fn(&mut VersionEdit)) {
+    let (files, dir) = (disk.env().files, Path::new(DIR));
+    let number = current_manifest(&*files, dir).unwrap();
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let mut scanner = Scanner::open(&*files, &path, RecoveryMode::AbsoluteConsistency, true, 0).unwrap();
+    let mut edits = Vec::new();
+    while let Some((_, record)) = scanner.next().unwrap() {
+        let mut edit = VersionEdit::decode(record).unwrap();
+        change(&mut edit);
+        edits.push(edit);
+    }
+    write_new(&*files, dir, FileNumber::new(1000), &edits).unwrap();
+}
+
+/// Goal: sizes of blob files that cannot be true are refused before anything is reckoned with them; a repair finds the true ones.
+#[test]
+fn a_manifest_that_says_more_of_a_blob_file_than_it_can_hold_is_refused() {
+    let (disk, options) = (SimDisk::new(), options(separating()));
+    let db = open(&disk, &options).unwrap();
+    db.put("key", [7; 1000]).unwrap();
+    db.close().unwrap();
+    drop(open(&disk, &options).unwrap());
+    let with = |change: fn(u64) -> u64| {
+        let image = disk.after_process_death();
+        edit_manifest(&image, |edit| {
+            for addition in &mut edit.blob_additions {
+                addition.total_bytes = change(addition.total_bytes);
+            }
+        });
+        image
+    };
+    for change in [|_| u64::MAX - 1, |bytes| bytes + 1] {
+        let image = with(change);
+        let error = open(&image, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        let error = Db::open_read_only_with_env(DIR, options.clone(), image.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.path().is_some_and(|path| path.extension().is_some_and(|found| found == "blob")), "{error}");
+        Db::repair_with_env(DIR, options.clone(), image.env()).unwrap();
+        let db = open(&image, &options).unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), [7; 1000]);
+        assert!(db.stats().families[0].blob_live_bytes < 2000);
+        assert!(db.check(&mut |_| ()).unwrap().errors.is_empty());
+    }
+    let db = open(&with(|bytes| bytes), &options).unwrap();
+    assert!(db.check(&mut |_| ()).unwrap().errors.is_empty());
+}
