@@ -73,9 +73,10 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     }
     let lock_path = dir.join(FileName::Lock.to_string());
     let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
-    // Somebody else may have made it before this handle had the lock.
+    // Somebody else may have made it, or begun to repair it, before this handle had the lock.
+    let exists_now = files::store_exists(&env, dir)?;
     if !exists {
-        if !files::store_exists(&env, dir)? {
+        if !exists_now {
             create(dir, &env)?;
         } else if options.error_if_exists {
             let reason = "somebody else has just made a store here, and error_if_exists is set";
@@ -110,6 +111,10 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
         let opened = read_whole(dir, options.clone(), env.clone());
+        // A repair that has begun meanwhile says so before it changes anything.
+        if !files::store_exists(&env, dir)? {
+            return Err(files::no_store(dir));
+        }
         attempts -= 1;
         let is_same_manifest = manifest_state(&*env.files, dir)? == manifest;
         let logs_now = files::logs_in(&env, dir)?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteBatch, WriteOptions};
+use esker_torture::hooked::{Call, Meanwhile};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
 
@@ -489,4 +490,31 @@ fn tables_opened_side_by_side_are_all_there_or_an_error_names_the_one_that_is_no
     let error = Db::open_with_env("/store", of_threads(2), disk.env()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(tables[40].as_path())), "{error}");
     assert_eq!(disk.paths(), before);
+}
+
+/// Goal: a repair that begins, and dies, after open has looked for one is not gone on with.
+#[test]
+fn a_repair_that_begins_while_a_store_is_opened_keeps_it_closed() {
+    let mark = Path::new("/store/UNFINISHED-REPAIR");
+    let open_while = |disk: &SimDisk, opens: fn(esker::env::Env) -> esker::Result<Db>, is_it: fn(Call<'_>) -> bool| {
+        let (meanwhile, machine) = (Meanwhile::default(), disk.clone());
+        meanwhile.before(is_it, move || machine.overwrite(mark, b"a repair".to_vec()));
+        let opened = opens(meanwhile.env(disk));
+        assert!(meanwhile.is_done());
+        let error = opened.unwrap_err();
+        assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("repair"), "{error}");
+    };
+    let (disk, is_lock) = (SimDisk::new(), |call: Call<'_>| call.path().ends_with("LOCK"));
+    let (db, _) = open(&disk);
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let writing = |env| Db::open_with_env("/store", options(), env);
+    let reading = |env| Db::open_read_only_with_env("/store", options(), env);
+    let paths = disk.paths();
+    open_while(&disk, writing, is_lock);
+    disk.env().files.remove(mark).unwrap();
+    assert_eq!(disk.paths(), paths);
+    let is_log_read =
+        |call: Call<'_>| matches!(call, Call::Read(path) if path.extension().is_some_and(|found| found == "log"));
+    open_while(&disk, reading, is_log_read);
 }
