@@ -331,6 +331,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
         state.wals.insert(wal, 0);
     }
     store.note_all_versions();
+    store.families.load().values().for_each(|family| store.refresh_delay(family));
     files::remove_superfluous(store)?;
     if distrust::is_warned(&*store.env.files, &store.dir)? {
         distrust::trust_again(&*store.env.files, &store.dir)?;

@@ -81,3 +81,26 @@ fn a_manifest_that_says_more_of_a_blob_file_than_it_can_hold_is_refused() {
     let db = open(&with(|bytes| bytes), &options).unwrap();
     assert!(db.check(&mut |_| ()).unwrap().errors.is_empty());
 }
+
+/// Goal: a store whose last life left more level-0 tables than writers may add to holds them back from the first write on.
+#[test]
+fn writers_are_held_back_from_the_start_where_level_0_is_full() {
+    let family = FamilyOptions {
+        level0_compaction_trigger: 2,
+        level0_slowdown_trigger: 3,
+        level0_stop_trigger: 4,
+        ..FamilyOptions::default()
+    };
+    let disk = SimDisk::new();
+    let one_by_one = FamilyOptions { level0_compaction_trigger: 20, ..FamilyOptions::default() };
+    let db = open(&disk, &options(one_by_one)).unwrap();
+    for n in 0..6u8 {
+        db.put([n], "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let options = Options { background_jobs: 1, ..options(family) };
+    // Without the threads that would do something about it.
+    let opened = super::open(Path::new(DIR), options, disk.env()).unwrap();
+    assert!(opened.store.is_delayed());
+}
