@@ -15,7 +15,8 @@ use crate::memtable::PinnedEntry;
 ///
 /// Cost: cloning counts a reference; no byte is copied. A slice keeps the whole of what it shares in memory (a block,
 /// usually 4 KiB; a memtable, up to `write_buffer_bytes`), so what is kept for long is better copied with
-/// [`into_vec`](Self::into_vec).
+/// [`into_vec`](Self::into_vec). With [`mmap_reads`](crate::Options::mmap_reads) it may keep a whole blob file on the disk, which counts for
+/// `max_disk_bytes` as long.
 #[derive(Clone, Default)]
 pub struct PinnedSlice(Source);
 

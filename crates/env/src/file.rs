@@ -1,5 +1,6 @@
 //! Files and directories: small, positional traits. No hidden cursor, no buffering that a reader could not see.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,11 @@ pub trait ReadFile: Debug + Send + Sync {
     fn memory(&self, range: Range<u64>) -> Option<&[u8]> {
         let _ = range;
         None
+    }
+
+    /// Does not let go of `what` before whoever holds a part of the file as [`memory`](Self::memory) lets go of the file. Once for a file.
+    fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
+        drop(what);
     }
 
     /// The whole file as memory, or `None` where the system has no such thing.

@@ -3,9 +3,10 @@
 //! - M1: only files that never change again, see [`Mapping`]. What that costs when the disk fails or a stranger truncates the
 //!   file: the process, by `SIGBUS`. It is for those who ask for it.
 
+use std::any::Any;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{Access, FileSystem, Mapping, ReadFile, Result};
 
@@ -20,7 +21,7 @@ pub fn open_sealed(files: &dyn FileSystem, path: &Path, mapped: bool) -> Result<
     }
     // A process has only so many mappings: whoever gets none reads.
     match file.map() {
-        Ok(Some(mapping)) => Ok(Arc::new(MappedFile { file, mapping })),
+        Ok(Some(mapping)) => Ok(Arc::new(MappedFile { file, mapping, kept: OnceLock::new() })),
         Ok(None) | Err(_) => Ok(file),
     }
 }
@@ -30,6 +31,8 @@ pub fn open_sealed(files: &dyn FileSystem, path: &Path, mapped: bool) -> Result<
 struct MappedFile {
     file: Arc<dyn ReadFile>,
     mapping: Arc<dyn Mapping>,
+    /// Goes last: nothing is mapped any more then.
+    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ReadFile for MappedFile {
@@ -53,6 +56,10 @@ impl ReadFile for MappedFile {
 
     fn memory(&self, range: Range<u64>) -> Option<&[u8]> {
         self.mapping.bytes().get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+    }
+
+    fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
+        let _ = self.kept.set(what);
     }
 
     fn map(&self) -> Result<Option<Arc<dyn Mapping>>> {

@@ -20,6 +20,7 @@ use esker_format::rocksdb::version_edit::BlobFileAddition;
 
 use crate::cache::Block;
 use crate::pinned::PinnedSlice;
+use crate::version::Life;
 use crate::{Error, Result};
 
 /// Longest value that is unpacked: its length before it has 32 bits. What others wrote may be longer than what Esker writes.
@@ -154,6 +155,11 @@ impl BlobFile {
     /// What lies at `offset`, as far as there is something, unchecked: for whoever finds out what a crash left.
     pub(crate) fn read_raw(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         Ok(self.file.read_at(offset, buffer)?)
+    }
+
+    /// Whoever holds a value that is a part of the mapped file holds `what`, too.
+    pub(crate) fn keep(&self, what: Arc<Life>) {
+        self.file.keep(what);
     }
 
     /// Whether somebody holds a value that is a part of the mapped file. Of one that nothing points to any more, nobody can come to hold it,

@@ -104,3 +104,40 @@ fn writers_are_held_back_from_the_start_where_level_0_is_full() {
     let opened = super::open(Path::new(DIR), options, disk.env()).unwrap();
     assert!(opened.store.is_delayed());
 }
+
+/// Goal: a value that is held where it lies keeps its file, and what that takes up is counted, until it is let go.
+#[test]
+fn a_value_of_a_mapped_file_that_is_held_keeps_it_on_the_disk() {
+    let disk = SimDisk::new();
+    let options = Options { mmap_reads: true, max_disk_bytes: 64 << 20, ..options(separating()) };
+    let db = open(&disk, &options).unwrap();
+    db.put("key", [7; 100_000]).unwrap();
+    db.flush().unwrap();
+    let blobs = || disk.paths().iter().filter(|path| path.extension().is_some_and(|found| found == "blob")).count();
+    for is_part in [false, true] {
+        db.put("key", [7; 100_000]).unwrap();
+        db.flush().unwrap();
+        let default = db.default_column_family();
+        db.compact_range(&default, None, None).unwrap();
+        db.store().trash.purge_again().unwrap();
+        assert_eq!(blobs(), 1);
+        let held =
+            if is_part { db.get_range("key", 10..60_000).unwrap().unwrap() } else { db.get("key").unwrap().unwrap() };
+        let used = db.store().room.used();
+        db.delete("key").unwrap();
+        db.flush().unwrap();
+        db.compact_range(&default, None, None).unwrap();
+        db.store().trash.purge_again().unwrap();
+        assert_eq!(blobs(), 1, "part: {is_part}");
+        assert!(db.store().room.used() > used - 100_000);
+        let another = held.clone();
+        drop(held);
+        db.store().trash.purge_again().unwrap();
+        assert_eq!(blobs(), 1, "part: {is_part}");
+        assert!(another.iter().all(|&byte| byte == 7));
+        drop(another);
+        db.store().trash.purge_again().unwrap();
+        assert_eq!(blobs(), 0, "part: {is_part}");
+        assert!(db.store().room.used() < used - 100_000);
+    }
+}

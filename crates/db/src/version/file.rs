@@ -2,7 +2,8 @@
 //!
 //! - F1: a file is named by a durable manifest before any reader can hold it, and no durable manifest names it once it
 //!   is obsolete: [`mark_obsolete`](TableFile::mark_obsolete) is called only after the edit that drops it was synced.
-//! - F2: whoever reads a file holds its `Arc` (through a `Version`), so the trash never gets a file that is being read.
+//! - F2: whoever reads a file holds its `Arc` (through a `Version`), so the trash never gets a file that is being read. Who holds a value where it lies
+//!   in a mapped file holds its [`Life`]: it takes up space as long.
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
 use std::collections::BTreeSet;
@@ -236,6 +237,7 @@ impl BlobHandle {
 
     /// A file that somebody else holds, too: it goes when all have dropped it.
     pub(crate) fn sharing(addition: BlobFileAddition, file: Arc<BlobFile>, life: Arc<Life>) -> Arc<Self> {
+        file.keep(life.clone());
         Arc::new(Self { addition, file, holes: Holes::default(), life })
     }
 
