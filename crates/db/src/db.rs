@@ -63,7 +63,7 @@ impl Db {
     /// - `UnsupportedFormat`: the store has a feature that Esker lacks.
     /// - `Io`, `Exhausted`: the system refused.
     ///
-    /// After each of them the directory is as it was.
+    /// After each of them the store holds the same data.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_with_env(path, options, Env::os())
     }
@@ -617,7 +617,8 @@ impl Db {
     /// as they are compacted, see [`Separation`].
     ///
     /// # Errors
-    /// `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
+    /// - `InvalidArgument`: the family was dropped.
+    /// - `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
     pub fn set_separation(&self, family: &ColumnFamily, separation: Separation) -> Result<()> {
         self.store().set_separation(self.store().own(family)?, separation)
     }

@@ -97,6 +97,9 @@ impl Store {
     pub(crate) fn set_separation(&self, family: &Arc<Family>, separation: Separation) -> Result<()> {
         self.check_takes_writes()?;
         let mut installer = self.installer.lock();
+        if family.is_dropped() {
+            return Err(Error::invalid_argument(format!("column family {:?} was dropped", family.name)));
+        }
         let before = family.set_separation(separation);
         if let Err(error) = self.write_options_file(&mut installer) {
             family.set_separation(before);
@@ -277,6 +280,21 @@ mod tests {
             db.close().unwrap();
             assert_eq!(separation(&open(&disk), "default"), before, "{word}, closed");
         }
+    }
+
+    #[test]
+    fn the_separation_of_a_family_that_was_dropped_is_not_changed() {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let family = db.create_column_family("a", FamilyOptions::default()).unwrap();
+        db.drop_column_family(&family).unwrap();
+        let options = newest_options(&disk);
+        let paths = disk.paths();
+        let error = db.set_separation(&family, Separation::AtWrite).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert_eq!((newest_options(&disk), disk.paths()), (options, paths));
+        let id = db.store().own(&family).unwrap().id;
+        assert!(!db.store().state.lock().to_compact.contains(&id));
     }
 
     #[test]
