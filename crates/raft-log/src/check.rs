@@ -21,7 +21,7 @@ use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
 
 use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
-use crate::open::files::{Found, Listing, list};
+use crate::open::files::{Found, Listing, dirs, list};
 use crate::open::replay;
 use crate::open::scan::{Batch, Ending, How, Source, Step, Walk, without_header};
 use crate::options::{Options, RecoveryMode};
@@ -149,6 +149,8 @@ impl RaftLog {
     ///
     /// # Errors
     /// - `NotFound`: there is no log.
+    /// - `InvalidArgument`: `spill_dir` is `dir`.
+    /// - `Corruption`: two files have the same number, or `dir` is a fork that was not finished.
     /// - `UnsupportedFormat`: a file was written by a newer version.
     /// - `Io`: the system refused; another process may have given up a file meanwhile.
     pub fn inspect(dir: impl AsRef<Path>, options: &Options) -> Result<Inspection> {
@@ -201,8 +203,7 @@ impl RaftLog {
 }
 
 fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
-    let dirs: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
-    let listing = list(&*env.files, &dirs)?;
+    let listing = list(&*env.files, &dirs(dir, options)?)?;
     if listing.append.is_empty() && listing.rewrite.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir));
     }

@@ -16,7 +16,7 @@ use esker_format::raft::item::{Action, Item};
 use esker_format::raft::log_batch::HEADER_BYTES;
 
 use crate::batch::LogBatch;
-use crate::open::files::{Found, list};
+use crate::open::files::{Found, dirs, list};
 use crate::open::scan::{Batch, How, Source, Step, Walk};
 use crate::raft_log::RaftLog;
 use crate::{Error, ErrorKind, Options, Result};
@@ -75,7 +75,7 @@ impl RaftLog {
         queue: Option<Queue>,
         decide: &mut Decide<'_>,
     ) -> Result<Vec<PathBuf>> {
-        let dirs: Vec<PathBuf> = std::iter::once(dir.as_ref().to_owned()).chain(options.spill_dir.clone()).collect();
+        let dirs = dirs(dir.as_ref(), options)?;
         let listing = || list(&*env.files, &dirs);
         let found = listing()?;
         if found.append.is_empty() && found.rewrite.is_empty() {

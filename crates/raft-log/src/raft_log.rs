@@ -53,7 +53,7 @@ impl RaftLog {
     /// Opens the log in `dir`, which is created if it does not exist.
     ///
     /// # Errors
-    /// - `InvalidArgument`: an option is out of range; nothing was touched.
+    /// - `InvalidArgument`: an option is out of range, or `spill_dir` is `dir`; nothing was touched.
     /// - `Busy`: another process has the log open.
     /// - `Corruption`: the files are damaged in a way that [`Options::recovery_mode`] does not tolerate; nothing was changed.
     /// - `UnsupportedFormat`: a file was written by a newer version; nothing was changed.

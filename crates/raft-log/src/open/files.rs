@@ -1,11 +1,15 @@
 //! Which files there are, and which of them belong to the log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use esker_env::{FileKind, FileSystem};
+use esker_format::DecodeErrorKind;
+use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use esker_log::copying::UNFINISHED;
 
+use super::scan::{Ending, Source, without_header};
+use crate::options::Options;
 use crate::{Error, ErrorKind, Result};
 
 /// A file of a queue.
@@ -24,14 +28,28 @@ pub(crate) struct Listing {
     pub(crate) rewrite: Vec<Found>,
     /// Files that wait to be written over.
     pub(crate) reserved: Vec<Found>,
-    /// Files before a gap in their queue's numbers: a crash kept them from being removed.
+    /// Files before a gap in their queue's numbers: a crash kept them from being removed, or one between was lost.
     pub(crate) stale: Vec<Found>,
+    /// Files without a whole header whose number another has in the other directory: a power loss took their removal back.
+    pub(crate) void: Vec<Found>,
+}
+
+/// The log's directories: its own, then the one that it spills to.
+///
+/// # Errors
+/// `InvalidArgument` if that is the same one.
+pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
+    if options.spill_dir.as_deref() == Some(dir) {
+        return Err(Error::invalid_argument("spill_dir is the log's own directory").with_path(dir));
+    }
+    Ok(std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect())
 }
 
 /// Lists `dirs`; one that does not exist is empty.
 ///
 /// # Errors
-/// `Corruption` if a fork was not finished in one: parts of a log would pass for one. What the system said.
+/// `Corruption` if a fork was not finished in one: parts of a log would pass for one; or if two files have one number and hold something.
+/// What the system said.
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
     for (dir, path) in dirs.iter().enumerate() {
@@ -58,6 +76,7 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
     listing.reserved.sort_by_key(|file| file.id);
     for queue in [&mut listing.append, &mut listing.rewrite] {
         queue.sort_by_key(|file| file.id);
+        take_void(files, queue, &mut listing.void)?;
         let gap = queue.windows(2).rposition(|pair| match pair {
             [a, b] => a.id.sequence.checked_add(1) != Some(b.id.sequence),
             _ => false,
@@ -67,6 +86,40 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
         }
     }
     Ok(listing)
+}
+
+/// Of files with one number, takes out of `queue` the one that nothing was written to.
+fn take_void(files: &dyn FileSystem, queue: &mut Vec<Found>, void: &mut Vec<Found>) -> Result<()> {
+    let mut at = 1;
+    while let Some([first, second]) = queue.get(at - 1..=at) {
+        if first.id != second.id {
+            at += 1;
+            continue;
+        }
+        let gone = if is_void(files, second)? {
+            at
+        } else if is_void(files, first)? {
+            at - 1
+        } else {
+            let reason = format!("{} has the same number: one of them is no file of this log", first.path.display());
+            return Err(Error::new(ErrorKind::Corruption, reason).with_path(&second.path));
+        };
+        void.push(queue.remove(gone));
+    }
+    Ok(())
+}
+
+/// Whether a file has no header, nor anything that was written behind one.
+fn is_void(files: &dyn FileSystem, found: &Found) -> Result<bool> {
+    let source = Source::open(files, &found.path)?;
+    let bytes = source.bytes();
+    Ok(match FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()) {
+        Err(error) if error.kind != DecodeErrorKind::Unsupported => {
+            let error = Error::decode(&found.path, 0, "reading a file's header", error);
+            !matches!(without_header(bytes, error), Ending::Rotten(_))
+        }
+        _ => false,
+    })
 }
 
 #[cfg(test)]

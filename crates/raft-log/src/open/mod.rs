@@ -70,7 +70,7 @@ pub struct Recovery {
 
 /// Opens the log in `dir`.
 pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<Arc<dyn Listener>>) -> Result<Store> {
-    let dirs: Arc<[PathBuf]> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
+    let dirs: Arc<[PathBuf]> = files::dirs(dir, &options)?.into();
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
     write_distrusted_anew(&env, &dirs, &listing)?;
@@ -82,6 +82,8 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
 
+    // Left alone, they would stand before files in use once those with their numbers are gone.
+    listing.void.iter().try_for_each(|found| env.files.remove(&found.path))?;
     // Names that came or went (O4).
     dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
@@ -201,6 +203,8 @@ fn finish(
         None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), || Ok(None), false)?,
         Some(Replayed { found, header: None, .. }) => {
             disk.remove(&found.path)?;
+            // Should it come back, it must not be beside one with its number in the other directory.
+            found.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))?;
             begin_file(&shape, found.id, || Ok(None), false)?
         }
         Some(Replayed { found, header: Some(header), valid_len, .. }) => {
