@@ -76,7 +76,8 @@ pub struct Inspection {
     pub groups: Vec<GroupSummary>,
     /// Where files end with something else than a batch.
     pub cuts: Vec<Cut>,
-    /// Files before a gap in their queue's numbers, which an open leaves alone.
+    /// Files before a gap in their queue's numbers, which an open leaves out: a purge that power loss cut short leaves such, and so does
+    /// the loss of a file. Nothing else tells which it was.
     pub stale: Vec<PathBuf>,
     /// Files that wait to be written over.
     pub reserved_files: usize,
@@ -137,9 +138,9 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether nothing is wrong.
+    /// Whether nothing is wrong, nor left out.
     pub fn is_sound(&self) -> bool {
-        self.errors.is_empty() && self.gaps.is_empty()
+        self.errors.is_empty() && self.gaps.is_empty() && self.inspection.stale.is_empty()
     }
 }
 

@@ -124,3 +124,18 @@ fn a_log_does_not_spill_to_its_own_directory() {
         }
     }
 }
+
+/// A purge that a power loss cut short leaves files before a gap, too, so opening goes on; it is not passed over in silence.
+#[test]
+fn files_before_a_lost_one_are_told() {
+    let disk = three_files();
+    disk.env().files.remove(&file("/log", 2)).unwrap();
+    let found = check(&disk, &options()).unwrap();
+    assert_eq!(found.inspection.stale, [file("/log", 1)]);
+    assert!(!found.is_sound());
+    let absolute = Options { recovery_mode: RecoveryMode::AbsoluteConsistency, ..options() };
+    let error = open(&disk, &absolute).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", 1))));
+    let log = open(&disk, &options()).unwrap();
+    assert_eq!((log.recovery().stale.len(), log.first_index(1)), (1, Some(7)));
+}

@@ -64,7 +64,8 @@ pub struct Recovery {
     pub batches: u64,
     /// Damage that the recovery mode tolerates.
     pub cuts: Vec<Cut>,
-    /// Files that a purge had given up, and a crash kept: they were not replayed, and are left alone.
+    /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A purge had given them up and a power loss
+    /// kept them, or a file behind them was lost.
     pub stale: Vec<PathBuf>,
 }
 
@@ -73,6 +74,10 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let dirs: Arc<[PathBuf]> = files::dirs(dir, &options)?.into();
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
+    if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
+        let reason = "a file behind it is missing, so it would be left out; a purge that power loss cut short leaves it so, too";
+        return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
+    }
     write_distrusted_anew(&env, &dirs, &listing)?;
     let groups = Arc::new(Groups::new());
     let mut recovery = Recovery::default();

@@ -59,7 +59,10 @@ fn print_text(out: &mut Output, found: &Found) -> Result<(), Failure> {
         out.line(format_args!("{path} ends torn at byte {}: the {bytes} behind it do not count", cut.offset))?;
     }
     for path in &inspection.stale {
-        out.line(format_args!("{} was given up before a crash; it is left alone", path_text(path)))?;
+        out.line(format_args!(
+            "{} is left out: a file behind it is missing, or power was lost while it was given up",
+            path_text(path)
+        ))?;
     }
     for error in &found.errors {
         out.line(one_line(&error.to_string()))?;
@@ -75,7 +78,8 @@ fn print_text(out: &mut Output, found: &Found) -> Result<(), Failure> {
         out.line(lost_text(lost))?;
     }
     match (found.errors.len() + found.gaps.len()) as u64 {
-        0 => out.line("no damage"),
+        0 if found.is_sound() => out.line("no damage"),
+        0 => out.line("no damage in the files that count"),
         count => out.line(format_args!("{}; see `esker raft repair`", plural(count, "damage", "damages"))),
     }
 }
@@ -113,6 +117,7 @@ fn print_json(out: &mut Output, found: &Found) -> Result<(), Failure> {
         "bytes": found.bytes,
         "torn": found.torn.iter().map(cut_object).collect::<Vec<Value>>(),
         "damaged": !found.is_sound(),
+        "left_out": found.inspection.stale.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "errors": errors,
         "gaps": gaps,
         "lost": found.lost.iter().map(lost_object).collect::<Vec<Value>>(),
