@@ -75,14 +75,15 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
     if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
-        let reason = "a file behind it is missing, so it would be left out; a purge that power loss cut short leaves it so, too";
+        let reason =
+            "a file behind it is missing, so it would be left out; a purge that power loss cut short leaves it so, too";
         return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
     }
     write_distrusted_anew(&env, &dirs, &listing)?;
     let groups = Arc::new(Groups::new());
     let mut recovery = Recovery::default();
     let rewrite = replay_queue(&env, &options, &listing.rewrite, &groups, &mut recovery)?;
-    let rewritten = crate::reclaim::rewritten_count(&groups);
+    let rewritten = rewrite.iter().map(|file| file.rewritten).sum();
     let append = replay_queue(&env, &options, &listing.append, &groups, &mut recovery)?;
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();

@@ -33,6 +33,8 @@ pub(crate) struct Replayed {
     pub(crate) valid_len: u64,
     pub(crate) file_len: u64,
     pub(crate) batches: u64,
+    /// See [`Scanned::rewritten`].
+    pub(crate) rewritten: u64,
 }
 
 /// Batches of atomic groups that have not ended, by the group's number.
@@ -61,10 +63,10 @@ pub(crate) fn replay(
         let mut segments = Vec::new();
         for (found, scanned) in scanned {
             let is_last = Some(found.id) == last;
-            let Scanned { header, segments: these, batches, valid_len, file_len, ending } = scanned?;
+            let Scanned { header, segments: these, batches, rewritten, valid_len, file_len, ending } = scanned?;
             accept(mode, is_last, &found, valid_len, file_len, ending, cuts)?;
             these.into_iter().for_each(|segment| order(segment, &mut pending, &mut segments));
-            replayed.push(Replayed { found, header, valid_len, file_len, batches });
+            replayed.push(Replayed { found, header, valid_len, file_len, batches, rewritten });
         }
         apply(env, threads, segments, groups)?;
     }

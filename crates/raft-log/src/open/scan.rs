@@ -8,7 +8,7 @@ use esker_env::{Access, FileSystem, Mapping};
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::{FileId, Queue};
-use esker_format::raft::item::{Item, Items};
+use esker_format::raft::item::{Action, Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked, signed_with};
 use esker_format::{DecodeError, DecodeErrorKind};
 
@@ -78,6 +78,8 @@ pub(crate) struct Scanned {
     pub(crate) header: Option<FileHeader>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) batches: u64,
+    /// Entries and puts of keys in a file of the rewrite queue, dead ones too.
+    pub(crate) rewritten: u64,
     /// Where the last whole batch ends.
     pub(crate) valid_len: u64,
     pub(crate) file_len: u64,
@@ -316,12 +318,18 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
         Err(error) => {
             let error = Error::decode(&found.path, 0, "reading a file's header", error);
             let ending = without_header(bytes, error);
-            return Ok(Scanned { header: None, segments: Vec::new(), batches: 0, valid_len: 0, file_len, ending });
+            let segments = Vec::new();
+            return Ok(Scanned { header: None, segments, batches: 0, rewritten: 0, valid_len: 0, file_len, ending });
         }
     };
     let mut walk = Walk::new(bytes, header, found.id, how);
-    let mut segments =
-        Segments { file: found.id, workers: how.workers, done: Vec::new(), gatherer: Gatherer::default() };
+    let mut segments = Segments {
+        file: found.id,
+        workers: how.workers,
+        done: Vec::new(),
+        gatherer: Gatherer::default(),
+        rewritten: 0,
+    };
     // The batch before, until it is known whether another follows.
     let mut held: Option<(usize, Batch<'_>)> = None;
     let mut held_items = Vec::new();
@@ -352,7 +360,8 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
             }
         }
     }
-    Ok(Scanned { header: Some(header), segments: segments.end(), batches, valid_len, file_len, ending })
+    let rewritten = segments.rewritten;
+    Ok(Scanned { header: Some(header), segments: segments.end(), batches, rewritten, valid_len, file_len, ending })
 }
 
 /// How a file ends whose header is none. It gets its blocks, then its header, and that is durable before anything follows: a
@@ -378,11 +387,22 @@ fn check_entries(bytes: &[u8], offset: usize, header: &BatchHeader) -> std::resu
     checked("entries", batch.get(range.start as usize..range.end as usize).unwrap_or_default(), 0).map(drop)
 }
 
+/// Entries and keys that an item puts.
+fn count_of(item: &Item<'_>) -> u64 {
+    match &item.action {
+        Action::Entries(entries) => entries.count,
+        Action::Put { .. } if item.atomic_marker().is_none() => 1,
+        _ => 0,
+    }
+}
+
 struct Segments<'a> {
     file: FileId,
     workers: usize,
     done: Vec<Segment>,
     gatherer: Gatherer<'a>,
+    /// See [`Scanned::rewritten`].
+    rewritten: u64,
 }
 
 impl<'a> Segments<'a> {
@@ -390,6 +410,9 @@ impl<'a> Segments<'a> {
         // Only the rewrite queue has atomic groups.
         let is_rewritten = self.file.queue == Queue::Rewrite;
         let marker = if is_rewritten { items.iter().find_map(Item::atomic_marker) } else { None };
+        if is_rewritten {
+            self.rewritten += items.iter().map(count_of).sum::<u64>();
+        }
         if marker.is_some() {
             self.end_segment(None);
         }

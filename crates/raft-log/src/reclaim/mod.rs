@@ -68,7 +68,7 @@ impl Reclaim {
 }
 
 /// Entries and keys in the rewrite queue that are alive.
-pub(crate) fn rewritten_count(groups: &Groups) -> u64 {
+fn rewritten_count(groups: &Groups) -> u64 {
     let mut count = 0;
     groups.for_each(|_, group| count += group.rewritten_count());
     count
