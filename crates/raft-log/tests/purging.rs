@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
 
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
 use esker_env::sim::SimDisk;
-use esker_raft_log::{LogBatch, Options, RaftLog};
+use esker_raft_log::{ErrorKind, FileId, Listener, LogBatch, Options, Queue, RaftLog};
 
 fn options() -> Options {
     Options {
@@ -48,5 +51,122 @@ fn what_died_in_the_rewrite_queue_before_an_open_is_given_back() {
         assert_eq!(log.entries(1, 100 * round + 91, 100 * round + 101, None).unwrap().len(), 10);
         let bytes = log.stats().rewrite.bytes;
         assert!(bytes < 100 << 10, "round {round}: {bytes} bytes, of which some 4,000 are alive");
+    }
+}
+
+/// Groups 1 to 4, each in a batch of the rewrite queue, most of which is dead; the append queue is longer than it should be. An entry of
+/// group 2 is rotten.
+fn rotten() -> (SimDisk, RaftLog) {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options());
+    for group in [5, 1, 2, 3, 4] {
+        fill(&log, group, 1, 60);
+        log.move_on(None).unwrap();
+    }
+    log.compact_to(5, 61).unwrap();
+    for group in 1..=4 {
+        log.compact_to(group, 51).unwrap();
+    }
+    let (path, at) = disk
+        .paths()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|found| found == "rewrite"))
+        .filter_map(|path| {
+            let bytes = disk.file_bytes(&path).unwrap();
+            // The second group's: entries of all groups are alike, so its place is told by the first index that is alive.
+            let at = bytes.windows(400).position(|part| part == [55; 400])?;
+            Some((path, at))
+        })
+        .nth(2)
+        .unwrap();
+    assert!(disk.flip_bit(&path, at as u64 * 8));
+    let unreadable: Vec<u64> = (1..=4).filter(|group| log.entry(*group, 55).is_err()).collect();
+    assert_eq!(unreadable, [2]);
+    fill(&log, 5, 61, 100);
+    log.compact_to(5, 161).unwrap();
+    (disk, log)
+}
+
+/// One batch that cannot be read is told, and keeps nobody but its own group.
+#[test]
+fn a_rotten_batch_keeps_no_other_group_from_being_moved() {
+    let (_disk, log) = rotten();
+    let before = log.stats();
+    assert_eq!(log.purge().unwrap_err().kind(), ErrorKind::Corruption);
+    let after = log.stats();
+    assert!(after.append.first_file > before.append.first_file, "{before:?} {after:?}");
+    let last = after.rewrite.last_file;
+    for round in 0..10 {
+        fill(&log, 5, 161 + 100 * round, 100);
+        log.compact_to(5, 261 + 100 * round).unwrap();
+        let before = log.stats().append.first_file;
+        let _ = log.purge();
+        let after = log.stats();
+        assert!(after.append.first_file > before, "{after:?}");
+        assert_eq!(after.rewrite.last_file, last, "round {round}");
+    }
+    for group in [1, 3, 4] {
+        assert_eq!(log.entries(group, 51, 61, None).unwrap().len(), 10);
+    }
+    assert_eq!(log.entry(2, 55).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// Of a group in the append queue that cannot be read, what follows stays; others are moved.
+#[test]
+fn a_rotten_batch_of_the_append_queue_keeps_no_other_group_from_being_moved() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options());
+    (1..=4).for_each(|group| fill(&log, group, 1, 1));
+    let path = Path::new("/log/0000000000000001.raftlog");
+    let bytes = disk.file_bytes(path).unwrap();
+    let at = bytes.windows(400).position(|part| part == [1; 400]).unwrap();
+    assert!(disk.flip_bit(path, at as u64 * 8));
+    fill(&log, 5, 1, 100);
+    for _ in 0..3 {
+        assert_eq!(log.move_on(None).unwrap_err().kind(), ErrorKind::Corruption);
+    }
+    let stats = log.stats();
+    assert_eq!((stats.append.first_file, stats.rewritten_entries), (1, 103));
+}
+
+/// How long batches of the rewrite queue are.
+#[derive(Default)]
+struct Rewritten(Mutex<Vec<u64>>);
+
+impl Listener for Rewritten {
+    fn batch_appended(&self, file: FileId, _: u64, bytes: u64) {
+        if file.queue == Queue::Rewrite {
+            self.0.lock().unwrap().push(bytes);
+        }
+    }
+}
+
+/// A batch holds what fits a format of 2 GiB: what is long is moved alone, not behind what was gathered before.
+#[test]
+fn a_long_batch_is_moved_alone() {
+    let (disk, rewritten) = (SimDisk::new(), Arc::new(Rewritten::default()));
+    let listeners: Vec<Arc<dyn Listener>> = vec![rewritten.clone()];
+    let log = RaftLog::open_with("/log", options(), disk.env(), listeners).unwrap();
+    let long = |group: u64, index: u64| {
+        let mut batch = LogBatch::new();
+        batch.add_entries(group, index, [vec![9; 300_000]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+    };
+    // Behind a few of its own, behind those of another group, and before others.
+    fill(&log, 1, 1, 5);
+    long(1, 6);
+    fill(&log, 2, 1, 5);
+    long(3, 1);
+    fill(&log, 3, 2, 5);
+    long(3, 7);
+    log.move_on(None).unwrap();
+    for _ in 0..2 {
+        let lengths = std::mem::take(&mut *rewritten.0.lock().unwrap());
+        assert_eq!(lengths.iter().filter(|bytes| **bytes > 300_000).count(), 3, "{lengths:?}");
+        assert!(lengths.iter().all(|bytes| *bytes < 300_300), "{lengths:?}");
+        log.rewrite_again().unwrap();
+    }
+    for (group, count) in [(1, 6), (2, 5), (3, 7)] {
+        assert_eq!(log.entries(group, 1, count + 1, None).unwrap().len() as u64, count);
     }
 }

@@ -133,6 +133,11 @@ impl Queue {
         tail.file.len() >= self.shape.file_bytes
     }
 
+    /// Whether the last file holds a batch.
+    pub(crate) fn holds_batches(&self, tail: &Tail) -> bool {
+        tail.file.len() > tail.file.header.len_bytes() as u64
+    }
+
     /// Ends the last file and begins the next, in the first directory with room for it; `spill` is in any but the first.
     /// If that fails, the last file stays what it is.
     pub(crate) fn rotate(&self, tail: &mut Tail, spill: bool) -> Result<()> {

@@ -17,7 +17,7 @@ impl Store {
             }
             drop(closing);
             if let Some(mut reclaim) = self.reclaim.try_lock() {
-                let done = self.purge(&mut reclaim);
+                let done = self.purge_all(&mut reclaim);
                 self.note_purge(done);
             }
         }

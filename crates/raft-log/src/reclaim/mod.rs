@@ -8,6 +8,7 @@
 //! - P5: one purges at a time.
 //! - P6: what is moved lies in files that had ended before it was asked who is gone. A group that is cleaned and begun anew after that
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
+//! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unread`]).
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
 //! and the block that is read.
@@ -55,15 +56,23 @@ pub(crate) struct Reclaim {
     asked: GroupMap<u32>,
     /// Entries and keys in the rewrite queue, dead ones too.
     written: u64,
+    /// Why some group was not moved (P7); told once all others are.
+    unread: Option<Error>,
 }
 
 impl Reclaim {
     pub(crate) fn new(tail: Tail, written: u64) -> Self {
-        Self { tail: Some(tail), asked: GroupMap::default(), written }
+        Self { tail: Some(tail), asked: GroupMap::default(), written, unread: None }
     }
 
     pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
         self.tail.as_mut().ok_or_else(closed)
+    }
+
+    /// What was done, unless something could not be read meanwhile.
+    fn told<T>(&mut self, done: Result<T>) -> Result<T> {
+        let unread = self.unread.take();
+        done.and_then(|done| unread.map_or(Ok(done), Err))
     }
 }
 
@@ -80,11 +89,11 @@ impl RaftLog {
     /// compacted for long has its entries moved on too. Does nothing if another thread is at it.
     ///
     /// # Errors
-    /// `Exhausted` if there is no room to move anything to; `ReadOnly` if a sync failed. Nothing is lost, and what was
-    /// given up before stays given up.
+    /// `Exhausted` if there is no room to move anything to; `ReadOnly` if a sync failed; `Closed` if the log was closed meanwhile. Nothing is
+    /// lost, and what was given up before stays given up. `Corruption` if something could not be read: all else was moved, and given up.
     pub fn purge(&self) -> Result<Vec<u64>> {
         match self.store.reclaim.try_lock() {
-            Some(mut reclaim) => self.store.purge(&mut reclaim),
+            Some(mut reclaim) => self.store.purge_all(&mut reclaim),
             None => Ok(Vec::new()),
         }
     }
@@ -95,17 +104,9 @@ impl RaftLog {
     /// # Errors
     /// As [`purge`](Self::purge).
     pub fn move_on(&self, until: Option<u64>) -> Result<()> {
-        let store = &self.store;
-        let mut reclaim = store.reclaim.lock();
-        let last = store.append.span().1;
-        let until = until.map_or(last, |until| until.min(last));
-        if until == last {
-            store.rotate()?;
-        }
-        let barrier = store.barrier();
-        store.carry(&mut reclaim)?;
-        store.move_groups(&mut reclaim, &store.groups.ids(), Scope::Until(until))?;
-        store.give_up(&mut reclaim, Kind::Append, barrier).map(drop)
+        let mut reclaim = self.store.reclaim.lock();
+        let done = self.store.move_on(&mut reclaim, until);
+        reclaim.told(done)
     }
 
     /// Ends the last file of both queues and gives up all files that nobody needs; moves nothing.
@@ -130,11 +131,30 @@ impl RaftLog {
     /// As [`purge`](Self::purge).
     pub fn rewrite_again(&self) -> Result<()> {
         let mut reclaim = self.store.reclaim.lock();
-        self.store.rewrite_again(&mut reclaim).map(drop)
+        let done = self.store.rewrite_again(&mut reclaim);
+        reclaim.told(done).map(drop)
     }
 }
 
 impl Store {
+    /// Purges, and says what could not be read.
+    fn purge_all(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
+        let done = self.purge(reclaim);
+        reclaim.told(done)
+    }
+
+    fn move_on(&self, reclaim: &mut Reclaim, until: Option<u64>) -> Result<()> {
+        let last = self.append.span().1;
+        let until = until.map_or(last, |until| until.min(last));
+        if until == last {
+            self.rotate()?;
+        }
+        let barrier = self.barrier();
+        self.carry(reclaim)?;
+        self.move_groups(reclaim, &self.groups.ids(), Scope::Until(until))?;
+        self.give_up(reclaim, Kind::Append, barrier).map(drop)
+    }
+
     fn purge(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
         reclaim.tail()?.check()?;
         let mut asked = BTreeSet::new();
@@ -186,7 +206,9 @@ impl Store {
             });
             let Some((first, next, Some(oldest))) = facts else { continue };
             let pinned_bytes = self.append.bytes_from(oldest);
-            self.move_groups(reclaim, &[*group], Scope::Until(until))?;
+            if !self.move_groups(reclaim, &[*group], Scope::Until(until))? {
+                continue;
+            }
             let moved = Moved { group: *group, pinned_bytes, first_index: first, entries: next.saturating_sub(first) };
             Counters::add(&self.counters.moved_entries, moved.entries);
             self.listeners.moved(&moved);
@@ -262,7 +284,11 @@ impl Store {
 
     /// Moves all that is alive in the rewrite queue to new files; returns the groups with much of it.
     fn rewrite_again(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
-        self.rewrite.rotate(reclaim.tail()?, false)?;
+        let tail = reclaim.tail()?;
+        // An empty one serves as well: what fails again and again must not add a file each time.
+        if self.rewrite.holds_batches(tail) {
+            self.rewrite.rotate(tail, false)?;
+        }
         let (mut heavy, mut groups) = (Vec::new(), Vec::new());
         self.groups.for_each(|id, group| {
             if group.rewritten_entries() > HEAVY_ENTRIES {
@@ -275,6 +301,7 @@ impl Store {
         self.move_groups(reclaim, &groups, Scope::Rewritten)?;
         let last = self.rewrite.span().1;
         self.give_up(reclaim, Kind::Rewrite, last)?;
+        // Also where something could not be read: it is tried again once as much more is dead, not at every purge.
         reclaim.written = rewritten_count(&self.groups);
         Ok(heavy)
     }

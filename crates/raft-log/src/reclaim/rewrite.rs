@@ -11,9 +11,10 @@ use crate::group::{Group, Place, Run, Span};
 use crate::queue::LogFile;
 use crate::stats::Counters;
 use crate::store::Store;
+use crate::write::closed;
 use crate::{Error, ErrorKind, Result};
 
-/// A batch of moved entries is written when it has so many bytes; raft-engine's number.
+/// A batch of moved entries has so many bytes at most, unless one that it was read from has more; raft-engine's number.
 pub(super) const BATCH_BYTES: usize = 128 << 10;
 /// So many bytes are written between syncs, so that the last one does not keep the disk from writers; raft-engine's number.
 const SYNC_BYTES: u64 = 512 << 10;
@@ -94,16 +95,26 @@ impl Chunk {
 }
 
 impl Store {
-    /// Moves what `groups` hold within `scope`. Files may be given up after the next sync.
-    pub(super) fn move_groups(&self, reclaim: &mut Reclaim, groups: &[u64], scope: Scope) -> Result<()> {
+    /// Moves what `groups` hold within `scope`. Files may be given up after the next sync. `false` if some could not be read (P7).
+    pub(super) fn move_groups(&self, reclaim: &mut Reclaim, groups: &[u64], scope: Scope) -> Result<bool> {
         let mut rewriter = Rewriter::default();
+        let mut all = true;
         for group in groups {
-            let load = self.groups.with(*group, |found| self.load(found, scope)).transpose()?;
-            if let Some(load) = load {
-                self.move_group(reclaim, &mut rewriter, *group, load, scope)?;
+            // Whoever closes the log waits for this.
+            if *self.closing.lock() {
+                return Err(closed());
+            }
+            let unread = match self.groups.with(*group, |found| self.load(found, scope)) {
+                Some(Ok(load)) => self.move_group(reclaim, &mut rewriter, *group, load, scope)?,
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            if let Some(error) = unread {
+                reclaim.unread.get_or_insert(error);
+                all = false;
             }
         }
-        self.flush(reclaim, &mut rewriter)
+        self.flush(reclaim, &mut rewriter).map(|()| all)
     }
 
     /// What a group has to move. The files are held from now on.
@@ -136,6 +147,8 @@ impl Store {
         Ok(load)
     }
 
+    /// Returns what could not be read: the group stays where it is then, but for what was written before of the append queue's. What was
+    /// begun of an atomic group and does not end is history.
     fn move_group(
         &self,
         reclaim: &mut Reclaim,
@@ -143,27 +156,30 @@ impl Store {
         group: u64,
         load: Load,
         scope: Scope,
-    ) -> Result<()> {
+    ) -> Result<Option<Error>> {
         if scope == Scope::Rewritten && load.replaced {
             self.sync_appended()?;
         }
         let mut atomic: Option<Atomic> = None;
         let mut chunk = Chunk::default();
-        let mut runs = load.entries.into_iter().peekable();
-        while let Some((run, part, file)) = runs.next() {
-            self.read_run(group, run, part, file, &mut chunk)?;
-            if chunk.bytes() < BATCH_BYTES || runs.peek().is_none() {
-                continue;
-            }
+        for (run, part, file) in load.entries {
+            let full = match self.read_run(group, run, part, file, &mut chunk) {
+                Ok(None) => continue,
+                Ok(Some(full)) => full,
+                Err(error) => return Ok(Some(error)),
+            };
             if atomic.is_none() {
                 self.flush(reclaim, rewriter)?;
             }
-            std::mem::take(&mut chunk).add_to(group, rewriter)?;
+            full.add_to(group, rewriter)?;
             if scope == Scope::Rewritten {
                 self.write_part(reclaim, rewriter, group, &mut atomic, AtomicStatus::Middle)?;
             } else {
                 self.flush(reclaim, rewriter)?;
             }
+        }
+        if rewriter.batch.approximate_bytes() + chunk.bytes() > BATCH_BYTES && atomic.is_none() {
+            self.flush(reclaim, rewriter)?;
         }
         chunk.add_to(group, rewriter)?;
         for (key, value, from) in load.keys {
@@ -175,20 +191,31 @@ impl Store {
         } else if rewriter.batch.approximate_bytes() > BATCH_BYTES {
             self.flush(reclaim, rewriter)?;
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Reads the entries of a run into `chunk`.
-    fn read_run(&self, group: u64, run: Run, part: Span, file: Arc<LogFile>, chunk: &mut Chunk) -> Result<()> {
+    /// Reads the entries of a run into `chunk`. What was there is returned if both would be too much for a batch: what is long is written
+    /// alone, or a batch might not hold it.
+    fn read_run(
+        &self,
+        group: u64,
+        run: Run,
+        part: Span,
+        file: Arc<LogFile>,
+        chunk: &mut Chunk,
+    ) -> Result<Option<Chunk>> {
         let block = self.block(file, run.place())?;
-        let entries = block.find(group, run.first)?.ranges();
+        let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
+        let entries = || Ok::<_, Error>(block.find(group, run.first)?.ranges().skip(skipped).take(wanted));
+        let bytes: usize = entries()?.map(|range| range.end.saturating_sub(range.start) as usize).sum();
+        let is_full = !chunk.ends.is_empty() && chunk.bytes() + bytes > BATCH_BYTES;
+        let full = is_full.then(|| std::mem::take(chunk));
         if chunk.old.is_empty() {
             chunk.first = part.first;
         }
-        let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
-        let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
         let before = chunk.ends.len();
-        for range in entries.skip(skipped).take(wanted) {
+        for range in entries()? {
             chunk.entries.extend_from_slice(block.entry(range)?);
             chunk.ends.push(chunk.entries.len());
         }
@@ -198,7 +225,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Corruption, reason));
         }
         chunk.old.push(run);
-        Ok(())
+        Ok(full)
     }
 
     /// Writes one batch of an atomic group. The index is changed at the end of all of them, or not at all (P4).
@@ -282,6 +309,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{OnceLock, Weak};
 
     use esker_env::Env;
 
@@ -319,6 +347,35 @@ mod tests {
         fn batch_appended(&self, file: FileId, _: u64, _: u64) {
             self.0.fetch_add(usize::from(file.queue == Kind::Rewrite), Ordering::Relaxed);
         }
+    }
+
+    /// Begins to close the log when something is moved.
+    #[derive(Default)]
+    struct Closes(OnceLock<Weak<Store>>, AtomicUsize);
+
+    impl Listener for Closes {
+        fn batch_appended(&self, file: FileId, _: u64, _: u64) {
+            if let Some(store) = self.0.get().and_then(Weak::upgrade).filter(|_| file.queue == Kind::Rewrite) {
+                *store.closing.lock() = true;
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Goal: whoever closes the log waits for a group that is being moved, not for all.
+    #[test]
+    fn nothing_is_moved_of_a_log_that_is_closing() {
+        let (dir, closes) = (tempfile::tempdir().unwrap(), Arc::new(Closes::default()));
+        let listeners: Vec<Arc<dyn Listener>> = vec![closes.clone()];
+        let log = RaftLog::open_with(dir.path(), Options::default(), Env::os(), listeners).unwrap();
+        let mut batch = LogBatch::new();
+        for group in 1..=20 {
+            batch.add_entries(group, 1, [vec![7; 2 * BATCH_BYTES]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        closes.0.set(Arc::downgrade(&log.store)).unwrap();
+        assert_eq!(log.move_on(None).unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(closes.1.load(Ordering::Relaxed), 1);
     }
 
     /// Goal: entries without bytes take memory, too: not all of them are gathered first.
