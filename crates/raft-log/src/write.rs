@@ -265,14 +265,29 @@ impl Store {
         if !batches.is_empty() {
             if self.append.is_full(tail) {
                 self.wait_for(plan)?;
-                self.append.rotate(tail, false)?;
+                self.with_room(|| self.append.rotate(tail, false))?;
                 times.rotate = laps.lap();
             }
-            offset = self.append.append(tail, &batches, || self.wait_for(plan))?;
+            offset = self.with_room(|| self.append.append(tail, &batches, || self.wait_for(plan)))?;
             self.counters.wrote(batches.len() as u64, batches.iter().map(|batch| batch.len()).sum());
         }
         times.append += laps.lap();
         Ok(offset)
+    }
+
+    /// Writes what `write` does. If the disk is full, the files that wait to be written over go first, one after the other: they only save
+    /// time.
+    pub(crate) fn with_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match write() {
+                Err(error) if error.kind() == ErrorKind::Exhausted => {
+                    if !self.append.give_room()? && !self.rewrite.give_room()? {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Refuses a batch whose entries do not follow those that the group will have (W2).
@@ -366,7 +381,8 @@ impl Queue {
             self.rotate(tail, false)?;
         }
         match append_group(tail, batches) {
-            Err(error) if may_spill(&self.shape, &error) => {
+            // Another file where this one is full finds no more room there.
+            Err(error) if may_spill(&self.shape, &error) && tail.file.dir == 0 => {
                 leave()?;
                 self.rotate(tail, true)?;
                 append_group(tail, batches)

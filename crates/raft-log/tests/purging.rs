@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use esker_env::sim::SimDisk;
+use esker_env::sim::{Fault, SimDisk};
 use esker_raft_log::{ErrorKind, FileId, Listener, LogBatch, Options, Queue, RaftLog};
 
 fn options() -> Options {
@@ -127,6 +127,109 @@ fn a_rotten_batch_of_the_append_queue_keeps_no_other_group_from_being_moved() {
     }
     let stats = log.stats();
     assert_eq!((stats.append.first_file, stats.rewritten_entries), (1, 103));
+}
+
+/// A full disk is no reason for a purge to fail as long as the log itself holds files that nobody needs.
+#[test]
+fn a_full_disk_takes_files_that_wait_to_be_written_over() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options());
+    fill(&log, 2, 1, 3);
+    fill(&log, 1, 1, 400);
+    log.compact_to(1, 401).unwrap();
+    log.move_on(None).unwrap();
+    fill(&log, 2, 4, 25);
+    fill(&log, 1, 401, 60);
+    log.compact_to(1, 461).unwrap();
+    let before = log.stats();
+    assert!(before.recycled_files > 0 && before.append.bytes > 32 << 10, "{before:?}");
+    let files = disk.env().files;
+    let used = disk.paths().iter().filter_map(|path| files.metadata(path).ok()).map(|found| found.allocated).sum();
+    disk.set_capacity(Some(used));
+    log.purge().unwrap();
+    let after = log.stats();
+    assert!(after.append.first_file > before.append.first_file, "{after:?}");
+    assert_eq!(log.entries(2, 1, 29, None).unwrap().len(), 28);
+}
+
+/// The same for who writes.
+#[test]
+fn a_full_disk_takes_them_for_writers_too() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options());
+    fill(&log, 1, 1, 400);
+    log.compact_to(1, 401).unwrap();
+    log.purge().unwrap();
+    let waiting = log.stats().recycled_files;
+    assert!(waiting > 2);
+    disk.set_capacity(Some(0));
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, 401, [[7; 20_000]]).unwrap();
+    assert_eq!(log.write(&mut batch, true).unwrap_err().kind(), ErrorKind::Exhausted, "there is no room at all");
+    assert_eq!(log.stats().recycled_files, 0, "{waiting} waited");
+    disk.set_capacity(None);
+    log.write(&mut batch, true).unwrap();
+}
+
+/// Files that are kept to be written over are bounded by their bytes, too: one batch may make a file far longer than the others.
+#[test]
+fn files_that_wait_to_be_written_over_are_bounded_by_their_bytes() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options());
+    for index in 1..=20u64 {
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, index, [vec![7; 100_000]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    log.compact_to(1, 21).unwrap();
+    log.purge().unwrap();
+    let bytes = || -> usize {
+        let files = disk.paths().into_iter().filter(|path| path.to_str().unwrap().contains(".raftlog"));
+        files.map(|path| disk.file_bytes(&path).unwrap().len()).sum()
+    };
+    // Twelve files of 4 KiB are to be kept.
+    assert!(bytes() < 250_000, "{} bytes", bytes());
+    log.close().unwrap();
+    // Nor are long ones kept that an earlier life left.
+    for number in 1..=9 {
+        disk.overwrite(Path::new(&format!("/log/{number:016}.raftlog.reserved")), vec![0; 100_000]);
+    }
+    let log = open(&disk, &options());
+    assert!(bytes() < 250_000, "{} bytes, of {} files", bytes(), log.stats().recycled_files);
+}
+
+/// A file that could not be taken to be written over waits on.
+#[test]
+fn a_file_that_could_not_be_renamed_waits_on() {
+    let begin = || {
+        let disk = SimDisk::new();
+        let log = open(&disk, &options());
+        fill(&log, 1, 1, 200);
+        log.compact_to(1, 201).unwrap();
+        log.purge().unwrap();
+        disk.set_tracing(true);
+        (disk, log)
+    };
+    let (healthy, log) = begin();
+    fill(&log, 1, 201, 30);
+    let trace = healthy.trace();
+    let renames = trace.iter().find(|line| line.contains(" rename ")).and_then(|line| line.split(' ').next()).unwrap();
+    let renames = renames.parse().unwrap();
+    drop(log);
+    let (disk, log) = begin();
+    let waiting = log.stats().recycled_files;
+    disk.fail_at(renames, Fault::Eio);
+    let mut failed = 0;
+    for index in 201..231 {
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, index - failed, [vec![7; 400]]).unwrap();
+        if log.write(&mut batch, false).is_err() {
+            failed += 1;
+            assert_eq!(log.stats().recycled_files, waiting);
+        }
+    }
+    assert_eq!(failed, 1);
+    assert!(log.stats().recycled_files < waiting);
 }
 
 /// How long batches of the rewrite queue are.

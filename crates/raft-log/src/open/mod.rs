@@ -237,14 +237,16 @@ fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -
     let room = shape.recycle_capacity.saturating_sub(in_use);
     // Where numbers begin anew, old bytes might pass for new ones: such files are not written over.
     let kept = if in_use == 0 { 0 } else { room };
-    let mut retired: VecDeque<Retired> = listing
-        .reserved
-        .iter()
-        .take(kept)
-        .map(|found| Retired { path: found.path.clone(), dir: found.dir, file: None })
-        .collect();
-    for found in listing.reserved.iter().skip(kept) {
-        disk.remove(&found.path)?;
+    let mut retired = VecDeque::new();
+    let mut bytes_left = shape.waiting_bytes_max(kept);
+    for found in &listing.reserved {
+        let bytes = disk.metadata(&found.path).map_or(0, |found| found.len);
+        if retired.len() < kept && bytes <= bytes_left {
+            bytes_left -= bytes;
+            retired.push_back(Retired { path: found.path.clone(), dir: found.dir, file: None, bytes });
+        } else {
+            disk.remove(&found.path)?;
+        }
     }
     let wanted = usize::try_from(options.prefill_bytes / options.file_bytes.max(1)).unwrap_or(usize::MAX).min(room);
     let mut sequence = listing.reserved.last().map_or(FIRST_SEQUENCE, |found| found.id.sequence.saturating_add(1));
@@ -259,7 +261,7 @@ fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -
             }
             return Err(error);
         }
-        retired.push_back(Retired { path, dir: 0, file: None });
+        retired.push_back(Retired { path, dir: 0, file: None, bytes: shape.file_bytes });
         sequence += 1;
     }
     Ok(retired)

@@ -47,6 +47,14 @@ pub(crate) struct Shape {
     pub(crate) listeners: Listeners,
 }
 
+impl Shape {
+    /// Bytes that `files` which wait to be written over may have, in all. Each is longer than it should be by what was written last; one
+    /// that is far longer stands for several.
+    pub(crate) fn waiting_bytes_max(&self, files: usize) -> u64 {
+        self.file_bytes.saturating_mul(2).saturating_mul(files as u64)
+    }
+}
+
 /// A file that waits to be written over.
 #[derive(Debug)]
 pub(crate) struct Retired {
@@ -54,6 +62,7 @@ pub(crate) struct Retired {
     pub(crate) dir: usize,
     /// The file as readers may still hold it (F2).
     pub(crate) file: Option<Arc<LogFile>>,
+    pub(crate) bytes: u64,
 }
 
 /// The files of one queue.
@@ -191,9 +200,20 @@ impl Queue {
             // Someone reads it, or it is still to be removed. No other either: they go in order (Q1).
             return Ok(None);
         }
-        let Some(Retired { path, dir, .. }) = retired.pop_front() else { return Ok(None) };
-        drop(retired);
-        recycle(&self.shape, id, dir, &path).map(|append| append.map(|append| (dir, append)))
+        let Some(Retired { path, dir, .. }) = retired.front() else { return Ok(None) };
+        // If that fails, it waits on.
+        let append = recycle(&self.shape, id, *dir, path)?.map(|append| (*dir, append));
+        retired.pop_front();
+        Ok(append)
+    }
+
+    /// Removes the file that has waited longest to be written over, for the room that it takes. `false` if there is none.
+    pub(crate) fn give_room(&self) -> Result<bool> {
+        let mut retired = self.retired.lock();
+        let Some(oldest) = retired.front() else { return Ok(false) };
+        remove(&self.shape, oldest)?;
+        retired.pop_front();
+        Ok(true)
     }
 
     /// Gives up all files before `sequence`; says how many that were. Nothing in them may be needed.
@@ -211,7 +231,12 @@ impl Queue {
         };
         let count = gone.len();
         let mut retired = self.retired.lock();
-        let retire = |file: Arc<LogFile>| Retired { path: file.path.clone(), dir: file.dir, file: Some(file) };
+        let retire = |file: Arc<LogFile>| Retired {
+            path: file.path.clone(),
+            dir: file.dir,
+            bytes: file.len(),
+            file: Some(file),
+        };
         retired.extend(gone.into_iter().map(retire));
         // Reserved ones are in nobody's way.
         let first = retired.iter().position(|retired| retired.file.is_some()).unwrap_or(retired.len());
@@ -219,14 +244,14 @@ impl Queue {
         let unsalted = |retired: &Retired| retired.file.as_ref().is_some_and(|file| !is_salted(file));
         let to_go = retired.iter().rposition(unsalted).map_or(0, |at| at + 1 - first);
         let room = self.shape.recycle_capacity.saturating_sub(left).min(retired.len() - to_go);
-        while retired.len() > room
-            && let Some(Retired { path, file: Some(file), .. }) = retired.get(first)
+        let bytes_max = self.shape.waiting_bytes_max(room);
+        let mut bytes: u64 = retired.iter().map(|retired| retired.bytes).sum();
+        while (retired.len() > room || bytes > bytes_max)
+            && let Some(oldest) = retired.get(first)
         {
-            open_for_holders(file)?;
-            match self.shape.env.files.remove(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                _ => retired.remove(first),
-            };
+            remove(&self.shape, oldest)?;
+            bytes = bytes.saturating_sub(oldest.bytes);
+            retired.remove(first);
         }
         Ok(count)
     }
@@ -258,7 +283,7 @@ impl Queue {
                 break;
             }
             sequence += 1;
-            *file = Retired { path, dir: file.dir, file: None };
+            *file = Retired { path, dir: file.dir, file: None, bytes: file.bytes };
         }
     }
 }
@@ -274,6 +299,15 @@ fn open_for_holders(file: &Arc<LogFile>) -> Result<()> {
         file.reader()?;
     }
     Ok(())
+}
+
+/// Takes a file that waits to be written over away.
+fn remove(shape: &Shape, retired: &Retired) -> Result<()> {
+    retired.file.as_ref().map_or(Ok(()), open_for_holders)?;
+    match shape.env.files.remove(&retired.path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn name_of(path: &Path) -> Option<FileName> {

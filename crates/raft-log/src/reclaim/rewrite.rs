@@ -280,7 +280,7 @@ impl Store {
     pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<Place> {
         let encoded = batch.encode(self.options.compress_from_bytes);
         let tail = reclaim.tail()?;
-        let appended = self.rewrite.append(tail, &[&encoded], || Ok(()));
+        let appended = self.with_room(|| self.rewrite.append(tail, &[&encoded], || Ok(())));
         let place = appended.map(|offset| Place { file: tail.file.id, offset });
         let bytes = encoded.len();
         batch.take_back(encoded, false);
