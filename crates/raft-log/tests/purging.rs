@@ -1,10 +1,18 @@
 //! What purging gives back, and what keeps it from that.
 
-#![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the lint's leave for tests does not reach what tests share"
+)]
 
+use std::cell::RefCell;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
+use esker_env::Env;
 use esker_env::sim::{Fault, SimDisk};
 use esker_raft_log::{ErrorKind, FileId, Listener, LogBatch, Options, Queue, RaftLog};
 
@@ -272,4 +280,39 @@ fn a_long_batch_is_moved_alone() {
     for (group, count) in [(1, 6), (2, 5), (3, 7)] {
         assert_eq!(log.entries(group, 1, count + 1, None).unwrap().len() as u64, count);
     }
+}
+
+thread_local! {
+    /// Goes with the thread that purges.
+    static TOLD: RefCell<Option<mpsc::Sender<()>>> = const { RefCell::new(None) };
+}
+
+/// Panics whenever a purge asks it.
+struct Panics(Mutex<Option<mpsc::Sender<()>>>);
+
+impl Listener for Panics {
+    fn oldest_needed(&self, _: Queue) -> Option<u64> {
+        TOLD.with_borrow_mut(|told| {
+            let told = told.get_or_insert_with(|| self.0.lock().unwrap().take().unwrap());
+            let _ = told.send(());
+        });
+        panic!("a listener's own");
+    }
+}
+
+/// A listener that panics does not end the log's own purging, least of all without a word.
+#[test]
+fn a_listener_that_panics_is_a_purge_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (told, asked) = mpsc::channel();
+    let listeners: Vec<Arc<dyn Listener>> = vec![Arc::new(Panics(Mutex::new(Some(told))))];
+    let options = Options { purge_interval: Some(Duration::from_millis(1)), ..options() };
+    let log = RaftLog::open_with(dir.path(), options, Env::os(), listeners).unwrap();
+    fill(&log, 1, 1, 100);
+    for _ in 0..3 {
+        asked.recv().expect("purging goes on");
+    }
+    log.close().unwrap();
+    let error = log.stats().purge_error;
+    assert!(error.as_ref().is_some_and(|error| error.contains("panicked")), "{error:?}");
 }

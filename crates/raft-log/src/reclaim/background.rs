@@ -1,8 +1,10 @@
 //! The thread that purges by itself.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::store::Store;
+use crate::{Error, ErrorKind};
 
 impl Store {
     /// Purges every `interval` until the log closes.
@@ -17,8 +19,10 @@ impl Store {
             }
             drop(closing);
             if let Some(mut reclaim) = self.reclaim.try_lock() {
-                let done = self.purge_all(&mut reclaim);
-                self.note_purge(done);
+                // A listener's panic ends this purge, as an error does: what was moved and not told to the index is history.
+                let done = catch_unwind(AssertUnwindSafe(|| self.purge_all(&mut reclaim)));
+                let panicked = || Err(Error::new(ErrorKind::Io, "a purge panicked: a listener, most likely"));
+                self.note_purge(done.unwrap_or_else(|_| panicked()));
             }
         }
     }
