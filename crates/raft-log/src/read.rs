@@ -6,11 +6,13 @@
 //!   for memory; one that is not is read when it is its turn.
 //! - V3: of a log that was closed no entry is read any more, since its files are another's to write over; who reads meanwhile keeps that one
 //!   waiting (F4 of [`queue`](crate::queue)).
+//! - V4: who wants so many bytes at most looks batches up step by step, under the lock each time. Where the last one of a step is still what it
+//!   was, nothing before it was replaced, so what follows goes on from there; else it begins again, with all of them at once.
 //!
 //! Cost of entries that lie in memory: no system call, no copy before the caller's; a batch is checked, and unpacked if
 //! it is packed, once for all entries wanted of it.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::batch::EntryCodec;
@@ -25,12 +27,15 @@ use crate::{ErrorKind, Refusal, Result};
 /// Batches that are looked up together, at most: what an entry of each takes still fits the processor's second cache.
 const TOGETHER_MAX: usize = 16;
 
+/// Batches of a step (V4): so many are looked up in ten microseconds or so.
+const LOOKED_UP_MAX: usize = 256;
+
 /// Indexes of one run, and the file that they lie in.
 type Part = (Run, Span, Arc<LogFile>);
 
 impl Store {
-    /// Where the entries of `wanted` lie (V1).
-    fn parts(&self, id: u64, group: &Group, wanted: Span) -> Result<Vec<Part>> {
+    /// Where the entries of `wanted` lie (V1), of the first `runs_max` batches.
+    fn parts(&self, id: u64, group: &Group, wanted: Span, runs_max: usize) -> Result<Vec<Part>> {
         let refuse = |refusal: Refusal| Err(refusal.into_error(ErrorKind::NotFound));
         if group.span.is_empty() {
             return refuse(Refusal::Missing { group: id, index: wanted.first });
@@ -41,7 +46,7 @@ impl Store {
         if wanted.next > group.span.next {
             return refuse(Refusal::Missing { group: id, index: group.span.next.max(wanted.first) });
         }
-        let found = group.runs.within(group.span, wanted).map(|(run, part)| {
+        let found = group.runs.within(group.span, wanted).take(runs_max).map(|(run, part)| {
             let file = self.queue(run.queue()).file(run.place().file.sequence);
             match file {
                 Some(file) => Ok((run, part, file)),
@@ -145,7 +150,7 @@ impl RaftLog {
         let wanted = Span { first: index, next: index.saturating_add(1) };
         let parts = store.groups.with(group, |found| {
             let there = (found.span.first..found.span.next).contains(&index);
-            there.then(|| store.parts(group, found, wanted))
+            there.then(|| store.parts(group, found, wanted, 1))
         });
         let Some(parts) = parts.flatten() else { return Ok(false) };
         let mut show = Some(show);
@@ -177,7 +182,7 @@ impl RaftLog {
         }
         let store = &self.store;
         let wanted = Span { first: begin, next: end };
-        let parts = store.groups.with(group, |found| store.parts(group, found, wanted));
+        let parts = store.groups.with(group, |found| store.parts(group, found, wanted, usize::MAX));
         let Some(parts) = parts else {
             return Err(Refusal::Missing { group, index: begin }.into_error(ErrorKind::NotFound));
         };
@@ -190,10 +195,11 @@ impl RaftLog {
         Ok(count)
     }
 
-    /// Entries `begin..end` of a type; with `bytes_max`, only as many from `begin` on as have so many bytes, but one at least.
+    /// Entries `begin..end` of a type; with `bytes_max`, only as many from `begin` on as have so many bytes, but one at least, and at the cost
+    /// of these.
     ///
     /// # Errors
-    /// As [`for_each_entry`](Self::for_each_entry), and what the codec says.
+    /// As [`for_each_entry`](Self::for_each_entry), and what the codec says. `NotFound` leaves `out` as it was.
     pub fn fetch<C: EntryCodec>(
         &self,
         group: u64,
@@ -202,23 +208,7 @@ impl RaftLog {
         bytes_max: Option<usize>,
         out: &mut Vec<C::Entry>,
     ) -> Result<usize> {
-        let before = out.len();
-        let mut failed = Ok(());
-        let mut budget = Budget::new(bytes_max);
-        self.for_each_entry(group, begin, end, |_, bytes| {
-            if !budget.takes(bytes.len()) {
-                return ControlFlow::Break(());
-            }
-            match C::decode(bytes) {
-                Ok(entry) => out.push(entry),
-                Err(error) => {
-                    failed = Err(error);
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        failed.map(|()| out.len() - before)
+        self.fetch_with(group, begin..end, bytes_max, out, C::decode)
     }
 
     /// The same as bytes.
@@ -227,15 +217,65 @@ impl RaftLog {
     /// As [`for_each_entry`](Self::for_each_entry).
     pub fn entries(&self, group: u64, begin: u64, end: u64, bytes_max: Option<usize>) -> Result<Vec<Vec<u8>>> {
         let mut out = Vec::new();
-        let mut budget = Budget::new(bytes_max);
-        self.for_each_entry(group, begin, end, |_, bytes| {
-            if !budget.takes(bytes.len()) {
-                return ControlFlow::Break(());
-            }
-            out.push(bytes.to_vec());
-            ControlFlow::Continue(())
-        })?;
+        self.fetch_with(group, begin..end, bytes_max, &mut out, |bytes| Ok(bytes.to_vec()))?;
         Ok(out)
+    }
+
+    /// See V4.
+    fn fetch_with<T>(
+        &self,
+        group: u64,
+        indexes: Range<u64>,
+        bytes_max: Option<usize>,
+        out: &mut Vec<T>,
+        decode: impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<usize> {
+        let (store, before) = (&self.store, out.len());
+        let mut runs_max = if bytes_max.is_some() { LOOKED_UP_MAX } else { usize::MAX };
+        let (mut next, mut last, mut budget) = (indexes.start, None, Budget::new(bytes_max));
+        while next < indexes.end {
+            let wanted = Span { first: next, next: indexes.end };
+            let parts = store.groups.with(group, |found| {
+                let before = Span { first: next.saturating_sub(1), next };
+                let goes_on = |last| found.runs.within(found.span, before).next().is_some_and(|(run, _)| run == last);
+                last.is_none_or(goes_on).then(|| store.parts(group, found, wanted, runs_max))
+            });
+            let parts = match parts.flatten() {
+                Some(Ok(parts)) => parts,
+                _ if last.is_some() => {
+                    out.truncate(before);
+                    (next, last, budget, runs_max) = (indexes.start, None, Budget::new(bytes_max), usize::MAX);
+                    continue;
+                }
+                Some(Err(error)) => return Err(error),
+                None => return Err(Refusal::Missing { group, index: next }.into_error(ErrorKind::NotFound)),
+            };
+            let mut ended = None;
+            store.show(group, &parts, &mut |_, bytes| {
+                if !budget.takes(bytes.len()) {
+                    ended = Some(Ok(()));
+                    return ControlFlow::Break(());
+                }
+                match decode(bytes) {
+                    Ok(entry) => out.push(entry),
+                    Err(error) => {
+                        ended = Some(Err(error));
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+            match (ended, parts.last()) {
+                (None, Some((run, part, _))) => (next, last) = (part.next, Some(*run)),
+                (ended, _) => {
+                    ended.unwrap_or(Ok(()))?;
+                    break;
+                }
+            }
+        }
+        let count = out.len().saturating_sub(before);
+        store.counters.read(count as u64);
+        Ok(count)
     }
 
     /// The value of a key. Shares memory with the log.
@@ -297,5 +337,149 @@ impl Budget {
         self.first = false;
         self.left = Some(left.saturating_sub(bytes));
         fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{Error, LogBatch, Options};
+
+    /// What happens when an entry is decoded.
+    type Hook = Box<dyn FnMut(u64)>;
+
+    thread_local! {
+        static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    }
+
+    /// An entry: its index and a word.
+    struct Codec;
+
+    impl EntryCodec for Codec {
+        type Entry = (u64, u64);
+
+        fn index(entry: &(u64, u64)) -> u64 {
+            entry.0
+        }
+
+        fn encode(entry: &(u64, u64), out: &mut Vec<u8>) -> Result<()> {
+            out.extend(entry.0.to_le_bytes().into_iter().chain(entry.1.to_le_bytes()));
+            Ok(())
+        }
+
+        fn decode(bytes: &[u8]) -> Result<(u64, u64)> {
+            let (words, _) = bytes.as_chunks::<8>();
+            let [index, word] = *words else { return Err(Error::invalid_argument("no entry")) };
+            let entry = (u64::from_le_bytes(index), u64::from_le_bytes(word));
+            // It may fetch, too.
+            let hook = HOOK.take();
+            if let Some(mut hook) = hook {
+                hook(entry.0);
+                HOOK.replace(Some(hook));
+            }
+            Ok(entry)
+        }
+    }
+
+    const COUNT: u64 = 3_000;
+
+    fn append(log: &RaftLog, first: u64, word: u64) {
+        let mut batch = LogBatch::new();
+        for index in first..=COUNT {
+            batch.add::<Codec>(1, &[(index, word)]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+    }
+
+    fn loaded() -> (tempfile::TempDir, RaftLog) {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RaftLog::open(dir.path(), Options { cache_bytes: 0, ..Options::default() }).unwrap();
+        append(&log, 1, 0);
+        (dir, log)
+    }
+
+    /// Goal: who wants few bytes does not pay for all entries that they may be of.
+    #[test]
+    fn a_fetch_of_few_bytes_looks_up_few_batches() {
+        let (_dir, log) = loaded();
+        let file = log.store.append.file(1).unwrap();
+        let held = Arc::strong_count(&file);
+        let seen = std::rc::Rc::new(RefCell::new(BTreeMap::new()));
+        let (of_file, seen_there) = (Arc::clone(&file), std::rc::Rc::clone(&seen));
+        HOOK.replace(Some(Box::new(move |index| {
+            seen_there.borrow_mut().insert(index, Arc::strong_count(&of_file));
+        })));
+        let mut entries = Vec::new();
+        assert_eq!(log.fetch::<Codec>(1, 1, COUNT + 1, Some(100), &mut entries).unwrap(), 6);
+        HOOK.take();
+        assert!(seen.borrow()[&1] < held + 1 + 2 * LOOKED_UP_MAX, "{:?}", seen.borrow());
+        // Nothing is different but the cost.
+        for (bytes_max, count) in
+            [(0, 1), (16, 1), (31, 1), (32, 2), (16 * 700, 700), (16 * 3_000, 3_000), (1 << 20, 3_000)]
+        {
+            entries.clear();
+            assert_eq!(log.fetch::<Codec>(1, 1, COUNT + 1, Some(bytes_max), &mut entries).unwrap(), count);
+            assert!(entries.iter().copied().eq((1..).map(|index| (index, 0)).take(count)), "{bytes_max}");
+            assert_eq!(log.entries(1, 1, COUNT + 1, Some(bytes_max)).unwrap().len(), count);
+        }
+        assert_eq!(
+            log.fetch::<Codec>(1, 1, COUNT + 2, Some(100), &mut entries).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+    }
+
+    /// Goal: whatever becomes of a group while its entries are looked up step by step, what is fetched was there at one moment, or the error
+    /// is that of one.
+    #[test]
+    fn entries_that_are_fetched_step_by_step_are_of_one_moment() {
+        type Act = fn(&RaftLog);
+        let acts: [(&str, Act); 6] = [
+            ("replaced behind", |log| append(log, 2_500, 1)),
+            ("replaced before", |log| append(log, 100, 1)),
+            ("compacted", |log| assert!(log.compact_to(1, 2_000).unwrap() > 0)),
+            ("moved on", |log| log.move_on(None).unwrap()),
+            ("cut", |log| {
+                let mut batch = LogBatch::new();
+                batch.add::<Codec>(1, &[(200, 1)]).unwrap();
+                log.write(&mut batch, false).unwrap();
+            }),
+            ("cleaned", |log| {
+                let mut batch = LogBatch::new();
+                batch.clean(1);
+                log.write(&mut batch, false).unwrap();
+            }),
+        ];
+        for (name, act) in acts {
+            for at in [1, 150, LOOKED_UP_MAX as u64, 1_000] {
+                let (_dir, log) = loaded();
+                let (acting, mut done) = (log.clone(), false);
+                HOOK.replace(Some(Box::new(move |index| {
+                    if index == at && !std::mem::replace(&mut done, true) {
+                        act(&acting);
+                    }
+                })));
+                let mut entries = vec![(0, 7)];
+                let fetched = log.fetch::<Codec>(1, 1, COUNT + 1, Some(1 << 20), &mut entries);
+                HOOK.take();
+                assert_eq!(entries.remove(0), (0, 7));
+                let what = format!("{name} at {at}: {fetched:?}");
+                match fetched {
+                    Ok(count) => {
+                        assert_eq!((count as u64, entries.len() as u64), (COUNT, COUNT), "{what}");
+                        let old = entries.iter().take_while(|entry| entry.1 == 0).count() as u64;
+                        assert!([COUNT, 99, 2_499].contains(&old), "{what}: {old}");
+                        assert!(entries.iter().skip(old as usize).all(|entry| entry.1 == 1), "{what}");
+                        assert!(entries.iter().map(|entry| entry.0).eq(1..=COUNT), "{what}");
+                    }
+                    Err(error) => {
+                        assert!(["compacted", "cut", "cleaned"].contains(&name), "{what}");
+                        assert_eq!((error.kind(), entries.len()), (ErrorKind::NotFound, 0), "{what}");
+                    }
+                }
+            }
+        }
     }
 }
