@@ -212,7 +212,7 @@ impl Open {
                 let block = FileBlockHandle { id, offset, len };
                 let compression_type =
                     if header.packing == Packing::None { CompressionType::None } else { CompressionType::Lz4 };
-                let indexes = (entries.first_index..).zip(entries.ranges()).map(|(index, range)| EntryIndex {
+                let indexes = entries.ranges().zip(entries.first_index..).map(|(range, index)| EntryIndex {
                     index,
                     entries: Some(block),
                     compression_type,

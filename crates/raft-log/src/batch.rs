@@ -133,7 +133,7 @@ impl LogBatch {
     pub fn add<C: EntryCodec>(&mut self, group: u64, entries: &[C::Entry]) -> Result<()> {
         let Some(first_index) = entries.first().map(C::index) else { return Ok(()) };
         self.add_with(group, first_index, |batch| {
-            for (index, entry) in (first_index..).zip(entries) {
+            for (entry, index) in entries.iter().zip(first_index..=u64::MAX) {
                 if C::index(entry) != index {
                     let reason = format!("the entry behind {} has index {}", index.wrapping_sub(1), C::index(entry));
                     return Err(Error::invalid_argument(reason));
@@ -378,6 +378,35 @@ mod tests {
     /// A batch that raft-engine 0.4.2 wrote as the first of file 1, version 2.
     const GOLDEN: &[u8] = b"\0\0\0\0\0\0\x50\0\0\0\0\0\0\0\0\x28\x0a\x03300\x12\x03one\x0a\x03301\x12\x03two\x86\x5a\x4f\x57\
         \x05\x07\x01\x02\xac\x02\x0a\x14\x07\x03\x01\x05state\x01S\x09\x02\x02\x80\x01\x07\x03\x02\x04gone\xe8\x07\x02\x01\x93\xff\x1f\x45";
+
+    struct Indexes;
+
+    impl EntryCodec for Indexes {
+        type Entry = u64;
+
+        fn index(entry: &u64) -> u64 {
+            *entry
+        }
+
+        fn encode(entry: &u64, out: &mut Vec<u8>) -> Result<()> {
+            out.extend(entry.to_le_bytes());
+            Ok(())
+        }
+
+        fn decode(_: &[u8]) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn an_index_that_none_can_follow_is_refused() {
+        let mut batch = LogBatch::new();
+        for entries in [&[u64::MAX][..], &[u64::MAX - 1, u64::MAX], &[u64::MAX, 0], &[u64::MAX, u64::MAX]] {
+            assert_eq!(batch.add::<Indexes>(1, entries).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert!(batch.is_empty());
+        }
+        batch.add::<Indexes>(1, &[u64::MAX - 1]).unwrap();
+    }
 
     fn sample() -> LogBatch {
         let mut batch = LogBatch::new();

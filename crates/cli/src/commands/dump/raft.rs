@@ -218,7 +218,7 @@ fn print_entries(
         ];
         return report.entry(offset, "entries", fields);
     }
-    for (index, range) in (found.first_index..).zip(found.ranges()) {
+    for (range, index) in found.ranges().zip(found.first_index..) {
         let Some(bytes) = entries.get(range.start as usize..range.end as usize) else {
             return report.damage(offset, &DecodeError::corrupt("entry end", 0, "lies behind the entries"));
         };
