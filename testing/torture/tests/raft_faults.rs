@@ -370,6 +370,38 @@ fn a_header_that_lost_its_first_sector_is_a_torn_end() {
     assert_eq!(seen.len(), 3 * 15, "{seen:?}");
 }
 
+/// Goal: the same where it is the second one, all of it.
+#[test]
+fn a_header_that_lost_its_second_sector_is_a_torn_end() {
+    let options = Options { file_bytes: 64 << 10, compress_from_bytes: 0, recovery_threads: 1, ..Options::default() };
+    let path = Path::new("/log/0000000000000001.raftlog");
+    let mut seen = BTreeSet::new();
+    for (bytes, filling) in [20, 300, 3000].into_iter().flat_map(|bytes| (0..512).map(move |filling| (bytes, filling)))
+    {
+        let disk = SimDisk::new();
+        let log = open(&disk, &options).unwrap();
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, 1, [vec![7; filling]]).unwrap();
+        log.write(&mut batch, true).unwrap();
+        let begin = log.stats().append.bytes as usize;
+        let front = begin.next_multiple_of(512) - begin;
+        if !(1..16).contains(&front) {
+            continue;
+        }
+        // Of zeroes, so that little but the header is lost with the sector.
+        batch.add_entries(1, 2, [vec![0; bytes]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        let mut torn = disk.env().files.read(path).unwrap();
+        let end = torn.len().min(begin + front + 512);
+        torn[begin + front..end].fill(0);
+        let log = open(&with_file(path, &torn), &options)
+            .unwrap_or_else(|error| panic!("all but {front} bytes of the header before {bytes} are lost: {error}"));
+        assert_eq!(log.last_index(1), Some(1));
+        seen.insert((bytes, front));
+    }
+    assert_eq!(seen.len(), 3 * 15, "{seen:?}");
+}
+
 /// A disk with one file.
 fn with_file(path: &Path, bytes: &[u8]) -> SimDisk {
     let disk = SimDisk::new();

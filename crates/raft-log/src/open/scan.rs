@@ -205,8 +205,12 @@ impl<'a> Walk<'a> {
         // The front of a header that goes on in the next sector may never have reached the disk, which is no rot. Zeroes are there then,
         // in a recycled file too: they go ahead of what is written over.
         let front = SECTOR_BYTES - self.offset % SECTOR_BYTES;
-        let may_be_missing = head.get(..front).is_some_and(|front| front.iter().all(|byte| *byte == 0));
-        for at in if may_be_missing { front } else { 0 }..HEADER_BYTES {
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let start = if head.get(..front).is_some_and(is_zero) { front } else { 0 };
+        // Nor may the sector that it goes on in.
+        let behind = rest.get(front..rest.len().min(front + SECTOR_BYTES)).filter(|_| front < HEADER_BYTES);
+        let end = if behind.is_some_and(is_zero) { front } else { HEADER_BYTES };
+        for at in start..end {
             let mut other = *head;
             for _ in u8::MIN..u8::MAX {
                 if let Some(byte) = other.get_mut(at) {
