@@ -108,6 +108,35 @@ fn a_last_file_without_a_header_goes_durably_before_it_is_begun_again() {
     assert_eq!(log.last_index(1), Some(6));
 }
 
+/// Numbers that no log reaches are nobody's files, up to them there is no overflow.
+#[test]
+fn the_highest_numbers_are_told_from_files_of_a_log() {
+    let disk = three_files();
+    let last = (1 << 63) - 1;
+    for number in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        put(&disk, &file("/log", number), b"RAFT-LOG");
+        put(&disk, &Path::new("/log").join(format!("{number:016}.raftlog.reserved")), &[]);
+    }
+    let prefilled = Options { prefill_bytes: 4 << 10, ..options() };
+    let log = open(&disk, &prefilled).unwrap();
+    assert_eq!((log.last_index(1), log.recovery().stale.len()), (Some(8), 0));
+    drop(log);
+    let bytes = disk.file_bytes(&file("/log", 3)).unwrap();
+    let disk = SimDisk::new();
+    disk.env().files.create_dir_all(Path::new("/log")).unwrap();
+    put(&disk, &file("/log", last), &bytes[..69]);
+    let log = open(&disk, &options()).unwrap();
+    (1..=2).for_each(|index| write(&log, index));
+    assert_eq!(log.entries(1, 1, 3, None).unwrap().len(), 2);
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, 3, [vec![3; 2000]]).unwrap();
+    log.write(&mut batch, true).unwrap();
+    batch.add_entries(1, 4, [[4]]).unwrap();
+    assert_eq!(log.write(&mut batch, true).unwrap_err().kind(), ErrorKind::Corruption);
+    log.close().unwrap();
+    assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(3));
+}
+
 #[test]
 fn a_log_does_not_spill_to_its_own_directory() {
     for spelled in ["/log", "/log/", "/log/."] {

@@ -15,6 +15,8 @@ use std::fmt;
 pub const LOCK: &str = "LOCK";
 /// Digits that a sequence number is padded to.
 const SEQUENCE_WIDTH: usize = 16;
+/// Highest sequence number: readers may keep one bit for something else. No log gets there in files that anybody wrote.
+pub const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 const APPEND_SUFFIX: &str = ".raftlog";
 const REWRITE_SUFFIX: &str = ".rewrite";
 const RESERVED_SUFFIX: &str = ".raftlog.reserved";
@@ -70,7 +72,7 @@ impl FileName {
     pub fn parse(name: &str) -> Option<Self> {
         let dot = name.find('.').unwrap_or(name.len());
         let (digits, suffix) = name.split_at_checked(dot)?;
-        let sequence = || digits.parse::<u64>().ok();
+        let sequence = || digits.parse::<u64>().ok().filter(|sequence| *sequence <= SEQUENCE_MAX);
         let parsed = match suffix {
             APPEND_SUFFIX => Self::Log(FileId::new(Queue::Append, sequence()?)),
             REWRITE_SUFFIX => Self::Log(FileId::new(Queue::Rewrite, sequence()?)),
@@ -103,7 +105,7 @@ mod tests {
         let rewrite = FileName::Log(FileId::new(Queue::Rewrite, 1));
         assert_eq!(rewrite.to_string(), "0000000000000001.rewrite");
         assert_eq!(FileName::Reserved(7).to_string(), "0000000000000007.raftlog.reserved");
-        for name in [append, rewrite, FileName::Reserved(u64::MAX), FileName::Lock] {
+        for name in [append, rewrite, FileName::Reserved(SEQUENCE_MAX), FileName::Lock] {
             assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
     }
@@ -119,6 +121,9 @@ mod tests {
             "+000000000000001.raftlog",
             "00000000000000001.raftlog",
             "99999999999999999999.rewrite",
+            "18446744073709551615.raftlog",
+            "18446744073709551614.raftlog.reserved",
+            "9223372036854775808.rewrite",
             "000000000000000é.rewrite",
             "lock",
         ] {

@@ -17,14 +17,14 @@ use std::sync::{Arc, Weak};
 
 use esker_env::{AppendFile, Env, Lock};
 use esker_format::raft::file_header::{FileHeader, Version};
-use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
+use esker_format::raft::file_name::{FileId, FileName, Queue as Kind, SEQUENCE_MAX};
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::{Bytes, End, LogFile};
 pub(crate) use tail::{Sync, Tail};
 
 use crate::listener::Listeners;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Sequence number of a queue's first file.
 pub(crate) const FIRST_SEQUENCE: u64 = 1;
@@ -150,8 +150,11 @@ impl Queue {
     /// Ends the last file and begins the next, in the first directory with room for it; `spill` is in any but the first.
     /// If that fails, the last file stays what it is.
     pub(crate) fn rotate(&self, tail: &mut Tail, spill: bool) -> Result<()> {
-        tail.finish()?;
         let sequence = tail.file.id.sequence.saturating_add(1);
+        if sequence > SEQUENCE_MAX {
+            return Err(Error::new(ErrorKind::Corruption, "no file number follows").with_path(&tail.file.path));
+        }
+        tail.finish()?;
         let next = match self.begin(sequence, spill) {
             Ok(next) => next,
             Err(error) => return Err(self.take_back(tail, sequence).err().unwrap_or(error)),
