@@ -185,6 +185,9 @@ impl<P: PipeLog> PurgeManager<P> {
     }
 }
 
+/// So many files in a row of which a file system keeps nothing: those before them are forgotten, too. The original asks as often.
+const FORGOTTEN_MIN: u64 = 100;
+
 /// Whether files of a log are in a directory.
 fn holds_files(dir: &Path) -> std::io::Result<bool> {
     let names = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()));
@@ -263,27 +266,32 @@ impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
         let log = RaftLog::open_with(&cfg.dir, cfg.options(), bridge::env(Arc::clone(&file_system)), listeners)?;
         let purge = PurgeManager { log: log.clone(), files: PhantomData };
         let engine = Self { log, dir: cfg.dir, purge, files: PhantomData };
-        engine.forget_metadata(&*file_system)?;
+        engine.forget_metadata(&*file_system);
         Ok(engine)
     }
 
-    /// Takes away what the file system keeps about files that are gone, back to the first of which it keeps nothing.
-    fn forget_metadata(&self, files: &F) -> Result<()> {
+    /// Takes away what the file system keeps about files that are gone, in either directory, back to [`FORGOTTEN_MIN`] in a row of which it
+    /// keeps nothing. What cannot be taken away is in nobody's way: it is tried again by the next open.
+    fn forget_metadata(&self, files: &F) {
         let stats = self.log.stats();
+        let dirs: Vec<&Path> =
+            std::iter::once(Path::new(&self.dir)).chain(self.log.options().spill_dir.as_deref()).collect();
         for (queue, first) in [(Queue::Append, stats.append.first_file), (Queue::Rewrite, stats.rewrite.first_file)] {
+            let mut forgotten = 0;
             for sequence in (1..first).rev() {
                 let name = esker_raft_log::FileId::new(queue, sequence).to_string();
-                let path = Path::new(&self.dir).join(name);
-                if !files.exists_metadata(&path) {
+                let kept = dirs.iter().map(|dir| dir.join(&name)).filter(|path| files.exists_metadata(path));
+                let kept: Vec<_> = kept.collect();
+                forgotten = if kept.is_empty() { forgotten + 1 } else { 0 };
+                if forgotten >= FORGOTTEN_MIN {
                     break;
                 }
                 // One that recovery left alone is a file still.
-                if !path.exists() {
-                    files.delete_metadata(&path).map_err(Error::Io)?;
+                for path in kept.iter().filter(|path| !path.exists()) {
+                    let _ = files.delete_metadata(path);
                 }
             }
         }
-        Ok(())
     }
 
     /// Makes a copy of the log of `source`, which must not be open. A log that is open is forked by

@@ -4,11 +4,14 @@
 
 use esker_raft_engine as raft_engine;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use protobuf::descriptor::UninterpretedOption_NamePart;
 use protobuf::well_known_types::{Any, UInt64Value};
-use raft_engine::env::{DefaultFileSystem, FileSystem, ObfuscatedFileSystem};
+use raft_engine::env::{DefaultFileSystem, FileSystem, ObfuscatedFileSystem, Permission};
 use raft_engine::internals::{FilePipeLog, LogItemContent, LogQueue, OpType, PipeLog, PurgeManager};
 use raft_engine::{Command, Config, Engine, Error, GlobalStats, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 
@@ -310,6 +313,91 @@ fn files_are_given_up_on_demand() {
     assert_eq!((stats.live_entries(LogQueue::Append), stats.live_entries(LogQueue::Rewrite)), (2, 3));
     stats.reset_rewrite_counters();
     assert_eq!((stats.rewrite_entries(), stats.deleted_rewrite_entries()), (3, 0));
+}
+
+/// The machine's file system, which keeps something about some files, also when they are gone.
+#[derive(Default)]
+struct Remembers {
+    files: DefaultFileSystem,
+    kept: Mutex<BTreeSet<PathBuf>>,
+    fails: AtomicBool,
+}
+
+impl FileSystem for Remembers {
+    type Handle = <DefaultFileSystem as FileSystem>::Handle;
+    type Reader = <DefaultFileSystem as FileSystem>::Reader;
+    type Writer = <DefaultFileSystem as FileSystem>::Writer;
+
+    fn create<P: AsRef<Path>>(&self, path: P) -> std::io::Result<Self::Handle> {
+        self.files.create(path)
+    }
+
+    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> std::io::Result<Self::Handle> {
+        self.files.open(path, permission)
+    }
+
+    fn delete<P: AsRef<Path>>(&self, path: P) -> std::io::Result<()> {
+        self.files.delete(path)
+    }
+
+    fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> std::io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn delete_metadata<P: AsRef<Path>>(&self, path: P) -> std::io::Result<()> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        self.kept.lock().unwrap().remove(path.as_ref());
+        Ok(())
+    }
+
+    fn exists_metadata<P: AsRef<Path>>(&self, path: P) -> bool {
+        self.kept.lock().unwrap().contains(path.as_ref())
+    }
+
+    fn new_reader(&self, handle: Arc<Self::Handle>) -> std::io::Result<Self::Reader> {
+        self.files.new_reader(handle)
+    }
+
+    fn new_writer(&self, handle: Arc<Self::Handle>) -> std::io::Result<Self::Writer> {
+        self.files.new_writer(handle)
+    }
+}
+
+/// Whatever a file system keeps about files that are gone goes, in both directories, beyond holes; that it cannot go is no error.
+#[test]
+fn what_is_kept_about_files_that_are_gone_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let spill = dir.path().join("spill");
+    let config = Config { spill_dir: Some(spill.to_str().unwrap().to_owned()), ..small_files(&dir.path().join("log")) };
+    let files = Arc::new(Remembers::default());
+    let engine = Engine::open(config.clone()).unwrap();
+    fill(&engine, 7..=7, 1..=40);
+    engine.purge_manager().must_rewrite_append_queue(None, None);
+    let (first, _) = engine.file_span(LogQueue::Append);
+    assert!(first > 8);
+    drop(engine);
+    let name = |number: u64| format!("{number:016}.raftlog");
+    let log = Path::new(&config.dir);
+    let gone = [log.join(name(first - 1)), log.join(name(first - 5)), spill.join(name(first - 3)), log.join(name(1))];
+    *files.kept.lock().unwrap() = gone.into_iter().chain([log.join(name(first))]).collect();
+    files.fails.store(true, Ordering::Relaxed);
+    drop(Engine::open_with_file_system(config.clone(), files.clone()).unwrap());
+    assert_eq!(files.kept.lock().unwrap().len(), 5);
+    files.fails.store(false, Ordering::Relaxed);
+    drop(Engine::open_with_file_system(config.clone(), files.clone()).unwrap());
+    assert_eq!(files.kept.lock().unwrap().iter().collect::<Vec<_>>(), [&log.join(name(first))]);
+}
+
+/// The original refuses one key of those that it calls internal; any other with their prefix is a user's.
+#[test]
+fn one_key_is_reserved() {
+    let mut batch = LogBatch::default();
+    assert!(matches!(batch.put(1, b"__\x01".to_vec(), Vec::new()), Err(Error::InvalidArgument(_))));
+    for key in [&b"__"[..], b"__x", b"__\x01x", b"__\x02"] {
+        batch.put(1, key.to_vec(), Vec::new()).unwrap();
+    }
 }
 
 fn clean(region: u64) -> LogBatch {
