@@ -52,12 +52,20 @@ impl Store {
             return None;
         }
         lead.unweighed_bytes = 0;
-        let sizes =
-            lead.actives.iter().map(|active| (active.generation.memtable.allocated_bytes() as u64, active.family.id));
-        let all_bytes: u64 = sizes.clone().map(|(bytes, _)| bytes).sum();
+        let all_bytes: u64 = sizes(lead).map(|(bytes, _)| bytes).sum();
         let is_over = all_bytes > limit / ACTIVE_PART;
-        sizes.max().filter(|&(largest, _)| is_over && largest > 0).map(|(_, family)| family)
+        is_over.then(|| largest(lead)).flatten()
     }
+}
+
+/// What the memtable of each family that is written to takes up.
+fn sizes(lead: &Lead) -> impl Iterator<Item = (u64, u32)> + '_ {
+    lead.actives.iter().map(|active| (active.generation.memtable.allocated_bytes() as u64, active.family.id))
+}
+
+/// The family with the largest memtable; `None` if all are empty.
+pub(crate) fn largest(lead: &Lead) -> Option<u32> {
+    sizes(lead).max().filter(|&(bytes, _)| bytes > 0).map(|(_, family)| family)
 }
 
 /// Lets the memtables of `spare` keep no more than `bytes_max` of memory for those after them, together, and returns what they keep. Those that

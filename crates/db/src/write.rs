@@ -389,6 +389,9 @@ impl Store {
         if sealing.is_empty() {
             sealing.extend(self.largest_of_too_many(lead, bytes));
         }
+        if sealing.is_empty() && self.room.is_overdrawn() {
+            sealing.extend(crate::memory::largest(lead));
+        }
         if !sealing.is_empty() {
             // Whatever fails, the memtables are still full.
             self.seal(lead, &sealing).inspect_err(|_| self.has_full.store(true, Ordering::Release))?;

@@ -303,7 +303,10 @@ impl Store {
             Work::Options => state.writing_options = false,
             Work::Sync(_) => {}
         }
-        self.room.note_held(self.trash.held_bytes());
+        // What others at work still read, they hold themselves.
+        if state.compacting == 0 && state.helping == 0 {
+            self.room.note_held(self.trash.held_bytes());
+        }
         self.changed.notify_all();
     }
 

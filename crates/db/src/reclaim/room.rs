@@ -10,7 +10,8 @@
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
 //!   Room is kept for the flush of every memtable and for a pass of reclaim over one blob file, none of which becomes too large for that on a
-//!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again.
+//!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again. Deletions
+//!   that begin to take of that room are flushed.
 //! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
 //!   what is left, and then takes of it, is alone in that.
 //! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. It begins when the bound is kept, since what it
@@ -42,6 +43,8 @@ use crate::{Error, ErrorKind, Result};
 const CREDIT_PART: u64 = 64;
 const CREDIT_BYTES_MIN: i64 = 1 << 20;
 const CREDIT_BYTES_MAX: i64 = 16 << 20;
+/// Deletions are flushed when they have taken this part of a blob file's room.
+const OVERDRAWN_PART: u64 = 8;
 /// Writers leave at most this part of what may be taken above what lives for the next pass.
 const NEXT_PASS_PART: u64 = 4;
 /// A user's byte may come three times before anything goes: into the log, by a flush, and with what the tables need.
@@ -173,6 +176,19 @@ impl Room {
     /// Whether whatever can be freed shall be.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Whether deletions, which nobody holds back, have taken so much of what is kept for reclaim that they had better be flushed: as long as they
+    /// are in memory they free nothing, and become a table that takes as much room again when it is merged. Says so once.
+    #[inline]
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        if !self.is_near.load(Ordering::Relaxed) {
+            return false;
+        }
+        let most = signed(self.bytes_max.load(Ordering::Relaxed) / FILES_MIN / OVERDRAWN_PART);
+        let credit = self.credit.load(Ordering::Acquire);
+        let taken = credit < -most;
+        taken && self.credit.compare_exchange(credit, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Writers look again before they write more.
