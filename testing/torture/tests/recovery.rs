@@ -501,7 +501,7 @@ fn a_repair_that_begins_while_a_store_is_opened_keeps_it_closed() {
         meanwhile.before(is_it, move || machine.overwrite(mark, b"a repair".to_vec()));
         let opened = opens(meanwhile.env(disk));
         assert!(meanwhile.is_done());
-        let error = opened.unwrap_err();
+        let error = opened.map(drop).unwrap_err();
         assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("repair"), "{error}");
     };
     let (disk, is_lock) = (SimDisk::new(), |call: Call<'_>| call.path().ends_with("LOCK"));
