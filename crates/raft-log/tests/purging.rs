@@ -1,11 +1,6 @@
 //! What purging gives back, and what keeps it from that.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "the lint's leave for tests does not reach what tests share"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the lint's leave for tests does not reach what tests share")]
 
 use std::cell::RefCell;
 use std::path::Path;
