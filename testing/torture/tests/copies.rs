@@ -1,11 +1,12 @@
 //! Checkpoints and backups: one moment of the store, beside whoever writes; a store of its own once it is there; and nothing
 //! that opens before, wherever the machine dies and whatever call fails.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::env::FileKind;
-use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations};
 use esker_torture::model::{Model, contents};
@@ -430,6 +431,139 @@ fn a_finished_copy_is_not_called_unfinished() {
     drop(db);
 }
 
+/// All files of the copy, without its lock.
+fn bytes_of_copy(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
+    let all = names(disk, COPY).into_iter().filter(|name| name != "LOCK");
+    all.map(|name| (name.clone(), disk.file_bytes(&Path::new(COPY).join(name)).unwrap())).collect()
+}
+
+/// Goal: a store that went back to an earlier state and on from there does not touch the backup of its other life where a name tells them
+/// apart, whatever the lengths of the files, or where that has writes that it has not.
+#[test]
+fn a_backup_of_another_life_of_the_store_is_left_alone() {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        separation: Separation::AtFlush,
+        min_blob_size: 100,
+        blob_compression: esker::Compression::None,
+        level0_compaction_trigger: 50,
+        level0_slowdown_trigger: 60,
+        level0_stop_trigger: 70,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let mut met = 0;
+    for sizes in [[3, 3], [3, 30], [30, 3], [3, 300], [300, 3], [300, 400], [400, 300]] {
+        for (reopened, rounds) in [(1, 12), (2, 12), (3, 12), (1, 1)] {
+            let what = format!("values of {sizes:?} bytes, reopened {reopened} times, {rounds} rounds");
+            let disk = SimDisk::new();
+            let open = |dir: &str| Db::open_with_env(dir, options.clone(), disk.env()).unwrap();
+            let db = open("/store");
+            let live = |db: &Db, rounds: u32, value: Vec<u8>| {
+                for round in 0..rounds {
+                    db.put(format!("{round}"), &value).unwrap();
+                    db.flush().unwrap();
+                }
+            };
+            live(&db, 1, b"before".to_vec());
+            db.checkpoint("/twin").unwrap();
+            live(&db, 6, vec![1; sizes[0]]);
+            db.backup(COPY, &mut |_| ()).unwrap();
+            let (before, expected) = (bytes_of_copy(&disk), contents(&db).unwrap());
+            // Each takes numbers.
+            (1..reopened).for_each(|_| open("/twin").close().unwrap());
+            let twin = open("/twin");
+            live(&twin, rounds, vec![2; sizes[1]]);
+            let is_other = |name: &&String| {
+                let is_data = name.ends_with(".sst") || name.ends_with(".blob");
+                let theirs = disk.file_bytes(&Path::new("/twin").join(name));
+                is_data && theirs.is_some_and(|theirs| theirs != before[*name])
+            };
+            let others = before.keys().filter(is_other).count();
+            if others == 0 && rounds > 1 {
+                continue;
+            }
+            met += others;
+            let error = twin.backup(COPY, &mut |_| ()).expect_err(&what);
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{what}: {error}");
+            assert!(bytes_of_copy(&disk) == before, "{what}: {:?}", names(&disk, COPY));
+            assert!(copy_of(&disk, &what).unwrap() == expected, "{what}");
+        }
+    }
+    assert!(met > 20, "{met} names of one were another's");
+}
+
+/// Goal: a damaged file of an earlier backup stays until there is a whole one in its place, whatever fails and wherever it dies; what cannot be
+/// read is not taken for damaged; and the next attempt mends it and leaves nothing else.
+#[test]
+fn a_damaged_file_of_a_backup_stays_until_there_is_a_whole_one() {
+    let (options, steps) = scene(15, 60);
+    let scene = || {
+        let disk = SimDisk::new();
+        let db = filled(&disk, &options, &steps);
+        db.backup(COPY, &mut |_| ()).unwrap();
+        let path = tables_in(&disk, COPY).pop().unwrap();
+        let whole = disk.file_bytes(&path).unwrap();
+        flip(&disk, &path, 40);
+        disk.env().files.sync_dir(COPY.as_ref()).unwrap();
+        (disk, db, path, whole)
+    };
+    let (healthy, db, path, whole) = scene();
+    let (damaged, expected) = (healthy.file_bytes(&path).unwrap(), contents(&db).unwrap());
+    let mended = |disk: &SimDisk, db: &Db, what: &str| {
+        db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, made again: {error}"));
+        assert!(copy_of(disk, what).unwrap() == expected, "{what}, made again");
+        let is_data = |name: &&String| name.ends_with(".sst") || name.ends_with(".blob");
+        let names = names(disk, COPY);
+        assert_eq!(names.len() - names.iter().filter(is_data).count(), 5, "{what}, made again: {names:?}");
+    };
+    let (from, reads) = (healthy.op_count(), healthy.read_count());
+    db.backup(COPY, &mut |_| ()).unwrap();
+    let (ops, reads) = (from..healthy.op_count(), reads..healthy.read_count());
+    for n in ops.clone() {
+        for fault in FAULTS {
+            let what = format!("operation {n} in {ops:?} fails with {fault:?}");
+            let (disk, db, path, _) = scene();
+            disk.fail_at(n, fault);
+            let _ = db.backup(COPY, &mut |_| ());
+            let left = disk.file_bytes(&path).unwrap_or_else(|| panic!("{what}: the file is gone"));
+            assert!(left == damaged || left == whole, "{what}");
+            if db.put("writable", "yes").is_ok() {
+                db.delete("writable").unwrap();
+                mended(&disk, &db, &what);
+            }
+        }
+        let (disk, db, path, _) = scene();
+        kill(&disk, n);
+        let _ = db.backup(COPY, &mut |_| ());
+        for image in images(&disk, n) {
+            let what = format!("died at {n} in {ops:?}, {}", image.name);
+            let left = image.disk.file_bytes(&path).unwrap_or_else(|| panic!("{what}: the file is gone"));
+            assert!(left == damaged || left == whole, "{what}");
+            let db = open(&image.disk, &options).unwrap();
+            mended(&image.disk, &db, &what);
+        }
+    }
+    let read_only = Options { background_jobs: 0, ..Options::default() };
+    for n in reads.clone() {
+        let what = format!("read {n} in {reads:?} fails");
+        let (disk, db, path, _) = scene();
+        let before = bytes_of_copy(&disk);
+        // A damaged file, and one that cannot be read.
+        disk.fail_read_at(n, ReadFault::Eio);
+        match db.backup(COPY, &mut |_| ()) {
+            Ok(_) => assert!(copy_of(&disk, &what).unwrap() == expected, "{what}"),
+            Err(_) => {
+                let after = bytes_of_copy(&disk);
+                let is_mended = |name: &String| path.ends_with(name) && after[name] == whole;
+                assert!(before.iter().all(|(name, of)| after.get(name) == Some(of) || is_mended(name)), "{what}");
+                Db::open_read_only_with_env(COPY, read_only.clone(), disk.env()).unwrap();
+            }
+        }
+    }
+}
+
 fn flip(disk: &SimDisk, path: &Path, at: u64) {
     let files = disk.env().files;
     let mut bytes = files.read(path).unwrap();
@@ -503,22 +637,16 @@ fn a_copy_goes_only_where_it_belongs() {
     db.flush().unwrap();
     db.checkpoint("/twin").unwrap();
     let twin = Db::open_with_env("/twin", options, disk.env()).unwrap();
-    for (store, value) in [(&db, b"one"), (&twin, b"two")] {
-        for round in 0..40 {
+    for (store, value, rounds) in [(&db, "one", 41), (&twin, "another", 40)] {
+        for round in 0..rounds {
             store.put(format!("{round}"), value).unwrap();
             store.flush().unwrap();
         }
     }
     db.backup("/copies/mine", &mut |_| ()).unwrap();
     let mine = names(&disk, "/copies/mine");
-    match twin.backup("/copies/mine", &mut |_| ()) {
-        // No name of the one is one of the other's.
-        Ok(copied) => assert_eq!(copied.kept, 0),
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-            assert_eq!(names(&disk, "/copies/mine"), mine);
-        }
-    }
+    refused(twin.backup("/copies/mine", &mut |_| ()), ErrorKind::Conflict);
+    assert_eq!(names(&disk, "/copies/mine"), mine);
     let files_of = |copied: Copied| copied.files;
     assert!(files_of(db.checkpoint("/copies/last").unwrap()) > 0);
 }

@@ -8,6 +8,7 @@
 //! - C5: a copy that failed takes away what it made. One that died leaves a file that says so ([`Target`]).
 
 mod moment;
+mod said;
 mod same;
 pub(crate) mod target;
 
@@ -18,6 +19,7 @@ use esker_env::durable;
 use esker_format::file_name::FileName;
 
 use self::moment::{Member, Moment};
+use self::said::Said;
 use self::target::Target;
 use crate::store::Store;
 use crate::version::{prepare_new, set_current};
@@ -94,15 +96,20 @@ impl Store {
         let mut teller = Teller { progress, at: CopyProgress { bytes_done: 0, bytes_total } };
         teller.advance(0);
         let mut copied = Copied::default();
+        // First what there is: a conflict is told before anything is touched.
+        let mut missing = Vec::new();
         for member in moment.members() {
-            if target.has(member.name()) && self.is_kept(&member, &target, &mut teller)? {
-                copied.kept += 1;
-                continue;
+            match self.is_kept(&member, &target, &mut teller)? {
+                true => copied.kept += 1,
+                false => missing.push(member),
             }
-            let path = target.begin(member.name())?;
+        }
+        target.clear()?;
+        for member in missing {
+            let path = target.begin_file(member.name())?;
             self.copy_file(member.path(), &path, member.bytes(), &mut |bytes| teller.advance(bytes))?;
-            self.check_member(&member, &path)?;
-            target.settle(member.name());
+            self.check_file(&member.said(), &path)?;
+            target.settle_file(member.name(), &path)?;
             teller.advance(member.bytes());
             copied.copied_bytes += member.bytes();
         }
@@ -112,23 +119,29 @@ impl Store {
         Ok(moment.describe(copied))
     }
 
-    /// Whether the target's file of this name is as good as this one. If it is not because it is damaged, it is removed.
+    /// Whether the earlier backup has this file, and as good as this one.
+    ///
+    /// # Errors
+    /// `Conflict` if it has another of this name.
     fn is_kept(&self, member: &Member<'_>, target: &Target<'_>, teller: &mut Teller<'_>) -> Result<bool> {
+        let Some(said) = target.said(member.name()) else { return Ok(false) };
         let path = target.path_of(member.name());
         let before = teller.at.bytes_done;
         if same::is_same(self, member, &path, &mut |bytes| teller.advance(2 * bytes))? {
             return Ok(true);
         }
         teller.at.bytes_done = before;
-        // Which of the two is to blame?
-        self.check_member(member, member.path())?;
-        if self.check_member(member, &path).is_ok() {
-            let reason = "the backup has another file of this name: it, or the store, went on by itself since they were \
-                one; choose another directory";
-            return Err(Error::new(ErrorKind::Conflict, reason).with_path(&path));
+        // Which of the two is to blame? Theirs need not be this one: it is damaged if it is not what its own manifest says.
+        self.check_file(&member.said(), member.path())?;
+        match self.check_file(said, &path) {
+            Ok(()) => {
+                let reason = "the backup has another file of this name: it, or the store, went on by itself since they were \
+                    one; choose another directory";
+                Err(Error::new(ErrorKind::Conflict, reason).with_path(&path))
+            }
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+            Err(error) => Err(error),
         }
-        self.env.files.remove(&path)?;
-        Ok(false)
     }
 
     /// A copy of `bytes` at `from`, which ends with the store.
@@ -140,16 +153,16 @@ impl Store {
         .map_err(|error: Error| error.while_doing("copying a file of the store"))
     }
 
-    /// All checksums of what is at `path`, which is `member` or a copy of it.
-    fn check_member(&self, member: &Member<'_>, path: &Path) -> Result<()> {
-        let checked = member.check(self.env.files.open(path)?, &mut || self.check_open());
+    /// All checksums of what is at `path`, of which a manifest says `said`.
+    fn check_file(&self, said: &Said, path: &Path) -> Result<()> {
+        let checked = said.check(self.env.files.open(path)?, &mut || self.check_open());
         checked.map_err(|error| error.while_doing("checking a file of a backup"))
     }
 
     /// Everything that makes a store of the files (C3).
     fn complete(&self, moment: &Moment<'_>, target: &mut Target<'_>) -> Result<()> {
         let files = &*self.env.files;
-        if !target.has(&FileName::Identity.to_string()) {
+        if !durable::is_there(files, &target.path_of(&FileName::Identity.to_string()))? {
             target.write(&FileName::Identity, self.db_id.as_bytes())?;
         }
         target.write_options(self.new_file_number(), moment.options().as_bytes())?;

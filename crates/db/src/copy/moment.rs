@@ -3,17 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::ReadFile;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
 use super::Copied;
-use crate::blob::BlobFile;
-use crate::cache::BlockCache;
+use super::said::Said;
 use crate::family::Family;
 use crate::ingest::Guest;
 use crate::store::Store;
-use crate::table::Table;
 use crate::version::{BlobHandle, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
@@ -158,19 +155,12 @@ impl Member<'_> {
         matches!(self, Self::Blob(_, _, true))
     }
 
-    /// Reads all of `file`, which is this or a copy of it, and checks what it says of itself. `each` may end that.
-    pub(super) fn check(&self, file: Arc<dyn ReadFile>, each: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    /// What the store says of it.
+    pub(super) fn said(&self) -> Said {
         match self {
-            Self::Table(table) => {
-                let (meta, cache) = (&table.meta, Arc::new(BlockCache::new(0)));
-                let newest = Some(meta.largest_sequence);
-                let table = Table::open_as(file, meta.number, meta.file_bytes, newest, cache)?;
-                table.check(&mut |_, _| each()).map(drop)
-            }
+            Self::Table(table) => Said::of_table(&table.meta),
             Self::Blob(blob, family_id, has_garbage) => {
-                let file = BlobFile::open(file, blob.number(), *family_id)?;
-                each()?;
-                file.check(*has_garbage).map(drop)
+                Said::Blob { number: blob.number(), family_id: *family_id, has_garbage: *has_garbage }
             }
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! - D2: an earlier backup is not touched before the new one is durable: files get names that it does not use. What only it has, the
 //!   store's manifest knows nothing of, so the store's next numbers begin behind all that are there.
+//!   A file that takes the place of a damaged one is made under another name ([`Target::begin_file`]): the damaged one stays until it is whole.
 //! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use esker_env::{FileSystem, durable};
@@ -12,6 +13,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::copying::Place;
 
+use super::said::Said;
 use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
@@ -20,8 +22,8 @@ use crate::{Error, ErrorKind, Result};
 pub(super) struct Target<'a> {
     files: &'a dyn FileSystem,
     place: Place<'a>,
-    /// Files of the backup that is there.
-    earlier: BTreeSet<String>,
+    /// Files of the backup that is there, and what it says of them.
+    earlier: Option<BTreeMap<String, Said>>,
     /// The file of the new copy's options.
     options: FileNumber,
     state: State,
@@ -60,34 +62,37 @@ impl<'a> Target<'a> {
             let reason = format!("there is a backup of another store, {}; choose another directory", earlier.db_id);
             return Err(target.refuse(ErrorKind::Conflict, reason));
         }
+        // What a file holds was in the manifest of the store before it could get here.
+        let tables = earlier.families.values().flat_map(|family| family.tables.values());
+        if tables.map(|table| table.largest_sequence).max() > Some(store.visible()) {
+            let reason = "there is a backup with writes that the store does not have: it went back to an earlier state, or lost them; \
+                choose another directory";
+            return Err(target.refuse(ErrorKind::Conflict, reason.to_owned()));
+        }
         let numbers = names.iter().filter_map(|name| Some(FileName::parse(name)?.number()?.get()));
         store.raise_file_number(earlier.next_file_number.max(numbers.max().unwrap_or(0).saturating_add(1)), dir)?;
-        let families = earlier.families.values();
-        let tables = families.clone().flat_map(|family| family.tables.keys().map(|(_, number)| *number));
-        let tables: BTreeSet<FileNumber> = tables.collect();
-        let blobs: BTreeSet<FileNumber> = families.flat_map(|family| family.blobs.keys().copied()).collect();
-        let is_named = |name: &FileName| match name {
-            FileName::Table(number) | FileName::LegacyTable(number) => tables.contains(number),
-            FileName::Blob(number) => blobs.contains(number),
-            FileName::Identity => true,
+        let said = Said::of_store(&earlier).flat_map(|said| said.names().into_iter().map(move |name| (name, said)));
+        let said: BTreeMap<FileName, Said> = said.collect();
+        let of_earlier = |name: &String| Some((name.clone(), *said.get(&FileName::parse(name)?)?));
+        target.earlier = Some(names.iter().filter_map(of_earlier).collect());
+        Ok(target)
+    }
+
+    /// Removes what an attempt left that died. Manifests and options stay until there are new ones.
+    pub(super) fn clear(&self) -> Result<()> {
+        let is_left = |name: &String| match FileName::parse(name) {
+            Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => self.said(name).is_none(),
+            Some(FileName::Temporary(_) | FileName::OptionsTemporary(_)) => true,
             _ => false,
         };
-        let is_earlier = |name: &&String| FileName::parse(name).is_some_and(|name| is_named(&name));
-        target.earlier = names.iter().filter(is_earlier).cloned().collect();
-        // Left by an attempt that died. Manifests and options stay until there are new ones.
-        for name in names.iter().filter(|name| !target.earlier.contains(*name)) {
-            if matches!(FileName::parse(name), Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
-            {
-                target.files.remove(&target.path_of(name))?;
-            }
-        }
-        Ok(target)
+        let left: Vec<String> = self.place.names()?.into_iter().filter(is_left).collect();
+        left.iter().try_for_each(|name| Ok(self.files.remove(&self.path_of(name))?))
     }
 
     fn take(store: &'a Store, dir: &Path) -> Result<Self> {
         let files = &*store.env.files;
         let place = Place::take(files, dir)?;
-        Ok(Self { files, place, earlier: BTreeSet::new(), options: FileNumber::default(), state: State::Unfinished })
+        Ok(Self { files, place, earlier: None, options: FileNumber::default(), state: State::Unfinished })
     }
 
     fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
@@ -102,9 +107,9 @@ impl<'a> Target<'a> {
         self.place.path_of(name)
     }
 
-    /// Whether the earlier backup has a file of that name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.earlier.contains(name)
+    /// What the earlier backup says of its file of that name, if it has one.
+    pub(super) fn said(&self, name: &str) -> Option<&Said> {
+        self.earlier.as_ref()?.get(name)
     }
 
     /// A file of that name is about to be made: here.
@@ -112,11 +117,21 @@ impl<'a> Target<'a> {
         self.place.begin(name)
     }
 
-    /// What was begun last is whole: if it takes the place of a damaged file of the earlier backup, it stays.
-    pub(super) fn settle(&mut self, name: &str) {
-        if self.has(name) {
-            self.place.settle(name);
+    /// The same for a table or blob file. If it takes the place of a damaged one, it is made beside that.
+    pub(super) fn begin_file(&mut self, name: &str) -> Result<PathBuf> {
+        match FileName::parse(name).and_then(|name| name.number()) {
+            Some(number) if self.said(name).is_some() => self.begin(&FileName::Temporary(number).to_string()),
+            _ => self.begin(name),
         }
+    }
+
+    /// The file that was begun at `path` is whole and durable. In the place of a damaged one it stays, whatever becomes of the copy.
+    pub(super) fn settle_file(&mut self, name: &str, path: &Path) -> Result<()> {
+        let to = self.path_of(name);
+        if path != to {
+            self.files.rename(path, &to)?;
+        }
+        Ok(())
     }
 
     /// Writes a small file, durable but for its name.
@@ -168,7 +183,7 @@ impl<'a> Target<'a> {
     /// See D3. What cannot be removed is told apart by its mark.
     fn abandon(&mut self) -> Result<()> {
         if self.state == State::Unknown {
-            if !self.earlier.is_empty() {
+            if self.earlier.is_some() {
                 return Ok(());
             }
             self.place.remove_root(&FileName::Current.to_string())?;
