@@ -155,7 +155,8 @@ impl<'a> Target<'a> {
             refuse_other(store, earlier, dir)?;
         }
         target.earlier = earlier;
-        // Left by an attempt that died.
+        // Left by an attempt that died. It may be the backup before, which the manifest would be again after a power loss.
+        files.sync_dir(dir)?;
         target.remove_others(|number| target.is_named(number)).into_iter().try_for_each(|(_, error)| Err(error))?;
         Ok(target)
     }

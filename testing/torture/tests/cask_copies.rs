@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, ErrorKind, Result};
 use esker_torture::cask::{Past, contents, options, run, steps, verified};
-use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, kill};
+use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, kill, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -180,6 +180,53 @@ fn a_backup_that_is_brought_up_to_date_is_one_at_every_moment() {
             }
         }
     }
+}
+
+/// Goal: a backup whose manifest is in its place, and may not be durably so, is not taken for the one that there is.
+#[test]
+fn a_backup_that_may_not_be_durable_is_not_built_upon() {
+    let root = |disk: &SimDisk| disk.file_bytes("/copy/MANIFEST".as_ref());
+    let update = |cask: &Cask| cask.backup("/copy", &mut |_| ()).map(drop);
+    let mut met = 0;
+    for seed in seeds(2) {
+        let mut source = Source::new(970 + seed, 30);
+        let (disk, cask) = source.open();
+        update(&cask).unwrap();
+        let earlier = source.past.acknowledged.clone();
+        source.past = source.past.seen_from(&disk);
+        run(&cask, &steps(&mut Rng::with_seed(seed), 20), &mut source.past).unwrap();
+        cask.compact().unwrap();
+        drop(cask);
+        source.disk = disk.after_process_death();
+        for n in source.operations(update) {
+            let (disk, cask) = source.open();
+            disk.die_after(n);
+            let _ = update(&cask);
+            drop(cask);
+            let left = disk.after_process_death();
+            if root(&left) == root(&disk.after_power_loss(Survivors::Nothing)) {
+                continue;
+            }
+            met += 1;
+            let once_more = |disk: &SimDisk| update(&open(disk, "/store", &source.options)?);
+            let healthy = left.after_process_death();
+            let begun = healthy.op_count();
+            once_more(&healthy).unwrap();
+            for m in begun..=healthy.op_count() {
+                let disk = left.after_process_death();
+                disk.die_after(m);
+                let _ = once_more(&disk);
+                for image in power_losses(&disk, m) {
+                    let what = format!("seed {seed}: died at {n}, and at {m}, {}", image.name);
+                    let copy = Cask::open_read_only_with_env("/copy", source.options.clone(), image.disk.env());
+                    let copy = copy.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    verified(&copy, &source.past, &earlier).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+                    assert!(copy.recovery().damage.is_empty(), "{what}: {:?}", copy.recovery());
+                }
+            }
+        }
+    }
+    assert!(met > 0, "every manifest was durable at once");
 }
 
 /// Goal: a call of the disk that fails while a copy is made is told as what it is, or made up for; the source goes on, another copy

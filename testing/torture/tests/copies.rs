@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use esker::env::FileKind;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
-use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations, power_losses};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -562,6 +562,68 @@ fn a_damaged_file_of_a_backup_stays_until_there_is_a_whole_one() {
             }
         }
     }
+}
+
+/// Goal: a backup that was made current, and may not be durably so, is not taken for the one that there is: its predecessor's files stay.
+#[test]
+fn a_backup_that_may_not_be_durable_is_not_built_upon() {
+    let test = "a_backup_that_may_not_be_durable_is_not_built_upon";
+    let tally = Tally::new(test);
+    let current = |disk: &SimDisk| disk.file_bytes(&Path::new(COPY).join("CURRENT"));
+    let mut met = 0;
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(1100 + seed, 90);
+        let (first, rest) = steps.split_at(50);
+        let (second, third) = rest.split_at(25);
+        let twice = |disk: &SimDisk| {
+            let db = filled(disk, &options, first);
+            db.backup(COPY, &mut |_| ()).unwrap();
+            run(&db, second, &mut Ledger::default()).unwrap();
+            db
+        };
+        let healthy = SimDisk::new();
+        let db = twice(&healthy);
+        let earlier = copy_of(&healthy, "earlier").unwrap();
+        let from = healthy.op_count();
+        db.backup(COPY, &mut |_| ()).unwrap();
+        let (ops, later) = (healthy.op_count(), contents(&db).unwrap());
+        drop(db);
+        for n in from..ops {
+            let disk = SimDisk::new();
+            let db = twice(&disk);
+            disk.die_after(n);
+            // It may only have had files left to remove.
+            let _ = db.backup(COPY, &mut |_| ());
+            drop(db);
+            let left = disk.after_process_death();
+            if current(&left) == current(&disk.after_power_loss(Survivors::Nothing)) {
+                continue;
+            }
+            met += 1;
+            let once_more = |disk: &SimDisk| {
+                let db = open(disk, &options)?;
+                run(&db, third, &mut Ledger::default())?;
+                db.backup(COPY, &mut |_| ()).map(drop)
+            };
+            let healthy = left.after_process_death();
+            let begun = healthy.op_count();
+            once_more(&healthy).unwrap();
+            let latest = copy_of(&healthy, "latest").unwrap();
+            for m in begun..=healthy.op_count() {
+                let disk = left.after_process_death();
+                disk.die_after(m);
+                let _ = once_more(&disk);
+                for image in power_losses(&disk, m) {
+                    let what = format!("{replay}: died at {n} in {from}..{ops}, and at {m}, {}", image.name);
+                    tally.image();
+                    let found = copy_of(&image.disk, &what).unwrap_or_else(|| panic!("{what}: no backup is left"));
+                    assert!([&earlier, &later, &latest].contains(&&found), "{what}: it is no backup");
+                }
+            }
+        }
+    }
+    assert!(met > 0, "every CURRENT was durable at once");
 }
 
 fn flip(disk: &SimDisk, path: &Path, at: u64) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use esker::env::FileSystem;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, Options, PutAside, Result, Separation};
-use esker_torture::crash::{FAULTS, Replay, Tally, images, kill};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -410,6 +410,52 @@ fn a_repair_that_dies_can_be_run_again() {
             }
         }
     }
+}
+
+/// Goal: a repair that made its manifest current, and perhaps not durably so, has not moved what the one before names until it is.
+#[test]
+fn a_repair_that_may_not_be_durable_is_not_built_upon() {
+    let test = "a_repair_that_may_not_be_durable_is_not_built_upon";
+    let tally = Tally::new(test);
+    let current = |disk: &SimDisk| disk.file_bytes("/store/CURRENT".as_ref());
+    let mut met = 0;
+    for (how, scene) in seeds(4).flat_map(wrecks) {
+        // A folder that is there need not be made, nor its name made durable.
+        let files = scene.disk.env().files;
+        files.create_dir_all("/store/lost".as_ref()).unwrap();
+        ["/store/lost/one", "/store/lost/two"].iter().for_each(|path| drop(files.create(path.as_ref()).unwrap()));
+        ["/store/lost", "/store"].iter().for_each(|path| files.sync_dir(path.as_ref()).unwrap());
+        let healthy = scene.again();
+        let first = healthy.op_count();
+        scene.repair(&healthy).unwrap();
+        let expected = scene_contents(&scene, &healthy, how);
+        for n in first..healthy.op_count() {
+            let disk = scene.again();
+            disk.die_after(n);
+            let _ = scene.repair(&disk);
+            let left = disk.after_process_death();
+            if current(&left) == current(&disk.after_power_loss(Survivors::Nothing)) {
+                continue;
+            }
+            met += 1;
+            let healthy = left.after_process_death();
+            let begun = healthy.op_count();
+            scene.repair(&healthy).unwrap();
+            for m in begun..=healthy.op_count() {
+                let disk = left.after_process_death();
+                disk.die_after(m);
+                let _ = scene.repair(&disk);
+                for image in power_losses(&disk, m) {
+                    let what = format!("{how}, died at {n}, and at {m}, {}", image.name);
+                    tally.image();
+                    scene.repair(&image.disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &image.disk, &what);
+                    assert!(scene_contents(&scene, &image.disk, &what) == expected, "{what}");
+                }
+            }
+        }
+    }
+    assert!(met > 0, "every CURRENT was durable at once");
 }
 
 /// Goal: whatever call fails, the repair can be run again.

@@ -86,6 +86,10 @@ impl<'a> Target<'a> {
             _ => false,
         };
         let left: Vec<String> = self.place.names()?.into_iter().filter(is_left).collect();
+        if !left.is_empty() {
+            // It may be the backup before that these are of, and CURRENT name it again after a power loss.
+            self.files.sync_dir(self.dir())?;
+        }
         left.iter().try_for_each(|name| Ok(self.files.remove(&self.path_of(name))?))
     }
 

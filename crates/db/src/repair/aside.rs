@@ -1,6 +1,6 @@
 //! The folder of what is not used any more, and the mark of a repair that is not finished.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use esker_env::{Env, FileSystem, Lock, durable};
@@ -79,12 +79,14 @@ pub(super) fn finish(
 ) -> Result<(Recovered, Vec<PutAside>)> {
     let manifest = current_manifest(files, dir)?;
     let recovered = recover_from(files, dir, manifest)?;
+    // A repair that died may have made it current and not durably so: what the one before names must be there until it is.
+    files.sync_dir(dir)?;
     let names: Vec<FileName> = files.list(dir)?.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
     let options = names.iter().filter(|name| matches!(name, FileName::Options(_))).max().copied();
+    let tables = recovered.families.values().flat_map(|family| family.tables.keys().map(|(_, number)| *number));
+    let tables: BTreeSet<FileNumber> = tables.collect();
     let is_named = |name: &FileName| match name {
-        FileName::Table(number) | FileName::LegacyTable(number) => {
-            recovered.families.values().any(|family| family.tables.keys().any(|(_, table)| table == number))
-        }
+        FileName::Table(number) | FileName::LegacyTable(number) => tables.contains(number),
         FileName::Blob(number) => recovered.families.values().any(|family| family.blobs.contains_key(number)),
         FileName::Manifest(number) => *number == manifest,
         FileName::Options(_) => Some(*name) == options,
