@@ -626,6 +626,27 @@ fn a_backup_that_may_not_be_durable_is_not_built_upon() {
     assert!(met > 0, "every CURRENT was durable at once");
 }
 
+/// Goal: a copy is one where its mark could not be taken away: that is told, and is no failure.
+#[test]
+fn a_copy_whose_mark_stays_is_one() {
+    let (options, steps) = scene(16, 30);
+    for kind in KINDS {
+        let healthy = SimDisk::new();
+        healthy.set_tracing(true);
+        let db = filled(&healthy, &options, &steps);
+        kind.make(&db).unwrap();
+        let is_removal = |line: &&String| line.contains(" remove ") && line.contains("UNFINISHED-COPY");
+        let at = healthy.trace().iter().find(is_removal).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let disk = SimDisk::new();
+        let db = filled(&disk, &options, &steps);
+        disk.fail_at(at, Fault::Eio);
+        let copied = kind.make(&db).unwrap();
+        assert_eq!(copied.not_removed.len(), 1, "{kind:?}: {copied:?}");
+        assert!(copied.not_removed[0].0.ends_with("UNFINISHED-COPY"), "{kind:?}: {copied:?}");
+        assert!(copy_of(&disk, "with its mark").unwrap() == contents(&db).unwrap(), "{kind:?}");
+    }
+}
+
 fn flip(disk: &SimDisk, path: &Path, at: u64) {
     let files = disk.env().files;
     let mut bytes = files.read(path).unwrap();

@@ -49,7 +49,8 @@ pub struct Copied {
     pub copied_bytes: u64,
     /// The last sequence number in it: everything up to it is there.
     pub sequence: u64,
-    /// Files of an earlier backup that could not be removed, and why; the next backup tries again.
+    /// Files of an earlier backup that could not be removed, and why; the next backup tries again. Or the mark of an unfinished
+    /// copy: it means nothing any more, and goes when the copy is opened for writing.
     pub not_removed: Vec<(PathBuf, Error)>,
 }
 
@@ -82,7 +83,7 @@ impl Store {
                 copied.copied_bytes += member.bytes();
             }
         }
-        self.complete(&moment, &mut target)?;
+        self.complete(&moment, &mut target, &mut copied)?;
         Ok(moment.describe(copied))
     }
 
@@ -113,9 +114,9 @@ impl Store {
             teller.advance(member.bytes());
             copied.copied_bytes += member.bytes();
         }
-        self.complete(&moment, &mut target)?;
+        self.complete(&moment, &mut target, &mut copied)?;
         let names: BTreeSet<_> = moment.members().map(|member| member.name().to_owned()).collect();
-        copied.not_removed = target.remove_others(&names)?;
+        copied.not_removed.extend(target.remove_others(&names)?);
         Ok(moment.describe(copied))
     }
 
@@ -160,7 +161,7 @@ impl Store {
     }
 
     /// Everything that makes a store of the files (C3).
-    fn complete(&self, moment: &Moment<'_>, target: &mut Target<'_>) -> Result<()> {
+    fn complete(&self, moment: &Moment<'_>, target: &mut Target<'_>, copied: &mut Copied) -> Result<()> {
         let files = &*self.env.files;
         if !durable::is_there(files, &target.path_of(&FileName::Identity.to_string()))? {
             target.write(&FileName::Identity, self.db_id.as_bytes())?;
@@ -172,6 +173,7 @@ impl Store {
         target.begin(&FileName::Temporary(number).to_string())?;
         target.will_be_current();
         set_current(files, target.dir(), number)?;
-        target.keep(number)
+        copied.not_removed.extend(target.keep(number));
+        Ok(())
     }
 }

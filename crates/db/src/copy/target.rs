@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
-use esker_log::copying::Place;
+use esker_log::copying::{Place, UNFINISHED};
 
 use super::said::Said;
 use crate::store::Store;
@@ -159,10 +159,11 @@ impl<'a> Target<'a> {
         self.state = State::Unknown;
     }
 
-    /// The copy is there and durable.
-    pub(super) fn keep(&mut self, manifest: FileNumber) -> Result<()> {
+    /// The copy is there and durable. Its mark, should that stay: where there is a CURRENT, it says nothing.
+    pub(super) fn keep(&mut self, manifest: FileNumber) -> Option<(PathBuf, Error)> {
         self.state = State::Finished(manifest);
-        self.place.finish()
+        let error = self.place.finish().err()?;
+        Some((self.path_of(UNFINISHED), error))
     }
 
     /// Removes what only the earlier backup had; `names` are tables and blob files of the new one.
