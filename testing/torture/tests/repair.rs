@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use esker::env::FileSystem;
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, Options, PutAside, Result, Separation};
+use esker::{AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, Options, PutAside, Result, Separation, WriteBatch};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -351,6 +351,56 @@ fn a_lost_value_does_not_uncover_an_older_one() {
     assert!(db.get("key").unwrap().is_none());
     assert_eq!(db.get("other").unwrap().unwrap()[..], b"newer".repeat(100));
     assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+}
+
+/// Goal: nor where the newest value was only logged: with the manifest and without, and what else was in its batch is there.
+#[test]
+fn a_lost_value_of_a_log_does_not_uncover_an_older_one() {
+    let family = FamilyOptions { separation: Separation::AtWrite, min_blob_size: 100, ..FamilyOptions::default() };
+    let families =
+        [("default".to_owned(), FamilyOptions { blob_compression: esker::Compression::None, ..family })].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    for (has_manifest, is_gone) in [(true, false), (false, false), (true, true), (false, true)] {
+        let what = format!("manifest: {has_manifest}, file gone: {is_gone}");
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        db.put("key", b"older".repeat(100)).unwrap();
+        db.put("other", "older").unwrap();
+        db.flush().unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put("key", b"newer".repeat(100)).unwrap();
+        batch.put("other", "newer").unwrap();
+        db.write(batch, &Default::default()).unwrap();
+        db.put("third", b"third".repeat(100)).unwrap();
+        db.sync_wal().unwrap();
+        let left = disk.after_process_death();
+        std::mem::forget(db);
+        let is_blob = |path: &PathBuf| path.extension().is_some_and(|of| of == "blob");
+        let newest = left.paths().into_iter().filter(is_blob).max().unwrap();
+        match is_gone {
+            true => left.remove(&newest).unwrap(),
+            false => assert!(left.flip_bit(&newest, 8 * 100), "{what}"),
+        }
+        for path in left.paths().iter().filter(|path| !has_manifest && (is_manifest(path) || path.ends_with("CURRENT")))
+        {
+            left.remove(path).unwrap();
+        }
+        let report = Db::repair_with_env("/store", options.clone(), left.env()).unwrap();
+        assert_eq!(report.had_manifest, has_manifest, "{what}");
+        let lost: Vec<&[u8]> = report.lost_keys.iter().map(|lost| lost.key.as_slice()).collect();
+        assert_eq!(
+            lost,
+            if is_gone { vec![b"key".as_slice(), b"third"] } else { vec![b"key".as_slice()] },
+            "{what}: {report:?}"
+        );
+        let db = open(&left);
+        assert!(db.get("key").unwrap().is_none(), "{what}");
+        assert_eq!(db.get("other").unwrap().unwrap()[..], *b"newer", "{what}");
+        let third = (!is_gone).then(|| b"third".repeat(100));
+        assert_eq!(db.get("third").unwrap().map(|value| value.to_vec()), third, "{what}");
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+    }
 }
 
 /// Stores in need of repair, by what happened to them.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::scan::{RecoveryMode, Scanner};
 
+use super::pointers::is_needed;
 use super::replay::{Logs, check_batch};
 use super::{Recovery, family_options, files, new_identity, new_session};
 use crate::cache::BlockCache;
@@ -84,30 +86,29 @@ pub(crate) fn store_to_mend(
     }))
 }
 
-/// Replays the logs as an open would; if it would refuse them, goes on behind the damage. `full` is called with a family whose memtable is full.
+/// Replays the logs as an open would. If it would refuse them, every batch that is whole, also behind the damage and where values
+/// of it are lost. `full` is called with a family whose memtable is full.
 pub(crate) fn replay_all(
-    store: &mut Store,
+    store: &Store,
     damage: &mut Vec<Error>,
-    full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
+    mut full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
 ) -> Result<(Recovery, SequenceNumber)> {
     let logs = match Logs::check(store) {
         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
             damage.push(error);
-            store.options.wal_recovery = RecoveryMode::SkipCorrupt;
-            Logs::check(store)?
+            return replay_wanted(store, |log, _, record| Ok(is_needed(store, log, record)), full);
         }
         read => read?,
     };
-    let mut full = full;
     let last = logs.replay(store, |family| full(store, family))?;
     Ok((logs.found, last))
 }
 
-/// Replays all logs, whatever families need of them: every batch that is whole, and of it every record that is `wanted`, given
-/// with its sequence number. `full` is called with a family whose memtable is full.
+/// Replays all logs: every batch that is whole, and of it every record that is `wanted`, given with its log and its sequence
+/// number. Where they point to is the caller's to find out. `full` is called with a family whose memtable is full.
 pub(crate) fn replay_wanted(
     store: &Store,
-    mut wanted: impl FnMut(u64, &Record<'_>) -> Result<bool>,
+    mut wanted: impl FnMut(FileNumber, u64, &Record<'_>) -> Result<bool>,
     mut full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
 ) -> Result<(Recovery, SequenceNumber)> {
     let (mut found, mut last) = (Recovery::default(), SequenceNumber::new(0));
@@ -124,12 +125,15 @@ pub(crate) fn replay_wanted(
                 }
                 Err(error) => return Err(error),
             };
+            if LogNote::of_batch(batch).is_some() {
+                continue;
+            }
             found.batches += 1;
             let counted = write_batch::records(batch).map_while(std::result::Result::ok).filter(Record::is_counted);
             for (sequence, record) in (first..).zip(counted) {
                 last = last.max(SequenceNumber::new(sequence));
                 let Some(family) = families.get(&record.cf) else { continue };
-                if !wanted(sequence, &record)? {
+                if !wanted(*number, sequence, &record)? {
                     continue;
                 }
                 let view = family.view.load_full();
@@ -146,7 +150,11 @@ pub(crate) fn replay_wanted(
 }
 
 /// The column families that the logs of a directory write to, as far as they can be read.
-pub(crate) fn families_in_logs(files: &dyn FileSystem, dir: &Path, names: &[FileName]) -> Result<BTreeSet<u32>> {
+pub(crate) fn families_in_logs(
+    files: &dyn FileSystem,
+    dir: &Path,
+    names: &BTreeSet<FileName>,
+) -> Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for name in names {
         let FileName::Wal(number) = name else { continue };

@@ -10,7 +10,7 @@
 //!   was to be removed.
 //! - P5: a key whose newest value is lost is gone, not what it was before: a deletion takes the place of the entry. What was
 //!   in a lost block is not known by name, and older values of its keys may show.
-//! - P6: of the logs every batch that is whole counts, also behind damage.
+//! - P6: of the logs every batch that is whole counts, also behind damage; P5 holds for values that it points to.
 //! - P7: a file that no manifest named need not be on the device, whole as it reads: it is synced before one names it, or written anew
 //!   where a sync has failed.
 //!

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use esker_format::DecodeErrorKind;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
 
@@ -162,7 +163,10 @@ fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Resu
     if key.kind != ValueKind::BlobIndex {
         return Ok(Fate::Stays);
     }
-    let index = BlobIndex::decode(value).map_err(unreadable)?;
+    let index = match BlobIndex::decode(value) {
+        Err(error) if error.kind == DecodeErrorKind::Corrupt => return Ok(Fate::Lost(FileNumber::default())),
+        index => index.map_err(unreadable)?,
+    };
     if blobs.is_whole(family, key.user_key, &index)? {
         return Ok(Fate::Stays);
     }

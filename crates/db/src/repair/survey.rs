@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    pub(super) names: Vec<FileName>,
+    pub(super) names: BTreeSet<FileName>,
     pub(super) highest_number: u64,
     /// What the manifest says, if there is one that can be trusted.
     pub(super) manifest: Option<Recovered>,
@@ -46,7 +46,7 @@ impl Survey {
     /// `begun` is the manifest of a repair that died, which may not be whole.
     pub(super) fn of(files: &dyn FileSystem, dir: &Path, begun: Option<FileNumber>) -> Result<Self> {
         let listed = files.list(dir)?;
-        let mut names: Vec<FileName> = listed.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
+        let mut names: BTreeSet<FileName> = listed.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
         let highest_number = names.iter().filter_map(FileName::number).map(FileNumber::get).max().unwrap_or(0);
         names.retain(|name| begun.is_none_or(|begun| *name != FileName::Manifest(begun)));
         let mut survey = Self { names, highest_number, ..Self::default() };

@@ -19,7 +19,7 @@ use super::place::{Extent, Place, places};
 use super::rewrite::{Rewritten, Run, rewrite};
 use super::survey::Survey;
 use super::tables::{Contents, Source, family_of};
-use super::{AsideReason, DbRepair, LostKey, aside};
+use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
 use crate::open::mend;
@@ -283,7 +283,7 @@ impl Workshop {
         blobs: &mut Blobs,
         flushed: Option<&BTreeMap<u32, u64>>,
     ) -> Result<Vec<(u32, Rewritten)>> {
-        let (mut made, mut lost, report) = (Vec::new(), Vec::new(), &mut self.report);
+        let (mut made, report) = (Vec::new(), &mut self.report);
         let blobs = RefCell::new(blobs);
         let mut damage = Vec::new();
         let mut flush = |store: &Store, family: &Arc<Family>| -> Result<()> {
@@ -302,18 +302,13 @@ impl Workshop {
             None => mend::replay_all(store, &mut damage, &mut flush)?,
             Some(flushed) => {
                 // Where a record is in tables already, its value may have moved, or be gone for good reason.
-                let wanted = |sequence: u64, record: &Record<'_>| -> Result<bool> {
-                    if record.kind != ValueKind::BlobIndex {
+                let wanted = |_: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
+                    let is_in_tables = flushed.get(&record.cf).is_some_and(|&newest| sequence <= newest);
+                    if record.kind != ValueKind::BlobIndex || !is_in_tables {
                         return Ok(true);
                     }
                     let Ok(index) = BlobIndex::decode(record.value) else { return Ok(false) };
-                    if blobs.borrow().is_readable(record.cf, record.key, &index)? {
-                        return Ok(true);
-                    }
-                    if flushed.get(&record.cf).is_none_or(|newest| *newest < sequence) {
-                        lost.push((record.cf, record.key.to_vec(), index.file));
-                    }
-                    Ok(false)
+                    blobs.borrow().is_readable(record.cf, record.key, &index)
                 };
                 mend::replay_wanted(store, wanted, &mut flush)?
             }
@@ -328,10 +323,6 @@ impl Workshop {
         // Of a log that the next one says was whole, what lay behind its end is no loss.
         let dropped_bytes = if found.torn_at.is_some() { found.dropped_bytes } else { 0 };
         report.lost_log_bytes = dropped_bytes + found.skipped_bytes;
-        for (id, key, file) in lost {
-            let family = families.get(&id).map(|family| family.name.clone()).unwrap_or_default();
-            report.lose(LostKey { family, key, blob_file: file.get() });
-        }
         Ok(made)
     }
 
