@@ -70,6 +70,7 @@ impl Store {
             let edit = VersionEdit { column_family: family.id, column_family_drop: true, ..VersionEdit::default() };
             self.record(&mut installer, edit).map_err(|failure| failure.error)?;
             family.mark_dropped();
+            self.foreign_options.forget(&family.name);
             let mut state = self.state.lock();
             state.forget(family.id);
             // It may have been this family's work that failed; what is tried again says so again.
@@ -314,5 +315,25 @@ mod tests {
         }
         db.close().unwrap();
         assert_eq!(open(&disk).column_families().len(), 1);
+    }
+    /// What RocksDB was told of a family is carried on as long as there is that family.
+    #[test]
+    fn a_family_has_no_options_of_one_of_its_name_that_was_dropped() {
+        let disk = SimDisk::new();
+        let create = |db: &Db| drop(db.create_column_family("a", FamilyOptions::default()).unwrap());
+        let db = open(&disk);
+        create(&db);
+        db.close().unwrap();
+        let is_options = |path: &&std::path::PathBuf| path.to_string_lossy().contains("OPTIONS-");
+        let newest = disk.paths().iter().filter(is_options).max().cloned().unwrap();
+        let (text, section) = (newest_options(&disk), "[CFOptions \"a\"]\n");
+        disk.overwrite(&newest, text.replace(section, &format!("{section}  report_bg_io_stats=true\n")).into_bytes());
+        let db = open(&disk);
+        assert!(newest_options(&disk).contains("report_bg_io_stats=true"), "{}", newest_options(&disk));
+        db.drop_column_family(&db.column_family("a").unwrap()).unwrap();
+        create(&db);
+        db.close().unwrap();
+        let text = newest_options(&disk);
+        assert!(text.contains(section) && !text.contains("report_bg_io_stats"), "{text}");
     }
 }

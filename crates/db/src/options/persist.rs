@@ -14,6 +14,7 @@ use esker_format::compression::Compression;
 use esker_format::limits;
 use esker_format::rocksdb::options_file::{OptionsFile, Section};
 use esker_format::rocksdb::prefix::PrefixExtractor;
+use parking_lot::Mutex;
 
 use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
 use crate::family::Family;
@@ -24,9 +25,16 @@ use crate::{Error, ErrorKind};
 const SEPARATION_NOTE: &str = "esker.separation";
 const AT_WRITE: &str = "at-write";
 
-/// The OPTIONS file that was found, to be carried on.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ForeignOptions(Option<OptionsFile>);
+/// The OPTIONS file that was found, to be carried on; without families that have gone since.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignOptions(Mutex<OptionsFile>);
+
+impl ForeignOptions {
+    /// The column family `name` is gone: what was said of it is not of the next one of that name.
+    pub(crate) fn forget(&self, name: &str) {
+        self.0.lock().remove_family(name);
+    }
+}
 
 /// What an OPTIONS file says.
 #[derive(Debug, Default)]
@@ -59,7 +67,7 @@ impl OptionsInFile {
             };
         }
         let wal_dir = file.database().and_then(|section| section.get_string("wal_dir")).filter(|dir| !dir.is_empty());
-        Ok(Self { families, wal_dir: wal_dir.map(PathBuf::from), foreign: ForeignOptions(Some(file)) })
+        Ok(Self { families, wal_dir: wal_dir.map(PathBuf::from), foreign: ForeignOptions(Mutex::new(file)) })
     }
 }
 
@@ -200,13 +208,13 @@ fn level_count(section: Option<&Section>) -> Result<usize, Wrong> {
 
 /// The next OPTIONS file: what is in force, over what was carried on.
 pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, foreign: &ForeignOptions) -> String {
-    let mut file = foreign.0.clone().unwrap_or_default();
-    let gone: Vec<String> = file
-        .family_names()
-        .filter(|name| !families.values().any(|family| family.name == *name))
-        .map(str::to_owned)
-        .collect();
-    gone.iter().for_each(|name| file.remove_family(name));
+    let mut file = foreign.0.lock().clone();
+    let is_gone = |name: &&str| !families.values().any(|family| family.name == *name);
+    let gone: Vec<String> = file.family_names().filter(is_gone).map(str::to_owned).collect();
+    for name in gone {
+        file.remove_family(&name);
+        foreign.forget(&name);
+    }
     let database = file.database_mut();
     database.set("max_background_jobs", options.background_jobs.max(1));
     database.set("max_total_wal_size", options.wal_bytes_max);
@@ -327,7 +335,7 @@ mod tests {
         options.validate().unwrap();
         assert_eq!(options.write_buffer_bytes, 64 << 10);
         let (_, again) = reread(options, &read.foreign);
-        let file = again.foreign.0.unwrap();
+        let file = again.foreign.0.into_inner();
         assert_eq!(file.database().unwrap().get("stats_dump_period_sec"), Some("7"));
         assert_eq!(file.family("default").unwrap().get("report_bg_io_stats"), Some("true"));
     }
