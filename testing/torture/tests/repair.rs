@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use esker::env::FileSystem;
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, Options, PutAside, Result, Separation, WriteBatch};
+use esker::{
+    AsideReason, Db, DbRepair, ErrorKind, FamilyOptions, IngestOptions, Options, PutAside, Result, Separation,
+    SstFileWriter, WriteBatch,
+};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -33,16 +36,58 @@ fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
     Ok(db)
 }
 
+/// Takes a file in; what that changes.
+fn take_in(disk: &SimDisk, db: &Db, options: &Options, entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Vec<Op> {
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+    let path = PathBuf::from(format!("/outside/{}.sst", disk.op_count()));
+    let mut writer = SstFileWriter::create_with_env(&path, &options.families["default"], disk.env()).unwrap();
+    for (key, value) in &entries {
+        match value {
+            Some(value) => writer.put(key, value).unwrap(),
+            None => writer.delete(key).unwrap(),
+        }
+    }
+    writer.finish().unwrap();
+    db.ingest(&db.default_column_family(), &[path], &IngestOptions::default()).unwrap();
+    let op = |(key, value)| match value {
+        Some(value) => Op::Put("default".to_owned(), key, value),
+        None => Op::Delete("default".to_owned(), key),
+    };
+    entries.into_iter().map(op).collect()
+}
+
 impl Scene {
     /// `is_closed`: by its owner, else by the death of the process.
     fn new(seed: u64, count: usize, is_closed: bool) -> Self {
+        Self::with_ingests(seed, count, is_closed, 0)
+    }
+
+    /// The same, with `ingests` files between, which hide and delete what was there before.
+    fn with_ingests(seed: u64, count: usize, is_closed: bool, ingests: usize) -> Self {
         let mut random = Rng::with_seed(seed);
         let options = options::store(&mut random, &FAMILIES, 0);
         let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
         let disk = SimDisk::new();
         let db = open(&disk, &options).unwrap();
         let mut ledger = Ledger::default();
-        run(&db, &steps, &mut ledger).unwrap();
+        let (rest, parts) = (steps.len() % (ingests + 1), steps.len() / (ingests + 1));
+        run(&db, &steps[..rest + parts], &mut ledger).unwrap();
+        for ingest in 0..ingests {
+            let ops = ledger.batches.iter().flatten();
+            let keys = ops.filter_map(|op| match op {
+                Op::Put(family, key, _) | Op::Delete(family, key) if family == "default" => Some(key.clone()),
+                _ => None,
+            });
+            let keys: BTreeSet<Vec<u8>> = keys.filter(|_| random.u8(..4) == 0).collect();
+            let value = |_| (random.u8(..4) > 0).then(|| vec![random.u8(..); random.usize(1..40)]);
+            let values: Vec<Option<Vec<u8>>> = keys.iter().map(value).collect();
+            ledger.batches.push(take_in(&disk, &db, &options, keys.into_iter().zip(values).collect()));
+            let from = rest + (ingest + 1) * parts;
+            run(&db, &steps[from..from + parts], &mut ledger).unwrap();
+        }
         let expected = contents(&db).unwrap();
         let ops = ledger.batches.into_iter().flatten();
         let history = ops.filter_map(|op| match op {
@@ -184,6 +229,15 @@ fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
     let check = db.check(&mut |_| {}).unwrap();
     assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
     let mut found = contents(&db).unwrap();
+    // A lookup ends at the first table that has the key, a scan looks at all.
+    for (name, pairs) in &found.families {
+        let family = db.column_family(name).unwrap();
+        let known = scene.history.iter().map(|(_, key, _)| key);
+        for key in known.collect::<BTreeSet<_>>() {
+            let value = db.get_cf(&family, key, &Default::default()).unwrap();
+            assert_eq!(value.as_deref(), pairs.get(key).map(|value| &**value), "{what}: {name}, {key:?}");
+        }
+    }
     if !found.families.contains_key("repaired-1") {
         found.families.entry("second".to_owned()).or_default();
     }
@@ -246,7 +300,7 @@ fn any_flipped_bit_is_mended_or_told() {
     let mut salvaged = BTreeMap::new();
     for seed in seeds(6) {
         let replay = Replay { file: FILE, test, seed };
-        let scene = Scene::new(200 + seed, 60, seed % 2 == 0);
+        let scene = Scene::with_ingests(200 + seed, 60, seed % 2 == 0, if seed % 3 == 0 { 3 } else { 0 });
         for path in scene.files() {
             let bits = scene.disk.file_bytes(&path).unwrap().len() as u64 * 8;
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -400,6 +454,100 @@ fn a_lost_value_of_a_log_does_not_uncover_an_older_one() {
         let third = (!is_gone).then(|| b"third".repeat(100));
         assert_eq!(db.get("third").unwrap().map(|value| value.to_vec()), third, "{what}");
         assert!(db.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+    }
+}
+
+/// Tables stay as they are written.
+fn without_compactions() -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        level0_compaction_trigger: 100,
+        level0_slowdown_trigger: 200,
+        level0_stop_trigger: 300,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() }
+}
+
+/// Goal: without a manifest, what was taken in hides what there was before, be that flushed or not, and is hidden by what came later.
+#[test]
+fn what_was_taken_in_is_as_old_as_it_was_also_without_a_manifest() {
+    let mut told = 0;
+    for seed in seeds(40) {
+        let (mut random, options, disk) = (Rng::with_seed(600 + seed), without_compactions(), SimDisk::new());
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let key = |random: &mut Rng| vec![b'k', random.u8(b'a'..b'm')];
+        let value = |random: &mut Rng, n: u32| (random.u8(..4) > 0).then(|| n.to_le_bytes().to_vec());
+        for n in 0..random.u32(5..40) {
+            match random.u8(..10) {
+                0 => db.flush().unwrap(),
+                1..=3 => {
+                    let entries = (0..random.usize(1..5)).map(|_| (key(&mut random), value(&mut random, n))).collect();
+                    take_in(&disk, &db, &options, entries);
+                }
+                _ => match value(&mut random, n) {
+                    Some(value) => db.put(key(&mut random), value).unwrap(),
+                    None => db.delete(key(&mut random)).unwrap(),
+                },
+            }
+        }
+        let expected = contents(&db).unwrap();
+        let left = disk.after_process_death();
+        if seed % 2 == 0 {
+            db.close().unwrap();
+        }
+        let left = if seed % 2 == 0 { disk.after_process_death() } else { left };
+        for how in ["no manifest", "rotten"] {
+            let what = format!("seed {seed}, {how}");
+            let disk = left.after_process_death();
+            for path in disk.paths().iter().filter(|path| is_manifest(path)) {
+                match how {
+                    "rotten" => drop(disk.flip_bit(path, 8 * 60 + 3)),
+                    _ => disk.remove(path).unwrap(),
+                }
+            }
+            let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+            assert!(!report.had_manifest, "{what}");
+            told += report.damage.iter().filter(|error| error.to_string().contains("taken in")).count();
+            let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+            assert!(contents(&db).unwrap() == expected, "{what}: {:?}", report.damage);
+            for (key, value) in &expected.families["default"] {
+                assert_eq!(db.get(key).unwrap().as_deref(), Some(&**value), "{what}: {key:?}");
+            }
+            assert!(db.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+        }
+    }
+    assert!(told > 0, "no table of unknown age was merged with others");
+}
+
+/// Goal: a table that was taken in and has lost what it says of itself is as old as the manifest says.
+#[test]
+fn a_table_that_was_taken_in_and_lost_its_properties_keeps_its_age() {
+    let (options, disk) = (without_compactions(), SimDisk::new());
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    db.put("key", "old").unwrap();
+    db.put("gone", "there").unwrap();
+    db.flush().unwrap();
+    take_in(&disk, &db, &options, [(b"gone".to_vec(), None), (b"key".to_vec(), Some(b"new".to_vec()))].into());
+    db.close().unwrap();
+    let find = |path: &PathBuf| {
+        let bytes = disk.file_bytes(path)?;
+        let at = bytes.windows(9).position(|part| part == b"sst_file.")?;
+        (path.starts_with("/store")).then(|| (path.clone(), at as u64))
+    };
+    let (table, at) = disk.paths().iter().find_map(find).unwrap();
+    assert!(disk.flip_bit(&table, 8 * (at + 3)));
+    let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+    assert!(report.had_manifest && !report.damage.is_empty(), "{report:?}");
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    for round in ["repaired", "compacted"] {
+        assert_eq!(db.get("key").unwrap().unwrap()[..], *b"new", "{round}");
+        assert!(db.get("gone").unwrap().is_none(), "{round}");
+        let found = contents(&db).unwrap();
+        let expected: BTreeMap<Vec<u8>, Vec<u8>> = [(b"key".to_vec(), b"new".to_vec())].into();
+        assert_eq!(found.families["default"], expected, "{round}");
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
     }
 }
 

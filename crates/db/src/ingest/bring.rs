@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker_env::durable;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob_refs;
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_log::distrust;
 
@@ -22,11 +22,11 @@ use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
 
 impl Store {
-    /// Whether `family` can take in the table at `path`, as far as its end tells.
+    /// Whether `family` can take in the table at `path`, as far as its end tells; its first and last keys.
     ///
     /// # Errors
     /// `InvalidArgument` if it is another family's, empty, was not written to be taken in, or was before; as [`Table::open`].
-    pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<()> {
+    pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<(Vec<u8>, Vec<u8>)> {
         let file_bytes = self.env.files.metadata(path)?.len;
         let cache = Arc::new(BlockCache::new(0));
         let table = Table::open(self.env.files.open(path)?, FileNumber::new(0), file_bytes, cache)?;
@@ -51,7 +51,8 @@ impl Store {
         if properties.other.contains_key(blob_refs::PROPERTY) {
             return Err(refuse(path, "the table points into blob files, which cannot be taken in"));
         }
-        Ok(())
+        let (smallest, largest) = bounds(&table)?;
+        Ok((internal_key::user_key(&smallest).to_vec(), internal_key::user_key(&largest).to_vec()))
     }
 
     /// Gives the table at `from` a name in the directory.
@@ -140,14 +141,19 @@ fn decode<'a>(table: &Table, key: &'a [u8]) -> Result<InternalKey<'a>> {
     InternalKey::decode(key).map_err(|error| Error::decode(table.path(), 0, "reading a key", error))
 }
 
-fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file_bytes: u64) -> Result<Newcomer> {
+/// Its first and last keys.
+fn bounds(table: &Arc<Table>) -> Result<(Vec<u8>, Vec<u8>)> {
     let mut keys = table.iter(false);
     keys.seek_to_first()?;
     let smallest = keys.key().to_vec();
     keys.seek_to_last()?;
     let largest = keys.key().to_vec();
-    drop(keys);
-    decode(&table, &smallest).and_then(|_| decode(&table, &largest))?;
+    decode(table, &smallest).and_then(|_| decode(table, &largest))?;
+    Ok((smallest, largest))
+}
+
+fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file_bytes: u64) -> Result<Newcomer> {
+    let (smallest, largest) = bounds(&table)?;
     let meta = TableMeta {
         number,
         file_bytes,

@@ -63,7 +63,7 @@ impl Store {
             // A first look while writers go on: what it reads and learns holds later.
             let view = family.view.load_full();
             levels(&view.version, &family.options, &[], &newcomers, &mut known)?;
-            if !is_in_memory(&view, &newcomers)? {
+            if !is_in_memory(&view, ranges(&newcomers))? {
                 break;
             }
             self.flush(&[family.id])?;
@@ -94,7 +94,7 @@ impl Store {
             return Err(exhausted());
         }
         self.drain(lead)?;
-        if is_in_memory(&family.view.load(), &newcomers)? {
+        if is_in_memory(&family.view.load(), ranges(&newcomers))? {
             self.flush_alone(lead, family)?;
         }
         self.sync_log(lead)?;
@@ -142,6 +142,11 @@ impl Store {
         let sealed = self.seal_for_flush(lead, &[family.id])?;
         sealed.iter().try_for_each(|(family, generation)| self.wait_for_flush(family, generation))
     }
+}
+
+/// First and last keys.
+fn ranges(newcomers: &[Newcomer]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    newcomers.iter().map(|newcomer| (newcomer.smallest(), newcomer.largest()))
 }
 
 fn exhausted() -> Error {

@@ -22,6 +22,8 @@
 //!   nobody's, and go with the next open.
 //! - N5: what was written before is durable before the edit is: power loss leaves no gap before what came in.
 //! - N6: a file is created in the directory only while the store cannot close ([`Guest`]).
+//! - N7: what was written before a call, in the range of its files, is in tables with lower numbers than theirs: should the
+//!   manifest be lost, a repair knows no more of their age.
 //!
 //! Cost: writers wait for one sync of the manifest, and for a flush if they have just written into the range.
 
@@ -47,6 +49,7 @@ pub use sst_file::{SstFileInfo, SstFileWriter};
 pub(crate) use syncer::Syncer;
 
 use install::Outcome;
+use place::is_in_memory;
 
 use crate::family::Family;
 use crate::reclaim::Incoming;
@@ -197,8 +200,12 @@ impl Store {
             self.refuse_own(path)?;
         }
         // What is wrong with any of them is found before the first is copied.
-        for path in files {
-            self.inspect(family, path).map_err(|error| error.while_doing("taking a file in"))?;
+        let inspect =
+            |path: &PathBuf| self.inspect(family, path).map_err(|error| error.while_doing("taking a file in"));
+        let ranges: Vec<_> = files.iter().map(inspect).collect::<Result<_>>()?;
+        // Before the files have their numbers (N7); who writes meanwhile makes it necessary once more.
+        if is_in_memory(&family.view.load(), ranges.iter().map(|(smallest, largest)| (&**smallest, &**largest)))? {
+            self.flush(&[family.id])?;
         }
         let mut brought = Brought { store: self, paths: Vec::new() };
         let incoming = Incoming::to(family);

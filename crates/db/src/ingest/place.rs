@@ -114,11 +114,14 @@ fn first_in_range(keys: &mut dyn InternalIterator, begin: &[u8], end: &[u8]) -> 
 }
 
 /// Whether a memtable has a key of the range of one of `newcomers`.
-pub(super) fn is_in_memory(view: &View, newcomers: &[Newcomer]) -> Result<bool> {
+pub(super) fn is_in_memory<'a>(
+    view: &View,
+    ranges: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+) -> Result<bool> {
     for generation in view.generations() {
         let mut keys = generation.memtable.iter();
-        for newcomer in newcomers {
-            if first_in_range(&mut keys, newcomer.smallest(), newcomer.largest())? {
+        for (smallest, largest) in ranges.clone() {
+            if first_in_range(&mut keys, smallest, largest)? {
                 return Ok(true);
             }
         }

@@ -7,7 +7,8 @@
 //!   what is lost, in their level.
 //! - P4: without, every table counts that no manifest says is gone. Where tables have keys in common and their sequence numbers
 //!   do not tell which is newer, they are merged ([`place`]). A key that was deleted may come back with a table that
-//!   was to be removed.
+//!   was to be removed. Of a table that was taken in from outside, only a manifest knows when: where it overlaps others it counts as newer
+//!   than those of lower numbers, and that is told.
 //! - P5: a key whose newest value is lost is gone, not what it was before: a deletion takes the place of the entry. What was
 //!   in a lost block is not known by name, and older values of its keys may show.
 //! - P6: of the logs every batch that is whole counts, also behind damage; P5 holds for values that it points to.
@@ -75,7 +76,7 @@ pub struct LostKey {
     pub family: String,
     /// The key.
     pub key: Vec<u8>,
-    /// The blob file that it pointed to.
+    /// The blob file that it pointed to; 0 if nobody can read which.
     pub blob_file: u64,
 }
 

@@ -14,7 +14,8 @@ use esker_format::rocksdb::internal_key::FileNumber;
 pub(super) struct Extent {
     /// First and last user key.
     pub(super) keys: RangeInclusive<Vec<u8>>,
-    pub(super) sequences: RangeInclusive<u64>,
+    /// `None` if nothing says when it was written.
+    pub(super) sequences: Option<RangeInclusive<u64>>,
     /// Blob files that it points to.
     pub(super) blobs: BTreeSet<FileNumber>,
     /// It has to be written again in any case.
@@ -59,10 +60,11 @@ fn place(extents: &[Extent], group: Vec<usize>) -> Place {
     if let [only] = group[..] {
         return Place::Deepest(only);
     }
-    let mut by_sequence: Vec<&Extent> = of().collect();
-    by_sequence.sort_by_key(|extent| (*extent.sequences.start(), *extent.sequences.end()));
-    let is_ordered = by_sequence.windows(2).all(|pair| match pair {
-        [before, after] => before.sequences.end() < after.sequences.start(),
+    let sequences: Option<Vec<_>> = of().map(|extent| extent.sequences.clone()).collect();
+    let Some(mut sequences) = sequences else { return Place::Merged(group) };
+    sequences.sort_by_key(|of| (*of.start(), *of.end()));
+    let is_ordered = sequences.windows(2).all(|pair| match pair {
+        [before, after] => before.end() < after.start(),
         _ => true,
     });
     // Two entries that point to one value are one that a compaction wrote again: only a merge finds that out.
@@ -77,7 +79,7 @@ mod tests {
 
     fn extent(keys: (&str, &str), sequences: RangeInclusive<u64>) -> Extent {
         let keys = keys.0.as_bytes().to_vec()..=keys.1.as_bytes().to_vec();
-        Extent { keys, sequences, blobs: BTreeSet::new(), is_broken: false }
+        Extent { keys, sequences: Some(sequences), blobs: BTreeSet::new(), is_broken: false }
     }
 
     #[test]
@@ -106,6 +108,14 @@ mod tests {
         let mut extents = [extent(("a", "m"), 5..=9), extent(("c", "d"), 1..=4)];
         extents.iter_mut().for_each(|extent| extent.blobs = [FileNumber::new(7)].into());
         assert_eq!(places(&extents), [Place::Merged(vec![0, 1])]);
+    }
+
+    #[test]
+    fn a_table_of_which_nothing_says_when_it_was_written_is_merged_with_what_it_overlaps() {
+        let mut extents = [extent(("a", "c"), 0..=0), extent(("b", "d"), 1..=4), extent(("x", "y"), 0..=0)];
+        extents[0].sequences = None;
+        extents[2].sequences = None;
+        assert_eq!(places(&extents), [Place::Merged(vec![0, 1]), Place::Deepest(2)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Entries of several runs as one, with every value in its place: what is kept is written to new tables.
 //!
-//! - R1: of entries with one key and sequence number one stays: that of the younger file, unless its value is lost.
+//! - R1: of entries with one key and sequence number one stays: that of the younger file ([`Age`]), unless its value is lost.
 //! - R2: a pointer into a sound blob file stays. A value in another is moved. A value that is lost becomes a deletion (P5).
 //! - R3: of two entries of a key that point to one place, the newer stays: the other is what a compaction made it of.
 
@@ -23,7 +23,21 @@ use crate::version::{Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
 /// A sorted run, and how young the file is that it came from.
-pub(super) type Run = (FileNumber, Box<dyn InternalIterator>);
+pub(super) type Run = (Age, Box<dyn InternalIterator>);
+
+/// How young a file is, the oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Age {
+    /// Its entries have no number of their own but that of the last one before it ([`date`](super::tables::date)).
+    pub(super) is_undated: bool,
+    pub(super) number: FileNumber,
+}
+
+impl Age {
+    pub(super) const fn of(number: FileNumber) -> Self {
+        Self { is_undated: false, number }
+    }
+}
 
 /// New tables.
 #[derive(Debug, Default)]
@@ -36,7 +50,7 @@ pub(super) struct Rewritten {
 /// Where a run stands.
 struct Head {
     key: Vec<u8>,
-    age: FileNumber,
+    age: Age,
     run: usize,
 }
 

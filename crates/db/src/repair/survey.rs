@@ -6,7 +6,7 @@ use std::path::Path;
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
-use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
 use esker_log::scan::{RecoveryMode, Scanner};
 
 use crate::version::{Recovered, current_manifest, recover_from};
@@ -33,6 +33,8 @@ pub(super) struct Hints {
     pub(super) family_id_max: u32,
     /// Tables that an edit takes away.
     pub(super) gone: BTreeSet<FileNumber>,
+    /// What edits say of tables, with the family.
+    pub(super) tables: BTreeMap<FileNumber, (u32, TableMeta)>,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file_number: u64,
 }
@@ -186,5 +188,7 @@ impl Hints {
         let is_moved = |number: &FileNumber| edit.new_files.iter().any(|(_, added)| added.number == *number);
         let gone = edit.deleted_files.iter().map(|(_, number)| *number);
         self.gone.extend(gone.filter(|number| !is_moved(number)));
+        let family = edit.column_family;
+        self.tables.extend(edit.new_files.into_iter().map(|(_, table)| (table.number, (family, table))));
     }
 }

@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::ReadFile;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::table::TableProperties;
 use esker_format::rocksdb::version_edit::TableMeta;
 
 use super::blobs::Blobs;
+use super::rewrite::Age;
 use super::survey::is_damage;
 use super::workshop::Bench;
 use crate::iterate::InternalIterator;
 use crate::memtable::Memtable;
-use crate::table::{Table, salvage, taken_in_with};
+use crate::table::{Remains, Salvaged, Table, taken_in_with};
 use crate::version::Garbage;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A table that counts.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Source {
     /// By blob file, what it points to.
     pub(super) refs: BTreeMap<FileNumber, Garbage>,
     pub(super) contents: Contents,
+    /// It was taken in from outside, and nothing says when: see [`date`].
+    pub(super) is_undated: bool,
 }
 
 #[derive(Debug)]
@@ -40,8 +44,8 @@ pub(super) enum Contents {
     Whole(Arc<Table>),
     /// It points to values that are lost or have to move.
     Dangling(Arc<Table>),
-    /// What could be read.
-    Salvaged(Arc<Memtable>),
+    /// What can be read.
+    Salvaged(Wreck),
 }
 
 /// A table and its family; `None` if nothing in it can be used.
@@ -75,14 +79,84 @@ impl Pass {
     }
 }
 
-impl Source {
-    /// All of it.
-    pub(super) fn iter(&self) -> Box<dyn InternalIterator> {
-        match &self.contents {
-            Contents::Whole(table) | Contents::Dangling(table) => Box::new(table.iter(false)),
-            Contents::Salvaged(memtable) => Box::new(memtable.iter()),
-        }
+/// A damaged table.
+#[derive(Debug)]
+pub(super) struct Wreck {
+    file: Arc<dyn ReadFile>,
+    /// The sequence numbers in it, as a manifest says.
+    said: Option<(SequenceNumber, SequenceNumber)>,
+    /// That of entries that have none, if nobody knows it.
+    undated: SequenceNumber,
+}
+
+impl Wreck {
+    /// Shows every entry that is whole to `visit`, with its sequence number.
+    fn read(&self, visit: &mut dyn FnMut(SequenceNumber, &InternalKey<'_>, &[u8])) -> Result<Salvaged> {
+        let remains = Remains::open(&*self.file)?;
+        let of_all = remains.properties().and_then(|properties| {
+            taken_in_with(properties, Some(self.said.map_or(self.undated, |(_, newest)| newest)))
+        });
+        // Without properties: entries with no number of their own are those of a table that was taken in, if the manifest knows one for all.
+        let of_none = self.said.filter(|(oldest, newest)| remains.properties().is_none() && oldest == newest);
+        remains.read(&mut |key, value| {
+            let Ok(parsed) = InternalKey::decode(key) else { return Ok(()) };
+            let sequence = match (of_all, of_none) {
+                (Some(of_all), _) => of_all,
+                (_, Some((_, of_none))) if parsed.sequence.get() == 0 => of_none,
+                _ => parsed.sequence,
+            };
+            // What has another is no entry of this table, whatever its checksum says.
+            if self.said.is_none_or(|(oldest, newest)| (oldest..=newest).contains(&sequence)) {
+                visit(sequence, &parsed, value);
+            }
+            Ok(())
+        })
     }
+}
+
+impl Source {
+    /// All of it. Of a damaged table, read anew into memory: it is there only while somebody needs it.
+    pub(super) fn iter(&self) -> Result<Box<dyn InternalIterator>> {
+        Ok(match &self.contents {
+            Contents::Whole(table) | Contents::Dangling(table) => Box::new(table.iter(false)),
+            Contents::Salvaged(wreck) => {
+                let memtable = Arc::new(Memtable::new());
+                wreck.read(&mut |sequence, key, value| memtable.add(sequence, key.kind, key.user_key, value))?;
+                Box::new(memtable.iter())
+            }
+        })
+    }
+
+    pub(super) fn age(&self) -> Age {
+        Age { is_undated: self.is_undated, number: self.number }
+    }
+
+    fn set_date(&mut self, sequence: SequenceNumber) -> Result<()> {
+        (self.meta.smallest_sequence, self.meta.largest_sequence) = (sequence, sequence);
+        match &mut self.contents {
+            Contents::Salvaged(wreck) => wreck.undated = sequence,
+            Contents::Whole(table) | Contents::Dangling(table) => match Arc::get_mut(table) {
+                Some(table) => table.take_in(sequence),
+                None => return Err(Error::new(ErrorKind::Busy, "a table is held by somebody else; report it")),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// Gives those tables of a family a sequence number that have none and of which nothing says it: the last of any table with a lower number.
+/// Before a table is taken in, what was written is flushed where their keys meet, and a number is given to no second file. So it is newer
+/// than all entries up to that one ([`Age`]), and what else there is was written later; or it was compacted later, which nobody can tell.
+pub(super) fn date(sources: &mut [Source]) -> Result<()> {
+    sources.sort_by_key(|source| source.number);
+    let mut newest = SequenceNumber::default();
+    for source in sources {
+        if source.is_undated {
+            source.set_date(newest)?;
+        }
+        newest = newest.max(source.meta.largest_sequence);
+    }
+    Ok(())
 }
 
 impl Bench<'_> {
@@ -98,10 +172,13 @@ impl Bench<'_> {
         let path = self.dir.join(name.to_string());
         let file = self.files.open(&path)?;
         let file_bytes = file.len()?;
-        let newest = said.map(|(_, _, meta)| meta.largest_sequence);
+        let known = self.known(number, said);
+        let newest = known.map(|(_, meta)| meta.largest_sequence);
+        let family_of =
+            |properties: &TableProperties| known.map_or_else(|| family_of(properties), |(family, _)| Some(family));
         let mut pass = Pass::default();
         let opened = Table::open_as(file.clone(), number, file_bytes, newest, self.cache.clone()).and_then(|table| {
-            let family = said.map_or_else(|| family_of(table.properties()), |(family, ..)| Some(family));
+            let family = family_of(table.properties());
             let of = (self.blobs, family.unwrap_or(0));
             let read = table.check(&mut |key, value| pass.take(of, &path, key, value))?;
             if read.entries == 0 {
@@ -117,8 +194,7 @@ impl Bench<'_> {
             }
             Err(error) => return Err(error),
         };
-        let family = said.map_or_else(|| family_of(table.properties()), |(family, ..)| Some(family));
-        let Some(family) = family else { return Ok(self.without_family(&path, damage)) };
+        let Some(family) = family_of(table.properties()) else { return Ok(self.without_family(&path, damage)) };
         let Pass { smallest, largest, sequences, refs, is_dangling } = pass;
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
         let measured = TableMeta {
@@ -140,9 +216,21 @@ impl Bench<'_> {
             meta.file_bytes == file_bytes && (bounds || table.taken_in().is_some())
         };
         let meta = said.map(|(_, _, meta)| meta).filter(is_same).cloned();
+        let is_undated = newest.is_none() && table.taken_in() == Some(SequenceNumber::default());
         let contents = if is_dangling { Contents::Dangling(table) } else { Contents::Whole(table) };
         let (level, epoch) = place_of(said);
-        Ok(Some((family, Source { number, path, level, epoch, meta: meta.unwrap_or(measured), refs, contents })))
+        let meta = meta.unwrap_or(measured);
+        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, is_undated })))
+    }
+
+    /// What any manifest says of a table, with its family.
+    fn known<'a>(
+        &'a self,
+        number: FileNumber,
+        said: Option<(u32, usize, &'a TableMeta)>,
+    ) -> Option<(u32, &'a TableMeta)> {
+        let said = said.map(|(family, _, meta)| (family, meta));
+        said.or_else(|| self.tables.get(&number).map(|(family, meta)| (*family, meta)))
     }
 
     fn without_family(&self, path: &Path, damage: &mut Vec<Error>) -> Vetted {
@@ -150,7 +238,7 @@ impl Bench<'_> {
         None
     }
 
-    /// What is whole in a damaged table, in memory.
+    /// What is whole in a damaged table.
     fn salvage(
         &self,
         path: PathBuf,
@@ -159,11 +247,20 @@ impl Bench<'_> {
         damage: &mut Vec<Error>,
         lost_blocks: &mut u64,
     ) -> Result<Vetted> {
-        let file = self.files.open(&path)?;
-        let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let salvaged = salvage(&*file, &mut |key, value| {
-            kept.push((key.to_vec(), value.to_vec()));
-            Ok(())
+        let known = self.known(number, said);
+        let range = known.map(|(_, meta)| (meta.smallest_sequence, meta.largest_sequence));
+        // Old releases of RocksDB say nothing.
+        let range = range.filter(|(oldest, newest)| oldest <= newest);
+        let wreck = Wreck { file: self.files.open(&path)?, said: range, undated: SequenceNumber::default() };
+        let mut meta = TableMeta { number, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
+        let salvaged = wreck.read(&mut |sequence, key, _| {
+            meta.largest.clear();
+            internal_key::append(&mut meta.largest, key.user_key, sequence, key.kind);
+            if meta.smallest.is_empty() {
+                meta.smallest.clone_from(&meta.largest);
+            }
+            meta.smallest_sequence = meta.smallest_sequence.min(sequence);
+            meta.largest_sequence = meta.largest_sequence.max(sequence);
         });
         let salvaged = match salvaged {
             Ok(salvaged) => salvaged,
@@ -174,24 +271,16 @@ impl Bench<'_> {
             Err(error) => return Err(error),
         };
         *lost_blocks += salvaged.lost_blocks;
-        let family = said.map(|(family, ..)| family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
+        let family = known.map(|(family, _)| family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
         let Some(family) = family else { return Ok(self.without_family(&path, damage)) };
-        let newest = said.map(|(_, _, meta)| meta.largest_sequence);
-        let taken_in = salvaged.properties.as_ref().and_then(|properties| taken_in_with(properties, newest));
-        let (memtable, mut pass) = (Arc::new(Memtable::new()), Pass::default());
-        for (key, value) in &kept {
-            let Ok(parsed) = InternalKey::decode(key) else { continue };
-            let sequence = taken_in.unwrap_or(parsed.sequence);
-            memtable.add(sequence, parsed.kind, parsed.user_key, value);
-            let (low, high) = pass.sequences.unwrap_or((sequence, sequence));
-            pass.sequences = Some((low.min(sequence), high.max(sequence)));
+        if meta.largest.is_empty() {
+            return Ok(None);
         }
-        let (Some((smallest, _)), Some((largest, _))) = (kept.first(), kept.last()) else { return Ok(None) };
-        let (smallest_sequence, largest_sequence) = pass.sequences.unwrap_or_default();
-        let (smallest, largest) = (smallest.clone(), largest.clone());
-        let meta = TableMeta { number, smallest, largest, smallest_sequence, largest_sequence, ..TableMeta::default() };
+        let taken_in = salvaged.properties.as_ref().and_then(|properties| taken_in_with(properties, None));
+        let is_undated = known.is_none() && taken_in == Some(SequenceNumber::default());
         let ((level, epoch), refs) = (place_of(said), BTreeMap::new());
-        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents: Contents::Salvaged(memtable) })))
+        let contents = Contents::Salvaged(wreck);
+        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, is_undated })))
     }
 }
 
@@ -204,5 +293,5 @@ fn place_of(said: Option<(u32, usize, &TableMeta)>) -> (Option<usize>, u64) {
 pub(super) fn family_of(properties: &TableProperties) -> Option<u32> {
     // Of a table from outside, which may be for any, only the first is likely.
     let id = u32::try_from(properties.column_family_id).unwrap_or(u32::MAX);
-    Some(if id > i32::MAX as u32 { 0 } else { id })
+    Some(if id >= i32::MAX as u32 { 0 } else { id })
 }

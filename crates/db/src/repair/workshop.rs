@@ -16,9 +16,9 @@ use esker_log::distrust;
 
 use super::blobs::Blobs;
 use super::place::{Extent, Place, places};
-use super::rewrite::{Rewritten, Run, rewrite};
+use super::rewrite::{Age, Rewritten, Run, rewrite};
 use super::survey::Survey;
-use super::tables::{Contents, Source, family_of};
+use super::tables::{Contents, Source, date, family_of};
 use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
@@ -48,6 +48,8 @@ pub(super) struct Bench<'a> {
     pub(super) dir: &'a Path,
     pub(super) cache: Arc<BlockCache>,
     pub(super) blobs: &'a Blobs,
+    /// What manifests that are not whole say of tables.
+    pub(super) tables: &'a BTreeMap<FileNumber, (u32, TableMeta)>,
 }
 
 /// A family on its way to its version.
@@ -120,7 +122,7 @@ impl Workshop {
     /// All tables that count, by family.
     fn tables(&mut self, blobs: &Blobs) -> Result<BTreeMap<u32, Vec<Source>>> {
         let (files, cache) = (self.env.files.clone(), Arc::new(BlockCache::new(0)));
-        let bench = Bench { files: &*files, dir: &self.dir, cache, blobs };
+        let bench = Bench { files: &*files, dir: &self.dir, cache, blobs, tables: &self.survey.hints.tables };
         let mut wanted = Vec::new();
         match &self.survey.manifest {
             Some(manifest) => {
@@ -168,6 +170,7 @@ impl Workshop {
                 None => drop(self.why.insert(name, AsideReason::Damaged)),
             }
         }
+        sources.values_mut().try_for_each(|of_family| date(of_family))?;
         Ok(sources)
     }
 
@@ -291,7 +294,7 @@ impl Workshop {
             if view.active.memtable.is_empty() {
                 return Ok(());
             }
-            let run: Run = (FileNumber::MAX, Box::new(view.active.memtable.iter()));
+            let run: Run = (Age::of(FileNumber::MAX), Box::new(view.active.memtable.iter()));
             let mut blobs = blobs.borrow_mut();
             made.push((family.id, rewrite(store, family, &mut blobs, vec![run], 0, true, report)?));
             let active = Generation::new(view.active.first_wal());
@@ -347,7 +350,7 @@ impl Workshop {
                     parts.tables.push((level, table_file(store, source, table)));
                 }
                 _ => {
-                    let runs = vec![(source.number, source.iter())];
+                    let runs = vec![(source.age(), source.iter()?)];
                     parts.take(rewrite(store, family, blobs, runs, level, false, &mut self.report)?);
                 }
             }
@@ -390,8 +393,14 @@ impl Workshop {
                 Place::Deepest(index) => (deepest, vec![index]),
                 Place::Newest(indexes) => (0, indexes),
                 Place::Merged(indexes) => {
-                    let of = indexes.iter().filter_map(|&index| sources.get(index));
-                    let runs = of.map(|source| (source.number, source.iter())).collect();
+                    let of = || indexes.iter().filter_map(|&index| sources.get(index));
+                    let undated = of().filter(|source| source.is_undated && indexes.len() > 1);
+                    self.report.damage.extend(undated.map(|source| {
+                        let reason = "nothing says when this table was taken in; what it has counts as newer than what the tables \
+                            have that have lower numbers";
+                        Error::corruption(&source.path, 0, reason)
+                    }));
+                    let runs = of().map(|source| Ok((source.age(), source.iter()?))).collect::<Result<_>>()?;
                     parts.take(rewrite(store, family, blobs, runs, deepest, false, &mut self.report)?);
                     continue;
                 }
@@ -475,6 +484,7 @@ fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
         meta: file.meta.clone(),
         refs: rewritten.refs.clone(),
         contents: Contents::Whole(file.table.clone()),
+        is_undated: false,
     })
 }
 
@@ -483,7 +493,7 @@ fn extent(source: &Source) -> Extent {
     let user_key = |key: &[u8]| internal_key::user_key(key).to_vec();
     Extent {
         keys: user_key(&meta.smallest)..=user_key(&meta.largest),
-        sequences: meta.smallest_sequence.get()..=meta.largest_sequence.get(),
+        sequences: (!source.is_undated).then(|| meta.smallest_sequence.get()..=meta.largest_sequence.get()),
         blobs: source.refs.keys().copied().collect(),
         is_broken: !matches!(source.contents, Contents::Whole(_)),
     }

@@ -11,7 +11,7 @@
 //! | [`fences`]  | where in an index to look, from memory that lies together                                 |
 //! | [`iterate`] | all keys, forwards and backwards, reading ahead                                           |
 //! | [`check`]   | every byte                                                                                |
-//! | [`salvage`](mod@salvage) | what is left of a damaged one                                                |
+//! | [`salvage`]              | what is left of a damaged one                                                |
 //!
 //! - T1: no byte of a block is used before its checksum holds. Where a table was written without checksums there is
 //!   none to hold, and decoding is total all the same.
@@ -59,7 +59,7 @@ use fences::Fences;
 pub(crate) use iterate::TableIterator;
 pub(crate) use read::Many;
 use resident::{Resident, ResidentAt};
-pub(crate) use salvage::{salvage, taken_in_with};
+pub(crate) use salvage::{Remains, Salvaged, taken_in_with};
 pub(crate) use write::TableWriter;
 
 /// How tables are written.

@@ -1,7 +1,7 @@
 //! What is left of a damaged table: whatever its index leads to and whose checksum holds, block by block.
 //!
 //! The footer must be there, and the index. Filter and properties need not: without properties, the table is read as Esker and
-//! RocksDB write tables by default.
+//! RocksDB write tables by default, and where the index leads to tells whether it has partitions.
 
 use esker_env::ReadFile;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
@@ -16,52 +16,84 @@ use crate::{Error, ErrorKind, Result};
 
 const DOING: &str = "salvaging a table";
 
-/// What [`salvage`] found.
+/// What [`Remains::read`] found.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
     /// What the table says of itself, if that is whole.
     pub(crate) properties: Option<TableProperties>,
-    /// Entries that were shown.
-    pub(crate) entries: u64,
     /// Blocks of data, and of the index, that are lost.
     pub(crate) lost_blocks: u64,
 }
 
-struct Reader<'a> {
+/// A damaged table whose index can be found.
+#[derive(Debug)]
+pub(crate) struct Remains<'a> {
     file: &'a dyn ReadFile,
     footer: Footer,
     blocks_end: u64,
+    index: BlockHandle,
     found: Salvaged,
     last_key: Vec<u8>,
-    visit: &'a mut Visit<'a>,
 }
 
-/// Shows every entry that is whole to `visit`, in order.
-///
-/// # Errors
-/// Corruption if nothing leads to the blocks; what reading the file said, or `visit`.
-pub(crate) fn salvage<'a>(file: &'a dyn ReadFile, visit: &'a mut Visit<'a>) -> Result<Salvaged> {
-    let (path, file_bytes) = (file.path(), file.len()?);
-    let mut raw = [0; FOOTER_BYTES];
-    let Some(blocks_end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
-        return Err(Error::corruption(path, 0, format!("{DOING}: {file_bytes} bytes are no table")));
-    };
-    file.read_exact_at(blocks_end, &mut raw)?;
-    let footer = Footer::decode(&raw, file_bytes).map_err(|error| Error::decode(path, blocks_end, DOING, error))?;
-    let mut reader = Reader { file, footer, blocks_end, found: Salvaged::default(), last_key: Vec::new(), visit };
-    let meta = reader.block(reader.footer.meta_index).and_then(|block| {
-        MetaIndex::decode(&block).map_err(|error| Error::decode(path, reader.footer.meta_index.offset, DOING, error))
-    });
-    let meta = only_damage(meta)?;
-    reader.found.properties = match meta.as_ref().and_then(|meta| meta.get(PROPERTIES)) {
-        Some(handle) => only_damage(reader.properties(handle))?,
-        None => None,
-    };
-    let Some(index) = reader.footer.index.or_else(|| meta.as_ref()?.get(INDEX)) else {
-        return Err(Error::corruption(path, blocks_end, format!("{DOING}: nothing leads to the index")));
-    };
-    reader.index(index)?;
-    Ok(reader.found)
+impl<'a> Remains<'a> {
+    /// Reads what leads to the entries.
+    ///
+    /// # Errors
+    /// Corruption if nothing does; what reading the file said.
+    pub(crate) fn open(file: &'a dyn ReadFile) -> Result<Self> {
+        let (path, file_bytes) = (file.path(), file.len()?);
+        let mut raw = [0; FOOTER_BYTES];
+        let Some(blocks_end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(Error::corruption(path, 0, format!("{DOING}: {file_bytes} bytes are no table")));
+        };
+        file.read_exact_at(blocks_end, &mut raw)?;
+        let footer = Footer::decode(&raw, file_bytes).map_err(|error| Error::decode(path, blocks_end, DOING, error))?;
+        let index = BlockHandle::default();
+        let mut remains = Self { file, footer, blocks_end, index, found: Salvaged::default(), last_key: Vec::new() };
+        let meta = remains.block(remains.footer.meta_index).and_then(|block| {
+            MetaIndex::decode(&block).map_err(|error| remains.decode(remains.footer.meta_index, error))
+        });
+        let meta = only_damage(meta)?;
+        remains.found.properties = match meta.as_ref().and_then(|meta| meta.get(PROPERTIES)) {
+            Some(handle) => only_damage(remains.properties_at(handle))?,
+            None => None,
+        };
+        let Some(index) = remains.footer.index.or_else(|| meta.as_ref()?.get(INDEX)) else {
+            return Err(Error::corruption(path, blocks_end, format!("{DOING}: nothing leads to the index")));
+        };
+        remains.index = index;
+        Ok(remains)
+    }
+
+    /// What the table says of itself, if that is whole.
+    pub(crate) const fn properties(&self) -> Option<&TableProperties> {
+        self.found.properties.as_ref()
+    }
+
+    /// Shows every entry that is whole to `visit`, in order.
+    ///
+    /// # Errors
+    /// Corruption if the index is damaged; what reading the file said, or `visit`.
+    pub(crate) fn read(mut self, visit: &mut Visit<'_>) -> Result<Salvaged> {
+        let known = self.found.properties.as_ref();
+        let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+        let format = known.map_or(by_default, TableProperties::index_format);
+        let mut is_partitioned = known.map(|known| known.index_type() == Ok(IndexType::TwoLevel));
+        let (at, block) = (self.index, self.block(self.index)?);
+        self.walk(at, &block, format, &mut |remains, child| {
+            // A file begins with the first block of data; partitions of the index come behind the last.
+            if !*is_partitioned.get_or_insert(child.offset > 0) {
+                return remains.data(child, visit);
+            }
+            let Some(partition) = only_damage(remains.block(child))? else {
+                remains.found.lost_blocks += 1;
+                return Ok(());
+            };
+            remains.walk(child, &partition, format, &mut |remains, child| remains.data(child, visit))
+        })?;
+        Ok(self.found)
+    }
 }
 
 /// `None` for damage; every other failure ends the salvage.
@@ -73,7 +105,7 @@ fn only_damage<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-impl Reader<'_> {
+impl Remains<'_> {
     fn decode(&self, at: BlockHandle, error: esker_format::DecodeError) -> Error {
         Error::decode(self.file.path(), at.offset, DOING, error)
     }
@@ -90,27 +122,9 @@ impl Reader<'_> {
         unpack(self.footer.checksum, &stored, handle.offset).map_err(|error| self.decode(handle, error))
     }
 
-    fn properties(&self, handle: BlockHandle) -> Result<TableProperties> {
+    fn properties_at(&self, handle: BlockHandle) -> Result<TableProperties> {
         let stored = self.stored(handle)?;
         unpack_properties(self.footer.checksum, &stored, handle.offset).map_err(|error| self.decode(handle, error))
-    }
-
-    fn index(&mut self, handle: BlockHandle) -> Result<()> {
-        let known = self.found.properties.as_ref();
-        let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
-        let format = known.map_or(by_default, TableProperties::index_format);
-        let is_partitioned = known.is_some_and(|known| known.index_type() == Ok(IndexType::TwoLevel));
-        let block = self.block(handle)?;
-        self.walk(handle, &block, format, &mut |reader, child| {
-            if !is_partitioned {
-                return reader.data(child);
-            }
-            let Some(partition) = only_damage(reader.block(child))? else {
-                reader.found.lost_blocks += 1;
-                return Ok(());
-            };
-            reader.walk(child, &partition, format, &mut |reader, child| reader.data(child))
-        })
     }
 
     /// Calls `each` with what an index block leads to, as far as it decodes.
@@ -135,7 +149,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn data(&mut self, handle: BlockHandle) -> Result<()> {
+    fn data(&mut self, handle: BlockHandle, visit: &mut Visit<'_>) -> Result<()> {
         let block = only_damage(self.block(handle))?;
         let layout = block.as_deref().and_then(|block| BlockLayout::parse(block).ok());
         let (Some(block), Some(layout)) = (block, layout) else {
@@ -151,8 +165,7 @@ impl Reader<'_> {
             if InternalKey::decode(key).is_err() || !follows {
                 break;
             }
-            (self.visit)(key, cursor.value(&block))?;
-            self.found.entries += 1;
+            visit(key, cursor.value(&block))?;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
             step = cursor.next(&block);

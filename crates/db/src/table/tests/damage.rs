@@ -4,6 +4,9 @@ use std::ops::RangeInclusive;
 
 use esker_env::sim::{Fault, ReadFault};
 use esker_env::{Access, Mapping, ReadFile};
+use esker_format::compression::Compression;
+use esker_format::rocksdb::block::{BlockLayout, IndexBuilder, IndexCursor, IndexFormat};
+use esker_format::rocksdb::table::{BlockHandle, Footer, MetaIndex, TRAILER_BYTES};
 
 use super::*;
 use crate::ErrorKind;
@@ -223,4 +226,63 @@ fn a_scan_shows_every_entry_before_a_block_that_cannot_be_read() {
     // A block holds some eight entries.
     let missing = entries.len() - forward - backward;
     assert!((1..=10).contains(&missing), "{missing} entries between the {forward}th and the {backward}th from the end");
+}
+
+/// The entries in one index over `per_partition` blocks each, and over all of those; without properties.
+fn partitioned(whole: &[u8], table: &Table, per_partition: usize) -> Vec<u8> {
+    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+    let index = table.footer.index.unwrap();
+    let at = usize::try_from(index.offset).unwrap();
+    let index = &whole[at..at + usize::try_from(index.bytes).unwrap()];
+    let mut cursor = IndexCursor::new(BlockLayout::parse(index).unwrap(), format);
+    let mut blocks = Vec::new();
+    cursor.seek_to_first(index).unwrap();
+    while cursor.valid() {
+        blocks.push((cursor.separator().to_vec(), cursor.handle(index).unwrap()));
+        cursor.next(index).unwrap();
+    }
+    let last = blocks.last().unwrap().1;
+    let mut file = whole[..usize::try_from(last.offset + last.bytes).unwrap() + TRAILER_BYTES].to_vec();
+    let checksum = table.footer.checksum;
+    let mut add = |block: &[u8]| {
+        let handle = BlockHandle { offset: file.len() as u64, bytes: block.len() as u64 };
+        file.extend_from_slice(block);
+        file.extend_from_slice(&checksum.trailer(block, Compression::None, handle.offset));
+        handle
+    };
+    let mut top = IndexBuilder::new(1, true);
+    for part in blocks.chunks(per_partition) {
+        let mut partition = IndexBuilder::new(1, true);
+        part.iter().for_each(|(separator, handle)| partition.add(separator, *handle));
+        top.add(&part.last().unwrap().0, add(partition.finish()));
+    }
+    let index = add(top.finish());
+    let meta_index = add(&MetaIndex::default().encode());
+    let footer = Footer { meta_index, index: Some(index), ..table.footer };
+    let raw = footer.encode(file.len() as u64);
+    file.extend_from_slice(&raw);
+    file
+}
+
+/// Goal: what an index leads to is told apart where the table has lost what it says of itself: nothing is made of a partition but its blocks.
+#[test]
+fn without_properties_partitions_of_the_index_are_not_taken_for_data() {
+    let disk = SimDisk::new();
+    let options = TableOptions { block_bytes: 256, ..TableOptions::default() };
+    let name = |number: u64| format!("{number:08}");
+    let entries: Vec<Entry> = (0..300).map(|n| entry(&name(n), 5, ValueKind::Value, &[b'x'; 24])).collect();
+    write(&disk.env(), &options, &entries).unwrap();
+    let (table, whole) = (open(&disk.env()).unwrap(), disk.file_bytes(Path::new(PATH)).unwrap());
+    for per_partition in [1, 3, 100] {
+        disk.overwrite(Path::new(PATH), partitioned(&whole, &table, per_partition));
+        let file = disk.env().files.open(Path::new(PATH)).unwrap();
+        let mut found = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            found.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        };
+        let salvaged = Remains::open(&*file).unwrap().read(visit).unwrap();
+        assert_eq!((salvaged.properties, salvaged.lost_blocks), (None, 0), "{per_partition} in each");
+        assert!(found == entries, "{per_partition} in each: {} entries", found.len());
+    }
 }
