@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_env::{Access, FileSystem, durable};
-use esker_format::cask::manifest::{File, FileState, Manifest};
+use esker_format::cask::manifest::{File, Manifest};
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::copying::Place;
 
@@ -319,7 +319,7 @@ fn check(files: &dyn FileSystem, path: &Path, file: &DataFile) -> Result<()> {
         }
     };
     let bytes = usize::try_from(wanted).ok().and_then(|end| bytes.get(..end)).unwrap_or(bytes);
-    let mut walk = Walk::new(bytes, file.salt, true);
+    let mut walk = Walk::new(bytes, file.salt);
     loop {
         match walk.step() {
             Step::Record { .. } => {}
@@ -341,7 +341,7 @@ fn refuse_other(store: &Store, earlier: &Manifest, dir: &Path) -> Result<()> {
     let own = store.installer.lock().manifest(store.next_version.load(Ordering::Acquire));
     let known: BTreeMap<FileNumber, u32> = own.files.iter().map(|file| (file.number, file.salt)).collect();
     let is_foreign =
-        |file: &File| file.state == FileState::Open || known.get(&file.number).is_some_and(|salt| *salt != file.salt);
+        |file: &File| file.state.is_open() || known.get(&file.number).is_some_and(|salt| *salt != file.salt);
     if earlier.next_file > own.next_file
         || earlier.next_version > own.next_version
         || earlier.files.iter().any(is_foreign)

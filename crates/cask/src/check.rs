@@ -73,7 +73,7 @@ impl Store {
             check.errors.push(Error::decode(&file.path, 0, "reading the head of a data file", error));
         }
         let mut dead = file.dead_cursor(*dead_len);
-        let mut walk = Walk::new(&bytes, file.salt, true);
+        let mut walk = Walk::new(&bytes, file.salt);
         let (mut records, mut live) = (0, 0);
         loop {
             match walk.step() {

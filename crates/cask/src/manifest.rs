@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::FileSystem;
-use esker_format::cask::manifest::{File, Manifest};
+use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::{FileName, FileNumber};
 
 use crate::{Error, ErrorKind, Result};
@@ -59,12 +59,18 @@ impl Installer {
         Manifest { store_id, keep_versions, next_file, next_version, files: files.values().copied().collect() }
     }
 
-    /// Files come (or change) and go, all at once, durably.
+    /// Files come (or change) and go, all at once, durably. Of open ones so many bytes are `durable` by now.
     ///
     /// # Errors
     /// `Exhausted`, `Io`: nothing changed. `ReadOnly`: what is durable is unknown (M3).
-    pub(crate) fn install(&mut self, next_version: u64, come: &[File], go: &[FileNumber]) -> Result<()> {
-        let mut files = self.files.clone();
+    pub(crate) fn install(
+        &mut self,
+        next_version: u64,
+        durable: &[(FileNumber, u64)],
+        come: &[File],
+        go: &[FileNumber],
+    ) -> Result<()> {
+        let mut files = self.grown(durable);
         files.extend(come.iter().map(|file| (file.number, *file)));
         for number in go {
             files.remove(number);
@@ -72,6 +78,22 @@ impl Installer {
         write(&*self.fs, &self.dir, &self.with_files(next_version, &files))?;
         self.files = files;
         Ok(())
+    }
+
+    /// Whether the manifest says less of open files than that so many bytes of them are durable.
+    pub(crate) fn says_less(&self, durable: &[(FileNumber, u64)]) -> bool {
+        self.grown(durable) != self.files
+    }
+
+    /// What is durable stays so.
+    fn grown(&self, durable: &[(FileNumber, u64)]) -> BTreeMap<FileNumber, File> {
+        let mut files = self.files.clone();
+        for (number, bytes) in durable {
+            if let Some(File { state: FileState::Open { durable_bytes }, .. }) = files.get_mut(number) {
+                *durable_bytes = (*durable_bytes).max(*bytes);
+            }
+        }
+        files
     }
 }
 

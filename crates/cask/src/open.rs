@@ -18,10 +18,9 @@ mod settle;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_env::{Access, Env, FileSystem, Lock, durable};
-use esker_format::cask::manifest::{FileState, MAGIC, Manifest};
+use esker_format::cask::manifest::{MAGIC, Manifest};
 use esker_format::cask::record::FIRST_OFFSET;
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::copying::{UNFINISHED, remove_mark};
@@ -182,7 +181,7 @@ fn write_distrusted_anew(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -
     if !distrust::is_warned(fs, dir)? {
         return Ok(());
     }
-    for file in manifest.files.iter().filter(|file| file.state == FileState::Open) {
+    for file in manifest.files.iter().filter(|file| file.state.is_open()) {
         let path = dir.join(FileName::Data(file.number).name());
         // One that is missing is the open's to judge.
         if fs.metadata(&path).is_ok() {
@@ -238,8 +237,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
     });
     if !is_read_only {
         if found.keep_versions != kept_so_far {
-            let version = store.next_version.load(Ordering::Acquire);
-            store.note(store.installer.lock().install(version, &[], &[]))?;
+            store.note(store.install(&mut store.installer.lock(), &[], &[]))?;
         }
         remove_orphans(&store, &found)?;
         reopen_unsealed(&store, &files)?;
@@ -269,7 +267,7 @@ fn remove_orphans(store: &Store, manifest: &Manifest) -> Result<()> {
 /// Files that were open go on being written, as many as there are stripes; the others wait to be sealed.
 fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
     let mut stripes = store.stripes.iter();
-    for file in files.iter().filter(|file| file.state == FileState::Open) {
+    for file in files.iter().filter(|file| file.state.is_open()) {
         let data = &file.data;
         let append = store.env.files.reopen(&data.path, data.end())?;
         if file.is_torn {

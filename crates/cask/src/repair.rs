@@ -10,7 +10,7 @@
 //! - P5: what the new manifest names is durable. Files that were not sealed may never have been synced; after a sync that failed, they
 //!   are written anew (see [`distrust`]).
 //! - P6: zeroes are no end of a file that was sealed, as the manifest says, else its hint. Of a file of which nobody says how it ended, they
-//!   are none if records follow.
+//!   are none if records follow. Nor are they before the place up to which the manifest says that an open one is durable.
 //!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
 //! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
@@ -179,7 +179,7 @@ impl Repair<'_> {
         let Measured { records, damaged_bytes, end, is_whole, .. } = self.measure(raw, salt, state);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
         if is_whole && !head_is_bad {
-            if self.known(number).is_none_or(|file| file.state == FileState::Open) {
+            if self.known(number).is_none_or(|file| file.state.is_open()) {
                 self.make_durable(&path, raw.len() as u64)?;
             }
             let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
@@ -247,12 +247,19 @@ impl Repair<'_> {
     fn measure(&mut self, raw: &[u8], salt: u32, state: Option<FileState>) -> Measured {
         if let Some(FileState::Sealed { data_bytes, record_count }) = state {
             let sealed = usize::try_from(data_bytes).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
-            let mut found = self.walk(sealed, salt, true);
+            let mut found = self.walk(sealed, salt, sealed.len() as u64);
             found.damaged_bytes += data_bytes.saturating_sub(sealed.len() as u64);
             found.is_whole = found.damaged_bytes == 0 && found.records == record_count;
             return found;
         }
-        let mut found = self.walk(raw, salt, false);
+        let durable = match state {
+            Some(FileState::Open { durable_bytes }) => durable_bytes,
+            _ => 0,
+        };
+        let mut found = self.walk(raw, salt, durable);
+        let missing = durable.saturating_sub(raw.len() as u64);
+        found.damaged_bytes += missing;
+        found.is_whole &= missing == 0;
         let Some((end, keys)) = records_behind(raw, salt, found.walked_to) else { return found };
         match state {
             // A crash may leave this, too: what a batch is made of, or nothing, is for the open's rules to say.
@@ -264,13 +271,14 @@ impl Repair<'_> {
             }
             None => {
                 let written = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
-                self.walk(written, salt, true)
+                self.walk(written, salt, end)
             }
         }
     }
 
-    fn walk(&mut self, raw: &[u8], salt: u32, is_sealed: bool) -> Measured {
-        let mut walk = Walk::new(raw, salt, is_sealed);
+    /// So much of it is known to be durable.
+    fn walk(&mut self, raw: &[u8], salt: u32, durable: u64) -> Measured {
+        let mut walk = Walk::torn_behind(raw, salt, durable);
         let (mut records, mut damaged_bytes, mut batch_begin) = (0, 0, None);
         loop {
             match walk.step() {
@@ -286,7 +294,7 @@ impl Repair<'_> {
                 }
                 Step::End { at, .. } => {
                     // A batch without its end never was; what was sealed was whole.
-                    let cut = if is_sealed { None } else { batch_begin };
+                    let cut = batch_begin.filter(|(begin, _)| *begin >= durable);
                     let (end, records) = cut.unwrap_or((at, records));
                     return Measured { records, damaged_bytes, end, walked_to: at, is_whole: damaged_bytes == 0 };
                 }
@@ -303,7 +311,7 @@ impl Repair<'_> {
         self.env.entropy.fill(&mut new_salt);
         let new_salt = u32::from_le_bytes(new_salt);
         let mut out = DataFileHeader { number, salt: new_salt, clean_as_of: 0 }.encode();
-        let mut walk = Walk::new(raw, salt, true);
+        let mut walk = Walk::new(raw, salt);
         let mut record_count = 0;
         loop {
             match walk.step() {
@@ -343,7 +351,7 @@ impl Repair<'_> {
         self.report.files = self.files.len() as u64;
         let counts = self.files.iter().map(|file| match file.state {
             FileState::Sealed { record_count, .. } => record_count,
-            FileState::Open => 0,
+            FileState::Open { .. } => 0,
         });
         self.report.records = counts.sum();
         let files = std::mem::take(&mut self.files);
@@ -363,7 +371,7 @@ impl Repair<'_> {
 
 /// Where the last record ends that holds behind `at`, and the keys of all of them; `None` if there is none.
 fn records_behind(raw: &[u8], salt: u32, at: u64) -> Option<(u64, Vec<Vec<u8>>)> {
-    let mut walk = Walk::new(raw, salt, true);
+    let mut walk = Walk::new(raw, salt);
     if walk.search(at) == raw.len() as u64 {
         return None;
     }

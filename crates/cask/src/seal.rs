@@ -69,7 +69,7 @@ impl Store {
         let number = installer.new_number()?;
         let version = self.next_version.load(Ordering::Acquire);
         let active = Arc::new(self.create_data_file(number, version, self.file_room())?);
-        let installed = installer.install(version, &[active.data.in_manifest()], &[]);
+        let installed = self.install(&mut installer, &[active.data.in_manifest(active.durable_bytes())], &[]);
         if let Err(error) = self.note(installed) {
             if error.kind() != ErrorKind::ReadOnly {
                 let _ = self.env.files.remove(&active.data.path);
@@ -180,8 +180,7 @@ impl Store {
         self.write_hint(data)?;
         self.env.files.sync_dir(&self.dir)?;
         let mut installer = self.installer.lock();
-        let version = self.next_version.load(Ordering::Acquire);
-        installer.install(version, &[data.in_manifest_sealed()], &[])?;
+        self.install(&mut installer, &[data.in_manifest_sealed()], &[])?;
         data.mark_sealed();
         drop(installer);
         self.counters.seals.fetch_add(1, Ordering::Relaxed);

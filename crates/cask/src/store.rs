@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use esker_env::Env;
 use esker_env::os::Current;
-use esker_format::cask::FileName;
+use esker_format::cask::{FileName, FileNumber, manifest};
 use esker_log::distrust;
 use esker_log::pacer::Pacer;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -268,6 +268,18 @@ impl Store {
 }
 
 impl Store {
+    /// Files come (or change) and go. What of the files that are written is durable by now, the manifest says from now on, too.
+    ///
+    /// # Errors
+    /// As [`Installer::install`].
+    pub(crate) fn install(&self, installer: &mut Installer, come: &[manifest::File], go: &[FileNumber]) -> Result<()> {
+        installer.install(self.next_version.load(Ordering::Acquire), &self.durable(), come, go)
+    }
+
+    fn durable(&self) -> Vec<(FileNumber, u64)> {
+        self.unsealed.lock().iter().map(|file| (file.data.number, file.durable_bytes())).collect()
+    }
+
     /// Ends and syncs all files that are not sealed, and gives back what was preallocated. Afterwards nothing is written.
     pub(crate) fn finish_files(&self) -> Result<()> {
         let _stripes = self.stripes.lock_all();
@@ -276,7 +288,16 @@ impl Store {
         for file in unsealed {
             first = first.and(self.note_sync(file.finish()));
         }
-        first
+        first?;
+        let mut installer = self.installer.lock();
+        if !installer.says_less(&self.durable()) {
+            return Ok(());
+        }
+        match self.note(self.install(&mut installer, &[], &[])) {
+            // Only the next open would have known more.
+            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted) => Ok(()),
+            noted => noted,
+        }
     }
 }
 

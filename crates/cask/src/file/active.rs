@@ -72,6 +72,11 @@ impl ActiveFile {
         }
     }
 
+    /// How many of its bytes are durable, for all that is known.
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
     /// Makes the first `wanted` bytes survive power loss. Whether that took a sync.
     ///
     /// # Errors

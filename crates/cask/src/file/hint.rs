@@ -27,7 +27,7 @@ pub(crate) fn write_hint(fs: &dyn FileSystem, dir: &Path, number: FileNumber, sa
 }
 
 fn write_to(file: &dyn AppendFile, number: FileNumber, salt: u32, bytes: &[u8]) -> Result<bool> {
-    let mut walk = Walk::new(bytes, salt, true);
+    let mut walk = Walk::new(bytes, salt);
     let (mut builder, mut out, mut is_sound) = (hint::Builder::new(salt), Vec::new(), true);
     loop {
         match walk.step() {

@@ -242,16 +242,16 @@ impl DataFile {
         self.is_sealed.store(true, Ordering::Release);
     }
 
-    /// How the manifest names it while it may grow.
-    pub(crate) const fn in_manifest(&self) -> manifest::File {
+    /// How the manifest names it while it may grow, and so much of it is durable.
+    pub(crate) const fn in_manifest(&self, durable_bytes: u64) -> manifest::File {
         let (number, salt, clean_as_of) = (self.number, self.salt, self.clean_as_of);
-        manifest::File { number, state: manifest::FileState::Open, salt, clean_as_of }
+        manifest::File { number, state: manifest::FileState::Open { durable_bytes }, salt, clean_as_of }
     }
 
     /// How the manifest names it once it changes no more.
     pub(crate) fn in_manifest_sealed(&self) -> manifest::File {
         let state = manifest::FileState::Sealed { data_bytes: self.end(), record_count: self.record_count() };
-        manifest::File { state, ..self.in_manifest() }
+        manifest::File { state, ..self.in_manifest(0) }
     }
 
     /// Bytes that can be lent without a copy.

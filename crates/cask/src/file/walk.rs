@@ -2,11 +2,12 @@
 //!
 //! What a crash may leave in a file that was open: unsynced 512-byte sectors that were never written, so are zeroes; a
 //! file that ends early; a last record of which the first eight bytes are zeroes, or the end is missing. All of that lies behind
-//! what was synced, so the walk ends there ([`Step::End`]). Whatever else does not check out is damage: it is named, and the walk
+//! what was synced, so the walk ends there ([`Step::End`]), unless it is known to have been durable. Whatever else does not check out is damage: it is named, and the walk
 //! goes on with the next record that holds.
 //!
 //! - W1: a record counts only if its CRC, which begins from the file's random salt, holds. So nothing inside a value passes for one.
-//! - W2: in a sealed file there is no torn tail: everything up to its end is records or damage.
+//! - W2: before the place up to which a file is known to be durable nothing is torn: there are records or damage. A sealed file is durable up
+//!   to its end.
 
 use std::ops::Range;
 
@@ -34,7 +35,8 @@ pub(crate) enum Step<'a> {
 pub(crate) struct Walk<'a> {
     bytes: &'a [u8],
     salt: u32,
-    is_sealed: bool,
+    /// W2.
+    durable: u64,
     offset: u64,
 }
 
@@ -47,9 +49,14 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 impl<'a> Walk<'a> {
-    /// From the first record on. `bytes` is the file from its beginning, up to where it should end.
-    pub(crate) const fn new(bytes: &'a [u8], salt: u32, is_sealed: bool) -> Self {
-        Self { bytes, salt, is_sealed, offset: record::FIRST_OFFSET }
+    /// From the first record of a sealed file on. `bytes` is the file from its beginning, up to where it should end.
+    pub(crate) const fn new(bytes: &'a [u8], salt: u32) -> Self {
+        Self::torn_behind(bytes, salt, bytes.len() as u64)
+    }
+
+    /// The same of a file that was open, of which so many bytes are known to be durable.
+    pub(crate) const fn torn_behind(bytes: &'a [u8], salt: u32, durable: u64) -> Self {
+        Self { bytes, salt, durable, offset: record::FIRST_OFFSET }
     }
 
     const fn len(&self) -> u64 {
@@ -75,11 +82,15 @@ impl<'a> Walk<'a> {
             self.offset += raw.len() as u64;
             return Step::Record { offset, record, raw };
         }
-        if !self.is_sealed && self.ends_at(offset) {
+        if offset >= self.durable && self.ends_at(offset) {
             let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
             return Step::End { at: offset, is_torn: !is_zero(rest) };
         }
-        let next = self.next_record(offset);
+        let mut next = self.next_record(offset);
+        if next == self.len() && offset < self.durable {
+            // Nothing holds behind it: the rest may be what a crash left.
+            next = self.durable.min(next);
+        }
         self.offset = next;
         Step::Damage(offset..next)
     }
@@ -177,7 +188,11 @@ mod tests {
 
     /// Versions found, damage, end, whether torn.
     fn walk(bytes: &[u8], is_sealed: bool) -> (Vec<u64>, Vec<(u64, u64)>, u64, bool) {
-        let (mut walk, mut versions, mut damage) = (Walk::new(bytes, SALT, is_sealed), Vec::new(), Vec::new());
+        walk_behind(bytes, if is_sealed { bytes.len() as u64 } else { 0 })
+    }
+
+    fn walk_behind(bytes: &[u8], durable: u64) -> (Vec<u64>, Vec<(u64, u64)>, u64, bool) {
+        let (mut walk, mut versions, mut damage) = (Walk::torn_behind(bytes, SALT, durable), Vec::new(), Vec::new());
         loop {
             match walk.step() {
                 Step::Record { record, .. } => versions.push(record.version),
@@ -230,6 +245,20 @@ mod tests {
                 assert_eq!(found, (vec![1, 3], vec![(offsets[1], offsets[2])], 3032, false), "byte {place}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_durable_is_not_torn_and_what_lies_behind_is() {
+        let (mut bytes, offsets) = file();
+        bytes.resize(4096, 0);
+        // The second record, with a lost sector; then the second and the third, whole.
+        let mut damaged = bytes.clone();
+        damaged[1536..2032].fill(0);
+        assert_eq!(walk_behind(&damaged, 0), (vec![1], vec![], offsets[1], true));
+        assert_eq!(walk_behind(&damaged, offsets[2]), (vec![1, 3], vec![(offsets[1], offsets[2])], 3032, false));
+        bytes[offsets[1] as usize..3032].fill(0);
+        assert_eq!(walk_behind(&bytes, offsets[2]), (vec![1], vec![(offsets[1], offsets[2])], offsets[2], false));
+        assert_eq!(walk_behind(&bytes, 3032), (vec![1], vec![(offsets[1], 3032)], 3032, false));
     }
 
     #[test]

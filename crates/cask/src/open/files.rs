@@ -36,7 +36,7 @@ fn open(env: &Env, dir: &Path, file: &File, is_read_only: bool) -> Result<Opened
     })?;
     let len = reader.len()?;
     let wanted = match file.state {
-        FileState::Open => HEADER_BYTES as u64,
+        FileState::Open { durable_bytes } => durable_bytes.max(HEADER_BYTES as u64),
         FileState::Sealed { data_bytes, .. } => data_bytes,
     };
     if len < wanted || wanted < HEADER_BYTES as u64 {
@@ -46,11 +46,11 @@ fn open(env: &Env, dir: &Path, file: &File, is_read_only: bool) -> Result<Opened
     let identity = Identity { number: file.number, salt: file.salt, clean_as_of: file.clean_as_of };
     let data = DataFile::new(identity, path, reader, None);
     // One that somebody else writes may be cut to its last record any time, and who touches what is mapped behind that dies of it.
-    if !is_read_only || file.state != FileState::Open {
+    if !is_read_only || !file.state.is_open() {
         data.map()?;
     }
     check_head(&data, file, len)?;
-    if matches!(file.state, FileState::Sealed { .. }) {
+    if !file.state.is_open() {
         data.set_end(wanted);
         data.mark_sealed();
     } else {

@@ -162,7 +162,7 @@ impl Loader {
     fn read_file(&self, env: &Env, file: &mut OpenedFile, known: &Known, batch: &mut Batch) -> Result<()> {
         let data = &known.data;
         let tally = match file.state {
-            FileState::Open => self.read_open(file, batch)?,
+            FileState::Open { durable_bytes } => self.read_open(file, durable_bytes, batch)?,
             FileState::Sealed { record_count, .. } => match self.read_hint(env, known, record_count, batch)? {
                 Some(tally) => tally,
                 None => {
@@ -221,7 +221,7 @@ impl Loader {
 
     fn read_sealed(&self, data: &DataFile, batch: &mut Batch) -> Result<Tally> {
         let bytes = data.bytes(0..data.end())?;
-        let mut walk = Walk::new(&bytes, data.salt, true);
+        let mut walk = Walk::new(&bytes, data.salt);
         let mut tally = Tally::default();
         loop {
             match walk.step() {
@@ -236,10 +236,10 @@ impl Loader {
 
     /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was. One that has damage in it was
     /// written whole: what of it holds counts.
-    fn read_open(&self, file: &mut OpenedFile, batch: &mut Batch) -> Result<Tally> {
+    fn read_open(&self, file: &mut OpenedFile, durable_bytes: u64, batch: &mut Batch) -> Result<Tally> {
         let data = file.data.clone();
         let bytes = data.bytes_left()?;
-        let mut walk = Walk::new(&bytes, data.salt, false);
+        let mut walk = Walk::torn_behind(&bytes, data.salt, durable_bytes);
         let mut pending = Vec::new();
         let mut tally = Tally::default();
         loop {
@@ -298,7 +298,7 @@ impl Loader {
                 continue;
             }
             let bytes = data.bytes(0..data.end())?;
-            let mut walk = Walk::new(&bytes, data.salt, true);
+            let mut walk = Walk::new(&bytes, data.salt);
             loop {
                 match walk.step() {
                     Step::Record { record, .. } => outlive(record.key, record.version),

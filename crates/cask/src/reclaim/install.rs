@@ -4,7 +4,6 @@
 //! out of the table → removed. Up to the manifest a failure leaves an orphan; after it only removal can fail, and is tried again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_format::cask::FileName;
 use esker_format::cask::record::Record;
@@ -75,8 +74,7 @@ fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
     if come.is_empty() && go.is_empty() {
         return Ok(());
     }
-    let version = store.next_version.load(Ordering::Acquire);
-    store.installer.lock().install(version, &come, &go)?;
+    store.install(&mut store.installer.lock(), &come, &go)?;
     if let Some(file) = &output.file {
         file.data.mark_sealed();
     }

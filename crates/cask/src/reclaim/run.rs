@@ -98,7 +98,7 @@ impl Run<'_> {
     fn copy(&mut self, index: usize, victim: &Arc<DataFile>) -> Result<bool> {
         let mut dead = victim.dead_cursor(victim.dead_len());
         let bytes = victim.bytes(0..victim.end())?;
-        let mut walk = Walk::new(&bytes, victim.salt, true);
+        let mut walk = Walk::new(&bytes, victim.salt);
         let mut unpaced = 0;
         loop {
             match walk.step() {

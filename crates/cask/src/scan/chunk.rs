@@ -271,7 +271,7 @@ impl Current {
     fn skip_damage(&mut self) -> Result<()> {
         self.file.mark_damaged();
         let bytes = self.file.bytes(0..self.end)?;
-        self.next = Walk::new(&bytes, self.file.salt, true).next_record(self.next);
+        self.next = Walk::new(&bytes, self.file.salt).next_record(self.next);
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn find(extents: &[Extent], now: u64) -> Result<HashSet<Vec<u8>>> {
 fn each(extent: &Extent, mut take: impl FnMut(&Record<'_>)) -> Result<()> {
     let mut dead = extent.file.dead_cursor(extent.dead_len);
     let bytes = extent.file.bytes(0..extent.end)?;
-    let mut walk = Walk::new(&bytes, extent.file.salt, true);
+    let mut walk = Walk::new(&bytes, extent.file.salt);
     loop {
         match walk.step() {
             Step::Record { offset, record, .. } if !record.is_tombstone && !dead.is_dead(offset) => take(&record),

@@ -20,7 +20,7 @@
 //! |      4 |     4 | state        | u32 LE | 0: open, may end anywhere; 1: sealed, changes no more                |
 //! |      8 |     4 | salt         | u32 LE | as in the file's head, which may be damaged                          |
 //! |     12 |     8 | clean as of  | u64 LE | as in the file's head                                                |
-//! |     20 |     8 | data bytes   | u64 LE | its length; 0 while open                                             |
+//! |     20 |     8 | data bytes   | u64 LE | its length; while open, so much is known to be durable: 0 by older releases |
 //! |     28 |     8 | record count | u64 LE | 0 while open                                                         |
 //! |     36 |     4 | reserved     | u32 LE | 0                                                                    |
 
@@ -43,8 +43,11 @@ const CRC_BYTES: usize = 4;
 /// Whether a file may still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
-    /// May end anywhere: recovery reads it.
-    Open,
+    /// May end anywhere behind what is durable: recovery reads it.
+    Open {
+        /// So many bytes, from its beginning, are durable, and whole records. 0: not said, as by releases before this was written.
+        durable_bytes: u64,
+    },
     /// Changes no more, is durable, and has this length and so many records.
     Sealed {
         /// Its length.
@@ -52,6 +55,13 @@ pub enum FileState {
         /// Its records.
         record_count: u64,
     },
+}
+
+impl FileState {
+    /// Whether it may still grow.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
 }
 
 /// A data file of the store.
@@ -96,7 +106,7 @@ impl Manifest {
         out.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
         for file in &self.files {
             let (state, data_bytes, record_count) = match file.state {
-                FileState::Open => (0u32, 0, 0),
+                FileState::Open { durable_bytes } => (0u32, durable_bytes, 0),
                 FileState::Sealed { data_bytes, record_count } => (1, data_bytes, record_count),
             };
             out.extend_from_slice(&file.number.get().to_le_bytes());
@@ -174,7 +184,7 @@ fn read_file(cursor: &mut Cursor<'_>) -> Result<File, DecodeError> {
     let record_count = cursor.u64("record count")?;
     cursor.u32("reserved")?;
     let state = match state {
-        0 => FileState::Open,
+        0 => FileState::Open { durable_bytes: data_bytes },
         1 => FileState::Sealed { data_bytes, record_count },
         _ => return Err(DecodeError::unsupported("state", state_at, format!("state {state} is not known"))),
     };

@@ -126,7 +126,9 @@ pub(crate) fn manifest(source: &Source, report: &mut Report<'_>) -> Result<(), F
             Field::plain("clean_as_of", file.clean_as_of),
         ];
         match file.state {
-            FileState::Open => fields.push(Field::plain("state", "open")),
+            FileState::Open { durable_bytes } => {
+                fields.extend([Field::plain("state", "open"), Field::plain("durable_bytes", durable_bytes)]);
+            }
             FileState::Sealed { data_bytes, record_count } => fields.extend([
                 Field::plain("state", "sealed"),
                 Field::plain("data_bytes", data_bytes),

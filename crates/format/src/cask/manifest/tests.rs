@@ -16,7 +16,7 @@ fn manifest() -> Manifest {
                 salt: 0xdead_beef,
                 clean_as_of: 5,
             },
-            File { number: number(8), state: FileState::Open, salt: 1, clean_as_of: 900 },
+            File { number: number(8), state: FileState::Open { durable_bytes: 0 }, salt: 1, clean_as_of: 900 },
         ],
     }
 }
