@@ -623,6 +623,34 @@ fn a_file_that_nobody_writes_to_keeps_no_deletions() {
     assert_eq!(cask.get("left").unwrap().unwrap(), *b"behind");
 }
 
+/// Goal: nor does one that changes no more, nearly all of which lives, by deletions or by times that are over; and it is not copied again and
+/// again for that.
+#[test]
+fn a_sealed_file_with_something_dead_keeps_no_deletions() {
+    for expires in [false, true] {
+        let disk = SimDisk::new();
+        let options = CaskOptions { merge_garbage_ratio: 0.3, ..options() };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        for _ in 0..2 {
+            fill(&cask, "cold");
+            cask.put("cold0", "").unwrap();
+        }
+        let ttl = expires.then_some(Duration::from_secs(1));
+        for n in 0..5000u32 {
+            cask.put_with(n.to_le_bytes(), "", &CaskWriteOptions { ttl, ..CaskWriteOptions::default() }).unwrap();
+            if expires {
+                disk.clock().advance(Duration::from_millis(500));
+            } else {
+                cask.delete(n.to_le_bytes()).unwrap();
+            }
+        }
+        let stats = cask.stats();
+        assert!(stats.tombstones < 1000 && stats.bytes < 40_000, "{stats:?}");
+        assert!(stats.merge_written_bytes < 8 * stats.appended_bytes, "{stats:?}");
+        assert_eq!(cask.get("cold1").unwrap().unwrap(), [b'f'; 900]);
+    }
+}
+
 /// Goal (B2): whatever moments a merge and a put of the same key meet in, the put is there afterwards.
 /// Method: two threads overwrite keys of their own and read each back, while a third merges all the time what they leave behind.
 #[test]

@@ -16,29 +16,39 @@ struct Candidate {
     usage: FileUsage,
     /// Bytes that come back if it is merged.
     gain: u64,
+    /// Bytes of deletions that stay.
+    stuck: u64,
 }
 
-/// Whether no file but `file` can hold what a deletion in it hides (R2), whatever the deletion.
-fn tombstones_can_go(file: &DataFile, files: &FileTable) -> bool {
-    let others = files.iter().filter(|other| other.number != file.number);
-    others.into_iter().all(|other| cannot_hold_older(other, file.version_max()))
-}
-
-/// Whether `file` holds no record that a deletion of this version, the newest record of its key, hides. A damaged record counts: it may
-/// be of any key.
+/// Whether `file` holds no record that a deletion of this version, the newest record of its key, hides.
 pub(crate) fn cannot_hold_older(file: &DataFile, version: u64) -> bool {
-    file.clean_as_of >= version || file.dead_len() == 0 && !file.is_damaged()
+    file.clean_as_of >= version || !holds_dead(file)
+}
+
+/// A damaged record counts: it may be of any key.
+fn holds_dead(file: &DataFile) -> bool {
+    file.dead_len() > 0 || file.is_damaged()
+}
+
+fn is_mergeable(file: &DataFile) -> bool {
+    file.is_sealed() && !file.is_damaged()
 }
 
 /// `now`: seconds since 1970.
 fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
-    let sealed = files.iter().filter(|file| file.is_sealed() && !file.is_damaged());
-    let measured = sealed.map(|file| {
+    // The two that are clean as of the lowest versions tell for every file whether another may hold what a deletion in it hides (R2).
+    let holders = files.iter().filter(|file| holds_dead(file)).map(|file| (file.clean_as_of, file.number));
+    let mut lowest: Vec<_> = holders.collect();
+    lowest.sort_unstable();
+    lowest.truncate(2);
+    let measured = files.iter().filter(|file| is_mergeable(file)).map(|file| {
         let usage = file.usage();
-        let tombstones = if usage.tombstones > 0 && tombstones_can_go(file, files) { usage.tombstone_bytes } else { 0 };
+        let other = lowest.iter().find(|(_, number)| *number != file.number);
+        let can_go = other.is_none_or(|(clean_as_of, _)| *clean_as_of >= file.version_max());
+        let (gone, stuck) = if can_go { (usage.tombstone_bytes, 0) } else { (0, usage.tombstone_bytes) };
         // Some of what has expired may be dead besides: then there is less to gain, and a merge that finds out.
-        let gain = (usage.dead_bytes + tombstones + file.expired_bytes(now)).min(usage.bytes);
-        Candidate { file: file.clone(), usage, gain }
+        let gain = (usage.dead_bytes + gone + file.expired_bytes(now)).min(usage.bytes);
+        Candidate { file: file.clone(), usage, gain, stuck }
     });
     measured.collect()
 }
@@ -46,12 +56,38 @@ fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
 /// The files that are worth merging by the options' ratio: the one that gives most, and others as long as what
 /// lives in all of them fits into one file.
 pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64) -> Option<Plan> {
+    let candidates = candidates(files, now);
     let is_due = |candidate: &Candidate| {
         candidate.gain > 0 && candidate.gain as f64 >= options.merge_garbage_ratio * candidate.usage.bytes as f64
     };
-    let mut found: Vec<Candidate> = candidates(files, now).into_iter().filter(is_due).collect();
-    found.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
+    let (mut found, others): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_due);
+    if found.is_empty() {
+        found = blockers(files, others, options);
+    } else {
+        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
+    }
     plans(found, options.file_bytes).into_iter().next()
+}
+
+/// Files that give little back but keep more deletions from going than are worth keeping, oldest first: their copies are clean, and the
+/// deletions go. So the files are copied once for as many bytes of deletions as the ratio says.
+fn blockers(files: &FileTable, candidates: Vec<Candidate>, options: &CaskOptions) -> Vec<Candidate> {
+    if options.keep_versions > 1 {
+        // A copy is clean as of nothing: it would be in the way again with its next dead record.
+        return Vec::new();
+    }
+    // What another file keeps, too, which cannot be merged, stays in any case.
+    let unmergeable = files.iter().filter(|file| !is_mergeable(file) && holds_dead(file));
+    let within_reach = unmergeable.map(|file| file.clean_as_of).min().unwrap_or(u64::MAX);
+    let stuck = candidates.iter().filter(|one| one.stuck > 0 && one.file.version_max() <= within_reach);
+    let (bytes, version) =
+        stuck.fold((0, 0), |(bytes, version), one| (bytes + one.stuck, one.file.version_max().max(version)));
+    let total: u64 = files.iter().map(|file| file.usage().bytes).sum();
+    if bytes as f64 <= options.merge_garbage_ratio * total as f64 {
+        return Vec::new();
+    }
+    let blocks = |one: &Candidate| one.usage.dead_records > 0 && one.file.clean_as_of < version;
+    candidates.into_iter().filter(blocks).collect()
 }
 
 /// All files that give anything back, in as many plans as it takes.
