@@ -272,7 +272,10 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         let append = store.env.files.reopen(&data.path, data.end())?;
         if file.is_torn {
             // What was cut off must not come back behind what is written now.
-            append.sync()?;
+            append.sync().inspect_err(|_| {
+                // Should that fail too, the error that is told is the worse one.
+                let _ = distrust::warn(&*store.env.files, &store.dir);
+            })?;
         }
         let room = store.file_room();
         let has_room = !data.is_damaged() && data.end() < room;

@@ -429,3 +429,31 @@ fn a_file_that_its_writer_cuts_is_read_and_not_mapped() {
         }
     }
 }
+
+/// Goal: a sync of an open that fails, of a file that a crash had cut off, is not forgotten: what the next life calls durable is.
+#[test]
+fn a_torn_file_whose_sync_failed_is_written_anew() {
+    let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 1, ..CaskOptions::default() };
+    let disk = SimDisk::new();
+    let cask = open(&disk, &options).unwrap();
+    cask.put("unsynced", "x").unwrap();
+    disk.die_within(disk.op_count(), 0..500);
+    assert!(cask.put("torn", [7; 2000]).is_err());
+    drop(cask);
+    let torn = disk.after_process_death();
+    let healthy = torn.after_process_death();
+    drop(open(&healthy, &options).unwrap());
+    let mut failures = 0;
+    for n in 0..healthy.op_count() {
+        let disk = torn.after_process_death();
+        disk.fail_at(n, Fault::Eio);
+        failures += usize::from(open(&disk, &options).is_err());
+        let cask = open(&disk, &options).unwrap();
+        assert_eq!(cask.get("unsynced").unwrap().unwrap(), b"x", "operation {n} failed");
+        cask.sync().unwrap();
+        let image = disk.after_power_loss(Survivors::Nothing);
+        let cask = open(&image, &options).unwrap();
+        assert!(cask.get("unsynced").unwrap().is_some(), "operation {n} failed, then a sync, then power loss");
+    }
+    assert!(failures > 1, "{failures}");
+}
