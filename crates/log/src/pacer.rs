@@ -79,6 +79,11 @@ impl Pacer {
     ///
     /// Cost: one lock where there is no limit.
     pub fn request(&self, class: Class, bytes: u64) {
+        self.request_while(class, bytes, &mut || true);
+    }
+
+    /// The same, but whoever waits is asked every 10 ms whether to go on. Returns at once when it says no.
+    pub fn request_while(&self, class: Class, bytes: u64, goes_on: &mut dyn FnMut() -> bool) {
         let mut left = bytes;
         let mut queued = false;
         while left > 0 {
@@ -86,6 +91,10 @@ impl Pacer {
             match grant {
                 Grant::Moves(granted) => left = left.saturating_sub(granted),
                 Grant::Waits(wait) => self.clock.sleep(wait.min(STEP)),
+            }
+            if left > 0 && !goes_on() {
+                self.queues.lock().leave(class, &mut queued);
+                return;
             }
         }
     }

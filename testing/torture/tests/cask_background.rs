@@ -124,3 +124,57 @@ fn what_expires_in_silence_is_merged_away() {
     assert_eq!(cask.get("lives").unwrap().unwrap(), b"on");
     cask.close().unwrap();
 }
+
+/// Goal: a close does not wait for the pace of a merge: by a clock that stands still, that would be for ever.
+#[test]
+fn a_close_does_not_wait_for_the_pace_of_a_merge() {
+    for background_jobs in [1, 2] {
+        let disk = SimDisk::new();
+        let still = Arc::new(StillClock { clock: disk.clock(), sleeps: Mutex::default(), slept: Condvar::new() });
+        let env = Env { clock: still.clone(), ..disk.env() };
+        let options =
+            CaskOptions { background_jobs, merge_bytes_per_second: 1, merge_batch_bytes: 4 << 10, ..options() };
+        let cask = Cask::open_with_env("/store", options, env).unwrap();
+        for n in 0..60u8 {
+            cask.put("often", [n; 900]).unwrap();
+        }
+        still.wait_for(2);
+        let (closed, is_closed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || closed.send(cask.close()));
+        is_closed.recv_timeout(PATIENCE).expect("the close ends").unwrap();
+    }
+}
+
+/// Whose sleeps take no time, so that who waits for some to pass waits for ever.
+#[derive(Debug)]
+struct StillClock {
+    clock: Arc<SimClock>,
+    sleeps: Mutex<u64>,
+    slept: Condvar,
+}
+
+impl StillClock {
+    /// Until there were so many more sleeps.
+    fn wait_for(&self, more: u64) {
+        let sleeps = self.sleeps.lock().unwrap();
+        let wanted = *sleeps + more;
+        let waited = self.slept.wait_timeout_while(sleeps, PATIENCE, |sleeps| *sleeps < wanted).unwrap();
+        assert!(!waited.1.timed_out(), "nobody sleeps");
+    }
+}
+
+impl Clock for StillClock {
+    fn unix_seconds(&self) -> u64 {
+        self.clock.unix_seconds()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn sleep(&self, _: Duration) {
+        *self.sleeps.lock().unwrap() += 1;
+        self.slept.notify_all();
+        std::thread::yield_now();
+    }
+}

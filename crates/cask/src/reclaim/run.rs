@@ -127,7 +127,7 @@ impl Run<'_> {
     }
 
     fn pause(&self, bytes: u64) -> Result<()> {
-        self.store.pacer.request(Class::Reclaim, bytes);
+        self.store.pacer.request_while(Class::Reclaim, bytes, &mut || !self.store.is_closing());
         if self.store.is_closing() {
             return Err(Error::new(ErrorKind::Closed, "the store closes; the merge begins anew when it is opened"));
         }

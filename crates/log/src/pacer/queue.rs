@@ -59,7 +59,7 @@ impl Queues {
     }
 
     /// Asks for up to `bytes`. `queued` is the asker's own note of whether it is counted as waiting:
-    /// `false` at first, and then whatever the last call made of it. Ask until nothing is left, or the count stays.
+    /// `false` at first, and then whatever the last call made of it. Ask until nothing is left, or [`leave`](Self::leave): else the count stays.
     pub fn ask(&mut self, now: Duration, class: Class, bytes: u64, queued: &mut bool) -> Grant {
         let own_wait = self.bucket(class).wait(now);
         if !own_wait.is_zero() {
@@ -79,6 +79,11 @@ impl Queues {
         self.total.spend(piece);
         self.note(class, queued, false);
         Grant::Moves(piece)
+    }
+
+    /// Whoever asked with this note asks no more.
+    pub fn leave(&mut self, class: Class, queued: &mut bool) {
+        self.note(class, queued, false);
     }
 
     fn note(&mut self, class: Class, queued: &mut bool, waits: bool) {
