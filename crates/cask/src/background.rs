@@ -49,20 +49,23 @@ impl Store {
     }
 
     fn keep(&self, merges_too: bool) {
-        let interval = Duration::from_millis(self.options.sync_interval_ms);
-        let idle = if interval.is_zero() { IDLE } else { interval };
-        let mut synced_at = self.env.clock.monotonic();
+        let sync_interval = Duration::from_millis(self.options.sync_interval_ms);
+        let merge_interval = Duration::from_millis(self.options.merge_interval_ms);
+        let mut idle = if sync_interval.is_zero() { IDLE } else { sync_interval };
+        if merges_too {
+            idle = idle.min(merge_interval);
+        }
+        let mut merged_at = None;
         loop {
             let mut failed = self.seal_and_prepare().is_err();
-            if merges_too && !failed {
-                failed = self.merge_while_due().is_err();
-            }
             let now = self.env.clock.monotonic();
-            if !interval.is_zero() && now.saturating_sub(synced_at) >= interval {
-                // A failed sync makes the store refuse writes, which is where it is told.
-                let _ = self.sync_all();
-                synced_at = now;
+            let is_time = merged_at.is_none_or(|at| now.saturating_sub(at) >= merge_interval);
+            if merges_too && !failed && (std::mem::take(&mut self.state.lock().merge_is_due) || is_time) {
+                failed = self.merge_while_due().is_err();
+                // What failed is tried again.
+                merged_at = (!failed).then_some(now);
             }
+            self.sync_if_due();
             let mut state = self.state.lock();
             if state.is_closing {
                 return;
@@ -75,6 +78,22 @@ impl Store {
         }
     }
 
+    /// Looks at the clock for `sync_interval_ms`, whatever else its thread is in the middle of.
+    pub(crate) fn sync_if_due(&self) {
+        let interval = Duration::from_millis(self.options.sync_interval_ms);
+        if interval.is_zero() {
+            return;
+        }
+        let now = self.env.clock.monotonic();
+        let mut synced_at = self.synced_at.lock();
+        if now.saturating_sub(*synced_at) >= interval {
+            *synced_at = now;
+            drop(synced_at);
+            // A failed sync makes the store refuse writes, which is where it is told.
+            let _ = self.sync_all();
+        }
+    }
+
     fn seal_and_prepare(&self) -> Result<()> {
         if self.check_writable().is_err() {
             return Err(crate::Error::new(ErrorKind::Closed, "nothing is written any more"));
@@ -82,6 +101,7 @@ impl Store {
         self.prepare_one()?;
         while self.seal_one()? {
             self.prepare_one()?;
+            self.sync_if_due();
         }
         Ok(())
     }

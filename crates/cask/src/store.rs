@@ -16,6 +16,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use esker_env::Env;
 use esker_env::os::Current;
@@ -100,6 +101,8 @@ pub(crate) struct Store {
     pub(crate) is_work_due: AtomicBool,
     condition: AtomicU8,
     failure: Mutex<Option<Error>>,
+    /// When everything was synced last for `sync_interval_ms`, by the monotonic clock.
+    pub(crate) synced_at: Mutex<Duration>,
     /// Files that could not be removed when a merge was done with them.
     pub(crate) leftovers: Mutex<Vec<PathBuf>>,
     pub(crate) pacer: Pacer,
@@ -128,6 +131,7 @@ impl Store {
         let Parts { env, dir, options, keydir, files, next_version, key_count, .. } = parts;
         let Parts { installer, recovery, suspects, is_read_only, .. } = parts;
         let pacer = Pacer::new(env.clock.clone());
+        let synced_at = env.clock.monotonic();
         let rate = options.merge_bytes_per_second;
         pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
         let condition = if is_read_only { Condition::ReadOnly } else { Condition::Writable };
@@ -151,6 +155,7 @@ impl Store {
             is_work_due: AtomicBool::new(false),
             condition: AtomicU8::new(condition as u8),
             failure: Mutex::default(),
+            synced_at: Mutex::new(synced_at),
             leftovers: Mutex::default(),
             pacer,
             counters: Counters::default(),

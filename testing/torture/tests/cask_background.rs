@@ -178,3 +178,47 @@ impl Clock for StillClock {
         std::thread::yield_now();
     }
 }
+
+/// Goal (`sync_interval_ms`): the interval is kept while a merge waits for its pace, which it does on the same thread.
+#[test]
+fn what_nobody_synced_is_durable_while_a_merge_waits() {
+    let disk = SimDisk::new();
+    let still = Arc::new(StillClock { clock: disk.clock(), sleeps: Mutex::default(), slept: Condvar::new() });
+    let env = Env { clock: still.clone(), ..disk.env() };
+    let options = CaskOptions { sync_interval_ms: 5, background_jobs: 1, merge_bytes_per_second: 1, ..options() };
+    let options = CaskOptions { merge_batch_bytes: 4 << 10, stripes: 1, ..options };
+    let cask = Cask::open_with_env("/store", options.clone(), env).unwrap();
+    for n in 0..60u8 {
+        cask.put("often", [n; 900]).unwrap();
+    }
+    still.wait_for(2);
+    cask.put("late", "value").unwrap();
+    disk.clock().advance(Duration::from_millis(5));
+    still.wait_for(3);
+    let image = disk.after_power_loss(Survivors::Nothing);
+    assert!(Cask::open_with_env("/store", options, image.env()).unwrap().exists("late").unwrap());
+    cask.close().unwrap();
+}
+
+/// Goal (`merge_interval_ms`): one thread for everything looks for merges no more often than that, however often it syncs.
+#[test]
+fn one_thread_merges_once_in_an_interval() {
+    let disk = SimDisk::new();
+    let (clock, env) = watched(&disk);
+    let merge_interval_ms = 3_600_000;
+    let options = CaskOptions { sync_interval_ms: 5, merge_interval_ms, background_jobs: 1, stripes: 1, ..options() };
+    let cask = Cask::open_with_env("/store", options, env).unwrap();
+    let short = CaskWriteOptions { ttl: Some(Duration::from_secs(60)), ..CaskWriteOptions::default() };
+    for n in 0..300u32 {
+        cask.put_with(n.to_le_bytes(), [7; 100], &short).unwrap();
+    }
+    cask.compact().unwrap();
+    clock.wait_for(|looks| looks.monotonic, 10);
+    disk.clock().advance(Duration::from_secs(61));
+    clock.wait_for(|looks| looks.monotonic, 10);
+    assert_eq!((cask.len(), cask.stats().merged_bytes), (300, 0), "not yet");
+    disk.clock().advance(Duration::from_secs(3600));
+    clock.wait_for(|looks| looks.monotonic, 10);
+    assert_eq!(cask.len(), 0, "{:?}", cask.stats());
+    cask.close().unwrap();
+}

@@ -127,7 +127,12 @@ impl Run<'_> {
     }
 
     fn pause(&self, bytes: u64) -> Result<()> {
-        self.store.pacer.request_while(Class::Reclaim, bytes, &mut || !self.store.is_closing());
+        self.store.pacer.request_while(Class::Reclaim, bytes, &mut || {
+            // The thread that merges may be the one that syncs.
+            self.store.sync_if_due();
+            !self.store.is_closing()
+        });
+        self.store.sync_if_due();
         if self.store.is_closing() {
             return Err(Error::new(ErrorKind::Closed, "the store closes; the merge begins anew when it is opened"));
         }
