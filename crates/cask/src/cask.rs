@@ -61,7 +61,7 @@ impl Cask {
     /// - `Corruption`: the manifest is damaged, or a data file is missing or too short. Damage within a data file is no
     ///   error: see [`recovery`](Self::recovery).
     /// - `UnsupportedFormat`: a newer version has written it.
-    /// - `Io`, `Exhausted`: the system refused.
+    /// - `Io`, `Exhausted`: the system refused. `Exhausted`, too, if no version can follow those that are there.
     pub fn open(path: impl AsRef<Path>, options: CaskOptions) -> Result<Self> {
         Self::open_with_env(path, options, Env::os())
     }

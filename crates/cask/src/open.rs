@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{MAGIC, Manifest};
-use esker_format::cask::record::FIRST_OFFSET;
+use esker_format::cask::record::{FIRST_OFFSET, VERSION_MAX};
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::copying::{UNFINISHED, remove_mark};
 use esker_log::distrust;
@@ -219,6 +219,10 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
     let load::Loaded { keydir, files, recovery, version_max, key_count, suspects } =
         load::load(loader, &env, options.open_threads)?;
     let next_version = found.next_version.max(version_max.saturating_add(1));
+    if next_version > VERSION_MAX && !is_read_only {
+        let reason = "a data file says that no version can follow its own; restore a backup";
+        return Err(Error::new(ErrorKind::Exhausted, reason).with_path(dir));
+    }
     let installer = Installer::new(env.files.clone(), dir, &found);
     let table = files.iter().fold(FileTable::default(), |table, file| table.with(file.data.clone()));
     let dir = dir.to_owned();

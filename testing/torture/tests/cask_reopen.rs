@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Thread, Threads};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_format::cask::record::{Record, VERSION_MAX};
 use esker_torture::cask::{Op, Past, Step, contents, options, run, steps, verified};
 use esker_torture::crash::{FAULTS, Replay, Tally, disk, power_losses};
 use esker_torture::hooked::{Call, Hooked};
@@ -456,4 +457,31 @@ fn a_torn_file_whose_sync_failed_is_written_anew() {
         assert!(cask.get("unsynced").unwrap().is_some(), "operation {n} failed, then a sync, then power loss");
     }
     assert!(failures > 1, "{failures}");
+}
+
+fn one_stripe() -> CaskOptions {
+    let (create_if_missing, background_jobs, stripes, file_bytes) = (true, 0, 1, 4 << 10);
+    CaskOptions { create_if_missing, background_jobs, stripes, file_bytes, ..CaskOptions::default() }
+}
+
+/// Goal: a store that has used all versions takes no more writes, which nobody could read.
+#[test]
+fn a_store_that_has_used_all_versions_takes_no_writes() {
+    let disk = SimDisk::new();
+    let cask = open(&disk, &one_stripe()).unwrap();
+    cask.put("key", "value").unwrap();
+    cask.close().unwrap();
+    let path = Path::new("/store/000001.data");
+    let mut raw = disk.file_bytes(path).unwrap();
+    let salt = u32::from_le_bytes(raw[16..20].try_into().unwrap());
+    let last = Record::decode(&raw[32..]).unwrap();
+    let mut record = Vec::new();
+    Record { version: VERSION_MAX, ..last }.encode(salt, &mut record).unwrap();
+    raw.truncate(32);
+    raw.extend_from_slice(&record);
+    disk.overwrite(path, raw);
+    let error = open(&disk, &one_stripe()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    let cask = Cask::open_read_only_with_env("/store", one_stripe(), disk.env()).unwrap();
+    assert_eq!(cask.get("key").unwrap().unwrap(), b"value");
 }
