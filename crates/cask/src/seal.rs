@@ -141,7 +141,12 @@ impl Store {
     /// # Errors
     /// What sealing it failed at; it is tried again. `Closed`, `ReadOnly`: nothing is sealed any more.
     pub(crate) fn seal_one(&self) -> Result<bool> {
-        let Some((retired, _sealing)) = self.take_retired()? else { return Ok(false) };
+        self.seal_one_of(|_| true)
+    }
+
+    /// The same of those of which `is_wanted` is true.
+    fn seal_one_of(&self, is_wanted: impl Fn(&DataFile) -> bool) -> Result<bool> {
+        let Some((retired, _sealing)) = self.take_retired(is_wanted)? else { return Ok(false) };
         let result = self.note(self.seal(&retired));
         let mut state = self.state.lock();
         if let Err(error) = result {
@@ -154,15 +159,13 @@ impl Store {
         Ok(true)
     }
 
-    fn take_retired(&self) -> Result<Option<(Arc<ActiveFile>, Sealing<'_>)>> {
+    fn take_retired(&self, is_wanted: impl Fn(&DataFile) -> bool) -> Result<Option<(Arc<ActiveFile>, Sealing<'_>)>> {
         let mut state = self.state.lock();
         // Under the lock: a close that finds nothing being sealed finds it for good.
         self.check_writable()?;
-        if state.retired.is_empty() {
-            return Ok(None);
-        }
+        let Some(first) = state.retired.iter().position(|retired| is_wanted(&retired.data)) else { return Ok(None) };
         state.sealing += 1;
-        Ok(Some((state.retired.remove(0), Sealing { store: self })))
+        Ok(Some((state.retired.remove(first), Sealing { store: self })))
     }
 
     /// Waits until nothing is being sealed. Of a closed store: for good.
@@ -234,14 +237,15 @@ impl Store {
             }
         }
         let files = self.files.load();
-        let ended = files.iter().filter(|file| file.end() > FIRST_OFFSET).cloned().collect();
+        let ended: Vec<_> = files.iter().filter(|file| file.end() > FIRST_OFFSET).cloned().collect();
         drop((files, stripes));
         loop {
-            while self.seal_one()? {}
-            let mut state = self.state.lock();
-            if state.sealing == 0 && state.retired.is_empty() {
+            // Files that end later are others' business: with writers who never rest there are always some.
+            while self.seal_one_of(|file| ended.iter().any(|one| one.number == file.number))? {}
+            if ended.iter().all(|file| file.is_sealed()) {
                 return Ok(ended);
             }
+            let mut state = self.state.lock();
             // Another thread seals one; if it fails, it is back in the list.
             self.changed.wait_for(&mut state, POLL);
         }

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::{Env, Thread, Threads};
 use esker::{Cask, CaskOptions, ErrorKind, Result};
 use esker_torture::cask::{Past, contents, options, run, steps, verified};
 use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, kill, power_losses};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -420,4 +424,57 @@ fn every_call_of_a_repair_may_fail() {
             }
         }
     }
+}
+
+/// Threads that never run what they are given.
+#[derive(Debug)]
+struct Idle;
+
+impl Thread for Idle {
+    fn join(&mut self) -> bool {
+        true
+    }
+}
+
+impl Threads for Idle {
+    fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> esker::env::Result<Box<dyn Thread>> {
+        Ok(Box::new(Idle))
+    }
+}
+
+/// Goal: a copy waits for the files of its moment alone, however fast others end meanwhile.
+/// Method: whenever one is sealed, writes end another.
+#[test]
+fn a_copy_waits_for_no_file_that_ended_later() {
+    const PATIENCE: u32 = 100;
+    let disk = SimDisk::new();
+    let writer: Arc<OnceLock<Cask>> = Arc::default();
+    let ended = Arc::new(AtomicU32::new(0));
+    let (meanwhile, count) = (writer.clone(), ended.clone());
+    let files = Hooked::new(disk.env().files, move |call| {
+        let is_hint = |path: &Path| path.starts_with("/store") && path.extension().is_some_and(|e| e == "hint");
+        if let (Call::Create(path), Some(cask)) = (call, meanwhile.get())
+            && is_hint(path)
+            && count.fetch_add(1, Ordering::Relaxed) < PATIENCE
+        {
+            for n in 0..6 {
+                cask.put(format!("later{n}"), [b'x'; 900]).unwrap();
+            }
+        }
+        Ok(())
+    });
+    let env = Env { files: Arc::new(files), threads: Arc::new(Idle), ..disk.env() };
+    let options = CaskOptions {
+        create_if_missing: true,
+        stripes: 2,
+        file_bytes: 4 << 10,
+        open_threads: 0,
+        ..CaskOptions::default()
+    };
+    let cask = Cask::open_with_env("/store", options.clone(), env).unwrap();
+    cask.put("key", "value").unwrap();
+    writer.set(cask.clone()).unwrap();
+    cask.checkpoint("/copy").unwrap();
+    assert!(ended.load(Ordering::Relaxed) < PATIENCE);
+    assert_eq!(open(&disk, "/copy", &options).unwrap().get("key").unwrap().unwrap(), b"value");
 }
