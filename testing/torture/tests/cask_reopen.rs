@@ -485,3 +485,26 @@ fn a_store_that_has_used_all_versions_takes_no_writes() {
     let cask = Cask::open_read_only_with_env("/store", one_stripe(), disk.env()).unwrap();
     assert_eq!(cask.get("key").unwrap().unwrap(), b"value");
 }
+
+/// Goal: what is deleted stays so when more versions are kept from now on.
+#[test]
+fn versions_that_were_deleted_stay_so_when_more_are_kept() {
+    let options = CaskOptions { keep_versions: 1, merge_garbage_ratio: 0.3, ..one_stripe() };
+    let disk = SimDisk::new();
+    let cask = open(&disk, &options).unwrap();
+    cask.put("k", "a").unwrap();
+    for n in 0..5u8 {
+        cask.put([b'c', n], [n; 900]).unwrap();
+    }
+    cask.delete("k").unwrap();
+    cask.put("k", "b").unwrap();
+    // Files of garbage, the deletion among them, which are merged; that with the first version is not worth it.
+    for n in 0..40u8 {
+        cask.put("often", [n; 900]).unwrap();
+    }
+    assert!(cask.stats().merges > 0);
+    cask.close().unwrap();
+    let cask = open(&disk, &CaskOptions { keep_versions: 3, ..options }).unwrap();
+    let history: Vec<_> = cask.history("k").unwrap().into_iter().map(|(_, value)| value.to_vec()).collect();
+    assert_eq!(history, [b"b"]);
+}

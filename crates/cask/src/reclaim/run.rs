@@ -154,7 +154,7 @@ impl Run<'_> {
         record: &Record<'_>,
     ) -> Result<()> {
         if record.is_tombstone {
-            if self.tombstone_stays(index, record)? {
+            if self.tombstone_stays(index, record) {
                 self.put(record)?;
             }
             return Ok(());
@@ -183,21 +183,13 @@ impl Run<'_> {
         self.store.keydir.newest(hash).iter().any(|slot| slot.place() == place)
     }
 
-    /// R2. Asked before anything of this merge is installed; what makes a deletion superfluous never ceases to.
-    fn tombstone_stays(&self, index: usize, record: &Record<'_>) -> Result<bool> {
-        let hash = self.store.keydir.hash(record.key);
-        let at_rest = self.store.key_locks.lock(hash);
-        let located = self.store.locate(hash, record.key)?;
-        drop(at_rest);
-        if located.newest.is_some() && self.store.options.keep_versions == 1 {
-            // A newer put hides what is older just as well, and is durable before the deletion goes (R4). Not from
-            // history, though, where that is kept.
-            return Ok(false);
-        }
+    /// R2. Asked before anything of this merge is installed; what makes a deletion superfluous never ceases to. A newer put does not: it
+    /// hides what is older no more once more versions are kept.
+    fn tombstone_stays(&self, index: usize, record: &Record<'_>) -> bool {
         let merged = self.plan.victims.get(..=index).unwrap_or_default();
         let files = self.store.files.load();
         let mut staying = files.iter().filter(|file| !merged.iter().any(|victim| victim.number == file.number));
-        Ok(!staying.all(|file| super::pick::cannot_hold_older(file, record.version)))
+        !staying.all(|file| super::pick::cannot_hold_older(file, record.version))
     }
 
     /// Adds a copy of `record`; returns where it will begin.
