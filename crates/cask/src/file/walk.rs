@@ -9,6 +9,7 @@
 //! - W2: before the place up to which a file is known to be durable nothing is torn: there are records or damage. A sealed file is durable up
 //!   to its end.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES, Record};
@@ -19,6 +20,9 @@ use super::claim::{self, VERSION_PLAUSIBLE_MAX};
 const SECTOR_BYTES: u64 = 512;
 /// A record that an append left unfinished has zeroes at its end; so many are looked at.
 const UNWRITTEN_BYTES: u64 = 8;
+
+/// Records are looked for behind damage as long as CRCs of so many bytes take, some tenths of a second: where random bytes are, next to none.
+const SEARCH_BYTES_MAX: u64 = 1 << 30;
 
 /// What the walk met.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(crate) struct Walk<'a> {
     /// W2.
     durable: u64,
     offset: u64,
+    /// What is left of [`SEARCH_BYTES_MAX`], for all damage of the file.
+    search_bytes: Cell<u64>,
 }
 
 pub(super) fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
@@ -56,7 +62,7 @@ impl<'a> Walk<'a> {
 
     /// The same of a file that was open, of which so many bytes are known to be durable.
     pub(crate) const fn torn_behind(bytes: &'a [u8], salt: u32, durable: u64) -> Self {
-        Self { bytes, salt, durable, offset: record::FIRST_OFFSET }
+        Self { bytes, salt, durable, offset: record::FIRST_OFFSET, search_bytes: Cell::new(SEARCH_BYTES_MAX) }
     }
 
     const fn len(&self) -> u64 {
@@ -152,14 +158,20 @@ impl<'a> Walk<'a> {
         self.search(offset)
     }
 
-    /// The same, without trusting the head at `offset`.
+    /// The same, without trusting the head at `offset`. Nothing, once that was too much work: then bytes were made to look like heads.
     pub(crate) fn search(&self, offset: u64) -> u64 {
-        let holds = |&offset: &u64| {
+        for offset in offset + 1..self.len() {
             let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
-            Record::decode(rest).is_ok_and(|record| record.version < VERSION_PLAUSIBLE_MAX)
-                && self.record_at(offset).is_some()
-        };
-        (offset + 1..self.len()).find(holds).unwrap_or(self.len())
+            let Some(record) = Record::decode(rest).ok().filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else {
+                continue;
+            };
+            let Some(left) = self.search_bytes.get().checked_sub(record.bytes()) else { break };
+            self.search_bytes.set(left);
+            if self.record_at(offset).is_some() {
+                return offset;
+            }
+        }
+        self.len()
     }
 }
 
@@ -259,6 +271,19 @@ mod tests {
         bytes[offsets[1] as usize..3032].fill(0);
         assert_eq!(walk_behind(&bytes, offsets[2]), (vec![1], vec![(offsets[1], offsets[2])], offsets[2], false));
         assert_eq!(walk_behind(&bytes, 3032), (vec![1], vec![(offsets[1], 3032)], 3032, false));
+    }
+
+    #[test]
+    fn bytes_that_look_like_heads_cost_a_bounded_search() {
+        let mut bytes = vec![0; record::FIRST_OFFSET as usize];
+        let mut head = Vec::new();
+        record(1, b"", &[0; 400_000]).encode(SALT, &mut head).unwrap();
+        // The first is no head, so that its length is not trusted.
+        bytes.extend_from_slice(&[0xff; 40]);
+        bytes.extend_from_slice(&head[..20].repeat(20_000));
+        bytes.resize(bytes.len() + 400_000, 1);
+        record(2, b"key", b"behind").encode(SALT, &mut bytes).unwrap();
+        assert_eq!(walk(&bytes, true), (vec![], vec![(32, bytes.len() as u64)], bytes.len() as u64, false));
     }
 
     #[test]
