@@ -142,12 +142,7 @@ impl Store {
         let path = self.path_of(FileName::Hint(file.number));
         let raw = match self.env.files.read(&path) {
             Ok(raw) => raw,
-            Err(error)
-                if error.kind() == std::io::ErrorKind::NotFound && self.files.load().get(file.number).is_none() =>
-            {
-                // Merged since.
-                return Ok(());
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.has_hint(file) => return Ok(()),
             Err(error) => {
                 check.errors.push(error.into());
                 return Ok(());

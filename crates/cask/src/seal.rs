@@ -1,7 +1,7 @@
 //! Files begin and end: creation, retirement, sealing, hints.
 //!
 //! Order of a creation: file, head, sync, directory sync, manifest. Of a seal: cut, sync, hint, sync, directory sync, manifest (B6).
-//! A hint that cannot be had is no loss: the open then reads the data file.
+//! A hint for which there is no room is no loss: the next merge tries again, and an open reads the data file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -191,11 +191,14 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the hint of a file that changes no more.
-    pub(crate) fn write_hint(&self, data: &DataFile) -> Result<()> {
+    /// Writes the hint of a file that changes no more, unless there is no room: merges need sealed files to make some.
+    pub(crate) fn write_hint(&self, data: &Arc<DataFile>) -> Result<()> {
         let bytes = data.bytes(0..data.end())?;
-        if !write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes)? {
-            data.mark_damaged();
+        match write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes) {
+            Ok(is_sound) if !is_sound => data.mark_damaged(),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Exhausted => self.hintless.lock().push(data.clone()),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

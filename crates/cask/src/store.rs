@@ -105,6 +105,8 @@ pub(crate) struct Store {
     pub(crate) synced_at: Mutex<Duration>,
     /// Files that could not be removed when a merge was done with them.
     pub(crate) leftovers: Mutex<Vec<PathBuf>>,
+    /// Files for whose hints there was no room.
+    pub(crate) hintless: Mutex<Vec<Arc<DataFile>>>,
     pub(crate) pacer: Pacer,
     pub(crate) counters: Counters,
     pub(crate) recovery: CaskRecovery,
@@ -157,6 +159,7 @@ impl Store {
             failure: Mutex::default(),
             synced_at: Mutex::new(synced_at),
             leftovers: Mutex::default(),
+            hintless: Mutex::default(),
             pacer,
             counters: Counters::default(),
             recovery,

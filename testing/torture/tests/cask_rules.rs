@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -782,4 +784,28 @@ fn a_small_store_takes_little_room() {
     assert!(allocated < 2 * held, "{allocated} bytes for {held} after a reopening");
     assert_eq!(cask.get(1999u32.to_le_bytes()).unwrap().as_deref(), Some(&*vec![7; 50_000]));
     cask.close().unwrap();
+}
+
+/// Goal: a hint for which there is no room keeps no file from being sealed, nor from being merged.
+#[test]
+fn files_are_sealed_and_merged_without_hints() {
+    let disk = SimDisk::new();
+    let files = Hooked::new(disk.env().files, |call| match call {
+        Call::Create(path) if path.extension().is_some_and(|extension| extension == "hint") => {
+            Err(esker::env::Error::new("creating", path, std::io::ErrorKind::StorageFull.into()))
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let cask = Cask::open_with_env("/store", options(), env).unwrap();
+    for _ in 0..3 {
+        fill(&cask, "a");
+    }
+    cask.compact().unwrap();
+    let stats = cask.stats();
+    assert!(stats.background_error.is_none() && stats.merges > 0 && stats.dead_records == 0, "{stats:?}");
+    assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "nothing is wrong with it");
+    cask.close().unwrap();
+    let cask = open(&disk);
+    assert_eq!((cask.len(), cask.recovery().bad_hints.len() as u64), (5, stats.sealed_files));
 }

@@ -41,7 +41,7 @@ impl Store {
         self.retire_idle();
         while !self.is_closing() {
             let _merging = self.lock_merging()?;
-            self.remove_leftovers();
+            self.make_up();
             let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else { break };
             let result = self.merge(&plan);
             let mut state = self.state.lock();
@@ -61,7 +61,7 @@ impl Store {
         self.check_writable()?;
         drop(self.seal_everything()?);
         let _merging = self.lock_merging()?;
-        self.remove_leftovers();
+        self.make_up();
         let mut damage = Ok(());
         for _ in 0..ROUNDS_MAX {
             let now = self.env.clock.unix_seconds();
@@ -101,8 +101,14 @@ impl Store {
         Ok(done)
     }
 
-    /// Tries again to remove files that a merge was done with.
-    fn remove_leftovers(&self) {
+    /// Tries again to remove files that a merge was done with, and to write hints. Merges are locked.
+    fn make_up(&self) {
         self.leftovers.lock().retain(|path| crate::file::remove_if_there(&*self.env.files, path).is_err());
+        let hintless = std::mem::take(&mut *self.hintless.lock());
+        for file in hintless {
+            if self.files.load().get(file.number).is_some() && self.write_hint(&file).is_err() {
+                self.hintless.lock().push(file);
+            }
+        }
     }
 }
