@@ -371,7 +371,7 @@ impl Cask {
         Ok(history.into_iter().find(|(kept, _)| *kept == version).map(|(_, value)| value))
     }
 
-    /// Seals all files and merges every one that has anything to give back. Writes go on meanwhile.
+    /// Seals all files and merges every one that has anything to give back, and short ones with each other. Writes go on meanwhile.
     ///
     /// # Errors
     /// What a merge failed at; nothing is lost.

@@ -809,3 +809,31 @@ fn files_are_sealed_and_merged_without_hints() {
     let cask = open(&disk);
     assert_eq!((cask.len(), cask.recovery().bad_hints.len() as u64), (5, stats.sealed_files));
 }
+
+/// Goal: many copies of a store that is written slowly, from several stripes, leave it few files; a compaction hardly more than one.
+#[test]
+fn small_files_do_not_pile_up() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { stripes: 4, file_bytes: 64 << 10, ..options() };
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    let mut most = 0;
+    for round in 0..50u32 {
+        for stripe in 0..4u32 {
+            let to = CaskWriteOptions { stripe: Some(stripe as usize), ..CaskWriteOptions::default() };
+            cask.put_with([round.to_le_bytes(), stripe.to_le_bytes()].concat(), [1; 50], &to).unwrap();
+        }
+        if round % 2 == 0 {
+            cask.backup("/backup", &mut |_| {}).unwrap();
+        } else {
+            cask.checkpoint(format!("/checkpoint{round}")).unwrap();
+        }
+        most = cask.stats().files.max(most);
+    }
+    assert!(most < 40, "{most}");
+    cask.compact().unwrap();
+    assert!(cask.stats().files < 4, "{:?}", cask.stats());
+    let written = cask.stats().merge_written_bytes;
+    cask.compact().unwrap();
+    assert_eq!((cask.len(), cask.stats().merge_written_bytes), (200, written), "there was nothing to do");
+    assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+}

@@ -53,7 +53,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Merges every file that has anything to give back.
+    /// Merges every file that has anything to give back, and small ones.
     ///
     /// # Errors
     /// What a merge failed at.

@@ -11,6 +11,7 @@ pub(crate) struct Plan {
     pub(crate) victims: Vec<Arc<DataFile>>,
 }
 
+#[derive(Debug, Clone)]
 struct Candidate {
     file: Arc<DataFile>,
     usage: FileUsage,
@@ -18,6 +19,17 @@ struct Candidate {
     gain: u64,
     /// Bytes of deletions that stay.
     stuck: u64,
+}
+
+/// A file that is shorter than this share of what files may be is a small one: copies and compactions end files however short they are.
+const SMALL_SHARE: u64 = 8;
+/// So many small files are merged though they give nothing back: each takes a descriptor, and an entry in every manifest.
+const SMALL_FILES_MIN: usize = 16;
+
+impl Candidate {
+    fn is_small(&self, file_bytes: u64) -> bool {
+        self.usage.bytes < file_bytes / SMALL_SHARE
+    }
 }
 
 /// Whether `file` holds no record that a deletion of this version, the newest record of its key, hides.
@@ -61,17 +73,24 @@ pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64) -> Option<
         candidate.gain > 0 && candidate.gain as f64 >= options.merge_garbage_ratio * candidate.usage.bytes as f64
     };
     let (mut found, others): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_due);
+    found.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
     if found.is_empty() {
-        found = blockers(files, others, options);
-    } else {
-        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
+        found = blockers(files, &others, options);
+    }
+    if found.is_empty() {
+        let small = others.into_iter().filter(|candidate| candidate.is_small(options.file_bytes));
+        found = small.collect();
+        // Those of two copies, where all stripes are in use.
+        if found.len() < SMALL_FILES_MIN.max(2 * options.stripes) {
+            return None;
+        }
     }
     plans(found, options.file_bytes).into_iter().next()
 }
 
 /// Files that give little back but keep more deletions from going than are worth keeping, oldest first: their copies are clean, and the
 /// deletions go. So the files are copied once for as many bytes of deletions as the ratio says.
-fn blockers(files: &FileTable, candidates: Vec<Candidate>, options: &CaskOptions) -> Vec<Candidate> {
+fn blockers(files: &FileTable, candidates: &[Candidate], options: &CaskOptions) -> Vec<Candidate> {
     if options.keep_versions > 1 {
         // A copy is clean as of nothing: it would be in the way again with its next dead record.
         return Vec::new();
@@ -86,13 +105,19 @@ fn blockers(files: &FileTable, candidates: Vec<Candidate>, options: &CaskOptions
     if bytes as f64 <= options.merge_garbage_ratio * total as f64 {
         return Vec::new();
     }
-    let blocks = |one: &Candidate| one.usage.dead_records > 0 && one.file.clean_as_of < version;
-    candidates.into_iter().filter(blocks).collect()
+    let blocks = |one: &&Candidate| one.usage.dead_records > 0 && one.file.clean_as_of < version;
+    candidates.iter().filter(blocks).cloned().collect()
 }
 
-/// All files that give anything back, in as many plans as it takes.
+/// All files that give anything back, and small ones that fit into one, in as many plans as it takes.
 pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64) -> Vec<Plan> {
-    let found = candidates(files, now).into_iter().filter(|candidate| candidate.gain > 0).collect();
+    let (mut found, others): (Vec<Candidate>, Vec<Candidate>) =
+        candidates(files, now).into_iter().partition(|candidate| candidate.gain > 0);
+    let small: Vec<Candidate> = others.into_iter().filter(|candidate| candidate.is_small(file_bytes)).collect();
+    // One more beside what is copied anyway makes no fewer files.
+    if small.len() > 1 {
+        found.extend(small);
+    }
     plans(found, file_bytes)
 }
 
