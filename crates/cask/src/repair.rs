@@ -159,7 +159,7 @@ impl Repair<'_> {
     fn take(&mut self, number: FileNumber) -> Result<()> {
         let path = self.dir.join(FileName::Data(number).name());
         let file = self.env.files.open(&path)?;
-        let mapping = file.map()?;
+        let mapping = file.map().unwrap_or_default();
         let read;
         let raw = match &mapping {
             Some(mapping) => mapping.bytes(),

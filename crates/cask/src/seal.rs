@@ -179,7 +179,7 @@ impl Store {
     fn seal(&self, active: &Arc<ActiveFile>) -> Result<()> {
         self.note_sync(active.finish())?;
         let data = &active.data;
-        data.map()?;
+        data.map();
         self.write_hint(data)?;
         self.env.files.sync_dir(&self.dir)?;
         let mut installer = self.installer.lock();

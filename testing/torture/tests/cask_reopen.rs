@@ -508,3 +508,24 @@ fn versions_that_were_deleted_stay_so_when_more_are_kept() {
     let history: Vec<_> = cask.history("k").unwrap().into_iter().map(|(_, value)| value.to_vec()).collect();
     assert_eq!(history, [b"b"]);
 }
+
+/// Goal: files that cannot be mapped are read.
+#[test]
+fn files_that_cannot_be_mapped_are_read() {
+    let disk = SimDisk::new();
+    let files = Hooked::new(disk.env().files, |call| match call {
+        Call::Map(path) => Err(esker::env::Error::new("mapping", path, std::io::ErrorKind::OutOfMemory.into())),
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    for life in 0..2u8 {
+        let cask = Cask::open_with_env("/store", one_stripe(), env.clone()).unwrap();
+        for n in 0..10u8 {
+            cask.put([life, n], [n; 900]).unwrap();
+        }
+        assert!(cask.stats().sealed_files > 1 && cask.stats().background_error.is_none(), "{:?}", cask.stats());
+        assert_eq!(cask.get([life, 0]).unwrap().unwrap(), [0; 900]);
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+        cask.close().unwrap();
+    }
+}

@@ -227,14 +227,10 @@ impl DataFile {
         self.is_damaged.store(true, Ordering::Release);
     }
 
-    /// From now on it is read through a mapping, where there are such. It changes no more.
-    pub(crate) fn map(&self) -> Result<()> {
-        if self.mapping.get().is_none() {
-            let mapping = self.reader.map()?;
-            // Somebody else may have been as fast: one mapping is as good as another.
-            let _ = self.mapping.set(mapping);
-        }
-        Ok(())
+    /// From now on it is read through a mapping, where one is to be had: a process may have only so many. It changes no more.
+    pub(crate) fn map(&self) {
+        // What cannot be mapped is read, and what cannot be read is told then.
+        self.mapping.get_or_init(|| self.reader.map().unwrap_or_default());
     }
 
     /// The manifest calls it sealed.

@@ -47,7 +47,7 @@ fn open(env: &Env, dir: &Path, file: &File, is_read_only: bool) -> Result<Opened
     let data = DataFile::new(identity, path, reader, None);
     // One that somebody else writes may be cut to its last record any time, and who touches what is mapped behind that dies of it.
     if !is_read_only || !file.state.is_open() {
-        data.map()?;
+        data.map();
     }
     check_head(&data, file, len)?;
     if !file.state.is_open() {

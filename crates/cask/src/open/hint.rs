@@ -49,7 +49,7 @@ impl Hint {
             Err(error) => return Err(error.into()),
         };
         file.advise(Access::Sequential);
-        let raw = match file.map()? {
+        let raw = match file.map().unwrap_or_default() {
             Some(mapping) => Raw::Mapped(mapping),
             None => Raw::Read(env.files.read(&path)?),
         };

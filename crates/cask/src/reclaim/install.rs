@@ -64,7 +64,7 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
 fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
     if let Some(file) = &output.file {
         store.note_sync(file.finish())?;
-        file.data.map()?;
+        file.data.map();
         store.write_hint(&file.data)?;
     }
     store.sync_all()?;
