@@ -14,6 +14,7 @@ use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::cask::{FileName, data_file::DataFileHeader};
 
 use crate::file::{DataFile, DeadCursor, Step, Walk};
+use crate::keydir::{KeyHash, Place};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -75,11 +76,12 @@ impl Store {
         let mut dead = file.dead_cursor(*dead_len);
         let mut walk = Walk::new(&bytes, file.salt);
         let (mut records, mut live) = (0, 0);
+        let mut changed = Vec::new();
         loop {
             match walk.step() {
                 Step::Record { offset, record, .. } => {
                     records += 1;
-                    live += u64::from(self.check_record(file, &mut dead, offset, &record, check)?);
+                    live += u64::from(self.check_record(file, &mut dead, offset, &record, check, &mut changed)?);
                 }
                 Step::Damage(range) => {
                     file.mark_damaged();
@@ -89,6 +91,7 @@ impl Store {
                 Step::End { .. } => break,
             }
         }
+        self.check_changed(file, changed, check);
         check.records += records;
         check.live_records += live;
         if file.is_sealed() && records != file.record_count() && !file.is_damaged() {
@@ -98,7 +101,7 @@ impl Store {
         Ok(())
     }
 
-    /// C2. Whether the record lived when the check began.
+    /// C2. Whether the record lived when the check began. If that is not so now, it is one that has `changed`.
     fn check_record(
         &self,
         file: &DataFile,
@@ -106,11 +109,12 @@ impl Store {
         offset: u64,
         record: &Record<'_>,
         check: &mut CaskCheck,
+        changed: &mut Vec<(KeyHash, Place)>,
     ) -> Result<bool> {
         let was_dead = dead.is_dead(offset);
         let hash = self.keydir.hash(record.key);
         let slot = file.slot(hash.tag(), offset, record.bytes())?;
-        let is_known = || self.keydir.all(hash).iter().any(|known| known.place() == slot.place());
+        let is_known = || self.is_known(hash, slot.place());
         let mut complain = |reason: &str| check.errors.push(Error::corruption(&file.path, offset, reason));
         if record.is_tombstone {
             if was_dead || is_known() {
@@ -120,18 +124,38 @@ impl Store {
             return Ok(false);
         }
         if is_known() == was_dead {
-            // It may have died since: then, with its key at rest, it is in the list.
-            let _at_rest = self.key_locks.lock(hash);
-            let is_dead = file.dead_cursor(file.dead_len()).is_dead(offset);
-            if is_known() == is_dead {
-                complain(if is_dead {
-                    "a live record is counted as dead"
-                } else {
-                    "a record is neither live nor dead"
-                });
-            }
+            changed.push((hash, slot.place()));
         }
         Ok(!was_dead)
+    }
+
+    fn is_known(&self, hash: KeyHash, place: Place) -> bool {
+        self.keydir.all(hash).iter().any(|known| known.place() == place)
+    }
+
+    /// Records, by ascending offset, that may have died since the check began: then they are in the list by now. Only for what still does not
+    /// fit is a key held, and the list gone through for it alone.
+    fn check_changed(&self, file: &DataFile, changed: Vec<(KeyHash, Place)>, check: &mut CaskCheck) {
+        let mut dead = file.dead_cursor(file.dead_len());
+        for (hash, place) in changed {
+            let offset = place.offset.into();
+            if self.is_known(hash, place) != dead.is_dead(offset) {
+                continue;
+            }
+            let _at_rest = self.key_locks.lock(hash);
+            let is_dead = file.dead_cursor(file.dead_len()).is_dead(offset);
+            if self.is_known(hash, place) == is_dead {
+                let reason =
+                    if is_dead { "a live record is counted as dead" } else { "a record is neither live nor dead" };
+                check.errors.push(Error::corruption(&file.path, offset, reason));
+            }
+        }
+    }
+
+    /// Whether it was not merged since, and there was room.
+    fn has_hint(&self, file: &DataFile) -> bool {
+        let is_hintless = self.hintless.lock().iter().any(|hintless| hintless.number == file.number);
+        !is_hintless && self.files.load().get(file.number).is_some()
     }
 
     /// C3.
