@@ -284,8 +284,9 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         let room = store.file_room();
         let has_room = !data.is_damaged() && data.end() < room;
         let stripe = if has_room { stripes.next() } else { None };
+        let is_reserved = has_room && stripe.is_none() && data.end() == FIRST_OFFSET;
         let synced = if file.is_torn { data.end() } else { 0 };
-        let active = if stripe.is_some() {
+        let active = if stripe.is_some() || is_reserved {
             crate::seal::preallocate(&*append, room)?;
             append.advise(Access::Random);
             Arc::new(ActiveFile::new(Arc::new(data.with_window(append.window()?)), append, room, synced))
@@ -296,7 +297,7 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         store.unsealed.lock().push(active.clone());
         match stripe {
             Some(mut stripe) => stripe.file = Some(active),
-            None if data.end() == FIRST_OFFSET => store.state.lock().reserved.push(active),
+            None if is_reserved => store.state.lock().reserved.push(active),
             None => store.retire(active),
         }
     }

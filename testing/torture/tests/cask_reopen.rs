@@ -529,3 +529,46 @@ fn files_that_cannot_be_mapped_are_read() {
         cask.close().unwrap();
     }
 }
+
+/// A store of one life with two stripes, which died before its second file had a record.
+fn with_an_empty_file() -> SimDisk {
+    let live = |disk: &SimDisk| {
+        let options = CaskOptions { stripes: 2, ..one_stripe() };
+        let cask = open(disk, &options).unwrap();
+        for stripe in 0..2 {
+            let to = CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+            if cask.put_with([stripe as u8], "value", &to).is_err() {
+                break;
+            }
+        }
+        disk.op_count()
+    };
+    let healthy = SimDisk::new();
+    let disk = SimDisk::new();
+    disk.die_after(live(&healthy) - 1);
+    live(&disk);
+    let disk = disk.after_process_death();
+    assert_eq!(disk.file_bytes(Path::new("/store/000002.data")).map(|bytes| bytes.iter().any(|b| *b != 0)), Some(true));
+    disk
+}
+
+/// Goal: a file that stood ready when the process died is written like any other; one with a damaged head is not written.
+#[test]
+fn a_file_that_stood_ready_takes_what_others_take() {
+    for is_damaged in [false, true] {
+        let disk = with_an_empty_file();
+        if is_damaged {
+            assert!(disk.flip_bit(Path::new("/store/000002.data"), 20));
+        }
+        let cask = open(&disk, &one_stripe()).unwrap();
+        for n in 0..10u8 {
+            cask.put([b'k', n], [n; 900]).unwrap();
+        }
+        let stats = cask.stats();
+        assert_eq!((stats.records, stats.files), (11, if is_damaged { 4 } else { 3 }), "{stats:?}");
+        assert_eq!(stats.damaged_files, u64::from(is_damaged));
+        if is_damaged {
+            assert_eq!(disk.file_bytes(Path::new("/store/000002.data")).unwrap().len(), 32);
+        }
+    }
+}
