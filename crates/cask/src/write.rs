@@ -6,7 +6,7 @@
 //! - W3: a batch is one append to one file; its records say that they belong together (`CONTINUED`). It has a record for each of
 //!   its keys, whatever they were before.
 //! - W4: `sync` makes the file durable that has the record; where history is kept, all of them: what a key's older versions are may say a
-//!   record in another, such as a deletion that ended them. A single delete that finds nothing to delete syncs everything instead:
+//!   record in another, such as a deletion that ended them. Whoever finds nothing to delete, as was wanted, syncs everything instead:
 //!   what made the key go may not be durable yet.
 //! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who wait for a shard that is locked,
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
@@ -172,7 +172,12 @@ impl Store {
         if new.is_none() && expected.is_none() {
             // Nothing to write either way.
             self.check_writable()?;
-            return Ok(!self.exists_at(self.keydir.hash(key), key)?);
+            let is_absent = !self.exists_at(self.keydir.hash(key), key)?;
+            if is_absent && options.sync {
+                // W4.
+                self.sync_all()?;
+            }
+            return Ok(is_absent);
         }
         Ok(self.write_one(key, new, Condition::Equals(expected), options)?.is_some())
     }

@@ -837,3 +837,17 @@ fn small_files_do_not_pile_up() {
     assert_eq!((cask.len(), cask.stats().merge_written_bytes), (200, written), "there was nothing to do");
     assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
 }
+
+/// Goal (W4): who is told that a key has no value, durably, is told so by a compare-and-set that has nothing to write, too.
+#[test]
+fn a_synced_compare_and_set_of_nothing_makes_the_deletion_durable() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    cask.put("key", "value").unwrap();
+    cask.sync().unwrap();
+    cask.delete("key").unwrap();
+    let synced = CaskWriteOptions { sync: true, ..CaskWriteOptions::default() };
+    assert!(cask.compare_and_set("key", None, None, &synced).unwrap());
+    let image = disk.after_power_loss(Survivors::Nothing);
+    assert!(open(&image).get("key").unwrap().is_none());
+}
