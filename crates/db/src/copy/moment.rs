@@ -73,7 +73,7 @@ impl Store {
             }
             self.flush(&full)?;
         }
-        self.commit.exclusive(|lead| {
+        self.alone(|lead| {
             self.check_takes_writes()?;
             let families = self.families.load_full();
             let ids: Vec<u32> = families.keys().copied().collect();
