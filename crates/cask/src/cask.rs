@@ -155,7 +155,7 @@ impl Cask {
         Ok(())
     }
 
-    fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.open.store
     }
 

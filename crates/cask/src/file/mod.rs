@@ -60,6 +60,8 @@ pub(crate) struct DataFile {
     version_max: AtomicU64,
     dead: Mutex<DeadList>,
     is_sealed: AtomicBool,
+    /// What lives in it lies behind this: merges have moved all that did before.
+    merged_to: AtomicU64,
     /// Has bytes that are no records: never merged, so that a repair may still look at them.
     is_damaged: AtomicBool,
 }
@@ -107,6 +109,7 @@ impl DataFile {
             version_max: AtomicU64::new(0),
             dead: Mutex::default(),
             is_sealed: AtomicBool::new(false),
+            merged_to: AtomicU64::new(record::FIRST_OFFSET),
             is_damaged: AtomicBool::new(false),
         }
     }
@@ -231,6 +234,15 @@ impl DataFile {
     pub(crate) fn map(&self) {
         // What cannot be mapped is read, and what cannot be read is told then.
         self.mapping.get_or_init(|| self.reader.map().unwrap_or_default());
+    }
+
+    pub(crate) fn merged_to(&self) -> u64 {
+        self.merged_to.load(Ordering::Relaxed)
+    }
+
+    /// A merge has moved what lived before `offset`, and is installed.
+    pub(crate) fn set_merged_to(&self, offset: u64) {
+        self.merged_to.store(offset, Ordering::Relaxed);
     }
 
     /// The manifest calls it sealed.

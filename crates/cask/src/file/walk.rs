@@ -65,6 +65,11 @@ impl<'a> Walk<'a> {
         Self { bytes, salt, durable, offset: record::FIRST_OFFSET, search_bytes: Cell::new(SEARCH_BYTES_MAX) }
     }
 
+    /// The same, from `offset` on, where a record begins or the file ends.
+    pub(crate) const fn from(self, offset: u64) -> Self {
+        Self { offset, ..self }
+    }
+
     const fn len(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -44,6 +44,9 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
         output.moves.get(index + AHEAD).iter().for_each(|soon| store.keydir.prefetch_slots(soon.hash));
         swap(store, moved, file.map(|file| &**file));
     }
+    if let Some(partly) = plan.victims.get(output.done) {
+        partly.set_merged_to(output.stopped_at.max(partly.merged_to()));
+    }
     let installer = store.installer.lock();
     for victim in gone {
         let table = store.files.load().without(victim.number);

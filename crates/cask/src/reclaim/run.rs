@@ -42,6 +42,8 @@ pub(crate) struct Output {
     pub(crate) moves: Vec<Move>,
     /// So many of the victims, from the front, were copied whole and can go.
     pub(crate) done: usize,
+    /// Where in the next one copying ended.
+    pub(crate) stopped_at: u64,
     pub(crate) bytes_read: u64,
 }
 
@@ -54,6 +56,7 @@ struct Run<'a> {
     moves: Vec<Move>,
     /// Records that wait to be appended together.
     buffer: Vec<u8>,
+    stopped_at: u64,
     bytes_read: u64,
 }
 
@@ -67,10 +70,14 @@ pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
     let clean_as_of = if store.options.keep_versions == 1 { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
     let (moves, buffer) = (Vec::new(), Vec::new());
-    let mut run = Run { store, plan, clean_as_of, now, file: None, moves, buffer, bytes_read: 0 };
+    let stopped_at = FIRST_OFFSET;
+    let mut run = Run { store, plan, clean_as_of, now, file: None, moves, buffer, stopped_at, bytes_read: 0 };
     let result = run.copy_all();
     match result {
-        Ok(done) => Ok(Output { file: run.file, moves: run.moves, done, bytes_read: run.bytes_read }),
+        Ok(done) => {
+            let Run { file, moves, stopped_at, bytes_read, .. } = run;
+            Ok(Output { file, moves, done, stopped_at, bytes_read })
+        }
         Err(error) => {
             if let Some(file) = run.file {
                 // Nobody names it. If it stays, the next open removes it.
@@ -96,17 +103,25 @@ impl Run<'_> {
 
     /// `false`: the output is full, and not everything was copied.
     fn copy(&mut self, index: usize, victim: &Arc<DataFile>) -> Result<bool> {
+        let usage = victim.usage();
+        let live = usage.records.saturating_sub(usage.dead_records + usage.tombstones);
+        // R6.
+        let is_last = index > 0 || live < MOVES_MAX as u64;
+        let begin = if is_last && usage.tombstones > 0 { FIRST_OFFSET } else { victim.merged_to() };
         let mut dead = victim.dead_cursor(victim.dead_len());
         let bytes = victim.bytes(0..victim.end())?;
-        let mut walk = Walk::new(&bytes, victim.salt);
+        let mut walk = Walk::new(&bytes, victim.salt).from(begin);
         let mut unpaced = 0;
         loop {
             match walk.step() {
                 Step::Record { offset, record, raw } => {
                     if self.is_full(index, raw.len() as u64) {
+                        self.stopped_at = offset;
                         return Ok(false);
                     }
-                    self.take(index, victim, &mut dead, offset, &record)?;
+                    if is_last || !record.is_tombstone {
+                        self.take(index, victim, &mut dead, offset, &record)?;
+                    }
                     unpaced += raw.len() as u64;
                     self.bytes_read += raw.len() as u64;
                 }
@@ -116,7 +131,10 @@ impl Run<'_> {
                     let reason = "the file has bytes that are no records, and is not merged; run a repair";
                     return Err(Error::corruption(&victim.path, range.start, reason));
                 }
-                Step::End { .. } => return Ok(true),
+                Step::End { at, .. } => {
+                    self.stopped_at = at;
+                    return Ok(is_last);
+                }
             }
             if unpaced >= self.store.options.merge_batch_bytes {
                 self.flush()?;
