@@ -30,6 +30,10 @@ use crate::{Error, ErrorKind, Result};
 /// operation of a batch. Writers wait for writers of the same key (one in 1,024 others shares its lock), and
 /// once there are more of them than [`CaskOptions::stripes`], for a file to write to.
 ///
+/// Files that change no more are mapped, where the system has that. Should a device fail under a mapping, or somebody else cut such a file, the
+/// system ends the process with `SIGBUS`, in whatever call touches the page: in an open, a check or a repair, too. What was durable elsewhere is
+/// not lost by that: copy what can be read of the file, and repair the store from there.
+///
 /// # Durability
 /// Once a write has returned `Ok`, the death of the process does not lose it. With [`CaskWriteOptions::sync`], power loss
 /// does not either. A batch is there whole or not at all. Of writes that were not synced, a power loss may keep a later one
