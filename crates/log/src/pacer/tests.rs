@@ -1,4 +1,5 @@
 use super::*;
+use esker_env::sim::SimClock;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -141,4 +142,22 @@ fn the_more_urgent_class_goes_first_where_all_share() {
     // Only what had been saved up before the flush came, and one piece of debt.
     assert!(reclaimed_before_flush_was_done <= MIB * 2 / 10 + 2, "{reclaimed_before_flush_was_done}");
     assert!((secs(1.7)..secs(2.1)).contains(&now), "{now:?}");
+}
+
+/// Goal: whoever asks no more holds nobody back.
+#[test]
+fn a_request_that_is_given_up_ends_and_is_not_waited_for() {
+    let clock = Arc::new(SimClock::default());
+    let pacer = Pacer::new(clock.clone());
+    pacer.set_total_rate(Some(KIB));
+    let mut asked = 0;
+    pacer.request_while(Class::Foreground, MIB, &mut || {
+        asked += 1;
+        asked < 5
+    });
+    assert_eq!(asked, 5);
+    let before = clock.monotonic();
+    clock.advance(secs(10_000.0));
+    pacer.request(Class::Scrub, 1);
+    assert_eq!(clock.monotonic(), before + secs(10_000.0));
 }
