@@ -21,6 +21,8 @@ use crate::store::Store;
 use crate::table::Table;
 use crate::{Error, ErrorKind, Result};
 
+const CHECKING: &str = "checking a file that is taken in";
+
 impl Store {
     /// Whether `family` can take in the table at `path`, as far as its end tells; its first and last keys.
     ///
@@ -51,7 +53,7 @@ impl Store {
         if properties.other.contains_key(blob_refs::PROPERTY) {
             return Err(refuse(path, "the table points into blob files, which cannot be taken in"));
         }
-        let (smallest, largest) = bounds(&table)?;
+        let (smallest, largest) = bounds(&table).map_err(|error| error.while_doing(CHECKING))?;
         Ok((internal_key::user_key(&smallest).to_vec(), internal_key::user_key(&largest).to_vec()))
     }
 
@@ -133,7 +135,7 @@ impl Store {
             let reason = format!("an entry of kind {:?} cannot be taken in", key.kind);
             Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(table.path()))
         });
-        checked.map(drop).map_err(|error| error.while_doing("checking a file that is taken in"))
+        checked.map(drop).map_err(|error| error.while_doing(CHECKING))
     }
 }
 
