@@ -26,6 +26,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
+pub(crate) use self::pointers::has_lost_sector;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{Family, View};
@@ -131,7 +132,9 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
         let is_sure = suspect.is_none() || suspect == suspected;
         match opened {
             Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
-            opened if is_as_before && is_sure => return opened.map(|opened| Opened { lock: share, ..opened }),
+            opened if is_as_before && (is_sure || attempts == 0) => {
+                return opened.map(|opened| Opened { lock: share, ..opened });
+            }
             _ if attempts > 0 => {}
             _ => {
                 let reason = "the store changes faster than it can be read; try again";

@@ -389,12 +389,15 @@ impl Store {
         if sealing.is_empty() {
             sealing.extend(self.largest_of_too_many(lead, bytes));
         }
-        if sealing.is_empty() && self.room.is_overdrawn() {
-            sealing.extend(crate::memory::largest(lead));
-        }
         if !sealing.is_empty() {
             // Whatever fails, the memtables are still full.
             self.seal(lead, &sealing).inspect_err(|_| self.has_full.store(true, Ordering::Release))?;
+        } else if self.room.is_overdrawn()
+            && let Some(family) = crate::memory::largest(lead)
+            && self.state.lock().flush_error.is_none()
+        {
+            // Deletions go on whether or not that can be done.
+            let _ = self.seal(lead, &[family]);
         }
         self.delay_writes(lead, bytes);
         Ok(())

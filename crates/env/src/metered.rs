@@ -61,8 +61,8 @@ impl Charge {
     /// Makes it `bytes`, whatever it was, once they are known.
     fn set(&self, bytes: u64) {
         let mut held = self.bytes.lock();
-        self.meter.used.fetch_add(bytes, Ordering::AcqRel);
-        self.meter.used.fetch_sub(*held, Ordering::AcqRel);
+        self.meter.used.fetch_add(bytes.saturating_sub(*held), Ordering::AcqRel);
+        self.meter.used.fetch_sub(held.saturating_sub(bytes), Ordering::AcqRel);
         *held = bytes;
     }
 
@@ -151,6 +151,20 @@ impl Metered {
         }
     }
 
+    /// What was counted of one is the other's.
+    fn note_renamed(&self, from: &Path, to: &Path) {
+        let mut charges = self.charges.lock();
+        let moved = charges.remove(from);
+        match moved.filter(|_| self.counts(to)) {
+            Some(charge) => drop(charges.insert(to.to_owned(), charge)),
+            None => {
+                charges.remove(to);
+                drop(charges);
+                self.measure(to);
+            }
+        }
+    }
+
     fn metered(&self, path: &Path, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
         if !self.counts(path) {
             return file;
@@ -174,11 +188,14 @@ impl FileSystem for Metered {
     }
 
     fn recycle(&self, from: &Path, to: &Path) -> Result<Arc<dyn AppendFile>> {
-        let recycled = self.files.recycle(from, to);
-        // A failure leaves the file with either name.
+        let recycled = self.files.recycle(from, to).inspect_err(|_| {
+            // It is left with either name.
+            self.measure(to);
+            self.measure(from);
+        })?;
+        self.note_renamed(from, to);
         self.measure(to);
-        self.measure(from);
-        Ok(self.metered(to, recycled?))
+        Ok(self.metered(to, recycled))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -199,16 +216,7 @@ impl FileSystem for Metered {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.files.rename(from, to)?;
-        let mut charges = self.charges.lock();
-        let moved = charges.remove(from);
-        match moved.filter(|_| self.counts(to)) {
-            Some(charge) => drop(charges.insert(to.to_owned(), charge)),
-            None => {
-                charges.remove(to);
-                drop(charges);
-                self.measure(to);
-            }
-        }
+        self.note_renamed(from, to);
         Ok(())
     }
 

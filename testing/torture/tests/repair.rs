@@ -457,6 +457,59 @@ fn a_lost_value_of_a_log_does_not_uncover_an_older_one() {
     }
 }
 
+/// Goal: what a log has of a value that has moved since, while another family's writes kept the log, takes nothing from the tables; nor does a
+/// value that a power loss kept from ever being there.
+#[test]
+fn a_log_that_was_kept_takes_no_value_that_is_in_tables() {
+    let family = FamilyOptions { separation: Separation::AtWrite, min_blob_size: 100, ..FamilyOptions::default() };
+    let family = FamilyOptions { blob_compression: esker::Compression::None, ..family };
+    let families = [("default".to_owned(), family.clone())].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    for has_moved in [true, false] {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let (of_values, other) =
+            (db.default_column_family(), db.create_column_family("other", family.clone()).unwrap());
+        db.put_cf(&other, "small", "stays in memory", &Default::default()).unwrap();
+        for round in 0..2 {
+            (0..20 - round * 10).for_each(|n| db.put(format!("key {n}"), [round; 500]).unwrap());
+        }
+        db.compact_range(&of_values, None, None).unwrap();
+        let kept = disk.paths().iter().filter(|path| path.extension().is_some_and(|of| of == "log")).count();
+        assert!(kept > 0);
+        let left = if has_moved {
+            db.reclaim(&of_values, 0.1).unwrap();
+            disk.after_process_death()
+        } else {
+            db.put("key 15", [9; 5000]).unwrap();
+            disk.after_process_death()
+        };
+        std::mem::forget(db);
+        if !has_moved {
+            let is_blob = |path: &PathBuf| path.extension().is_some_and(|of| of == "blob");
+            let newest = left.paths().into_iter().filter(is_blob).max().unwrap();
+            let mut bytes = vec![0; 1000];
+            left.env().files.open(&newest).unwrap().read_at(0, &mut bytes).unwrap();
+            left.overwrite(&newest, bytes);
+        }
+        for path in left.paths().iter().filter(|path| is_manifest(path) || path.ends_with("CURRENT")) {
+            left.remove(path).unwrap();
+        }
+        let report = Db::repair_with_env("/store", options.clone(), left.env()).unwrap();
+        let db = Db::open_with_env("/store", options.clone(), left.env()).unwrap();
+        for n in 0..20 {
+            let value = [u8::from(n < 10); 500];
+            assert_eq!(
+                db.get(format!("key {n}")).unwrap().as_deref(),
+                Some(&value[..]),
+                "{has_moved}, {n}: {report:?}"
+            );
+        }
+        assert!(report.lost_keys.is_empty(), "{has_moved}: {report:?}");
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+    }
+}
+
 /// Tables stay as they are written.
 fn without_compactions() -> Options {
     let family = FamilyOptions {

@@ -190,7 +190,8 @@ impl Store {
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if let Some(work) = work {
                 state.no_room.remove(&id);
-                if work.is_reclaim() {
+                let is_wanted = || left.bound < i64::try_from(left.slack / 2).unwrap_or(i64::MAX);
+                if work.is_reclaim() && (self.room.is_short() || is_wanted()) {
                     // The bound is the store's: one that lies idle may hold more garbage.
                     let has_more = |family: &Family| reclaim::garbage_part(&family.view.load().version) >= GARBAGE_PART;
                     let others = families.iter().filter(|(other, family)| **other != id && has_more(family));

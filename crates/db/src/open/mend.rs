@@ -87,16 +87,18 @@ pub(crate) fn store_to_mend(
 }
 
 /// Replays the logs as an open would. If it would refuse them, every batch that is whole, also behind the damage and where values
-/// of it are lost. `full` is called with a family whose memtable is full.
+/// of it are lost, but for records that are not `kept`. `full` is called with a family whose memtable is full.
 pub(crate) fn replay_all(
     store: &Store,
     damage: &mut Vec<Error>,
+    kept: impl Fn(&Record<'_>) -> Result<bool>,
     mut full: impl FnMut(&Store, &Arc<Family>) -> Result<()>,
 ) -> Result<(Recovery, SequenceNumber)> {
     let logs = match Logs::check(store) {
         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
             damage.push(error);
-            return replay_wanted(store, |log, _, record| Ok(is_needed(store, log, record)), full);
+            let wanted = |log, _, record: &Record<'_>| Ok(is_needed(store, log, record) && kept(record)?);
+            return replay_wanted(store, wanted, full);
         }
         read => read?,
     };

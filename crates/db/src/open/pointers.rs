@@ -246,7 +246,7 @@ impl Found {
 }
 
 /// Whether a sector with a part of `start..end` was never written (P2).
-fn has_lost_sector(blob: &BlobFile, start: u64, end: u64) -> Result<bool> {
+pub(crate) fn has_lost_sector(blob: &BlobFile, start: u64, end: u64) -> Result<bool> {
     let mut sector = [0; SECTOR_BYTES as usize];
     let mut at = start;
     while at < end {

@@ -14,6 +14,7 @@ use esker_format::rocksdb::version_edit::BlobFileAddition;
 
 use super::survey::{Survey, is_damage};
 use crate::blob::BlobFile;
+use crate::open::has_lost_sector;
 use crate::{Error, Result};
 
 /// Blob files by number.
@@ -113,6 +114,15 @@ impl Blobs {
     /// Whether the value of `user_key` can be read, from whatever file.
     pub(super) fn is_readable(&self, family: u32, user_key: &[u8], index: &BlobIndex) -> Result<bool> {
         Ok(self.is_whole(family, user_key, index)? || self.reader(user_key, index)?.is_some())
+    }
+
+    /// Whether a power loss may have kept the value that `index` points to from ever being there, so that it was never acknowledged (P2 of
+    /// `open/pointers.rs`).
+    pub(super) fn may_be_unwritten(&self, user_key: &[u8], index: &BlobIndex) -> Result<bool> {
+        let Some(blob) = self.get(index.file) else { return Ok(false) };
+        let start = index.record_offset(user_key.len()).unwrap_or(index.offset);
+        let end = index.offset.saturating_add(index.bytes);
+        Ok(end > blob.file_bytes || has_lost_sector(&blob.reader(index), start, end)?)
     }
 
     /// A file that is not in order, or whose header is not that of its values, for the value that `index` points to, if that can be read.

@@ -1,6 +1,6 @@
 //! The order of a repair: read all, write what has to be written, put files in their places, make that the store.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use esker_env::{Env, FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::BlobIndex;
-use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::distrust;
@@ -258,7 +258,7 @@ impl Workshop {
         let newest = |of: &Vec<Source>| of.iter().map(|source| source.meta.largest_sequence.get()).max().unwrap_or(0);
         let flushed: BTreeMap<u32, u64> = sources.iter().map(|(&family, of)| (family, newest(of))).collect();
         let flushed = self.survey.manifest.is_none().then_some(&flushed);
-        let from_logs = self.replay(store, blobs, flushed)?;
+        let from_logs = self.replay(store, blobs, flushed, sources)?;
         let mut built = Vec::new();
         for (&id, family) in store.families.load().iter() {
             let mut of_family = sources.remove(&id).unwrap_or_default();
@@ -285,6 +285,7 @@ impl Workshop {
         store: &mut Store,
         blobs: &mut Blobs,
         flushed: Option<&BTreeMap<u32, u64>>,
+        sources: &BTreeMap<u32, Vec<Source>>,
     ) -> Result<Vec<(u32, Rewritten)>> {
         let (mut made, report) = (Vec::new(), &mut self.report);
         let blobs = RefCell::new(blobs);
@@ -301,17 +302,37 @@ impl Workshop {
             family.view.store(Arc::new(View { active, ..View::clone(&view) }));
             Ok(())
         };
+        // A value that was never there was never acknowledged: what came before it counts (P1 of `open/pointers.rs`).
+        let unwritten_bytes = Cell::new(0);
+        let skips = |record: &Record<'_>| {
+            unwritten_bytes.set(unwritten_bytes.get() + (record.key.len() + record.value.len()) as u64);
+            Ok(false)
+        };
         let (found, last) = match flushed {
-            None => mend::replay_all(store, &mut damage, &mut flush)?,
+            None => {
+                let kept = |record: &Record<'_>| match pointer_of(record) {
+                    Some(index) if is_unwritten(&blobs.borrow(), record, &index)? => skips(record),
+                    _ => Ok(true),
+                };
+                mend::replay_all(store, &mut damage, kept, &mut flush)?
+            }
             Some(flushed) => {
-                // Where a record is in tables already, its value may have moved, or be gone for good reason.
                 let wanted = |_: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
-                    let is_in_tables = flushed.get(&record.cf).is_some_and(|&newest| sequence <= newest);
-                    if record.kind != ValueKind::BlobIndex || !is_in_tables {
+                    let Some(index) = pointer_of(record) else { return Ok(true) };
+                    let blobs = blobs.borrow();
+                    if blobs.is_readable(record.cf, record.key, &index)? {
                         return Ok(true);
                     }
-                    let Ok(index) = BlobIndex::decode(record.value) else { return Ok(false) };
-                    blobs.borrow().is_readable(record.cf, record.key, &index)
+                    // Where a record is in tables already, its value may have moved, or be gone for good reason.
+                    if flushed.get(&record.cf).is_some_and(|&newest| sequence <= newest) {
+                        return Ok(false);
+                    }
+                    let of_family = sources.get(&record.cf).map_or(&[][..], Vec::as_slice);
+                    // The same of one that may have come to the bottom, where numbers are no more.
+                    if has_timeless(of_family, record.key)? || is_unwritten(&blobs, record, &index)? {
+                        return skips(record);
+                    }
+                    Ok(true)
                 };
                 mend::replay_wanted(store, wanted, &mut flush)?
             }
@@ -325,7 +346,7 @@ impl Workshop {
         report.log_batches = found.batches;
         // Of a log that the next one says was whole, what lay behind its end is no loss.
         let dropped_bytes = if found.torn_at.is_some() { found.dropped_bytes } else { 0 };
-        report.lost_log_bytes = dropped_bytes + found.skipped_bytes;
+        report.lost_log_bytes = dropped_bytes + found.skipped_bytes + unwritten_bytes.get();
         Ok(made)
     }
 
@@ -521,4 +542,34 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
         }
     }
     Version::empty().apply(&edit)
+}
+
+/// Where a record of a log has its value, if that is elsewhere.
+fn pointer_of(record: &Record<'_>) -> Option<BlobIndex> {
+    if record.kind == ValueKind::BlobIndex { BlobIndex::decode(record.value).ok() } else { None }
+}
+
+/// Whether the value of a record cannot be read, and may never have been there.
+fn is_unwritten(blobs: &Blobs, record: &Record<'_>, index: &BlobIndex) -> Result<bool> {
+    Ok(!blobs.is_readable(record.cf, record.key, index)? && blobs.may_be_unwritten(record.key, index)?)
+}
+
+/// Whether a table has an entry of the key that compactions have taken the number from: it may be newer than any.
+fn has_timeless(sources: &[Source], user_key: &[u8]) -> Result<bool> {
+    for source in sources.iter().filter(|source| source.meta.smallest_sequence.get() == 0) {
+        let mut entries = source.iter()?;
+        entries.seek(&internal_key::lookup(user_key, SequenceNumber::MAX))?;
+        while entries.valid() {
+            let key = InternalKey::decode(entries.key())
+                .map_err(|error| Error::decode(&source.path, 0, "reading an entry", error))?;
+            if key.user_key != user_key {
+                break;
+            }
+            if key.sequence.get() == 0 {
+                return Ok(true);
+            }
+            entries.next()?;
+        }
+    }
+    Ok(false)
 }
