@@ -124,7 +124,7 @@ fn a_flipped_bit_costs_one_record_at_most() {
 }
 
 /// Goal: the same where values are zeroes, as sectors are that a crash has left unwritten: in a file that is known to be durable, since the
-/// store was closed, and in one of which nobody says so.
+/// store was closed; and in one of which nobody says so, in heads and keys: a bit of such a value can be what a crash left there.
 #[test]
 fn a_flipped_bit_costs_no_more_where_values_are_zeroes() {
     for is_closed in [true, false] {
@@ -143,7 +143,8 @@ fn a_flipped_bit_costs_no_more_where_values_are_zeroes() {
         let disk = disk.after_process_death();
         let path = Path::new("/store/000001.data");
         let records = 32..32 + 6 * 1522u64;
-        for byte in records.step_by(11) {
+        let tells = |byte: &u64| is_closed || (byte - 32) % 1522 < 22;
+        for byte in records.filter(tells).step_by(if is_closed { 11 } else { 1 }) {
             let bit = byte * 8 + (byte * 7 + 3) % 8;
             let damaged = disk.after_process_death();
             assert!(damaged.flip_bit(path, bit));

@@ -3,25 +3,17 @@
 //! - A1: a single flipped bit in head or key is found by trying each: then a CRC of 32 bits holds by chance once in thousands of millions.
 //! - A2: else head and key are taken at their word, if they make a record that ends within the damage.
 //! - A3: a claim is never served. It keeps what is older from being taken for its key's newest (`suspects.rs`).
-//! - A4: one in the value, which says nothing, is found for what it does to the CRC: so a record is not taken for one that a crash has left. Only
-//!   of short records: of those that a crash has left, one in 32,768 at most passes for such a one by chance.
 //!
 //! Cost: one CRC of a damaged record for each bit of its head and key, up to a bound.
 
 use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
-use esker_format::checksum::crc32c_extend;
 
 /// Versions this high are not believed without a CRC: random bytes nearly all are.
 pub(super) const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
 /// Flipped bits are looked for as long as CRCs of so many bytes take: some tens of milliseconds for a stretch of damage.
 const SEARCH_BYTES_MAX: u64 = 1 << 28;
-
-/// See A4: 2¹⁷ bits, and a CRC has 32.
-const FLIPPED_BYTES_MAX: usize = 1 << 14;
-/// CRC-32C's, reflected.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// A record that was once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,22 +38,11 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> Vec<Claim> {
     found
 }
 
-/// Whether one bit makes a record of the beginning of `rest`.
-pub(super) fn is_one_bit_off(rest: &[u8], salt: u32) -> bool {
-    has_flipped_bit(rest, salt) || corrected(rest, salt, &mut SEARCH_BYTES_MAX.clone()).is_some()
-}
-
-/// A4. What a flipped bit changes of a CRC depends on its distance from the end alone, and on no other bit.
-fn has_flipped_bit(rest: &[u8], salt: u32) -> bool {
-    let bytes = record::peek_bytes(rest).and_then(|bytes| usize::try_from(bytes).ok());
-    let raw = bytes.filter(|bytes| *bytes <= FLIPPED_BYTES_MAX).and_then(|bytes| rest.get(..bytes));
-    let Some((crc, checked)) = raw.and_then(|raw| raw.split_first_chunk::<4>()) else { return false };
-    let wanted = crc32c_extend(salt, checked) ^ u32::from_le_bytes(*crc);
-    let mut change = 1;
-    (0..checked.len() * 8).any(|_| {
-        change = (change >> 1) ^ if change & 1 == 1 { POLYNOMIAL } else { 0 };
-        change == wanted
-    })
+/// A1: which byte of `rest`, which begins with a record but for one bit, has that bit; and how long the record is.
+pub(super) fn flipped_byte(rest: &[u8], salt: u32) -> Option<(u64, u64)> {
+    let raw = corrected(rest, salt, &mut SEARCH_BYTES_MAX.clone())?;
+    let byte = raw.iter().zip(rest).position(|(was, is)| was != is)?;
+    Some((byte as u64, raw.len() as u64))
 }
 
 /// A1: the record at the beginning of `rest` with one bit as it was.
@@ -127,19 +108,6 @@ mod tests {
                 let claim = Claim { offset: from, key: vec![b'k', version as u8], version };
                 assert_eq!(claims(&damaged, SALT, from..to), [claim], "bit {bit}");
             }
-        }
-    }
-
-    #[test]
-    fn one_flipped_bit_of_a_record_is_told_from_other_damage() {
-        let (bytes, second) = file();
-        let record = &bytes[START as usize..second as usize];
-        for bit in 0..record.len() * 8 {
-            let mut damaged = record.to_vec();
-            flip(&mut damaged, bit);
-            assert!(is_one_bit_off(&damaged, SALT), "bit {bit}");
-            flip(&mut damaged, (bit + 100) % (record.len() * 8));
-            assert!(!is_one_bit_off(&damaged, SALT), "bit {bit} and another");
         }
     }
 

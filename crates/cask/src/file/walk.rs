@@ -114,9 +114,13 @@ impl<'a> Walk<'a> {
         if head.first_chunk::<8>().is_some_and(|commit| is_zero(commit)) {
             return true;
         }
-        // What a crash leaves is not one bit away from a record.
-        if claim::is_one_bit_off(rest, self.salt) {
-            return false;
+        // What a crash leaves is one bit away from a record only if that bit was all there was in a sector.
+        if let Some((byte, record_bytes)) = claim::flipped_byte(rest, self.salt) {
+            let sector = (offset + byte) / SECTOR_BYTES * SECTOR_BYTES;
+            let part = sector.max(offset)..(sector + SECTOR_BYTES).min(offset + record_bytes);
+            if !self.has_unwritten_sector(part) {
+                return false;
+            }
         }
         let head_end = offset + HEAD_BYTES as u64;
         // Of a head in two sectors one may be missing: then nobody knows how long the record is.
@@ -249,6 +253,35 @@ mod tests {
         let mut unfinished = bytes.clone();
         unfinished[offsets[1] as usize..][..8].fill(0);
         assert_eq!(walk(&unfinished, false), (vec![1], vec![], offsets[1], true));
+    }
+
+    /// Goal: also where all that is missing of a record is one bit, in its value or in its key.
+    #[test]
+    fn a_sector_that_had_one_bit_is_what_a_crash_leaves() {
+        let one = 1u64.to_be_bytes();
+        for (key, value) in [(&b"key"[..], &one[..]), (&one, b""), (&one, &[0; 8])] {
+            let mut last = Vec::new();
+            record(2, key, value).encode(SALT, &mut last).unwrap();
+            for boundary in 8..last.len() {
+                let mut bytes = vec![0; record::FIRST_OFFSET as usize];
+                // The first fills the file up to where the last record crosses from one sector into the next.
+                let begin = 2 * SECTOR_BYTES as usize - boundary;
+                let mut first = Vec::new();
+                record(1, b"first", &[7; 600]).encode(SALT, &mut first).unwrap();
+                let value_bytes = begin - bytes.len() - (first.len() - 600);
+                record(1, b"first", &vec![7; value_bytes]).encode(SALT, &mut bytes).unwrap();
+                assert_eq!(bytes.len(), begin);
+                bytes.extend_from_slice(&last[..boundary]);
+                bytes.resize(2048, 0);
+                let is_whole = last[boundary..].iter().all(|&byte| byte == 0);
+                let expected = if is_whole {
+                    (vec![1, 2], vec![], (begin + last.len()) as u64, false)
+                } else {
+                    (vec![1], vec![], begin as u64, true)
+                };
+                assert_eq!(walk_behind(&bytes, 0), expected, "key {key:?}, value {value:?}, boundary {boundary}");
+            }
+        }
     }
 
     #[test]
