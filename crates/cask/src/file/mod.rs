@@ -77,6 +77,17 @@ pub(crate) struct FileUsage {
     pub(crate) tombstone_bytes: u64,
 }
 
+impl FileUsage {
+    pub(crate) const fn live_records(&self) -> u64 {
+        self.records.saturating_sub(self.dead_records + self.tombstones)
+    }
+
+    /// Bytes that do not lie in dead records.
+    pub(crate) const fn live_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.dead_bytes)
+    }
+}
+
 /// What identifies a data file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {

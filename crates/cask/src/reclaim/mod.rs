@@ -149,4 +149,34 @@ mod tests {
         assert!((0..count).all(|n| cask.exists(key(n)).unwrap() && !cask.exists(gone(n)).unwrap()));
         assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
     }
+
+    /// Goal: files that are short, but have as many records as a merge copies, are not copied again and again.
+    #[test]
+    fn short_files_with_many_records_are_not_small_ones() {
+        let file_bytes = 1 << 20;
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: 1,
+            background_jobs: 0,
+            file_bytes,
+            ..CaskOptions::default()
+        };
+        for (records, are_small) in [(MOVES_MAX as u32, false), (100, true)] {
+            let cask = Cask::open_with_env("/store", options.clone(), SimDisk::new().env()).unwrap();
+            let store = cask.store();
+            for file in 0..20 {
+                for n in 0..records {
+                    cask.put((file * records + n).to_le_bytes(), [7; 14]).unwrap();
+                }
+                drop(store.seal_everything().unwrap());
+            }
+            assert!(store.files.load().iter().all(|file| !file.is_sealed() || file.end() < file_bytes / 16));
+            store.merge_while_due().unwrap();
+            assert_eq!(cask.stats().merges > 0, are_small);
+            assert_eq!(store.merge_while_due().unwrap(), 0);
+            assert_eq!(cask.stats().keys, u64::from(20 * records));
+            store.compact().unwrap();
+            assert!((0..20 * records).all(|n| cask.exists(n.to_le_bytes()).unwrap()));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::MOVES_MAX;
 use crate::file::{DataFile, FileTable, FileUsage};
 use crate::options::CaskOptions;
 
@@ -21,14 +22,15 @@ struct Candidate {
     stuck: u64,
 }
 
-/// A file that is shorter than this share of what files may be is a small one: copies and compactions end files however short they are.
+/// A file that takes less than this share of what a merge may write, in bytes and in records (R6), is a small one: copies and compactions end
+/// files however short they are. So many of them become one.
 const SMALL_SHARE: u64 = 8;
 /// So many small files are merged though they give nothing back: each takes a descriptor, and an entry in every manifest.
 const SMALL_FILES_MIN: usize = 16;
 
 impl Candidate {
     fn is_small(&self, file_bytes: u64) -> bool {
-        self.usage.bytes < file_bytes / SMALL_SHARE
+        self.usage.bytes < file_bytes / SMALL_SHARE && self.usage.live_records() < MOVES_MAX as u64 / SMALL_SHARE
     }
 }
 
@@ -66,7 +68,7 @@ fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
 }
 
 /// The files that are worth merging by the options' ratio: the one that gives most, and others as long as what
-/// lives in all of them fits into one file.
+/// lives in all of them fits into one merge.
 pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64) -> Option<Plan> {
     let candidates = candidates(files, now);
     let is_due = |candidate: &Candidate| {
@@ -123,17 +125,15 @@ pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64) -> Vec<Pl
 
 fn plans(candidates: Vec<Candidate>, file_bytes: u64) -> Vec<Plan> {
     let mut plans: Vec<Plan> = Vec::new();
-    let mut live_bytes = 0;
+    let (mut bytes, mut records) = (0, 0);
     for candidate in candidates {
-        let live = candidate.usage.bytes.saturating_sub(candidate.usage.dead_bytes);
+        bytes += candidate.usage.live_bytes();
+        records += candidate.usage.live_records();
         match plans.last_mut() {
-            Some(plan) if live_bytes + live <= file_bytes => {
-                plan.victims.push(candidate.file);
-                live_bytes += live;
-            }
+            Some(plan) if bytes <= file_bytes && records <= MOVES_MAX as u64 => plan.victims.push(candidate.file),
             _ => {
+                (bytes, records) = (candidate.usage.live_bytes(), candidate.usage.live_records());
                 plans.push(Plan { victims: vec![candidate.file] });
-                live_bytes = live;
             }
         }
     }

@@ -104,9 +104,8 @@ impl Run<'_> {
     /// `false`: the output is full, and not everything was copied.
     fn copy(&mut self, index: usize, victim: &Arc<DataFile>) -> Result<bool> {
         let usage = victim.usage();
-        let live = usage.records.saturating_sub(usage.dead_records + usage.tombstones);
         // R6.
-        let is_last = index > 0 || live < MOVES_MAX as u64;
+        let is_last = index > 0 || usage.live_records() < MOVES_MAX as u64;
         let begin = if is_last && usage.tombstones > 0 { FIRST_OFFSET } else { victim.merged_to() };
         let mut dead = victim.dead_cursor(victim.dead_len());
         let bytes = victim.bytes(0..victim.end())?;
@@ -133,7 +132,7 @@ impl Run<'_> {
                 }
                 Step::End { at, .. } => {
                     self.stopped_at = at;
-                    return Ok(is_last);
+                    return Ok(is_last || usage.tombstones == 0);
                 }
             }
             if unpaced >= self.store.options.merge_batch_bytes {
@@ -228,7 +227,7 @@ impl Run<'_> {
         let number = self.store.installer.lock().new_number()?;
         // What lives in the victims, at most: blocks that turn out too many are given back.
         let usages = self.plan.victims.iter().map(|victim| victim.usage());
-        let room: u64 = usages.map(|usage| usage.bytes.saturating_sub(usage.dead_bytes)).sum();
+        let room: u64 = usages.map(|usage| usage.live_bytes()).sum();
         let room = (room + FIRST_OFFSET).min(self.store.options.file_bytes);
         Ok(Arc::new(self.store.create_data_file(number, self.clean_as_of, room)?))
     }
