@@ -152,21 +152,19 @@ impl Store {
         }
     }
 
-    /// Whether it was not merged since, and there was room.
-    fn has_hint(&self, file: &DataFile) -> bool {
-        let is_hintless = self.hintless.lock().iter().any(|hintless| hintless.number == file.number);
-        !is_hintless && self.files.load().get(file.number).is_some()
-    }
-
     /// C3.
     fn check_hint(&self, file: &DataFile, check: &mut CaskCheck) -> Result<()> {
-        if !file.is_sealed() {
+        // There was no room, and part of one may be there while it is made up for. A sealed file never comes to lack its hint later.
+        let is_hintless = || self.hintless.lock().iter().any(|hintless| hintless.number == file.number);
+        if !file.is_sealed() || is_hintless() {
             return Ok(());
         }
+        let is_gone = || self.files.load().get(file.number).is_none();
         let path = self.path_of(FileName::Hint(file.number));
         let raw = match self.env.files.read(&path) {
             Ok(raw) => raw,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.has_hint(file) => return Ok(()),
+            // Merged since.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && is_gone() => return Ok(()),
             Err(error) => {
                 check.errors.push(error.into());
                 return Ok(());

@@ -193,12 +193,20 @@ impl Store {
 
     /// Writes the hint of a file that changes no more, unless there is no room: merges need sealed files to make some.
     pub(crate) fn write_hint(&self, data: &Arc<DataFile>) -> Result<()> {
+        match self.try_hint(data) {
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                self.hintless.lock().push(data.clone());
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// The same; no room is a failure as any other.
+    pub(crate) fn try_hint(&self, data: &DataFile) -> Result<()> {
         let bytes = data.bytes(0..data.end())?;
-        match write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes) {
-            Ok(is_sound) if !is_sound => data.mark_damaged(),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Exhausted => self.hintless.lock().push(data.clone()),
-            Err(error) => return Err(error),
+        if !write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes)? {
+            data.mark_damaged();
         }
         Ok(())
     }

@@ -42,8 +42,11 @@ impl Store {
         self.retire_idle();
         while !self.is_closing() {
             let _merging = self.lock_merging()?;
-            self.make_up();
-            let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else { break };
+            self.remove_leftovers();
+            let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else {
+                self.make_hints();
+                break;
+            };
             let result = self.merge(&plan);
             let mut state = self.state.lock();
             state.merge_error = result.as_ref().err().cloned();
@@ -62,7 +65,7 @@ impl Store {
         self.check_writable()?;
         drop(self.seal_everything()?);
         let _merging = self.lock_merging()?;
-        self.make_up();
+        self.remove_leftovers();
         let mut damage = Ok(());
         for _ in 0..ROUNDS_MAX {
             let now = self.env.clock.unix_seconds();
@@ -78,6 +81,7 @@ impl Store {
                 }
             }
         }
+        self.make_hints();
         damage
     }
 
@@ -102,14 +106,25 @@ impl Store {
         Ok(done)
     }
 
-    /// Tries again to remove files that a merge was done with, and to write hints. Merges are locked.
-    fn make_up(&self) {
+    /// Tries again to remove files that a merge was done with. Merges are locked.
+    fn remove_leftovers(&self) {
         self.leftovers.lock().retain(|path| crate::file::remove_if_there(&*self.env.files, path).is_err());
-        let hintless = std::mem::take(&mut *self.hintless.lock());
+    }
+
+    /// Writes the hints for which there was no room. Merges are locked, and had what room there is before.
+    fn make_hints(&self) {
+        let hintless = self.hintless.lock().clone();
         for file in hintless {
-            if self.files.load().get(file.number).is_some() && self.write_hint(&file).is_err() {
-                self.hintless.lock().push(file);
+            if self.files.load().get(file.number).is_some()
+                && let Err(error) = self.try_hint(&file)
+            {
+                if error.kind() == ErrorKind::Exhausted {
+                    break;
+                }
+                continue;
             }
+            // Only now: a check passes over a hint that is being written.
+            self.hintless.lock().retain(|other| other.number != file.number);
         }
     }
 }
@@ -178,5 +193,35 @@ mod tests {
             store.compact().unwrap();
             assert!((0..20 * records).all(|n| cask.exists(n.to_le_bytes()).unwrap()));
         }
+    }
+
+    /// Goal: hints that are made up for leave merges the room that there is, and a check passes over them until they are whole.
+    #[test]
+    fn hints_are_made_up_for_behind_merges() {
+        let disk = SimDisk::new();
+        let options = CaskOptions { create_if_missing: true, stripes: 1, background_jobs: 0, ..CaskOptions::default() };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        let store = cask.store();
+        for n in 0..1_000u32 {
+            cask.put([&n.to_le_bytes()[..], &[7; 200]].concat(), "").unwrap();
+        }
+        let file = store.seal_everything().unwrap().remove(0);
+        let path = store.path_of(esker_format::cask::FileName::Hint(file.number));
+        let hint = disk.file_bytes(&path).unwrap();
+        for _ in 0..10 {
+            cask.put("key", [7; 10_000]).unwrap();
+        }
+        drop(store.seal_everything().unwrap());
+        // As a full disk and a thread that writes the hint would leave it.
+        store.env.files.remove(&path).unwrap();
+        store.hintless.lock().push(file);
+        store.env.files.create(&path).unwrap().append(&[&hint[..100]]).unwrap();
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+
+        let space = store.env.files.space(&store.dir).unwrap();
+        disk.set_capacity(Some(space.total - space.available + hint.len() as u64));
+        assert_eq!(store.merge_while_due().unwrap(), 1);
+        assert_eq!((store.hintless.lock().len(), disk.file_bytes(&path)), (0, Some(hint)));
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
     }
 }
