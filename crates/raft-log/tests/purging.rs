@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the lint's leave for tests does not reach what tests share")]
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -310,4 +312,35 @@ fn a_listener_that_panics_is_a_purge_error() {
     log.close().unwrap();
     let error = log.stats().purge_error;
     assert!(error.as_ref().is_some_and(|error| error.contains("panicked")), "{error:?}");
+}
+
+/// Panics when it is told of a batch of the rewrite queue, once.
+#[derive(Default)]
+struct PanicsOnce(AtomicBool);
+
+impl Listener for PanicsOnce {
+    fn batch_appended(&self, file: FileId, _: u64, _: u64) {
+        if file.queue == Queue::Rewrite && !self.0.swap(true, Ordering::Relaxed) {
+            panic!("a listener's own");
+        }
+    }
+}
+
+/// What was moved counts, whatever a listener does when it hears of it: else nothing would say that its copy was deleted.
+#[test]
+fn a_key_that_was_deleted_stays_so_whatever_a_listener_does() {
+    let disk = SimDisk::new();
+    let listeners: Vec<Arc<dyn Listener>> = vec![Arc::new(PanicsOnce::default())];
+    let log = RaftLog::open_with("/log", options(), disk.env(), listeners).unwrap();
+    let mut batch = LogBatch::new();
+    batch.put(1, b"key", b"value").unwrap();
+    log.write(&mut batch, false).unwrap();
+    catch_unwind(AssertUnwindSafe(|| log.move_on(None))).unwrap_err();
+    batch.delete(1, b"key");
+    log.write(&mut batch, false).unwrap();
+    log.move_on(None).unwrap();
+    assert_eq!(log.get(1, b"key"), None);
+    log.close().unwrap();
+    let log = RaftLog::open_with("/log", options(), disk.env(), Vec::new()).unwrap();
+    assert_eq!(log.get(1, b"key"), None);
 }

@@ -19,7 +19,7 @@ impl Store {
             }
             drop(closing);
             if let Some(mut reclaim) = self.reclaim.try_lock() {
-                // A listener's panic ends this purge, as an error does: what was moved and not told to the index is history.
+                // A listener's panic ends this purge, as an error does. It is called when the index has been told what was written.
                 let done = catch_unwind(AssertUnwindSafe(|| self.purge_all(&mut reclaim)));
                 let panicked = || Err(Error::new(ErrorKind::Io, "a purge panicked: a listener, most likely"));
                 self.note_purge(done.unwrap_or_else(|_| panicked()));

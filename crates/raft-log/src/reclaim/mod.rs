@@ -247,7 +247,7 @@ impl Store {
             return Ok(());
         }
         self.sync_appended()?;
-        let mut batch = LogBatch::new();
+        let (mut batch, mut carried) = (LogBatch::new(), Vec::new());
         for group in &gone {
             batch.clean(*group);
         }
@@ -257,16 +257,19 @@ impl Store {
             }
             owes.deletes.iter().for_each(|key| batch.delete(*group, key));
             if batch.approximate_bytes() > BATCH_BYTES {
-                self.append_rewritten(reclaim, &mut batch)?;
+                carried.push(self.append_rewritten(reclaim, &mut batch)?);
             }
         }
         if !batch.is_empty() {
-            self.append_rewritten(reclaim, &mut batch)?;
+            carried.push(self.append_rewritten(reclaim, &mut batch)?);
         }
         reclaim.tail()?.sync()?;
         self.groups.settle_gone(&gone);
         for (group, owes) in &owed {
             self.groups.with_mut(*group, |group| group.settle(owes));
+        }
+        for (place, bytes) in carried {
+            self.listeners.batch_appended(place.file, place.offset, bytes);
         }
         Ok(())
     }

@@ -239,18 +239,22 @@ impl Store {
     ) -> Result<()> {
         rewriter.batch.mark_atomic(group, if atomic.is_none() { AtomicStatus::Begin } else { status });
         let moves = std::mem::take(&mut rewriter.moves);
-        let place = self.write_batch(reclaim, rewriter)?;
+        let (place, bytes) = self.write_batch(reclaim, rewriter)?;
         let begun = atomic.get_or_insert_with(|| Atomic { first_file: place.file.sequence, moves: Vec::new() });
         begun.moves.push((place, moves));
+        let mut applied = Vec::new();
         if status == AtomicStatus::End
             && let Some(ended) = atomic.take()
         {
             for (place, moves) in ended.moves {
                 self.apply_moves(reclaim, moves, place);
+                applied.push(place.file);
             }
             let files = (ended.first_file, place.file.sequence);
             self.groups.with_mut(group, |group| group.set_atomic(files));
         }
+        self.listeners.batch_appended(place.file, place.offset, bytes);
+        applied.into_iter().for_each(|file| self.listeners.batch_applied(file));
         Ok(())
     }
 
@@ -260,24 +264,27 @@ impl Store {
             return Ok(());
         }
         let moves = std::mem::take(&mut rewriter.moves);
-        let place = self.write_batch(reclaim, rewriter)?;
+        let (place, bytes) = self.write_batch(reclaim, rewriter)?;
         self.apply_moves(reclaim, moves, place);
+        self.listeners.batch_appended(place.file, place.offset, bytes);
+        self.listeners.batch_applied(place.file);
         Ok(())
     }
 
-    fn write_batch(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<Place> {
+    fn write_batch(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<(Place, u64)> {
         let bytes = rewriter.batch.approximate_bytes() as u64;
-        let place = self.append_rewritten(reclaim, &mut rewriter.batch)?;
+        let written = self.append_rewritten(reclaim, &mut rewriter.batch)?;
         rewriter.unsynced_bytes += bytes;
         if rewriter.unsynced_bytes >= SYNC_BYTES {
             rewriter.unsynced_bytes = 0;
             reclaim.tail()?.sync()?;
         }
-        Ok(place)
+        Ok(written)
     }
 
-    /// Appends `batch` to the rewrite queue.
-    pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<Place> {
+    /// Appends `batch` to the rewrite queue; says where and how many bytes. Listeners hear of it once the index did: one that panics must not
+    /// keep from the index what an open would replay.
+    pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<(Place, u64)> {
         let encoded = batch.encode(self.options.compress_from_bytes);
         let tail = reclaim.tail()?;
         let appended = self.with_room(|| self.rewrite.append(tail, &[&encoded], || Ok(())));
@@ -285,9 +292,8 @@ impl Store {
         let bytes = encoded.len();
         batch.take_back(encoded, false);
         let place = place?;
-        self.listeners.batch_appended(place.file, place.offset, bytes);
         Counters::add(&self.counters.rewritten_bytes, bytes);
-        Ok(place)
+        Ok((place, bytes))
     }
 
     fn apply_moves(&self, reclaim: &mut Reclaim, moves: Vec<Move>, place: Place) {
@@ -302,7 +308,6 @@ impl Store {
                 }
             }
         }
-        self.listeners.batch_applied(place.file);
     }
 }
 
