@@ -76,8 +76,8 @@ pub struct Inspection {
     pub groups: Vec<GroupSummary>,
     /// Where files end with something else than a batch.
     pub cuts: Vec<Cut>,
-    /// Files before a gap in their queue's numbers, which an open leaves out: a purge that power loss cut short leaves such, and so does
-    /// the loss of a file. Nothing else tells which it was.
+    /// Files before a gap in their queue's numbers, which an open leaves out: the loss of a file leaves such, and so does a purge of
+    /// raft-engine's that power loss cut short. Nothing else tells which it was.
     pub stale: Vec<PathBuf>,
     /// Files that wait to be written over.
     pub reserved_files: usize,

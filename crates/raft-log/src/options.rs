@@ -16,8 +16,8 @@ pub const RECOVERY_THREADS_MAX: usize = 256;
 /// What opening makes of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {
-    /// Any damage is an error, and so are files before a gap in the numbers, which a power loss may leave of a purge. Zeroes behind the last
-    /// batch are not damage: a crash leaves them.
+    /// Any damage is an error, and so are files before a gap in the numbers, which a power loss may leave of a purge of
+    /// raft-engine's, but not of one of Esker's. Zeroes behind the last batch are not damage: a crash leaves them.
     AbsoluteConsistency,
     /// The last file of a queue may end torn, as a crash leaves it: it is cut there. Other damage is an error.
     #[default]

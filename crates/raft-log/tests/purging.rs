@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use esker_env::Env;
-use esker_env::sim::{Fault, SimDisk};
+use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_raft_log::{ErrorKind, FileId, Listener, LogBatch, Options, Queue, RaftLog};
 
 fn options() -> Options {
@@ -343,4 +343,39 @@ fn a_key_that_was_deleted_stays_so_whatever_a_listener_does() {
     log.close().unwrap();
     let log = RaftLog::open_with("/log", options(), disk.env(), Vec::new()).unwrap();
     assert_eq!(log.get(1, b"key"), None);
+}
+
+/// Files go in their order for a power loss, too, wherever it strikes: one that is left would else stand before a gap.
+#[test]
+fn a_power_loss_leaves_no_file_before_a_gap() {
+    for recycle_files in [false, true] {
+        let options = Options { recycle_files, ..options() };
+        let begin = || {
+            let disk = SimDisk::new();
+            let log = open(&disk, &options);
+            fill(&log, 1, 1, 50);
+            log.compact_to(1, 45).unwrap();
+            log.sync().unwrap();
+            (disk, log)
+        };
+        let end = |log: &RaftLog| {
+            let _ = log.purge_stale();
+            let _ = log.close();
+        };
+        let (disk, log) = begin();
+        let begun = disk.op_count();
+        end(&log);
+        assert!(log.stats().purged_files >= 3);
+        for op in begun..=disk.op_count() {
+            let (disk, log) = begin();
+            disk.die_after(op);
+            end(&log);
+            for seed in 0..20 {
+                let left = disk.after_power_loss(Survivors::Sample { seed });
+                let log = open(&left, &options);
+                assert_eq!(log.recovery().stale, [] as [&Path; 0], "dead after {op}, seed {seed}");
+                assert_eq!((log.first_index(1), log.last_index(1)), (Some(45), Some(50)));
+            }
+        }
+    }
 }

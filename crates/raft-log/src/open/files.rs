@@ -28,7 +28,7 @@ pub(crate) struct Listing {
     pub(crate) rewrite: Vec<Found>,
     /// Files that wait to be written over.
     pub(crate) reserved: Vec<Found>,
-    /// Files before a gap in their queue's numbers: a crash kept them from being removed, or one between was lost.
+    /// Files before a gap in their queue's numbers: one between was lost, or a crash kept them from being removed by raft-engine.
     pub(crate) stale: Vec<Found>,
     /// Files without a whole header whose number another has in the other directory: a power loss took their removal back.
     pub(crate) void: Vec<Found>,

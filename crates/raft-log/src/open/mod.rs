@@ -64,8 +64,8 @@ pub struct Recovery {
     pub batches: u64,
     /// Damage that the recovery mode tolerates.
     pub cuts: Vec<Cut>,
-    /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A purge had given them up and a power loss
-    /// kept them, or a file behind them was lost.
+    /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A file behind them was lost, or raft-engine's
+    /// purge had given them up and a power loss kept them.
     pub stale: Vec<PathBuf>,
 }
 
@@ -75,8 +75,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
     if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
-        let reason =
-            "a file behind it is missing, so it would be left out; a purge that power loss cut short leaves it so, too";
+        let reason = "a file behind it is missing, so it would be left out; a purge of raft-engine's that power loss cut short leaves it so, too";
         return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
     }
     write_distrusted_anew(&env, &dirs, &listing)?;

@@ -1,8 +1,8 @@
 //! A queue of files: appended to at the back, given up at the front.
 //!
 //! - Q1: sequence numbers have no gaps. Files leave from the front only. The newest of them wait right before those in use and are written
-//!   over, or removed, in their order: what a killed process leaves of them follows without a gap, is replayed harmlessly and given up again.
-//!   What a gap is in front of, which a power loss may leave of removals, is not replayed.
+//!   over, or removed, in their order, each durably before the next: what a killed process or a power loss leaves of them follows without a
+//!   gap, is replayed harmlessly and given up again. What a gap is in front of is not replayed.
 //! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
 //!   power loss can only cut the last file.
 //! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over. Numbers
@@ -206,6 +206,10 @@ impl Queue {
         let Some(Retired { path, dir, .. }) = retired.front() else { return Ok(None) };
         // If that fails, it waits on.
         let append = recycle(&self.shape, id, *dir, path)?.map(|append| (*dir, append));
+        // Else whoever goes on with the new file syncs its directory, which the next one goes from, too (Q1).
+        if append.is_none() || retired.get(1).is_some_and(|next| next.dir != *dir) {
+            sync_dir_of(&self.shape, path)?;
+        }
         retired.pop_front();
         Ok(append)
     }
@@ -264,9 +268,8 @@ impl Queue {
     fn put_aside(&self) {
         let files = &self.shape.env.files;
         if self.kind == Kind::Rewrite {
-            for file in self.retired.lock().drain(..) {
-                let _ = files.remove(&file.path);
-            }
+            // Nor those behind one that does not go (Q1).
+            let _ = self.retired.lock().iter().try_for_each(|file| remove(&self.shape, file));
             return;
         }
         let mut retired = self.retired.lock();
@@ -281,7 +284,8 @@ impl Queue {
             let Some(dir) = self.shape.dirs.get(file.dir) else { break };
             let path = dir.join(FileName::Reserved(sequence).to_string());
             let is_open = file.file.as_ref().is_none_or(|held| is_salted(held) && open_for_holders(held).is_ok());
-            if !is_open || files.rename(&file.path, &path).is_err() {
+            let is_aside = || files.rename(&file.path, &path).and_then(|()| files.sync_dir(dir)).is_ok();
+            if !is_open || !is_aside() {
                 // Nor those behind it, which it would be left alone before (Q1).
                 break;
             }
@@ -304,13 +308,18 @@ fn open_for_holders(file: &Arc<LogFile>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a file that waits to be written over away.
+/// Takes a file that waits to be written over away, durably (Q1).
 fn remove(shape: &Shape, retired: &Retired) -> Result<()> {
     retired.file.as_ref().map_or(Ok(()), open_for_holders)?;
     match shape.env.files.remove(&retired.path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
+        // An earlier attempt may have removed it and not synced.
+        _ => sync_dir_of(shape, &retired.path),
     }
+}
+
+fn sync_dir_of(shape: &Shape, path: &Path) -> Result<()> {
+    path.parent().map_or(Ok(()), |dir| Ok(shape.env.files.sync_dir(dir)?))
 }
 
 fn name_of(path: &Path) -> Option<FileName> {
