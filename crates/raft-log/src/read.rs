@@ -7,7 +7,8 @@
 //! - V3: of a log that was closed no entry is read any more, since its files are another's to write over; who reads meanwhile keeps that one
 //!   waiting (F4 of [`queue`](crate::queue)).
 //! - V4: who wants so many bytes at most looks batches up step by step, under the lock each time. Where the last one of a step is still what it
-//!   was, nothing before it was replaced, so what follows goes on from there; else it begins again, with all of them at once.
+//!   was, nothing before it was replaced, and where the first entry is still there, nothing was compacted: so what follows goes on from
+//!   there; else it begins again, with all of them at once.
 //!
 //! Cost of entries that lie in memory: no system call, no copy before the caller's; a batch is checked, and unpacked if
 //! it is packed, once for all entries wanted of it.
@@ -238,7 +239,8 @@ impl RaftLog {
             let parts = store.groups.with(group, |found| {
                 let before = Span { first: next.saturating_sub(1), next };
                 let goes_on = |last| found.runs.within(found.span, before).next().is_some_and(|(run, _)| run == last);
-                last.is_none_or(goes_on).then(|| store.parts(group, found, wanted, runs_max))
+                let is_whole = last.is_none() || found.span.first <= indexes.start;
+                (is_whole && last.is_none_or(goes_on)).then(|| store.parts(group, found, wanted, runs_max))
             });
             let parts = match parts.flatten() {
                 Some(Ok(parts)) => parts,
@@ -436,10 +438,14 @@ mod tests {
     #[test]
     fn entries_that_are_fetched_step_by_step_are_of_one_moment() {
         type Act = fn(&RaftLog);
-        let acts: [(&str, Act); 6] = [
+        let acts: [(&str, Act); 7] = [
             ("replaced behind", |log| append(log, 2_500, 1)),
             ("replaced before", |log| append(log, 100, 1)),
             ("compacted", |log| assert!(log.compact_to(1, 2_000).unwrap() > 0)),
+            ("compacted and replaced", |log| {
+                assert!(log.compact_to(1, 100).unwrap() > 0);
+                append(log, 2_500, 1);
+            }),
             ("moved on", |log| log.move_on(None).unwrap()),
             ("cut", |log| {
                 let mut batch = LogBatch::new();
@@ -468,6 +474,7 @@ mod tests {
                 let what = format!("{name} at {at}: {fetched:?}");
                 match fetched {
                     Ok(count) => {
+                        assert!(!name.starts_with("compacted"), "{what}");
                         assert_eq!((count as u64, entries.len() as u64), (COUNT, COUNT), "{what}");
                         let old = entries.iter().take_while(|entry| entry.1 == 0).count() as u64;
                         assert!([COUNT, 99, 2_499].contains(&old), "{what}: {old}");
@@ -475,7 +482,8 @@ mod tests {
                         assert!(entries.iter().map(|entry| entry.0).eq(1..=COUNT), "{what}");
                     }
                     Err(error) => {
-                        assert!(["compacted", "cut", "cleaned"].contains(&name), "{what}");
+                        let acts = ["compacted", "compacted and replaced", "cut", "cleaned"];
+                        assert!(acts.contains(&name), "{what}");
                         assert_eq!((error.kind(), entries.len()), (ErrorKind::NotFound, 0), "{what}");
                     }
                 }

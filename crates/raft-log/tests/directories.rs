@@ -154,7 +154,7 @@ fn a_log_does_not_spill_to_its_own_directory() {
     }
 }
 
-/// A purge that a power loss cut short leaves files before a gap, too, so opening goes on; it is not passed over in silence.
+/// A purge of raft-engine's that a power loss cut short leaves files before a gap, too, so opening goes on; it is not passed over in silence.
 #[test]
 fn files_before_a_lost_one_are_told() {
     let disk = three_files();
