@@ -50,6 +50,7 @@ impl State {
         self.to_flush.remove(&family_id);
         self.to_compact.remove(&family_id);
         self.no_room.remove(&family_id);
+        self.once_calm.remove(&family_id);
         self.droppable_from.remove(&family_id);
         self.crowded.remove(&family_id);
         self.crowds.remove(&family_id);
@@ -339,7 +340,8 @@ impl Store {
         while !state.closing {
             let Some(work) = self.pick_work(&mut state) else {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
-                let looks_again = !state.crowded.is_empty() && state.compacting == 0 && self.check_writable().is_ok();
+                let is_soon = !state.crowded.is_empty() || !state.once_calm.is_empty();
+                let looks_again = is_soon && state.compacting == 0 && self.check_writable().is_ok();
                 self.changed.wait_for(&mut state, if looks_again { QUIET } else { TICK });
                 continue;
             };

@@ -154,6 +154,11 @@ impl Store {
             state.to_compact.extend(freed);
         }
         self.note_room_came(state);
+        // Passes begin earlier while nobody waits.
+        let is_pressed = self.options.background_jobs > 0 && self.room.is_pressed(self.env.clock.monotonic());
+        if !is_pressed {
+            state.to_compact.append(&mut state.once_calm);
+        }
         let families = self.families.load();
         let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
         state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
@@ -162,6 +167,8 @@ impl Store {
             state.to_compact.extend(state.crowded.iter().copied());
         }
         let left = LazyCell::new(|| self.left());
+        // What is just being removed still counts: another pass might be picked for what the last one has freed.
+        let is_purging = state.purging > 0;
         // In turn, so that a family whose compaction fails starves no other.
         let next = state.last_compacted.saturating_add(1);
         let in_turn: Vec<u32> = state.to_compact.range(next..).chain(state.to_compact.range(..next)).copied().collect();
@@ -172,7 +179,7 @@ impl Store {
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
             if only_windows {
-                let windows = family.and_then(|family| self.pick_window(state, family));
+                let windows = family.filter(|_| !is_purging).and_then(|family| self.pick_window(state, family));
                 if windows.is_some() {
                     return windows;
                 }
@@ -186,7 +193,7 @@ impl Store {
                 let plan = compaction::pick(family?, oldest, &self.fits())?;
                 Some(Work::compaction(plan, &self.room))
             };
-            let reclaim = || self.pick_reclaim(state, family?);
+            let reclaim = || if is_purging { None } else { self.pick_reclaim(state, family?) };
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if let Some(work) = work {
                 state.no_room.remove(&id);
@@ -204,8 +211,14 @@ impl Store {
             if let Some(work) = crowded.and_then(|family| self.pick_small_files(state, family)) {
                 return Some(work);
             }
+            if is_purging {
+                continue;
+            }
             state.to_compact.remove(&id);
             family.into_iter().for_each(|family| note_no_room(state, family, *left));
+            if is_pressed {
+                state.once_calm.insert(id);
+            }
             if is_quiet {
                 state.crowded.remove(&id);
             }

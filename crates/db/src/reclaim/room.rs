@@ -338,6 +338,8 @@ impl Store {
         };
         // Where most of the tables lead to no blob file a range of them may be more than there is.
         let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0).min(slack / NEXT_PASS_PART);
+        // While one is under way that writes no less, it is that one.
+        let next_pass = if reserved >= next_pass { 0 } else { next_pass };
         let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
