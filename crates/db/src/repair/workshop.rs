@@ -302,7 +302,23 @@ impl Workshop {
             family.view.store(Arc::new(View { active, ..View::clone(&view) }));
             Ok(())
         };
-        // A value that was never there was never acknowledged: what came before it counts (P1 of `open/pointers.rs`).
+        // Before a file takes its first value, those in the others of its family are durable (P3 of `open/pointers.rs`).
+        let mut newest: BTreeMap<u32, FileNumber> = BTreeMap::new();
+        let notice = |_: FileNumber, _: u64, record: &Record<'_>| -> Result<bool> {
+            if let Some(index) = pointer_of(record) {
+                let newest = newest.entry(record.cf).or_default();
+                *newest = index.file.max(*newest);
+            }
+            Ok(false)
+        };
+        mend::replay_wanted(store, notice, |_, _| Ok(()))?;
+        // A value that was never there was never acknowledged: what came before it counts (P1 there).
+        let is_unwritten = |blobs: &Blobs, record: &Record<'_>, index: &BlobIndex| -> Result<bool> {
+            let is_in_doubt = newest.get(&record.cf).is_some_and(|newest| *newest <= index.file);
+            Ok(is_in_doubt
+                && !blobs.is_readable(record.cf, record.key, index)?
+                && blobs.may_be_unwritten(record.key, index)?)
+        };
         let unwritten_bytes = Cell::new(0);
         let skips = |record: &Record<'_>| {
             unwritten_bytes.set(unwritten_bytes.get() + (record.key.len() + record.value.len()) as u64);
@@ -547,11 +563,6 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
 /// Where a record of a log has its value, if that is elsewhere.
 fn pointer_of(record: &Record<'_>) -> Option<BlobIndex> {
     if record.kind == ValueKind::BlobIndex { BlobIndex::decode(record.value).ok() } else { None }
-}
-
-/// Whether the value of a record cannot be read, and may never have been there.
-fn is_unwritten(blobs: &Blobs, record: &Record<'_>, index: &BlobIndex) -> Result<bool> {
-    Ok(!blobs.is_readable(record.cf, record.key, index)? && blobs.may_be_unwritten(record.key, index)?)
 }
 
 /// Whether a table has an entry of the key that compactions have taken the number from: it may be newer than any.
