@@ -520,8 +520,11 @@ fn a_lost_value_with_zeroes_does_not_uncover_an_older_one() {
     for has_manifest in [true, false] {
         let disk = SimDisk::new();
         let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        // So much that several files may be written before their memtable is flushed.
+        (0..1000).for_each(|n| db.put(format!("many {n}"), [5; 3000]).unwrap());
         db.put("key", b"older".repeat(100)).unwrap();
         db.flush().unwrap();
+        let flushes = db.stats().flushes;
         let newer = [b"newer".repeat(100), vec![0; 3000]].concat();
         db.put("key", newer).unwrap();
         let blobs = |disk: &SimDisk| -> Vec<PathBuf> {
@@ -529,6 +532,7 @@ fn a_lost_value_with_zeroes_does_not_uncover_an_older_one() {
         };
         let damaged = blobs(&disk).into_iter().max().unwrap();
         (0..40).for_each(|n| db.put(format!("other {n}"), [7; 3000]).unwrap());
+        assert_eq!(db.stats().flushes, flushes);
         let left = disk.after_process_death();
         std::mem::forget(db);
         assert!(blobs(&left).into_iter().max() > Some(damaged.clone()));
