@@ -20,6 +20,9 @@ struct Rival<'a> {
 
 impl Loader {
     pub(super) fn settle_shard(&self, index: usize) -> Result<()> {
+        if self.keydir.is_untouched(index) {
+            return Ok(());
+        }
         let mut shard = self.keydir.lock(index);
         let mut slots = shard.take_gathered();
         slots.sort_unstable_by_key(Slot::tag);
