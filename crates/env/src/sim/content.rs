@@ -200,8 +200,14 @@ impl Content {
     /// Makes the file `len` long, which is not longer than it was, and nothing preallocated.
     pub(super) fn truncate(&mut self, len: u64) {
         self.keep_old(len..self.len().max(self.beneath.len() as u64).max(len));
-        self.append_behind_zeroes();
+        // Not what was preallocated: it may be large, and goes.
+        let kept = match self.kept() {
+            Cow::Owned(kept) => Some(kept),
+            Cow::Borrowed(_) => None,
+        };
+        self.live = kept.unwrap_or_else(|| std::mem::take(&mut self.live));
         self.live.resize(index(len), 0);
+        (self.beneath, self.is_recycled) = (Vec::new(), false);
         self.unsynced_from = self.unsynced_from.min(len);
         self.preallocated = 0;
         self.holes.split_off(&len.div_ceil(BLOCK_BYTES));
