@@ -211,24 +211,23 @@ impl Store {
         Ok(())
     }
 
-    /// Ends files that have dead records and that nobody has written to while writers went round all stripes. Only files that have ended
-    /// are merged, and what is dead in another keeps deletions in all of them (R2 of `reclaim`).
-    pub(crate) fn retire_idle(&self) {
+    /// Ends files that have had dead records while writers went round all stripes, though somebody writes to them now and then. Only files that
+    /// have ended are merged, and what is dead in another keeps deletions in all of them (R2 of `reclaim`).
+    pub(crate) fn retire_slow(&self) {
         let round = self.options.file_bytes.saturating_mul(self.options.stripes as u64);
         let (_, written) = self.stripes.written();
         for mut state in self.stripes.free() {
-            let Some(end) = state.file.as_ref().filter(|file| file.data.dead_len() > 0).map(|file| file.data.end())
-            else {
-                continue;
+            let with_dead = state.file.as_ref().filter(|file| file.data.dead_len() > 0);
+            let Some(number) = with_dead.map(|file| file.data.number) else { continue };
+            let since = match state.seen {
+                Some((seen, since)) if seen == number => since,
+                _ => state.seen.insert((number, written)).1,
             };
-            if state.seen.0 != end {
-                state.seen = (end, written);
-            }
             // Retired while the stripe is held: whoever seals everything finds it in one place or the other.
-            if written.saturating_sub(state.seen.1) >= round
-                && let Some(idle) = state.file.take()
+            if written.saturating_sub(since) >= round
+                && let Some(slow) = state.file.take()
             {
-                self.retire(idle);
+                self.retire(slow);
             }
         }
     }

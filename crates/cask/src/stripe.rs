@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use esker_format::cask::FileNumber;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::file::ActiveFile;
@@ -48,8 +49,8 @@ pub(crate) struct StripeState {
     pub(crate) file: Option<Arc<ActiveFile>>,
     /// Framed records of a batch; empty in between, kept for its memory.
     pub(crate) buffer: Vec<u8>,
-    /// Where the file ended, and how much all stripes had written, when it was first seen to end there.
-    pub(crate) seen: (u64, u64),
+    /// The file that was seen to have dead records, and how much all stripes had written when it first was.
+    pub(crate) seen: Option<(FileNumber, u64)>,
 }
 
 /// A stripe that is the caller's to write to.

@@ -39,7 +39,7 @@ impl Store {
     /// What the last one failed at; kept as state too.
     pub(crate) fn merge_while_due(&self) -> Result<usize> {
         let mut count = 0;
-        self.retire_idle();
+        self.retire_slow();
         while !self.is_closing() {
             let _merging = self.lock_merging()?;
             self.remove_leftovers();
