@@ -154,9 +154,8 @@ impl Store {
 
     /// C3.
     fn check_hint(&self, file: &DataFile, check: &mut CaskCheck) -> Result<()> {
-        // There was no room, and part of one may be there while it is made up for. A sealed file never comes to lack its hint later.
-        let is_hintless = || self.hintless.lock().iter().any(|hintless| hintless.number == file.number);
-        if !file.is_sealed() || is_hintless() {
+        // Part of one may be there while it is made up for.
+        if !file.is_sealed() || self.is_hintless(file.number) {
             return Ok(());
         }
         let is_gone = || self.files.load().get(file.number).is_none();

@@ -193,9 +193,13 @@ impl Store {
 
     /// Writes the hint of a file that changes no more, unless there is no room: merges need sealed files to make some.
     pub(crate) fn write_hint(&self, data: &Arc<DataFile>) -> Result<()> {
-        match self.try_hint(data) {
+        let written = self.try_hint(data);
+        let mut hintless = self.hintless.lock();
+        // It may be there: what failed behind the hint is tried again, hint and all.
+        hintless.retain(|other| other.number != data.number);
+        match written {
             Err(error) if error.kind() == ErrorKind::Exhausted => {
-                self.hintless.lock().push(data.clone());
+                hintless.push(data.clone());
                 Ok(())
             }
             written => written,

@@ -855,3 +855,42 @@ fn a_synced_compare_and_set_of_nothing_makes_the_deletion_durable() {
     let image = disk.after_power_loss(Survivors::Nothing);
     assert!(open(&image).get("key").unwrap().is_none());
 }
+
+/// Goal: a seal that has no room, for hint and manifest, is tried again and again; the hint is written once when there is some.
+#[test]
+fn a_hint_is_made_up_for_once() {
+    for hint_comes_later in [false, true] {
+        let (disk, attempts, hints) = (SimDisk::new(), Arc::new(AtomicU64::new(50)), Arc::new(AtomicU64::new(0)));
+        let (left, made) = (attempts.clone(), hints.clone());
+        let files = Hooked::new(disk.env().files, move |call| {
+            let Call::Create(path) = call else { return Ok(()) };
+            let is_hint = path.extension().is_some_and(|extension| extension == "hint");
+            let left = left.load(Ordering::Relaxed);
+            let is_refused =
+                is_hint && left > 0 || path.ends_with("MANIFEST.new") && left > u64::from(hint_comes_later);
+            if is_refused {
+                return Err(esker::env::Error::new("creating", path, std::io::ErrorKind::StorageFull.into()));
+            }
+            made.fetch_add(u64::from(is_hint), Ordering::Relaxed);
+            Ok(())
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        attempts.store(0, Ordering::Relaxed);
+        let cask = Cask::open_with_env("/store", options(), env).unwrap();
+        cask.put("key", "value").unwrap();
+        attempts.store(50, Ordering::Relaxed);
+        while attempts.fetch_sub(1, Ordering::Relaxed) > 1 + u64::from(hint_comes_later) {
+            assert_eq!(cask.compact().unwrap_err().kind(), ErrorKind::Exhausted);
+        }
+        if hint_comes_later {
+            // Sealed without its hint.
+            cask.compact().unwrap();
+            assert_eq!(hints.load(Ordering::Relaxed), 0);
+            attempts.store(0, Ordering::Relaxed);
+        }
+        cask.compact().unwrap();
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+        cask.compact().unwrap();
+        assert_eq!(hints.load(Ordering::Relaxed), 1, "the hint later: {hint_comes_later}");
+    }
+}

@@ -22,6 +22,7 @@ mod run;
 
 use std::sync::atomic::Ordering;
 
+use esker_format::cask::FileNumber;
 pub(crate) use pick::Plan;
 
 use crate::store::Store;
@@ -115,17 +116,28 @@ impl Store {
     fn make_hints(&self) {
         let hintless = self.hintless.lock().clone();
         for file in hintless {
-            if self.files.load().get(file.number).is_some()
-                && let Err(error) = self.try_hint(&file)
-            {
-                if error.kind() == ErrorKind::Exhausted {
-                    break;
+            if self.is_closing() {
+                break;
+            }
+            if self.files.load().get(file.number).is_some() {
+                // Whoever seals it writes it, too.
+                if !file.is_sealed() || !self.is_hintless(file.number) {
+                    continue;
                 }
-                continue;
+                match self.try_hint(&file) {
+                    Err(error) if error.kind() == ErrorKind::Exhausted => break,
+                    Err(_) => continue,
+                    Ok(()) => {}
+                }
             }
             // Only now: a check passes over a hint that is being written.
             self.hintless.lock().retain(|other| other.number != file.number);
         }
+    }
+
+    /// Whether a file waits for its hint.
+    pub(crate) fn is_hintless(&self, number: FileNumber) -> bool {
+        self.hintless.lock().iter().any(|file| file.number == number)
     }
 }
 
