@@ -72,7 +72,10 @@ impl Store {
             }
             if failed {
                 self.changed.wait_for(&mut state, RETRY_PAUSE);
-            } else if state.retired.is_empty() && state.reserved.len() >= state.wanted {
+            } else if state.retired.is_empty()
+                && state.reserved.len() >= state.wanted
+                && !(merges_too && state.merge_is_due)
+            {
                 self.changed.wait_for(&mut state, idle);
             }
         }

@@ -71,7 +71,7 @@ impl Store {
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<CaskCopied> {
         self.check_writable()?;
         let mut target = Target::take(self, to, false)?;
-        let _merging = self.lock_merging()?;
+        let _merging = self.lock_for_copy()?;
         let mut copied = self.begin_copy()?;
         let sealed = self.seal_everything()?;
         for file in &sealed {
@@ -91,7 +91,7 @@ impl Store {
     pub(crate) fn backup(&self, to: &Path, progress: &mut dyn FnMut(CaskCopyProgress)) -> Result<CaskCopied> {
         self.check_writable()?;
         let mut target = Target::take(self, to, true)?;
-        let _merging = self.lock_merging()?;
+        let _merging = self.lock_for_copy()?;
         let mut copied = self.begin_copy()?;
         let sealed = self.seal_everything()?;
         let bytes_total = 2 * sealed.iter().map(|file| file.end()).sum::<u64>();

@@ -401,7 +401,8 @@ impl Cask {
     /// there up to date: only files that are new are copied, and the earlier one stays what it is until the new one is durable. Every byte
     /// is read back and checked. It has this store's [`store_id`](Self::store_id). To restore it, open it, or a copy.
     ///
-    /// Cost: reads all files, and the copies of them. Writes go on meanwhile, merges wait.
+    /// Cost: reads all files, and the copies of them. Writes go on meanwhile, those of `progress`, too; merges wait, so `progress` must neither
+    /// compact nor copy nor close the store.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint), and
@@ -492,7 +493,7 @@ mod tests {
         cask.put("not sealed", "yet").unwrap();
         let merging = store.merging.lock();
         std::thread::scope(|scope| {
-            let merge = scope.spawn(|| store.merge_while_due());
+            let merge = scope.spawn(|| store.lock_merging().map(drop));
             let checkpoint = scope.spawn(|| cask.checkpoint("/copy"));
             while !disk.paths().iter().any(|path| path.starts_with("/copy")) {
                 std::thread::yield_now();

@@ -2,7 +2,7 @@
 //!
 //! | state                           | guarded by                  | changed by                                        |
 //! |---------------------------------|-----------------------------|---------------------------------------------------|
-//! | merges                          | `merging`                   | one merge, checkpoint or close at a time          |
+//! | merges                          | `merging`                   | one merge, copy or close at a time                |
 //! | which records are where         | `gate`                      | the swap of a merge, against the start of a scan  |
 //! | active file of a stripe         | that stripe                 | the writer who holds it                           |
 //! | which records a key's slots are | the key's lock              | writers; the swap of a merge, key by key          |
@@ -34,6 +34,9 @@ use crate::stripe::{KeyLocks, Stripes};
 use crate::suspects::Suspects;
 use crate::{Error, ErrorKind, Result};
 
+/// How often a writer that waits for a merge looks whether that has become a copy.
+const POLL: Duration = Duration::from_millis(10);
+
 /// What can be done with the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -59,9 +62,34 @@ pub(crate) struct State {
     pub(crate) wanted: usize,
     /// Files were sealed since the merge looked last.
     pub(crate) merge_is_due: bool,
+    /// Merges were due while somebody else merged or made a copy.
+    pub(crate) is_put_off: bool,
     pub(crate) is_closing: bool,
     pub(crate) seal_error: Option<Error>,
     pub(crate) merge_error: Option<Error>,
+}
+
+/// The right to merge, or to keep merges away. Merges that were put off meanwhile are due when it is given back.
+#[derive(Debug)]
+pub(crate) struct Merging<'a> {
+    store: &'a Store,
+    guard: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Merging<'_> {
+    fn drop(&mut self) {
+        let store = self.store;
+        store.is_copying.store(false, Ordering::Release);
+        drop(self.guard.take());
+        let mut state = store.state.lock();
+        if std::mem::take(&mut state.is_put_off) {
+            state.merge_is_due = true;
+            if store.options.background_jobs == 0 {
+                store.is_work_due.store(true, Ordering::Release);
+            }
+            store.changed.notify_all();
+        }
+    }
 }
 
 /// What happened since the open; [`CaskStats`](crate::CaskStats) says what each means.
@@ -91,6 +119,8 @@ pub(crate) struct Store {
     /// The version that the next record gets.
     pub(crate) next_version: AtomicU64,
     pub(crate) merging: Mutex<()>,
+    /// Whoever has `merging` makes a copy.
+    is_copying: AtomicBool,
     pub(crate) gate: Mutex<()>,
     pub(crate) installer: Mutex<Installer>,
     /// Every file that is not sealed: active, reserved or retired. Taken last of all locks.
@@ -149,6 +179,7 @@ impl Store {
             files: Current::new(Arc::new(files)),
             next_version: AtomicU64::new(next_version),
             merging: Mutex::new(()),
+            is_copying: AtomicBool::new(false),
             gate: Mutex::new(()),
             installer: Mutex::new(installer),
             unsealed: Mutex::default(),
@@ -192,11 +223,38 @@ impl Store {
         if self.condition() == Condition::Writable { Ok(()) } else { Err(self.why_not_writable()) }
     }
 
-    /// The right to merge, or to keep merges away. A close that has come meanwhile does not wait for whoever gets it later.
-    pub(crate) fn lock_merging(&self) -> Result<MutexGuard<'_, ()>> {
-        let merging = self.merging.lock();
+    /// The right to merge, however long that takes. A close that has come meanwhile does not wait for whoever gets it later.
+    pub(crate) fn lock_merging(&self) -> Result<Merging<'_>> {
+        let merging = Merging { store: self, guard: Some(self.merging.lock()) };
         self.check_writable()?;
         Ok(merging)
+    }
+
+    /// Keeps merges away while files are copied.
+    pub(crate) fn lock_for_copy(&self) -> Result<Merging<'_>> {
+        let merging = self.lock_merging()?;
+        self.is_copying.store(true, Ordering::Release);
+        Ok(merging)
+    }
+
+    /// The right to do the merges that are due; `None` if they are put off. Nobody waits for a copy, which may be the caller's own; writers
+    /// that merge themselves do wait for each other's merges, or they would outrun them.
+    pub(crate) fn lock_due_merging(&self) -> Result<Option<Merging<'_>>> {
+        loop {
+            let waits = self.options.background_jobs == 0 && !self.is_copying.load(Ordering::Acquire);
+            let patience = if waits { POLL } else { Duration::ZERO };
+            let mut guard = self.merging.try_lock_for(patience);
+            if guard.is_none() && !waits {
+                self.state.lock().is_put_off = true;
+                // Whoever had it may have given it back before that could be seen.
+                guard = self.merging.try_lock();
+            }
+            let merging = guard.map(|guard| Merging { store: self, guard: Some(guard) });
+            self.check_writable()?;
+            if merging.is_some() || !waits {
+                return Ok(merging);
+            }
+        }
     }
 
     #[cold]

@@ -200,6 +200,64 @@ fn what_nobody_synced_is_durable_while_a_merge_waits() {
     cask.close().unwrap();
 }
 
+/// Goal (`sync_interval_ms`): nor does a backup keep the one thread, however long it takes; what it could not merge meanwhile it merges then.
+#[test]
+fn what_nobody_synced_is_durable_while_a_backup_goes_on() {
+    let disk = SimDisk::new();
+    let (clock, env) = watched(&disk);
+    let options = CaskOptions { sync_interval_ms: 5, background_jobs: 1, stripes: 1, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), env).unwrap();
+    cask.put("first", "value").unwrap();
+    let mut is_first = true;
+    let mut during = |_| {
+        if !std::mem::take(&mut is_first) {
+            return;
+        }
+        // Ends files that are worth merging.
+        for n in 0..60u8 {
+            cask.put("often", [n; 900]).unwrap();
+        }
+        cask.put("late", "value").unwrap();
+        clock.wait_for(|looks| looks.monotonic, 6);
+        disk.clock().advance(Duration::from_millis(5));
+        clock.wait_for(|looks| looks.monotonic, 6);
+        let image = disk.after_power_loss(Survivors::Nothing);
+        assert!(Cask::open_with_env("/store", options.clone(), image.env()).unwrap().exists("late").unwrap());
+        assert_eq!(cask.stats().merges, 0, "a backup copies files that stay");
+    };
+    cask.backup("/copy", &mut during).unwrap();
+    for _ in 0..1000 {
+        if cask.stats().merges > 0 {
+            return cask.close().unwrap();
+        }
+        clock.wait_for(|looks| looks.monotonic, 1);
+    }
+    panic!("what was put off is not looked at again");
+}
+
+/// Goal: without threads, nobody who writes waits for a backup, be it the one who makes it; what there was to merge is merged afterwards.
+#[test]
+fn a_backup_keeps_no_writer_waiting() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let options = CaskOptions { background_jobs: 0, stripes: 1, ..options() };
+        let cask = Cask::open_with_env("/store", options, SimDisk::new().env()).unwrap();
+        cask.put("first", "value").unwrap();
+        let mut during = |_| {
+            for n in 0..60u8 {
+                cask.put("often", [n; 900]).unwrap();
+            }
+        };
+        cask.backup("/copy", &mut during).unwrap();
+        let before = cask.stats();
+        cask.put("next", "value").unwrap();
+        done.send((before, cask.stats())).unwrap();
+    });
+    let (before, after) = is_done.recv_timeout(PATIENCE).expect("the backup ends");
+    assert!(before.merges == 0 && before.dead_records > 0, "{before:?}");
+    assert!(after.merges > 0 && after.bytes < before.bytes, "{after:?}");
+}
+
 /// Goal (`merge_interval_ms`): one thread for everything looks for merges no more often than that, however often it syncs.
 #[test]
 fn one_thread_merges_once_in_an_interval() {

@@ -34,7 +34,8 @@ pub(crate) const MOVES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 const ROUNDS_MAX: usize = 4;
 
 impl Store {
-    /// Merges as long as there are files worth it. How many merges there were.
+    /// Merges as long as there are files worth it. How many merges there were. Somebody else who merges, or makes a copy, has that looked at again
+    /// at the end.
     ///
     /// # Errors
     /// What the last one failed at; kept as state too.
@@ -42,7 +43,7 @@ impl Store {
         let mut count = 0;
         self.retire_slow();
         while !self.is_closing() {
-            let _merging = self.lock_merging()?;
+            let Some(_merging) = self.lock_due_merging()? else { break };
             self.remove_leftovers();
             let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else {
                 self.make_hints();
