@@ -814,6 +814,49 @@ fn files_are_sealed_and_merged_without_hints() {
     assert_eq!((cask.len(), cask.recovery().bad_hints.len() as u64), (5, stats.sealed_files));
 }
 
+/// Goal: on a full disk files of which nothing lives go all the same, and others as soon as there is room for what lives in one of them; by merges
+/// that nobody asked for, and by a compaction.
+#[test]
+fn a_full_disk_keeps_no_merge_that_makes_room() {
+    // How many of 63 records of two files are dead, and for how many there is room: for what lives in none of them, or in one.
+    for (dead, room) in [([63, 33], 16), ([38, 33], 48)] {
+        for compacts in [false, true] {
+            let disk = SimDisk::new();
+            let options = CaskOptions { file_bytes: 64 << 10, ..options() };
+            let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+            for file in 0..2u8 {
+                for n in 0..63 {
+                    cask.put([file, n], [n; 1000]).unwrap();
+                }
+            }
+            cask.put("begins", [0; 4000]).unwrap();
+            for (file, dead) in (0..2u8).zip(dead) {
+                for n in 0..dead {
+                    cask.put([file, n], "").unwrap();
+                }
+            }
+            let before = cask.stats();
+            assert_eq!((before.sealed_files, before.merges), (2, 0), "{before:?}");
+            cask.close().unwrap();
+            let space = disk.env().files.space(Path::new("/store")).unwrap();
+            disk.set_capacity(Some(space.total - space.available + room * 1024));
+            let merge_garbage_ratio = if compacts { 1.0 } else { 0.3 };
+            // Does what is due.
+            let cask =
+                Cask::open_with_env("/store", CaskOptions { merge_garbage_ratio, ..options }, disk.env()).unwrap();
+            if compacts {
+                cask.compact().unwrap();
+            }
+            let after = cask.stats();
+            let what = format!("dead {dead:?}, compacts {compacts}: {after:?}");
+            assert!(after.dead_bytes < 1000 && after.background_error.is_none(), "{what}");
+            let lived = before.bytes - before.dead_bytes;
+            assert!(after.merge_written_bytes < lived + (room + 4) * 1024, "{what}");
+            assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+        }
+    }
+}
+
 /// Goal: many copies of a store that is written slowly, from several stripes, leave it few files; a compaction hardly more than one.
 #[test]
 fn small_files_do_not_pile_up() {

@@ -26,12 +26,18 @@ use esker_format::cask::FileNumber;
 pub(crate) use pick::Plan;
 
 use crate::store::Store;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Records that one merge copies at most: 24 bytes of memory each.
 pub(crate) const MOVES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
+/// Of the room that is left, so much is not for what a merge copies: it ends with a manifest, and files with whole blocks.
+const ROOM_BYTES_KEPT: u64 = 16 << 10;
 /// A full compaction goes round so often at most: deletions may need a second round to go, and more come of writers.
 const ROUNDS_MAX: usize = 4;
+
+fn is_shortage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Exhausted
+}
 
 impl Store {
     /// Merges as long as there are files worth it. How many merges there were. Somebody else who merges, or makes a copy, has that looked at again
@@ -45,18 +51,41 @@ impl Store {
         while !self.is_closing() {
             let Some(_merging) = self.lock_due_merging()? else { break };
             self.remove_leftovers();
-            let Some(plan) = pick::due(&self.files.load(), &self.options, self.env.clock.unix_seconds()) else {
+            if !self.merge_one_due()? {
                 self.make_hints();
                 break;
-            };
-            let result = self.merge(&plan);
-            let mut state = self.state.lock();
-            state.merge_error = result.as_ref().err().cloned();
-            drop(state);
-            result?;
+            }
             count += 1;
         }
         Ok(count)
+    }
+
+    /// `false`: nothing is due. Merges are locked.
+    fn merge_one_due(&self) -> Result<bool> {
+        let now = self.env.clock.unix_seconds();
+        let due = |room| pick::due(&self.files.load(), &self.options, now, room);
+        let shortage = self.state.lock().merge_error.clone().filter(is_shortage);
+        let is_short = shortage.is_some();
+        let mut result = match (due(None), shortage) {
+            (None, _) => Ok(false),
+            // It would fill the disk for everybody, again and again.
+            (Some(plan), Some(shortage)) if plan.need > self.room_for_merges() => Err(shortage),
+            (Some(plan), _) => self.merge(&plan).map(|_| true),
+        };
+        if result.as_ref().is_err_and(is_shortage)
+            && let Some(plan) = due(Some(self.room_for_merges()))
+        {
+            result = self.merge(&plan).map(|_| true);
+        }
+        if is_short || !matches!(result, Ok(false)) {
+            self.state.lock().merge_error = result.as_ref().err().cloned();
+        }
+        result
+    }
+
+    /// How much a merge may copy; all that it likes where the system does not say.
+    fn room_for_merges(&self) -> u64 {
+        self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available.saturating_sub(ROOM_BYTES_KEPT))
     }
 
     /// Merges every file that has anything to give back, and small ones.
@@ -68,10 +97,13 @@ impl Store {
         drop(self.seal_everything()?);
         let _merging = self.lock_merging()?;
         self.remove_leftovers();
-        let mut damage = Ok(());
-        for _ in 0..ROUNDS_MAX {
+        let (mut damage, mut shortage) = (Ok(()), None);
+        let everything = |room| {
             let now = self.env.clock.unix_seconds();
-            let plans = pick::everything(&self.files.load(), self.options.file_bytes, now);
+            pick::everything(&self.files.load(), self.options.file_bytes, now, room)
+        };
+        for _ in 0..ROUNDS_MAX {
+            let plans = everything(shortage.as_ref().map(|_| self.room_for_merges()));
             if plans.is_empty() {
                 break;
             }
@@ -79,12 +111,17 @@ impl Store {
                 match self.merge_whole(plan) {
                     // The file is marked, and out of the next round's plans: the others give back what they can.
                     Err(error) if error.kind() == ErrorKind::Corruption => damage = damage.and(Err(error)),
+                    // So can those for which there is room.
+                    Err(error) if is_shortage(&error) => shortage = Some(error),
                     merged => merged?,
                 }
             }
         }
         self.make_hints();
-        damage
+        match shortage {
+            Some(shortage) if !everything(None).is_empty() => Err(shortage),
+            _ => damage,
+        }
     }
 
     /// One plan to its end, in as many merges as it takes.
@@ -170,7 +207,7 @@ mod tests {
         let file = store.seal_everything().unwrap().remove(0);
         let usage = file.usage();
         assert_eq!((usage.tombstones, usage.records), (count.into(), u64::from(2 * count) + 1));
-        store.merge_whole(Plan { victims: vec![file] }).unwrap();
+        store.merge_whole(Plan { victims: vec![file], need: 0 }).unwrap();
         let stats = cask.stats();
         assert_eq!((stats.merge_written_bytes, stats.tombstones), (usage.bytes, count.into()), "{stats:?}");
         assert!(stats.merges > 3 && stats.merged_bytes <= 2 * usage.bytes, "{stats:?}");
@@ -206,6 +243,34 @@ mod tests {
             store.compact().unwrap();
             assert!((0..20 * records).all(|n| cask.exists(n.to_le_bytes()).unwrap()));
         }
+    }
+
+    /// Goal: a merge for which there is no room is begun once, not whenever somebody looks; and is done once there is room.
+    #[test]
+    fn a_merge_without_room_does_not_fill_the_disk_again_and_again() {
+        let disk = SimDisk::new();
+        let options = CaskOptions { create_if_missing: true, stripes: 1, background_jobs: 0, ..CaskOptions::default() };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        let store = cask.store();
+        for n in 0..100 {
+            cask.put([n], [n; 1000]).unwrap();
+        }
+        drop(store.seal_everything().unwrap());
+        for n in 0..60 {
+            cask.put([n], "").unwrap();
+        }
+        let space = store.env.files.space(&store.dir).unwrap();
+        disk.set_capacity(Some(space.total - space.available + 20_000));
+        for _ in 0..10 {
+            assert_eq!(store.merge_while_due().unwrap_err().kind(), ErrorKind::Exhausted);
+            assert!(cask.stats().background_error.is_some());
+        }
+        assert!(cask.stats().merge_written_bytes < 41_000, "{:?}", cask.stats());
+        disk.set_capacity(None);
+        assert_eq!(store.merge_while_due().unwrap(), 1);
+        assert!(
+            cask.stats().background_error.is_none() && (60..100).all(|n| *cask.get([n]).unwrap().unwrap() == [n; 1000])
+        );
     }
 
     /// Goal: hints that are made up for leave merges the room that there is, and a check passes over them until they are whole.

@@ -10,6 +10,19 @@ use crate::options::CaskOptions;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) victims: Vec<Arc<DataFile>>,
+    /// What the merge writes, about.
+    pub(crate) need: u64,
+}
+
+impl Plan {
+    fn of(candidate: Candidate) -> Self {
+        Self { need: candidate.need(), victims: vec![candidate.file] }
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        self.need += candidate.need();
+        self.victims.push(candidate.file);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -29,6 +42,11 @@ const SMALL_SHARE: u64 = 8;
 const SMALL_FILES_MIN: usize = 16;
 
 impl Candidate {
+    /// What a merge of it alone writes, about.
+    const fn need(&self) -> u64 {
+        self.usage.bytes.saturating_sub(self.gain)
+    }
+
     fn is_small(&self, file_bytes: u64) -> bool {
         self.usage.bytes < file_bytes / SMALL_SHARE && self.usage.live_records() < MOVES_MAX as u64 / SMALL_SHARE
     }
@@ -68,8 +86,8 @@ fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
 }
 
 /// The files that are worth merging by the options' ratio: the one that gives most, and others as long as what
-/// lives in all of them fits into one merge.
-pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64) -> Option<Plan> {
+/// lives in all of them fits into one merge. Where there is no more than `room`, the one that needs least of it.
+pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64, room: Option<u64>) -> Option<Plan> {
     let candidates = candidates(files, now);
     let is_due = |candidate: &Candidate| {
         candidate.gain > 0 && candidate.gain as f64 >= options.merge_garbage_ratio * candidate.usage.bytes as f64
@@ -87,7 +105,7 @@ pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64) -> Option<
             return None;
         }
     }
-    plans(found, options.file_bytes).into_iter().next()
+    plans(found, options.file_bytes, room).into_iter().next()
 }
 
 /// Files that give little back but keep more deletions from going than are worth keeping, oldest first: their copies are clean, and the
@@ -111,8 +129,9 @@ fn blockers(files: &FileTable, candidates: &[Candidate], options: &CaskOptions) 
     candidates.iter().filter(blocks).cloned().collect()
 }
 
-/// All files that give anything back, and small ones that fit into one, in as many plans as it takes.
-pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64) -> Vec<Plan> {
+/// All files that give anything back, and small ones that fit into one, in as many plans as it takes. Where there is no more than `room`, those
+/// for which it is enough.
+pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Option<u64>) -> Vec<Plan> {
     let (mut found, others): (Vec<Candidate>, Vec<Candidate>) =
         candidates(files, now).into_iter().partition(|candidate| candidate.gain > 0);
     let small: Vec<Candidate> = others.into_iter().filter(|candidate| candidate.is_small(file_bytes)).collect();
@@ -120,20 +139,26 @@ pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64) -> Vec<Pl
     if small.len() > 1 {
         found.extend(small);
     }
-    plans(found, file_bytes)
+    plans(found, file_bytes, room)
 }
 
-fn plans(candidates: Vec<Candidate>, file_bytes: u64) -> Vec<Plan> {
+fn plans(mut candidates: Vec<Candidate>, file_bytes: u64, room: Option<u64>) -> Vec<Plan> {
+    if let Some(room) = room {
+        // One by one: what each gives back is there for the next.
+        candidates.retain(|candidate| candidate.gain > 0 && candidate.need() <= room);
+        candidates.sort_by_key(Candidate::need);
+        return candidates.into_iter().map(Plan::of).collect();
+    }
     let mut plans: Vec<Plan> = Vec::new();
     let (mut bytes, mut records) = (0, 0);
     for candidate in candidates {
         bytes += candidate.usage.live_bytes();
         records += candidate.usage.live_records();
         match plans.last_mut() {
-            Some(plan) if bytes <= file_bytes && records <= MOVES_MAX as u64 => plan.victims.push(candidate.file),
+            Some(plan) if bytes <= file_bytes && records <= MOVES_MAX as u64 => plan.add(candidate),
             _ => {
                 (bytes, records) = (candidate.usage.live_bytes(), candidate.usage.live_records());
-                plans.push(Plan { victims: vec![candidate.file] });
+                plans.push(Plan::of(candidate));
             }
         }
     }
