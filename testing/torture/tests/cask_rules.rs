@@ -657,6 +657,59 @@ fn a_sealed_file_with_something_dead_keeps_no_deletions() {
     }
 }
 
+/// Goal: the same where older versions are kept, and some keys are overwritten all the time.
+#[test]
+fn deletions_go_where_older_versions_are_kept() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { merge_garbage_ratio: 0.3, keep_versions: 2, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    fill(&cask, "cold");
+    for _ in 0..2 {
+        cask.put("cold0", "").unwrap();
+    }
+    for n in 0..5000u32 {
+        cask.put(n.to_le_bytes(), "").unwrap();
+        cask.delete(n.to_le_bytes()).unwrap();
+        cask.put([n as u8 % 3], n.to_le_bytes()).unwrap();
+    }
+    let stats = cask.stats();
+    assert!(stats.tombstones < 1000 && stats.bytes < 40_000, "{stats:?}");
+    assert!(stats.merge_written_bytes < 8 * stats.appended_bytes, "{stats:?}");
+    drop(cask);
+    let cask = Cask::open_with_env("/store", options, disk.after_process_death().env()).unwrap();
+    assert!((0..5000u32).all(|n| !cask.exists(n.to_le_bytes()).unwrap()));
+    assert_eq!(cask.history([1]).unwrap().len(), 2);
+    assert_eq!(cask.history("cold0").unwrap().len(), 2);
+}
+
+/// Goal (B1, R3): an older version that was copied while its key's newest lived on stays hidden by the deletion that its newest becomes when its
+/// time is over, which has no higher version than that.
+#[test]
+fn an_older_version_stays_hidden_when_the_newest_expires() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { merge_garbage_ratio: 0.3, keep_versions: 2, stripes: 2, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let to = |stripe, ttl| CaskWriteOptions { stripe: Some(stripe), ttl, ..CaskWriteOptions::default() };
+    let compact = || (0..3).for_each(|_| cask.compact().unwrap());
+    cask.put_with("key", "older", &to(0, None)).unwrap();
+    cask.put_with("other", "lives", &to(0, None)).unwrap();
+    cask.put_with("key", "newest", &to(1, Some(Duration::from_secs(60)))).unwrap();
+    cask.put_with("some", "dead", &to(0, None)).unwrap();
+    cask.delete("some").unwrap();
+    compact();
+    disk.clock().advance(Duration::from_secs(100));
+    // Only the file of the newest is merged: the other has not come to have anything dead.
+    for n in 0..400u32 {
+        cask.put_with([b'x', n as u8 % 2], [0; 100], &to(1, None)).unwrap();
+        if n % 100 == 99 {
+            compact();
+        }
+    }
+    drop(cask);
+    let cask = Cask::open_with_env("/store", options, disk.after_process_death().env()).unwrap();
+    assert_eq!((cask.get("key").unwrap(), cask.history("key").unwrap().len()), (None, 0));
+}
+
 /// Goal (B2): whatever moments a merge and a put of the same key meet in, the put is there afterwards.
 /// Method: two threads overwrite keys of their own and read each back, while a third merges all the time what they leave behind.
 #[test]

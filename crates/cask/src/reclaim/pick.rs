@@ -57,6 +57,12 @@ pub(crate) fn cannot_hold_older(file: &DataFile, version: u64) -> bool {
     file.clean_as_of >= version || !holds_dead(file)
 }
 
+/// Whether what a merge copies is clean as of the moment at which it begins. What a deletion up to then hides is dead, and not copied. Only older
+/// versions that are kept may come to be hidden by one that takes the place of a value that has expired, and has its version (R3).
+pub(crate) fn are_copies_clean(files: &FileTable, options: &CaskOptions) -> bool {
+    options.keep_versions == 1 || !files.iter().any(|file| file.expires())
+}
+
 /// A damaged record counts: it may be of any key.
 fn holds_dead(file: &DataFile) -> bool {
     file.dead_len() > 0 || file.is_damaged()
@@ -111,8 +117,8 @@ pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64, room: Opti
 /// Files that give little back but keep more deletions from going than are worth keeping, oldest first: their copies are clean, and the
 /// deletions go. So the files are copied once for as many bytes of deletions as the ratio says.
 fn blockers(files: &FileTable, candidates: &[Candidate], options: &CaskOptions) -> Vec<Candidate> {
-    if options.keep_versions > 1 {
-        // A copy is clean as of nothing: it would be in the way again with its next dead record.
+    if !are_copies_clean(files, options) {
+        // A copy would be in the way again with its next dead record.
         return Vec::new();
     }
     // What another file keeps, too, which cannot be merged, stays in any case.

@@ -66,8 +66,8 @@ pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
     // next version itself may be given any time: a deletion of that version may come after its key was asked for.
     let next_version = store.next_version.load(Ordering::Acquire);
     store.stripes.iter().for_each(drop);
-    // Older versions that are kept were superseded long ago: a file with such is clean as of nothing.
-    let clean_as_of = if store.options.keep_versions == 1 { next_version.saturating_sub(1) } else { 0 };
+    let is_clean = super::pick::are_copies_clean(&store.files.load(), &store.options);
+    let clean_as_of = if is_clean { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
     let (moves, buffer) = (Vec::new(), Vec::new());
     let stopped_at = FIRST_OFFSET;

@@ -10,9 +10,10 @@
 //! |     20 |     8 | clean as of    | u64 LE | version: see below                                             |
 //! |     28 |     4 | crc            | u32 LE | CRC-32C of the 28 bytes before; here in every version          |
 //!
-//! *Clean as of* `c`: the file holds no record that was superseded by a version up to `c`. A file that writers fill has the
-//! version from which on its records are; one that a merge fills has the version at which the merge began to ask who
-//! lives. It is the proof by which tombstones go: a tombstone of version up to `c` hides nothing in this file.
+//! *Clean as of* `c`: a tombstone of version up to `c` hides no record of the file, and none ever will. That is the proof by which
+//! tombstones go. A file that writers fill has the version from which on its records are; one that a merge fills has the version at
+//! which the merge began to ask who lives, or 0 where that is no proof: of a value that expires a merge makes a tombstone of the same
+//! version, which hides the older versions that were kept.
 //!
 //! The salt makes a record of one file no record of another: neither what a user stores as a value, nor blocks that
 //! belonged to another file, pass for records here.
@@ -37,7 +38,7 @@ pub struct DataFileHeader {
     pub number: FileNumber,
     /// Where the CRC of its records begins.
     pub salt: u32,
-    /// No record in it was superseded by a version up to this.
+    /// No tombstone of a version up to this hides a record in it.
     pub clean_as_of: u64,
 }
 
