@@ -216,7 +216,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
     env.entropy.fill(&mut seed);
     let opened = files::open_all(&env, dir, &found, is_read_only)?;
     let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions, !is_read_only);
-    let load::Loaded { keydir, files, recovery, version_max, key_count, suspects } =
+    let load::Loaded { keydir, files, recovery, version_max, key_count, suspects, hintless } =
         load::load(loader, &env, options.open_threads)?;
     let next_version = found.next_version.max(version_max.saturating_add(1));
     if next_version > VERSION_MAX && !is_read_only {
@@ -237,6 +237,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
         installer,
         recovery,
         suspects,
+        hintless,
         is_read_only,
     });
     if !is_read_only {

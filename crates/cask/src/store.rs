@@ -155,13 +155,14 @@ pub(crate) struct Parts {
     pub(crate) installer: Installer,
     pub(crate) recovery: CaskRecovery,
     pub(crate) suspects: Suspects,
+    pub(crate) hintless: Vec<Arc<DataFile>>,
     pub(crate) is_read_only: bool,
 }
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { env, dir, options, keydir, files, next_version, key_count, .. } = parts;
-        let Parts { installer, recovery, suspects, is_read_only, .. } = parts;
+        let Parts { installer, recovery, suspects, hintless, is_read_only, .. } = parts;
         let pacer = Pacer::new(env.clock.clone());
         let synced_at = env.clock.monotonic();
         let rate = options.merge_bytes_per_second;
@@ -190,7 +191,7 @@ impl Store {
             failure: Mutex::default(),
             synced_at: Mutex::new(synced_at),
             leftovers: Mutex::default(),
-            hintless: Mutex::default(),
+            hintless: Mutex::new(hintless),
             pacer,
             counters: Counters::default(),
             recovery,

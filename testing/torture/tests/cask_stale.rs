@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use esker::env::Env;
 use esker::env::sim::SimDisk;
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_torture::hooked::{Call, Hooked, Meanwhile};
 
 /// What each key has now; `None`: it was deleted.
 type Now = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -176,6 +180,51 @@ fn a_store_remembers_how_many_versions_it_keeps() {
     assert_eq!(versions(&open("/store", keep(2))), 2);
     assert_eq!(versions(&open("/store", options())), 2);
     assert_eq!(open("/new", options()).options().keep_versions, 1);
+}
+
+/// Goal: a check takes a hint that is not there for no damage, be it that a writer merges its file away meanwhile, or that there was no room for it
+/// when the store was opened; then it is made up for once there is.
+#[test]
+fn a_check_does_not_miss_a_hint() {
+    let (disk, _, now) = store();
+    let is_hint = |path: &Path| path.extension().is_some_and(|end| end == "hint");
+    let hint = disk.paths().into_iter().find(|path| is_hint(path)).unwrap();
+    let meanwhile = Meanwhile::default();
+    let reader = Cask::open_read_only_with_env("/store", options(), meanwhile.env(&disk)).unwrap();
+    let (writer, gone) = (open(&disk), hint.clone());
+    meanwhile.before(
+        move |call| call == Call::Open(&gone),
+        move || {
+            writer.delete("stays").unwrap();
+            writer.compact().unwrap();
+        },
+    );
+    assert_eq!(reader.check(&mut |_| ()).unwrap().errors.len(), 0);
+    assert!(meanwhile.is_done() && !disk.paths().contains(&hint));
+
+    let (disk, ..) = store();
+    disk.env().files.remove(&hint).unwrap();
+    let is_full = Arc::new(AtomicBool::new(true));
+    let still = is_full.clone();
+    let files = Hooked::new(disk.env().files, move |call| match call {
+        Call::Create(path) if is_hint(path) && still.load(Ordering::Relaxed) => {
+            Err(esker::env::Error::new("creating", path, std::io::ErrorKind::StorageFull.into()))
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let cask = Cask::open_with_env("/store", options(), env).unwrap();
+    assert!(cask.check(&mut |_| ()).unwrap().errors.is_empty() && unreadable(&cask, &now, "without a hint").is_empty());
+    is_full.store(false, Ordering::Relaxed);
+    cask.put("more", "").unwrap();
+    cask.compact().unwrap();
+    let data = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "data"));
+    assert!(
+        data.map(|path| path.with_extension("hint")).all(|hint| disk.paths().contains(&hint)),
+        "{:?}",
+        disk.paths()
+    );
+    assert!(cask.check(&mut |_| ()).unwrap().errors.is_empty());
 }
 
 /// Goal: a hint that is missing or bad is written anew by the next open that may write, and by none that may not; nor one of a file with damage,

@@ -56,6 +56,8 @@ pub(crate) struct Loader {
     failure: Mutex<Option<Error>>,
     /// What the damage that was met was, of each key the newest.
     pub(super) suspects: Mutex<HashMap<Vec<u8>, Suspect>>,
+    /// There was no room for their hints.
+    hintless: Mutex<Vec<Arc<DataFile>>>,
 }
 
 /// A file, and its hint if that is what was read of it.
@@ -72,6 +74,7 @@ pub(crate) struct Loaded {
     pub(crate) version_max: u64,
     pub(crate) key_count: u64,
     pub(crate) suspects: Suspects,
+    pub(crate) hintless: Vec<Arc<DataFile>>,
 }
 
 /// Reads all files, on so many threads, this one included.
@@ -126,6 +129,7 @@ impl Loader {
             recovery: Mutex::default(),
             failure: Mutex::default(),
             suspects: Mutex::default(),
+            hintless: Mutex::default(),
         }
     }
 
@@ -208,13 +212,17 @@ impl Loader {
     }
 
     /// So that the next open need not read the data. A store that cannot be written to is served all the same.
-    fn write_hint_anew(&self, env: &Env, data: &DataFile, tally: &Tally, record_count: u64) -> Result<()> {
+    fn write_hint_anew(&self, env: &Env, data: &Arc<DataFile>, tally: &Tally, record_count: u64) -> Result<()> {
         // One that lacks a record would be refused; and which it lacks, a repair has to find in the data file.
         let (Some(dir), true) = (data.path.parent(), self.mends_hints && tally.records == record_count) else {
             return Ok(());
         };
         match write_hint(&*env.files, dir, data.number, data.salt, &data.bytes(0..data.end())?) {
-            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Exhausted) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Io => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                self.hintless.lock().push(data.clone());
+                Ok(())
+            }
             written => written.map(drop),
         }
     }
@@ -325,6 +333,7 @@ impl Loader {
         recovery.damaged_keys.sort_unstable();
         Loaded {
             suspects: Suspects::new(suspects),
+            hintless: self.hintless.into_inner(),
             keydir: self.keydir,
             files: self.files.into_iter().map(Mutex::into_inner).collect(),
             recovery,
