@@ -62,8 +62,8 @@ impl Cask {
     /// - `Conflict`: there is one, and `error_if_exists` is set.
     /// - `InvalidArgument`: an option is out of its range, or `path` is another kind of store, or a Cask without its manifest.
     /// - `Busy`: another process, or another handle of this one, has it open.
-    /// - `Corruption`: the manifest is damaged, or a data file is missing or too short. Damage within a data file is no
-    ///   error: see [`recovery`](Self::recovery).
+    /// - `Corruption`: the manifest is damaged, or a data file is missing or too short, or has damage of which it is not certain which keys it
+    ///   was of ([`CaskOptions::damage`]). Other damage within a data file is no error: see [`recovery`](Self::recovery).
     /// - `UnsupportedFormat`: a newer version has written it.
     /// - `Io`, `Exhausted`: the system refused. `Exhausted`, too, if no version can follow those that are there.
     pub fn open(path: impl AsRef<Path>, options: CaskOptions) -> Result<Self> {

@@ -53,7 +53,7 @@ pub use check::{CaskCheck, CaskCheckProgress};
 pub use esker_format::compression::Compression;
 pub use esker_log::{Error, ErrorKind, Result};
 pub use open::CaskRecovery;
-pub use options::{CaskOptions, CaskWriteOptions};
+pub use options::{CaskDamage, CaskOptions, CaskWriteOptions};
 pub use repair::CaskRepair;
 pub use scan::CaskScan;
 pub use stats::CaskStats;

@@ -29,7 +29,7 @@ use esker_log::distrust;
 use crate::file::{ActiveFile, FileTable};
 use crate::keydir::KeyDir;
 use crate::manifest::{self, Installer};
-use crate::options::CaskOptions;
+use crate::options::{CaskDamage, CaskOptions};
 use crate::store::{Parts, Store};
 use crate::{Error, ErrorKind, Result};
 
@@ -46,7 +46,8 @@ pub struct CaskRecovery {
     pub bad_hints: Vec<PathBuf>,
     /// Bytes that are no records, by file. What was in them is lost. A key that can still be told, such as that of a record with one
     /// flipped bit, is not answered by an older version (see `damaged_keys`); of one that cannot, as where a whole block of the disk is
-    /// gone, an older version may show through, or a deleted one come back.
+    /// gone, an older version may show through, or a deleted one come back: that is there only with
+    /// [`CaskDamage::Serve`](crate::CaskDamage::Serve).
     pub damage: Vec<(PathBuf, Range<u64>)>,
     /// Keys whose newest record was in there, as far as it still says: reads of them fail with `Corruption` until they are written or
     /// deleted anew, here or in a later life of the store, or [`Cask::repair`](crate::Cask::repair) goes back to what was before.
@@ -216,8 +217,13 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
     env.entropy.fill(&mut seed);
     let opened = files::open_all(&env, dir, &found, is_read_only)?;
     let loader = Loader::new(KeyDir::new(u64::from_le_bytes(seed)), opened, options.keep_versions, !is_read_only);
-    let load::Loaded { keydir, files, recovery, version_max, key_count, suspects, hintless } =
+    let load::Loaded { keydir, files, recovery, version_max, key_count, suspects, uncertain, hintless } =
         load::load(loader, &env, options.open_threads)?;
+    if let (CaskDamage::Refuse, Some((path, at))) = (options.damage, uncertain) {
+        let reason = "bytes that are no records do not say for certain which keys they were of, so that older values might be shown for \
+                      the newest; restore a backup, run a repair, or open the store with CaskDamage::Serve";
+        return Err(Error::corruption(&path, at, reason));
+    }
     let next_version = found.next_version.max(version_max.saturating_add(1));
     if next_version > VERSION_MAX && !is_read_only {
         let reason = "a data file says that no version can follow its own; restore a backup";

@@ -15,6 +15,21 @@ const KEEP_VERSIONS_MAX: usize = 1000;
 /// About a century: more is a mistake.
 const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
+/// What an open makes of damage of which it is not certain which keys it was of.
+///
+/// Sealed files whose hints are good say of every record whose it is, and so does a record in which one bit is flipped: then reads of that key
+/// fail, and the store is opened in any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CaskDamage {
+    /// The open fails with `Corruption`, and says where the damage is: an older value might be shown for the newest otherwise, or a key
+    /// that was deleted. [`Cask::repair`](crate::Cask::repair) goes back to what is left.
+    #[default]
+    Refuse,
+    /// What is left is served. Reads of keys that the damage seems to be of fail; if its keys are damaged, too, the real ones have their older
+    /// values. [`Cask::recovery`](crate::Cask::recovery) tells of it.
+    Serve,
+}
+
 /// Options of a store.
 #[derive(Debug, Clone)]
 pub struct CaskOptions {
@@ -41,6 +56,9 @@ pub struct CaskOptions {
     /// Each further version costs a slot of the directory (about 19 bytes of memory) and stays on disk; a write then
     /// reads the versions that the key has. See [`Cask::history`](crate::Cask::history).
     pub keep_versions: usize,
+
+    /// What an open makes of damage of which it is not certain which keys it was of. Default [`CaskDamage::Refuse`].
+    pub damage: CaskDamage,
 
     /// How long a value lives that was written without a time to live. Default `None`: for ever.
     /// Range 1 s..=100 years, counted in whole seconds, by the system's clock.
@@ -90,6 +108,7 @@ impl Default for CaskOptions {
             stripes: 8,
             file_bytes: 64 * MIB,
             keep_versions: 0,
+            damage: CaskDamage::Refuse,
             default_ttl: None,
             compression: Compression::None,
             compression_bytes_min: 512,

@@ -289,7 +289,7 @@ impl Repair<'_> {
                 }
                 Step::Damage(range) => {
                     damaged_bytes += range.end - range.start;
-                    self.report.damaged_keys.extend(claims(raw, salt, range).into_iter().map(|claim| claim.key));
+                    self.report.damaged_keys.extend(claims(raw, salt, range).0.into_iter().map(|claim| claim.key));
                     batch_begin = None;
                 }
                 Step::End { at, .. } => {

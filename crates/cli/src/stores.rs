@@ -62,13 +62,8 @@ pub(crate) fn warn_of_damage(cask: &Cask) {
     let Some((path, range)) = damage.first() else { return };
     let places = plural(damage.len() as u64, "place", "places");
     let lost = match damaged_keys.len() as u64 {
-        0 => "whose records were there cannot be told, and older values of their keys may show".to_owned(),
-        count => {
-            let keys = plural(count, "key", "keys");
-            format!(
-                "of {keys} the newest value is lost, and where a key cannot be told any more, its older value may show"
-            )
-        }
+        0 => "the keys that were there have been written or deleted since".to_owned(),
+        count => format!("of {} the newest value is lost", plural(count, "key", "keys")),
     };
     let (path, at, bytes) = (path.display(), range.start, Bytes(range.end.saturating_sub(range.start)));
     warn(format_args!(

@@ -10,8 +10,8 @@ pub use esker_db::{
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 
 pub use esker_cask::{
-    Cask, CaskBatch, CaskCheck, CaskCheckProgress, CaskCopied, CaskCopyProgress, CaskOptions, CaskRecovery, CaskRepair,
-    CaskScan, CaskStats, CaskValue, CaskWriteOptions,
+    Cask, CaskBatch, CaskCheck, CaskCheckProgress, CaskCopied, CaskCopyProgress, CaskDamage, CaskOptions, CaskRecovery,
+    CaskRepair, CaskScan, CaskStats, CaskValue, CaskWriteOptions,
 };
 
 pub use esker_raft_log::{LogBatch, RaftLog};

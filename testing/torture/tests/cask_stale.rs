@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::env::Env;
 use esker::env::sim::SimDisk;
-use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker::{Cask, CaskBatch, CaskDamage, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::hooked::{Call, Hooked, Meanwhile};
 
 /// What each key has now; `None`: it was deleted.
@@ -134,6 +134,42 @@ fn a_damaged_record_is_not_answered_by_an_older_one() {
         hidden += bad.len();
     }
     assert!(hidden > 500, "{hidden}");
+}
+
+/// Goal: damage that hides which key it was of keeps a store from being opened, for reading and for writing, once and again, unless it is to serve
+/// what is left; a repair makes it one that opens.
+#[test]
+fn damage_of_a_key_that_cannot_be_told_is_refused() {
+    let (disk, path, _) = store();
+    // Two bytes of the first record's key: it claims to be of another. And a stretch in which no record can be told.
+    for damaged in [32 + 20..32 + 22, 200..400] {
+        let disk = disk.after_process_death();
+        let mut bytes = disk.file_bytes(&path).unwrap();
+        bytes[damaged].iter_mut().for_each(|byte| *byte ^= 0x55);
+        disk.overwrite(&path, bytes);
+        let serve = || CaskOptions { damage: CaskDamage::Serve, ..options() };
+        let refused = || {
+            let errors = [
+                Cask::open_with_env("/store", options(), disk.env()).map(drop).unwrap_err(),
+                Cask::open_read_only_with_env("/store", options(), disk.env()).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*path)), "{error}");
+                assert!(error.to_string().contains("at byte") && error.to_string().contains("repair"), "{error}");
+            }
+        };
+        refused();
+        let cask = Cask::open_with_env("/store", serve(), disk.env()).unwrap();
+        assert_eq!((cask.recovery().damage.len(), cask.get("stays").unwrap().is_some()), (1, true));
+        cask.compact().unwrap();
+        cask.close().unwrap();
+        refused();
+        assert!(Cask::open_read_only_with_env("/store", serve(), disk.env()).unwrap().exists("stays").unwrap());
+        let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+        assert_eq!(report.put_aside.len(), 1);
+        let cask = open(&disk);
+        assert!(cask.recovery().damage.is_empty() && cask.check(&mut |_| ()).unwrap().errors.is_empty());
+    }
 }
 
 /// Goal: a repair says which keys it takes back to what they were before.

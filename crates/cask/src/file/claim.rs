@@ -1,6 +1,7 @@
 //! What damaged records were, as far as they still say.
 //!
-//! - A1: a single flipped bit in head or key is found by trying each: then a CRC of 32 bits holds by chance once in thousands of millions.
+//! - A1: a single flipped bit is found, in head or key by trying each, in a value by what it makes of the CRC: a CRC of 32 bits holds by chance
+//!   once in thousands of millions. So what such a record was is certain.
 //! - A2: else head and key are taken at their word, if they make a record that ends within the damage.
 //! - A3: a claim is never served. It keeps what is older from being taken for its key's newest (`suspects.rs`).
 //!
@@ -9,9 +10,12 @@
 use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
+use esker_format::checksum::crc32c_extend;
 
 /// Versions this high are not believed without a CRC: random bytes nearly all are.
 pub(super) const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
+/// In a longer value no flipped bit is looked for: some bit would explain other damage too often, here once in some thousands of times.
+const VALUE_BYTES_MAX: usize = 1 << 16;
 /// Flipped bits are looked for as long as CRCs of so many bytes take: some tens of milliseconds for a stretch of damage.
 const SEARCH_BYTES_MAX: u64 = 1 << 28;
 
@@ -21,10 +25,12 @@ pub(crate) struct Claim {
     pub(crate) offset: u64,
     pub(crate) key: Vec<u8>,
     pub(crate) version: u64,
+    /// A1.
+    pub(crate) is_certain: bool,
 }
 
-/// The records that were in `range` of a file, in which nothing holds, up to the first that says nothing.
-pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> Vec<Claim> {
+/// The records that were in `range` of a file, in which nothing holds, up to the first that says nothing; and where that is.
+pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>, u64) {
     let mut found = Vec::new();
     let (mut offset, mut budget) = (range.start, SEARCH_BYTES_MAX);
     while let Some(rest) = super::walk::slice(bytes, offset..range.end).filter(|rest| !rest.is_empty()) {
@@ -32,10 +38,30 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> Vec<Claim> {
         // A2.
         let record = Record::decode(raw.as_deref().unwrap_or(rest)).ok();
         let Some(record) = record.filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else { break };
-        found.push(Claim { offset, key: record.key.to_vec(), version: record.version });
+        let is_certain = raw.is_some() || lacks_value_bit(rest, &record, salt);
+        found.push(Claim { offset, key: record.key.to_vec(), version: record.version, is_certain });
         offset += record.bytes();
     }
-    found
+    (found, offset)
+}
+
+/// A1: whether `record`, with which `raw` begins, would hold with one bit of its value flipped.
+fn lacks_value_bit(raw: &[u8], record: &Record<'_>, salt: u32) -> bool {
+    let raw = usize::try_from(record.bytes()).ok().and_then(|bytes| raw.get(..bytes));
+    let Some((said, rest)) = raw.and_then(|raw| raw.split_first_chunk::<4>()) else { return false };
+    if record.value.len() > VALUE_BYTES_MAX {
+        return false;
+    }
+    let missing = crc32c_extend(salt, rest) ^ u32::from_le_bytes(*said);
+    // A CRC is linear: what a bit makes of it depends on nothing but how many bytes follow. It begins and ends inverted.
+    let mut changes: [u32; 8] = std::array::from_fn(|bit| !crc32c_extend(!0, &[1 << bit]));
+    for _ in record.value {
+        if changes.contains(&missing) {
+            return true;
+        }
+        changes = changes.map(|change| !crc32c_extend(!change, &[0]));
+    }
+    false
 }
 
 /// A1: which byte of `rest`, which begins with a record but for one bit, has that bit; and how long the record is.
@@ -105,8 +131,8 @@ mod tests {
             for bit in from * 8..to * 8 {
                 let mut damaged = bytes.clone();
                 flip(&mut damaged, bit as usize);
-                let claim = Claim { offset: from, key: vec![b'k', version as u8], version };
-                assert_eq!(claims(&damaged, SALT, from..to), [claim], "bit {bit}");
+                let claim = Claim { offset: from, key: vec![b'k', version as u8], version, is_certain: true };
+                assert_eq!(claims(&damaged, SALT, from..to), (vec![claim], to), "bit {bit}");
             }
         }
     }
@@ -117,15 +143,13 @@ mod tests {
         bytes[second as usize - 1] ^= 0xff;
         let end = bytes.len();
         bytes[end - 1] ^= 0xff;
-        let found = claims(&bytes, SALT, START..end as u64);
-        assert_eq!(
-            found.iter().map(|claim| (claim.offset, claim.version)).collect::<Vec<_>>(),
-            [(START, 5), (second, 6)]
-        );
+        let (found, to) = claims(&bytes, SALT, START..end as u64);
+        let found: Vec<_> = found.iter().map(|claim| (claim.offset, claim.version, claim.is_certain)).collect();
+        assert_eq!((found, to), (vec![(START, 5, false), (second, 6, false)], end as u64));
         bytes[START as usize..].fill(0xff);
-        assert_eq!(claims(&bytes, SALT, START..end as u64), []);
+        assert_eq!(claims(&bytes, SALT, START..end as u64), (vec![], START));
         bytes[START as usize..].fill(0);
-        assert_eq!(claims(&bytes, SALT, START..end as u64), []);
-        assert_eq!(claims(&bytes, SALT, START..u64::MAX), []);
+        assert_eq!(claims(&bytes, SALT, START..end as u64), (vec![], START));
+        assert_eq!(claims(&bytes, SALT, START..u64::MAX), (vec![], START));
     }
 }

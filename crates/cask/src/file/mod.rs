@@ -34,7 +34,7 @@ pub(crate) use expiry::Expiry;
 pub(crate) use hint::{remove_if_there, write_hint};
 pub(crate) use table::FileTable;
 pub(crate) use tally::Tally;
-pub(crate) use walk::{Step, Walk};
+pub(crate) use walk::{Step, Walk, is_zero, slice};
 
 use crate::keydir::{Place, Slot};
 use crate::{Error, Result};

@@ -46,11 +46,11 @@ pub(crate) struct Walk<'a> {
     search_bytes: Cell<u64>,
 }
 
-pub(super) fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
+pub(crate) fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use super::gather::Batch;
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
-use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, write_hint};
+use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, is_zero, slice, write_hint};
 use crate::keydir::KeyDir;
 use crate::suspects::{Suspect, Suspects};
 use crate::sync::SHARD_COUNT;
@@ -56,6 +56,8 @@ pub(crate) struct Loader {
     failure: Mutex<Option<Error>>,
     /// What the damage that was met was, of each key the newest.
     pub(super) suspects: Mutex<HashMap<Vec<u8>, Suspect>>,
+    /// The first place of damage of which it is not certain which keys it was of.
+    uncertain: Mutex<Option<(PathBuf, u64)>>,
     /// There was no room for their hints.
     hintless: Mutex<Vec<Arc<DataFile>>>,
 }
@@ -74,6 +76,7 @@ pub(crate) struct Loaded {
     pub(crate) version_max: u64,
     pub(crate) key_count: u64,
     pub(crate) suspects: Suspects,
+    pub(crate) uncertain: Option<(PathBuf, u64)>,
     pub(crate) hintless: Vec<Arc<DataFile>>,
 }
 
@@ -129,6 +132,7 @@ impl Loader {
             recovery: Mutex::default(),
             failure: Mutex::default(),
             suspects: Mutex::default(),
+            uncertain: Mutex::default(),
             hintless: Mutex::default(),
         }
     }
@@ -204,7 +208,7 @@ impl Loader {
             gaps.push(end..data.end());
         }
         for gap in gaps {
-            self.note_damage(data, &data.bytes(0..data.end())?, gap);
+            self.note_damage(data, &data.bytes(0..data.end())?, gap, data.end());
         }
         // It is set once: every file is read once.
         let _ = known.hint.set(hint);
@@ -236,7 +240,7 @@ impl Loader {
                 Step::Record { offset, record, raw } => {
                     self.meet(data, &entry(offset, &record, raw.len() as u64), &mut tally, batch)?;
                 }
-                Step::Damage(range) => self.note_damage(data, &bytes, range),
+                Step::Damage(range) => self.note_damage(data, &bytes, range, data.end()),
                 Step::End { .. } => return Ok(tally),
             }
         }
@@ -250,19 +254,21 @@ impl Loader {
         let mut walk = Walk::torn_behind(&bytes, data.salt, durable_bytes);
         let mut pending = Vec::new();
         let mut tally = Tally::default();
+        let mut damage = None;
         loop {
             match walk.step() {
                 Step::Record { offset, record, raw } => {
+                    damage = None;
                     pending.push((offset, record, raw.len() as u64));
                     if record.is_continued {
                         continue;
                     }
                 }
-                Step::Damage(range) => self.note_damage(&data, &bytes, range),
+                Step::Damage(range) => damage = Some(self.note_damage(&data, &bytes, range, durable_bytes)),
                 Step::End { at, is_torn } => {
                     let end = pending.first().map_or(at, |(offset, ..)| *offset);
                     file.is_torn = is_torn || end != at;
-                    data.set_end(end);
+                    data.set_end(damage.unwrap_or(end));
                     if file.is_torn {
                         self.recovery.lock().torn_files.push(data.path.clone());
                     }
@@ -275,18 +281,29 @@ impl Loader {
         }
     }
 
-    /// `bytes` are the file's.
-    fn note_damage(&self, data: &DataFile, bytes: &[u8], range: Range<u64>) {
+    /// `bytes` are the file's, of which so many are known to be `durable`. Where the damage ends, but for zeroes that were never anything else.
+    fn note_damage(&self, data: &DataFile, bytes: &[u8], range: Range<u64>, durable: u64) -> u64 {
         data.mark_damaged();
         self.recovery.lock().damage.push((data.path.clone(), range.clone()));
+        let (found, to) = claims(bytes, data.salt, range.clone());
+        let is_unwritten = to >= durable && slice(bytes, to..range.end).is_some_and(is_zero);
+        let end = if is_unwritten { to } else { range.end };
+        if to != end || found.iter().any(|claim| !claim.is_certain) {
+            let mut first = self.uncertain.lock();
+            let place = (data.path.clone(), range.start);
+            if first.as_ref().is_none_or(|first| place < *first) {
+                *first = Some(place);
+            }
+        }
         let mut suspects = self.suspects.lock();
-        for Claim { offset, key, version } in claims(bytes, data.salt, range) {
+        for Claim { offset, key, version, .. } in found {
             let suspect = Suspect { path: data.path.clone(), offset, version };
             match suspects.get(&key) {
                 Some(known) if known.version >= version => {}
                 _ => drop(suspects.insert(key, suspect)),
             }
         }
+        end
     }
 
     /// Of damaged records, those stay under suspicion that nothing newer took the place of.
@@ -333,6 +350,7 @@ impl Loader {
         recovery.damaged_keys.sort_unstable();
         Loaded {
             suspects: Suspects::new(suspects),
+            uncertain: self.uncertain.into_inner(),
             hintless: self.hintless.into_inner(),
             keydir: self.keydir,
             files: self.files.into_iter().map(Mutex::into_inner).collect(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{Cask, CaskCheck, CaskOptions, CaskRecovery, Error, ErrorKind};
+use esker::{Cask, CaskCheck, CaskDamage, CaskOptions, CaskRecovery, Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::error_object;
@@ -32,7 +32,8 @@ pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, F
 }
 
 fn check(path: &Path) -> Result<(CaskCheck, CaskRecovery), Error> {
-    let cask = Cask::open_read_only(path, CaskOptions::default())?;
+    // All damage is told, and no value shown.
+    let cask = Cask::open_read_only(path, CaskOptions { damage: CaskDamage::Serve, ..CaskOptions::default() })?;
     let bar = Progress::begin("checking", 0);
     let check = cask.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
     Ok((check, cask.recovery().clone()))
