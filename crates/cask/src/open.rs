@@ -224,7 +224,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
                       the newest; restore a backup, run a repair, or open the store with CaskDamage::Serve";
         return Err(Error::corruption(&path, at, reason));
     }
-    let next_version = found.next_version.max(version_max.saturating_add(1));
+    let next_version = suspects.next_version(found.next_version.max(version_max.saturating_add(1)));
     if next_version > VERSION_MAX && !is_read_only {
         let reason = "a data file says that no version can follow its own; restore a backup";
         return Err(Error::new(ErrorKind::Exhausted, reason).with_path(dir));

@@ -172,6 +172,44 @@ fn damage_of_a_key_that_cannot_be_told_is_refused() {
     }
 }
 
+/// Goal: a key that is written anew behind damage can be read from then on, whatever the damage has made of its record's version, and wherever
+/// in its file that was.
+#[test]
+fn a_key_written_anew_is_newer_than_its_damaged_record() {
+    let serve = || CaskOptions { damage: CaskDamage::Serve, ..options() };
+    let open = |disk: &SimDisk| Cask::open_with_env("/store", serve(), disk.env()).unwrap();
+    for (version_byte, is_last) in [(None, true), (Some(4), true), (Some(4), false), (Some(5), false)] {
+        let what = format!("byte {version_byte:?} of the version, the last record: {is_last}");
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        cask.put("key", [1; 100]).unwrap();
+        cask.compact().unwrap();
+        let damaged = cask.put("key", [2; 100]).unwrap();
+        if !is_last {
+            cask.put("next", "").unwrap();
+        }
+        std::mem::forget(cask);
+        let disk = disk.after_process_death();
+        let path = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "data")).max();
+        let path = path.unwrap();
+        assert!(disk.flip_bit(&path, 8 * (32 + 20 + 3 + 50)));
+        if let Some(byte) = version_byte {
+            assert!(disk.flip_bit(&path, 8 * (32 + 12 + byte)));
+        }
+        let cask = open(&disk);
+        assert_eq!(cask.get("key").unwrap_err().kind(), ErrorKind::Corruption, "{what}");
+        let anew = cask.put("key", "again").unwrap();
+        assert!(anew > damaged && (is_last || anew < 100), "{what}: {anew} after {damaged}");
+        cask.close().unwrap();
+        for _ in 0..2 {
+            let cask = open(&disk);
+            assert_eq!(cask.get("key").unwrap().as_deref(), Some(&b"again"[..]), "{what}");
+            cask.put("more", "").unwrap();
+            cask.close().unwrap();
+        }
+    }
+}
+
 /// Goal: a repair says which keys it takes back to what they were before.
 #[test]
 fn a_repair_names_the_keys_whose_records_are_lost() {

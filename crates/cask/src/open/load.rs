@@ -195,7 +195,7 @@ impl Loader {
         let (mut tally, mut gaps, mut end) = (Tally::default(), Vec::new(), FIRST_OFFSET);
         let is_whole = hint.read_all(data.end(), |entry| {
             if entry.offset != end {
-                gaps.push(end..entry.offset);
+                gaps.push((end..entry.offset, Some(entry.version)));
             }
             end = entry.offset + entry.record_bytes;
             self.meet(data, entry, &mut tally, batch)
@@ -205,10 +205,10 @@ impl Loader {
             return Ok(None);
         }
         if end != data.end() {
-            gaps.push(end..data.end());
+            gaps.push((end..data.end(), None));
         }
-        for gap in gaps {
-            self.note_damage(data, &data.bytes(0..data.end())?, gap, data.end());
+        for (gap, next) in gaps {
+            self.note_damage(data, &data.bytes(0..data.end())?, gap, data.end(), next);
         }
         // It is set once: every file is read once.
         let _ = known.hint.set(hint);
@@ -235,12 +235,17 @@ impl Loader {
         let bytes = data.bytes(0..data.end())?;
         let mut walk = Walk::new(&bytes, data.salt);
         let mut tally = Tally::default();
+        let mut damage = None;
         loop {
-            match walk.step() {
+            let step = walk.step();
+            if let Some(range) = damage.take() {
+                self.note_damage(data, &bytes, range, data.end(), version_of(&step));
+            }
+            match step {
                 Step::Record { offset, record, raw } => {
                     self.meet(data, &entry(offset, &record, raw.len() as u64), &mut tally, batch)?;
                 }
-                Step::Damage(range) => self.note_damage(data, &bytes, range, data.end()),
+                Step::Damage(range) => damage = Some(range),
                 Step::End { .. } => return Ok(tally),
             }
         }
@@ -256,19 +261,21 @@ impl Loader {
         let mut tally = Tally::default();
         let mut damage = None;
         loop {
-            match walk.step() {
+            let step = walk.step();
+            let note = |range| self.note_damage(&data, &bytes, range, durable_bytes, version_of(&step));
+            let damage_end = damage.take().map(note);
+            match step {
                 Step::Record { offset, record, raw } => {
-                    damage = None;
                     pending.push((offset, record, raw.len() as u64));
                     if record.is_continued {
                         continue;
                     }
                 }
-                Step::Damage(range) => damage = Some(self.note_damage(&data, &bytes, range, durable_bytes)),
+                Step::Damage(range) => damage = Some(range),
                 Step::End { at, is_torn } => {
                     let end = pending.first().map_or(at, |(offset, ..)| *offset);
                     file.is_torn = is_torn || end != at;
-                    data.set_end(damage.unwrap_or(end));
+                    data.set_end(damage_end.unwrap_or(end));
                     if file.is_torn {
                         self.recovery.lock().torn_files.push(data.path.clone());
                     }
@@ -282,7 +289,8 @@ impl Loader {
     }
 
     /// `bytes` are the file's, of which so many are known to be `durable`. Where the damage ends, but for zeroes that were never anything else.
-    fn note_damage(&self, data: &DataFile, bytes: &[u8], range: Range<u64>, durable: u64) -> u64 {
+    /// `next` is the version of the record behind it, if that holds.
+    fn note_damage(&self, data: &DataFile, bytes: &[u8], range: Range<u64>, durable: u64, next: Option<u64>) -> u64 {
         data.mark_damaged();
         self.recovery.lock().damage.push((data.path.clone(), range.clone()));
         let (found, to) = claims(bytes, data.salt, range.clone());
@@ -295,8 +303,12 @@ impl Loader {
                 *first = Some(place);
             }
         }
+        // Versions ascend in a file that writers filled; none of one that a merge filled is higher than what it is clean as of.
+        let next = next.filter(|next| data.clean_as_of > 0 && *next > data.clean_as_of);
+        let version_max = next.map_or(u64::MAX, |next| next - 1);
         let mut suspects = self.suspects.lock();
-        for Claim { offset, key, version, .. } in found {
+        for Claim { offset, key, version, is_certain } in found {
+            let version = if is_certain { version } else { version.min(version_max) };
             let suspect = Suspect { path: data.path.clone(), offset, version };
             match suspects.get(&key) {
                 Some(known) if known.version >= version => {}
@@ -358,6 +370,14 @@ impl Loader {
             version_max: self.version_max.into_inner(),
             key_count: self.key_count.into_inner(),
         }
+    }
+}
+
+/// The version of the record that a walk has met.
+fn version_of(step: &Step<'_>) -> Option<u64> {
+    match step {
+        Step::Record { record, .. } => Some(record.version),
+        _ => None,
     }
 }
 
