@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use esker::env::sim::SimDisk;
 use esker::raft::Version;
 use esker::{
-    Cask, CaskBatch, CaskOptions, CaskWriteOptions, ChecksumKind, Compression, Db, FamilyOptions, LogBatch, Options,
-    RaftLog, ReadOptions, ReclaimMode, Separation, WriteBatch, WriteOptions,
+    Cask, CaskBatch, CaskDamage, CaskOptions, CaskWriteOptions, ChecksumKind, Compression, Db, FamilyOptions, LogBatch,
+    Options, RaftLog, ReadOptions, ReclaimMode, Separation, WriteBatch, WriteOptions,
 };
 
 use super::image::{Image, read};
@@ -177,7 +177,8 @@ pub(super) fn cask(bytes: &[u8]) {
         let _ = Cask::repair_with_env(STORE, &disk.env());
     }
     for _ in 0..2 {
-        let options = cask_options(if flags & 4 == 0 { 1 } else { 3 });
+        let damage = if flags & 2 == 0 { CaskDamage::Serve } else { CaskDamage::Refuse };
+        let options = CaskOptions { damage, ..cask_options(if flags & 4 == 0 { 1 } else { 3 }) };
         let Ok(cask) = Cask::open_with_env(STORE, options, disk.env()) else { return };
         for n in 0..30u8 {
             let _ = (cask.get([b'k', n]), cask.value_len([b'k', n]), cask.history([b'k', n]));
