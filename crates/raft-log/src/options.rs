@@ -29,7 +29,8 @@ pub enum RecoveryMode {
 /// How a Raft log is opened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Where new files go when the log's directory is full: another one. Default none. Created if it does not exist.
+    /// Where new files go when the log's directory is full, as they go back when this one is: another one. Default none. Created if it does not
+    /// exist.
     pub spill_dir: Option<PathBuf>,
 
     /// What opening makes of damage. Default [`RecoveryMode::TolerateTail`].

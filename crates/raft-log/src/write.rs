@@ -24,7 +24,7 @@ use esker_log::publish::Published;
 use crate::batch::{Encoded, LogBatch, damaged};
 use crate::group::groups::GroupMap;
 use crate::group::{Change, Place, Span};
-use crate::queue::{Queue, Sync, Tail, may_spill};
+use crate::queue::{Queue, Sync, Tail};
 use crate::raft_log::RaftLog;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -265,7 +265,7 @@ impl Store {
         if !batches.is_empty() {
             if self.append.is_full(tail) {
                 self.wait_for(plan)?;
-                self.with_room(|| self.append.rotate(tail, false))?;
+                self.with_room(|| self.append.rotate(tail, None))?;
                 times.rotate = laps.lap();
             }
             offset = self.with_room(|| self.append.append(tail, &batches, || self.wait_for(plan)))?;
@@ -372,19 +372,21 @@ impl Store {
 }
 
 impl Queue {
-    /// Writes `batches` in one append, to the next file if this one is full, or its directory. The file is left only
+    /// Writes `batches` in one append, to the next file if this one is full, to one in another directory if this one's is. The file is left only
     /// after `leave`.
     pub(crate) fn append(&self, tail: &mut Tail, batches: &[&Encoded], leave: impl Fn() -> Result<()>) -> Result<u64> {
         tail.check()?;
         if self.is_full(tail) {
             leave()?;
-            self.rotate(tail, false)?;
+            self.rotate(tail, None)?;
         }
         match append_group(tail, batches) {
-            // Another file where this one is full finds no more room there.
-            Err(error) if may_spill(&self.shape, &error) && tail.file.dir == 0 => {
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                // Another file beside this one finds no more room.
+                let bytes = batches.iter().map(|batch| batch.len()).sum();
+                let Some(dir) = self.elsewhere(tail, bytes) else { return Err(error) };
                 leave()?;
-                self.rotate(tail, true)?;
+                self.rotate(tail, Some(dir))?;
                 append_group(tail, batches)
             }
             done => done,

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_env::sim::{SimDisk, Survivors};
+use esker_env::{AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Space};
 use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
 
 fn options() -> Options {
@@ -167,4 +171,173 @@ fn files_before_a_lost_one_are_told() {
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", 1))));
     let log = open(&disk, &options()).unwrap();
     assert_eq!((log.recovery().stale.len(), log.first_index(1)), (1, Some(7)));
+}
+
+/// Two disks, one for each of the log's directories; and a process that may run out of descriptors.
+#[derive(Debug)]
+struct Machine {
+    main: SimDisk,
+    spill: SimDisk,
+    files: [Arc<dyn FileSystem>; 2],
+    out_of_descriptors: AtomicBool,
+}
+
+impl Machine {
+    fn new() -> Arc<Self> {
+        let (main, spill) = (SimDisk::new(), SimDisk::new());
+        let files = [main.env().files, spill.env().files];
+        Arc::new(Self { main, spill, files, out_of_descriptors: AtomicBool::new(false) })
+    }
+
+    fn open(self: &Arc<Self>, options: &Options) -> RaftLog {
+        let env = Env { files: Arc::<Self>::clone(self), ..self.main.env() };
+        RaftLog::open_with_env("/log", options.clone(), env).unwrap()
+    }
+
+    fn at(&self, path: &Path) -> &dyn FileSystem {
+        &*self.files[usize::from(path.starts_with("/spill"))]
+    }
+
+    fn descriptor(&self, path: &Path) -> esker_env::Result<&dyn FileSystem> {
+        if self.out_of_descriptors.load(Ordering::Relaxed) {
+            let emfile = std::io::Error::from_raw_os_error(24);
+            return Err(esker_env::Error::new("opening", path, emfile));
+        }
+        Ok(self.at(path))
+    }
+}
+
+impl FileSystem for Machine {
+    fn create(&self, path: &Path) -> esker_env::Result<Arc<dyn AppendFile>> {
+        self.descriptor(path)?.create(path)
+    }
+    fn reopen(&self, path: &Path, len: u64) -> esker_env::Result<Arc<dyn AppendFile>> {
+        self.descriptor(path)?.reopen(path, len)
+    }
+    fn recycle(&self, from: &Path, to: &Path) -> esker_env::Result<Arc<dyn AppendFile>> {
+        if self.descriptor(to).is_err() {
+            self.rename(from, to)?;
+        }
+        self.descriptor(to)?.recycle(from, to)
+    }
+    fn open(&self, path: &Path) -> esker_env::Result<Arc<dyn ReadFile>> {
+        self.descriptor(path)?.open(path)
+    }
+    fn list(&self, dir: &Path) -> esker_env::Result<Vec<DirEntry>> {
+        self.descriptor(dir)?.list(dir)
+    }
+    fn metadata(&self, path: &Path) -> esker_env::Result<Metadata> {
+        self.at(path).metadata(path)
+    }
+    fn create_dir_all(&self, dir: &Path) -> esker_env::Result<()> {
+        self.at(dir).create_dir_all(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> esker_env::Result<()> {
+        self.at(from).rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> esker_env::Result<()> {
+        self.at(from).link(from, to)
+    }
+    fn remove(&self, path: &Path) -> esker_env::Result<()> {
+        self.at(path).remove(path)
+    }
+    fn remove_dir(&self, dir: &Path) -> esker_env::Result<()> {
+        self.at(dir).remove_dir(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> esker_env::Result<()> {
+        self.descriptor(dir)?.sync_dir(dir)
+    }
+    fn punch_hole(&self, path: &Path, range: Range<u64>) -> esker_env::Result<()> {
+        self.at(path).punch_hole(path, range)
+    }
+    fn space(&self, path: &Path) -> esker_env::Result<Space> {
+        self.at(path).space(path)
+    }
+    fn lock(&self, path: &Path) -> esker_env::Result<Box<dyn Lock>> {
+        self.descriptor(path)?.lock(path)
+    }
+}
+
+/// A batch of so many bytes.
+fn try_write(log: &RaftLog, index: u64, bytes: usize) -> Result<usize> {
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, index, [vec![index as u8; bytes]]).unwrap();
+    log.write(&mut batch, true)
+}
+
+/// Files of either queue that lie in `dir`.
+fn files_in(machine: &Machine, dir: &str, queue: &str) -> usize {
+    let names = machine.at(Path::new(dir)).list(Path::new(dir)).unwrap();
+    names.iter().filter(|entry| entry.name.ends_with(queue)).count()
+}
+
+/// Writes go on in the directory that has room, whichever that is: for users' batches, which cross the end of what was preallocated, and for
+/// what is moved on.
+#[test]
+fn a_full_spill_directory_is_left_for_the_other_once_that_has_room() {
+    for recycle_files in [false, true] {
+        let machine = Machine::new();
+        let options = Options { file_bytes: 64 << 10, recycle_files, ..options() };
+        let log = machine.open(&options);
+        let mut next = 1;
+        let mut write = |bytes: usize| {
+            let done = try_write(&log, next, bytes);
+            next += u64::from(done.is_ok());
+            done.map(|_| next - 1)
+        };
+        write(30 << 10).unwrap();
+        machine.main.set_capacity(Some(0));
+        while files_in(&machine, "/spill", ".raftlog") == 0 {
+            write(30 << 10).unwrap();
+        }
+        // Still in the file that was preallocated.
+        machine.spill.set_capacity(Some(0));
+        write(10 << 10).unwrap();
+        let error = write(70 << 10).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+        assert_eq!(files_in(&machine, "/log", ".raftlog"), 1, "a failed write adds no file");
+        machine.main.set_capacity(None);
+        let last = write(70 << 10).unwrap();
+        assert!(files_in(&machine, "/log", ".raftlog") > 1);
+        assert_eq!(log.entries(1, 1, last + 1, None).unwrap().len() as u64, last);
+        // The same for the rewrite queue.
+        machine.main.set_capacity(Some(0));
+        machine.spill.set_capacity(None);
+        log.move_on(Some(1)).unwrap();
+        assert_eq!(files_in(&machine, "/spill", ".rewrite"), 1);
+        machine.spill.set_capacity(Some(0));
+        machine.main.set_capacity(None);
+        log.move_on(None).unwrap();
+        assert_eq!(log.entries(1, 1, last + 1, None).unwrap().len() as u64, last);
+        drop(log);
+        machine.spill.set_capacity(None);
+        let log = machine.open(&options);
+        assert_eq!((log.first_index(1), log.last_index(1)), (Some(1), Some(last)));
+    }
+}
+
+/// A file that waits in the other directory has its blocks: it is written over before any is given up.
+#[test]
+fn a_file_that_waits_in_the_other_directory_is_written_over_for_want_of_room() {
+    let machine = Machine::new();
+    let options = Options { file_bytes: 64 << 10, ..options() };
+    let log = machine.open(&options);
+    for index in 1..=9 {
+        try_write(&log, index, 30 << 10).unwrap();
+    }
+    log.compact_to(1, 9).unwrap();
+    // The tail goes to the spill directory, then files of the main one wait.
+    machine.main.set_capacity(Some(0));
+    try_write(&log, 10, 70 << 10).unwrap();
+    assert_eq!(files_in(&machine, "/spill", ".raftlog"), 1);
+    log.compact_to(1, 10).unwrap();
+    log.purge().unwrap();
+    let waiting = log.stats().recycled_files;
+    assert!(waiting > 1);
+    machine.spill.set_capacity(Some(0));
+    for index in 11..=14 {
+        try_write(&log, index, 30 << 10).unwrap();
+    }
+    assert!(log.stats().recycled_files > 0, "not all were given up");
+    assert_eq!(log.entries(1, 10, 15, None).unwrap().len(), 5);
 }

@@ -205,12 +205,12 @@ fn finish(
         files.push_back(Arc::new(LogFile::new(&shape, id, dir, path, header, End::Sealed(valid_len))));
     }
     let tail = match last {
-        None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), || Ok(None), false)?,
+        None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), None, None)?,
         Some(Replayed { found, header: None, .. }) => {
             disk.remove(&found.path)?;
             // Should it come back, it must not be beside one with its number in the other directory.
             found.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))?;
-            begin_file(&shape, found.id, || Ok(None), false)?
+            begin_file(&shape, found.id, None, None)?
         }
         Some(Replayed { found, header: Some(header), valid_len, .. }) => {
             if disk.metadata(&found.path)?.links > 1 {

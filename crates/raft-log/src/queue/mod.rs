@@ -147,15 +147,29 @@ impl Queue {
         tail.file.len() > tail.file.header.len_bytes() as u64
     }
 
-    /// Ends the last file and begins the next, in the first directory with room for it; `spill` is in any but the first.
+    /// Another directory than the last file's, for `bytes` that there is no room for beside it. The spill directory is tried in any case, the
+    /// log's own only where a whole file has room: full ones are not given file after file by turns.
+    pub(crate) fn elsewhere(&self, tail: &Tail, bytes: u64) -> Option<usize> {
+        let bytes = bytes.max(self.shape.file_bytes);
+        let other = (0..self.shape.dirs.len()).find(|dir| *dir != tail.file.dir)?;
+        let waits = || {
+            let retired = self.retired.try_lock();
+            retired.as_ref().and_then(|retired| retired.front()).is_some_and(|it| it.dir == other && it.bytes >= bytes)
+        };
+        let is_tried =
+            other > 0 || waits() || self.shape.dirs.get(other).is_some_and(|dir| has_room(&self.shape, dir, bytes));
+        is_tried.then_some(other)
+    }
+
+    /// Ends the last file and begins the next, in directory `dir`, or else in the first with room for it.
     /// If that fails, the last file stays what it is.
-    pub(crate) fn rotate(&self, tail: &mut Tail, spill: bool) -> Result<()> {
+    pub(crate) fn rotate(&self, tail: &mut Tail, dir: Option<usize>) -> Result<()> {
         let sequence = tail.file.id.sequence.saturating_add(1);
         if sequence > SEQUENCE_MAX {
             return Err(Error::new(ErrorKind::Corruption, "no file number follows").with_path(&tail.file.path));
         }
         tail.finish()?;
-        let next = match self.begin(sequence, spill) {
+        let next = match self.begin(sequence, dir) {
             Ok(next) => next,
             Err(error) => return Err(self.take_back(tail, sequence).err().unwrap_or(error)),
         };
@@ -182,19 +196,13 @@ impl Queue {
     }
 
     /// A new file with its header, durable with its name.
-    pub(crate) fn begin(&self, sequence: u64, spill: bool) -> Result<Tail> {
-        begin_file(
-            &self.shape,
-            FileId::new(self.kind, sequence),
-            || {
-                if spill { Ok(None) } else { self.recycled(FileId::new(self.kind, sequence)) }
-            },
-            spill,
-        )
+    fn begin(&self, sequence: u64, dir: Option<usize>) -> Result<Tail> {
+        let id = FileId::new(self.kind, sequence);
+        begin_file(&self.shape, id, self.recycled(id, dir)?, dir)
     }
 
-    /// The oldest retired file under a new name, if there is one that may be written over.
-    fn recycled(&self, id: FileId) -> Result<Option<(usize, Arc<dyn AppendFile>)>> {
+    /// The oldest retired file under a new name, if there is one that may be written over, and in directory `wanted`, if that is said.
+    fn recycled(&self, id: FileId, wanted: Option<usize>) -> Result<Option<(usize, Arc<dyn AppendFile>)>> {
         // Whoever holds them removes some, which come first (Q1).
         let Some(mut retired) = self.retired.try_lock() else { return Ok(None) };
         if let Some(Retired { file: Some(file), .. }) = retired.front()
@@ -204,6 +212,9 @@ impl Queue {
             return Ok(None);
         }
         let Some(Retired { path, dir, .. }) = retired.front() else { return Ok(None) };
+        if wanted.is_some_and(|wanted| wanted != *dir) {
+            return Ok(None);
+        }
         // If that fails, it waits on.
         let append = recycle(&self.shape, id, *dir, path)?.map(|append| (*dir, append));
         // Else whoever goes on with the new file syncs its directory, which the next one goes from, too (Q1).
@@ -347,29 +358,29 @@ fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<
     Ok(Some(files.recycle(from, &to)?))
 }
 
-/// The first directory with room for a file; the last is better than none.
-fn roomy_dir(shape: &Shape, spill: bool) -> usize {
-    let skipped = usize::from(spill && shape.dirs.len() > 1);
+/// The first directory with room for a file; the log's own if none has.
+fn roomy_dir(shape: &Shape) -> usize {
     if shape.dirs.len() == 1 {
         return 0;
     }
-    let roomy = |(_, dir): &(usize, &PathBuf)| {
-        shape.env.files.space(dir).is_ok_and(|space| space.available >= shape.file_bytes)
-    };
-    shape.dirs.iter().enumerate().skip(skipped).find(roomy).map_or(skipped, |(at, _)| at)
+    shape.dirs.iter().position(|dir| has_room(shape, dir, shape.file_bytes)).unwrap_or(0)
 }
 
-/// Makes a file with its header, durable with its name.
+fn has_room(shape: &Shape, dir: &Path, bytes: u64) -> bool {
+    shape.env.files.space(dir).is_ok_and(|space| space.available >= bytes)
+}
+
+/// Makes a file with its header, durable with its name: of one that is to be written over, or else in `dir`, or else where there is room.
 pub(crate) fn begin_file(
     shape: &Shape,
     id: FileId,
-    recycled: impl FnOnce() -> Result<Option<(usize, Arc<dyn AppendFile>)>>,
-    spill: bool,
+    recycled: Option<(usize, Arc<dyn AppendFile>)>,
+    dir: Option<usize>,
 ) -> Result<Tail> {
-    let (dir, append) = match recycled()? {
+    let (dir, append) = match recycled {
         Some(found) => found,
         None => {
-            let dir = roomy_dir(shape, spill);
+            let dir = dir.unwrap_or_else(|| roomy_dir(shape));
             let base = shape.dirs.get(dir).cloned().unwrap_or_default();
             let append = create(shape, &base.join(id.to_string()))?;
             // Before the header, which would have a block of its own elsewhere: with one extent more, ext4 keeps them outside of the inode and
@@ -432,9 +443,4 @@ fn create(shape: &Shape, path: &Path) -> Result<Arc<dyn AppendFile>> {
         }
         made => Ok(made?),
     }
-}
-
-/// Whether a failed append may succeed in another directory.
-pub(crate) fn may_spill(shape: &Shape, error: &crate::Error) -> bool {
-    error.kind() == ErrorKind::Exhausted && shape.dirs.len() > 1
 }

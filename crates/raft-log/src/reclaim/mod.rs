@@ -116,7 +116,7 @@ impl RaftLog {
     pub fn purge_stale(&self) -> Result<()> {
         let store = &self.store;
         let mut reclaim = store.reclaim.lock();
-        store.rewrite.rotate(reclaim.tail()?, false)?;
+        store.rewrite.rotate(reclaim.tail()?, None)?;
         store.rotate()?;
         let barrier = store.barrier();
         store.carry(&mut reclaim)?;
@@ -229,7 +229,7 @@ impl Store {
             self.catch_up(lead)?;
             let tail = lead.tail.as_mut().ok_or_else(closed)?;
             tail.check()?;
-            self.append.rotate(tail, false)
+            self.append.rotate(tail, None)
         })
     }
 
@@ -290,7 +290,7 @@ impl Store {
         let tail = reclaim.tail()?;
         // An empty one serves as well: what fails again and again must not add a file each time.
         if self.rewrite.holds_batches(tail) {
-            self.rewrite.rotate(tail, false)?;
+            self.rewrite.rotate(tail, None)?;
         }
         let (mut heavy, mut groups) = (Vec::new(), Vec::new());
         self.groups.for_each(|id, group| {
