@@ -173,6 +173,12 @@ impl Drop for Showing<'_> {
     }
 }
 
+/// Whether room on the disk would help, or a quota of it; descriptors may have run out as well.
+fn wants_room(error: &Error) -> bool {
+    let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
+    said.is_some_and(|said| matches!(said.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
+}
+
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the log was closed")
 }
@@ -276,12 +282,14 @@ impl Store {
     }
 
     /// Writes what `write` does. If the disk is full, the files that wait to be written over go first, one after the other: they only save
-    /// time.
+    /// time. So does one in the other directory help: the batch goes there, then.
     pub(crate) fn with_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match write() {
-                Err(error) if error.kind() == ErrorKind::Exhausted => {
-                    if !self.append.give_room()? && !self.rewrite.give_room()? {
+                Err(error) if wants_room(&error) => {
+                    // One that cannot go brings no room.
+                    let gives = |queue: &Queue| queue.give_room().unwrap_or(false);
+                    if !gives(&self.append) && !gives(&self.rewrite) {
                         return Err(error);
                     }
                 }
@@ -376,6 +384,7 @@ impl Queue {
     /// after `leave`.
     pub(crate) fn append(&self, tail: &mut Tail, batches: &[&Encoded], leave: impl Fn() -> Result<()>) -> Result<u64> {
         tail.check()?;
+        self.take_back(tail)?;
         if self.is_full(tail) {
             leave()?;
             self.rotate(tail, None)?;

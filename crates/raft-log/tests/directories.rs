@@ -180,13 +180,16 @@ struct Machine {
     spill: SimDisk,
     files: [Arc<dyn FileSystem>; 2],
     out_of_descriptors: AtomicBool,
+    /// No name in the second one can be made durable.
+    spill_fails: AtomicBool,
 }
 
 impl Machine {
     fn new() -> Arc<Self> {
         let (main, spill) = (SimDisk::new(), SimDisk::new());
         let files = [main.env().files, spill.env().files];
-        Arc::new(Self { main, spill, files, out_of_descriptors: AtomicBool::new(false) })
+        let (out_of_descriptors, spill_fails) = Default::default();
+        Arc::new(Self { main, spill, files, out_of_descriptors, spill_fails })
     }
 
     fn open(self: &Arc<Self>, options: &Options) -> RaftLog {
@@ -245,6 +248,9 @@ impl FileSystem for Machine {
         self.at(dir).remove_dir(dir)
     }
     fn sync_dir(&self, dir: &Path) -> esker_env::Result<()> {
+        if self.spill_fails.load(Ordering::Relaxed) && dir.starts_with("/spill") {
+            return Err(esker_env::Error::new("syncing", dir, std::io::Error::from_raw_os_error(5)));
+        }
         self.descriptor(dir)?.sync_dir(dir)
     }
     fn punch_hole(&self, path: &Path, range: Range<u64>) -> esker_env::Result<()> {
@@ -340,4 +346,62 @@ fn a_file_that_waits_in_the_other_directory_is_written_over_for_want_of_room() {
     }
     assert!(log.stats().recycled_files > 0, "not all were given up");
     assert_eq!(log.entries(1, 10, 15, None).unwrap().len(), 5);
+}
+
+/// Goal: a process that is out of descriptors when a file is full writes nothing, and goes on when it has some again; so does it where
+/// files wait to be written over, of which it keeps all but the one that it was about to take.
+#[test]
+fn a_log_outlives_a_lack_of_descriptors() {
+    for (spill, waiting) in [(false, false), (true, false), (false, true), (true, true)] {
+        let machine = Machine::new();
+        let mut options = options();
+        options.spill_dir.take_if(|_| !spill);
+        let log = machine.open(&options);
+        (1..=20).for_each(|index| write(&log, index));
+        if waiting {
+            log.compact_to(1, 20).unwrap();
+            log.purge().unwrap();
+        }
+        let (before, last) = (log.stats(), log.last_index(1).unwrap());
+        assert_eq!(before.recycled_files > 1, waiting);
+        machine.out_of_descriptors.store(true, Ordering::Relaxed);
+        let mut written = last;
+        let error = loop {
+            match try_write(&log, written + 1, 300) {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+        for _ in 0..3 {
+            assert_eq!(try_write(&log, written + 1, 300).unwrap_err().kind(), ErrorKind::Exhausted);
+            assert_eq!(log.purge_stale().unwrap_err().kind(), ErrorKind::Exhausted);
+        }
+        let after = log.stats();
+        assert_eq!((after.write_error, after.append.last_file), (None, before.append.last_file));
+        assert!(after.recycled_files + 1 >= before.recycled_files, "they are of no use here");
+        machine.out_of_descriptors.store(false, Ordering::Relaxed);
+        (written + 1..=written + 8).for_each(|index| write(&log, index));
+        log.purge().unwrap();
+        drop(log);
+        let log = machine.open(&options);
+        assert_eq!((log.last_index(1), log.recovery().stale.len()), (Some(written + 8), 0));
+    }
+}
+
+/// Goal: a directory that holds nothing of a file that could not be begun has no say in whether the log goes on.
+#[test]
+fn a_spill_directory_that_fails_keeps_no_failure_of_the_other() {
+    let (machine, options) = (Machine::new(), options());
+    let log = machine.open(&options);
+    (1..=3).for_each(|index| write(&log, index));
+    machine.main.set_capacity(Some(0));
+    machine.spill.set_capacity(Some(0));
+    machine.spill_fails.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        assert_eq!(try_write(&log, 4, 3000).unwrap_err().kind(), ErrorKind::Exhausted);
+    }
+    machine.main.set_capacity(None);
+    write(&log, 4);
+    assert_eq!(log.last_index(1), Some(4));
 }

@@ -168,10 +168,15 @@ impl Queue {
         if sequence > SEQUENCE_MAX {
             return Err(Error::new(ErrorKind::Corruption, "no file number follows").with_path(&tail.file.path));
         }
+        self.take_back(tail)?;
         tail.finish()?;
         let next = match self.begin(sequence, dir) {
             Ok(next) => next,
-            Err(error) => return Err(self.take_back(tail, sequence).err().unwrap_or(error)),
+            Err(Unbegun { error, left }) => {
+                tail.left = left;
+                let worse = self.take_back(tail).err().filter(|error| error.kind() == ErrorKind::ReadOnly);
+                return Err(worse.unwrap_or(error));
+            }
         };
         tail.file.seal();
         self.files.write().push_back(Arc::clone(&next.file));
@@ -181,28 +186,28 @@ impl Queue {
     }
 
     /// Whatever there is of a file that could not be begun goes, durably: the last file takes batches again, and a successor of
-    /// it must not come back (Q2).
-    fn take_back(&self, tail: &mut Tail, sequence: u64) -> Result<()> {
-        let (files, name) = (&self.shape.env.files, FileId::new(self.kind, sequence).to_string());
-        for dir in self.shape.dirs.iter() {
-            let removed = match files.remove(&dir.join(&name)) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                removed => removed,
-            };
-            let gone = removed.and_then(|()| files.sync_dir(dir));
-            gone.map_err(|error| tail.broke("taking back a file that could not be begun; reopen to go on", error))?;
+    /// it must not come back (Q2). Nothing is written until it is gone.
+    pub(crate) fn take_back(&self, tail: &mut Tail) -> Result<()> {
+        let Some(path) = &tail.left else { return Ok(()) };
+        match remove_durably(&self.shape, path) {
+            Ok(()) => tail.left = None,
+            // For want of descriptors, say: the next write tries again.
+            Err(error) if error.is_exhausted() => return Err(error.into()),
+            Err(error) => {
+                return Err(tail.broke("taking back a file that could not be begun; reopen to go on", error));
+            }
         }
         Ok(())
     }
 
     /// A new file with its header, durable with its name.
-    fn begin(&self, sequence: u64, dir: Option<usize>) -> Result<Tail> {
+    fn begin(&self, sequence: u64, dir: Option<usize>) -> std::result::Result<Tail, Unbegun> {
         let id = FileId::new(self.kind, sequence);
         begin_file(&self.shape, id, self.recycled(id, dir)?, dir)
     }
 
     /// The oldest retired file under a new name, if there is one that may be written over, and in directory `wanted`, if that is said.
-    fn recycled(&self, id: FileId, wanted: Option<usize>) -> Result<Option<(usize, Arc<dyn AppendFile>)>> {
+    fn recycled(&self, id: FileId, wanted: Option<usize>) -> std::result::Result<Option<Recycled>, Unbegun> {
         // Whoever holds them removes some, which come first (Q1).
         let Some(mut retired) = self.retired.try_lock() else { return Ok(None) };
         if let Some(Retired { file: Some(file), .. }) = retired.front()
@@ -212,17 +217,34 @@ impl Queue {
             return Ok(None);
         }
         let Some(Retired { path, dir, .. }) = retired.front() else { return Ok(None) };
-        if wanted.is_some_and(|wanted| wanted != *dir) {
+        let (path, dir) = (path.clone(), *dir);
+        if wanted.is_some_and(|wanted| wanted != dir) {
             return Ok(None);
         }
-        // If that fails, it waits on.
-        let append = recycle(&self.shape, id, *dir, path)?.map(|append| (*dir, append));
-        // Else whoever goes on with the new file syncs its directory, which the next one goes from, too (Q1).
-        if append.is_none() || retired.get(1).is_some_and(|next| next.dir != *dir) {
-            sync_dir_of(&self.shape, path)?;
+        let Some(base) = self.shape.dirs.get(dir) else { return Ok(None) };
+        let to = base.join(id.to_string());
+        let taken = recycle(&self.shape, &path, &to).and_then(|append| {
+            // Else whoever goes on with the new file syncs its directory, which the next one goes from, too (Q1).
+            if append.is_none() || retired.get(1).is_some_and(|next| next.dir != dir) {
+                sync_dir_of(&self.shape, &path)?;
+            }
+            Ok(append)
+        });
+        if let Ok(append) = taken {
+            retired.pop_front();
+            return Ok(append.map(|append| (dir, append)));
         }
-        retired.pop_front();
-        Ok(append)
+        // It only saves time: a new file serves as well, once nothing else has its name.
+        match self.shape.env.files.remove(&to) {
+            // It waits on.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => {
+                let gone = removed.and_then(|()| self.shape.env.files.sync_dir(base));
+                gone.map_err(|error| Unbegun { error: error.into(), left: Some(to) })?;
+                retired.pop_front();
+            }
+        }
+        Ok(None)
     }
 
     /// Removes the file that has waited longest to be written over, for the room that it takes. `false` if there is none.
@@ -322,15 +344,19 @@ fn open_for_holders(file: &Arc<LogFile>) -> Result<()> {
 /// Takes a file that waits to be written over away, durably (Q1).
 fn remove(shape: &Shape, retired: &Retired) -> Result<()> {
     retired.file.as_ref().map_or(Ok(()), open_for_holders)?;
-    match shape.env.files.remove(&retired.path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        // An earlier attempt may have removed it and not synced.
-        _ => sync_dir_of(shape, &retired.path),
+    Ok(remove_durably(shape, &retired.path)?)
+}
+
+/// Again is once: an earlier attempt may have removed it and not synced.
+fn remove_durably(shape: &Shape, path: &Path) -> esker_env::Result<()> {
+    match shape.env.files.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => sync_dir_of(shape, path),
     }
 }
 
-fn sync_dir_of(shape: &Shape, path: &Path) -> Result<()> {
-    path.parent().map_or(Ok(()), |dir| Ok(shape.env.files.sync_dir(dir)?))
+fn sync_dir_of(shape: &Shape, path: &Path) -> esker_env::Result<()> {
+    path.parent().map_or(Ok(()), |dir| shape.env.files.sync_dir(dir))
 }
 
 fn name_of(path: &Path) -> Option<FileName> {
@@ -339,23 +365,21 @@ fn name_of(path: &Path) -> Option<FileName> {
 
 /// A file under another name, to be written over from its start; its old name never comes back. `None` if a fork shares
 /// it: then it only loses its name.
-fn recycle(shape: &Shape, id: FileId, dir: usize, from: &Path) -> Result<Option<Arc<dyn AppendFile>>> {
+fn recycle(shape: &Shape, from: &Path, to: &Path) -> esker_env::Result<Option<Arc<dyn AppendFile>>> {
     let files = &shape.env.files;
     let is_own = match files.metadata(from) {
         Ok(found) => found.links == 1,
         // A removal that was said to have failed did not, or a symbolic link points to what is gone.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     if !is_own {
         return match files.remove(from) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(None),
         };
     }
-    let Some(base) = shape.dirs.get(dir) else { return Ok(None) };
-    let to = base.join(id.to_string());
-    Ok(Some(files.recycle(from, &to)?))
+    files.recycle(from, to).map(Some)
 }
 
 /// The first directory with room for a file; the log's own if none has.
@@ -370,19 +394,37 @@ fn has_room(shape: &Shape, dir: &Path, bytes: u64) -> bool {
     shape.env.files.space(dir).is_ok_and(|space| space.available >= bytes)
 }
 
+/// A file that is written over from its start, and its directory.
+type Recycled = (usize, Arc<dyn AppendFile>);
+
+/// Why a file could not be begun.
+#[derive(Debug)]
+pub(crate) struct Unbegun {
+    error: Error,
+    /// Where something of it may be, or come back to after a power loss.
+    left: Option<PathBuf>,
+}
+
+impl From<Unbegun> for Error {
+    fn from(unbegun: Unbegun) -> Self {
+        unbegun.error
+    }
+}
+
 /// Makes a file with its header, durable with its name: of one that is to be written over, or else in `dir`, or else where there is room.
 pub(crate) fn begin_file(
     shape: &Shape,
     id: FileId,
-    recycled: Option<(usize, Arc<dyn AppendFile>)>,
+    recycled: Option<Recycled>,
     dir: Option<usize>,
-) -> Result<Tail> {
+) -> std::result::Result<Tail, Unbegun> {
+    let files = &shape.env.files;
     let (dir, append) = match recycled {
         Some(found) => found,
         None => {
             let dir = dir.unwrap_or_else(|| roomy_dir(shape));
-            let base = shape.dirs.get(dir).cloned().unwrap_or_default();
-            let append = create(shape, &base.join(id.to_string()))?;
+            let path = shape.dirs.get(dir).cloned().unwrap_or_default().join(id.to_string());
+            let append = create(shape, &path)?;
             // Before the header, which would have a block of its own elsewhere: with one extent more, ext4 keeps them outside of the inode and
             // every sync writes two blocks of them. Measured with 16 synced writers: an eighth more batches.
             reserve(shape, id, &*append);
@@ -391,15 +433,11 @@ pub(crate) fn begin_file(
     };
     let path = append.path().to_owned();
     let written = append.append(&[&encoded(shape.header)]).and_then(|()| append.sync());
-    let durable = written.and_then(|()| match path.parent() {
-        Some(dir) => shape.env.files.sync_dir(dir),
-        None => Ok(()),
-    });
-    if let Err(error) = durable {
+    if let Err(error) = written.and_then(|()| sync_dir_of(shape, &path)) {
         drop(append);
         // It holds nothing; the next attempt takes it away if this one cannot.
-        let _ = shape.env.files.remove(&path);
-        return Err(error.into());
+        let _ = files.remove(&path);
+        return Err(Unbegun { error: error.into(), left: Some(path) });
     }
     Ok(open_tail(shape, id, dir, shape.header, append))
 }
@@ -434,13 +472,17 @@ fn reserve(shape: &Shape, id: FileId, append: &dyn AppendFile) -> bool {
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.
-fn create(shape: &Shape, path: &Path) -> Result<Arc<dyn AppendFile>> {
+fn create(shape: &Shape, path: &Path) -> std::result::Result<Arc<dyn AppendFile>, Unbegun> {
     let files = &shape.env.files;
-    match files.create(path) {
+    let made = match files.create(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            files.remove(path)?;
-            Ok(files.create(path)?)
+            remove_durably(shape, path).and_then(|()| files.create(path))
         }
-        made => Ok(made?),
-    }
+        made => made,
+    };
+    made.map_err(|error| {
+        let is_none = matches!(files.metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+        // Where nothing was made, nothing is to be taken back: for want of descriptors that would fail, too.
+        Unbegun { error: error.into(), left: (!is_none).then(|| path.to_owned()) }
+    })
 }

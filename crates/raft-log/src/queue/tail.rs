@@ -1,5 +1,6 @@
 //! The file that a queue is written to: who holds it is its only writer.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use esker_env::{AppendFile, FileSystem};
@@ -18,6 +19,8 @@ pub(crate) struct Tail {
     room: u64,
     /// Whether something was appended since the last sync.
     pub(super) unsynced: bool,
+    /// Where something of a successor that could not be begun may be: it goes before anything is appended.
+    pub(super) left: Option<PathBuf>,
     /// Why nothing may be written any more: what is durable is unknown.
     broken: Arc<OnceLock<Error>>,
 }
@@ -69,7 +72,7 @@ fn broke(
 impl Tail {
     /// `room` bytes of it were preallocated.
     pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>, room: u64) -> Self {
-        Self { files, file, append, room, unsynced: false, broken: Arc::default() }
+        Self { files, file, append, room, unsynced: false, left: None, broken: Arc::default() }
     }
 
     /// Refuses to write where an earlier failure left something unknown.
