@@ -157,6 +157,103 @@ fn a_full_disk_takes_files_that_wait_to_be_written_over() {
     assert_eq!(log.entries(2, 1, 29, None).unwrap().len(), 28);
 }
 
+/// What files take of the disk.
+fn used_bytes(disk: &SimDisk) -> u64 {
+    let files = disk.env().files;
+    disk.paths().iter().filter_map(|path| files.metadata(path).ok()).map(|found| found.allocated).sum()
+}
+
+/// What is dead in the rewrite queue goes by a copy of the rest, for which there may be no room before what is dead in the append queue went.
+#[test]
+fn a_full_disk_with_a_rewrite_queue_that_is_due_gives_up_what_nobody_needs() {
+    for recycle_files in [true, false] {
+        let disk = SimDisk::new();
+        let log = open(&disk, &Options { recycle_files, ..options() });
+        fill(&log, 1, 1, 150);
+        log.move_on(None).unwrap();
+        log.compact_to(1, 111).unwrap();
+        log.purge_stale().unwrap();
+        fill(&log, 2, 1, 60);
+        log.compact_to(2, 61).unwrap();
+        let before = log.stats();
+        assert_eq!(before.recycled_files > 0, recycle_files);
+        assert!(before.rewrite.bytes > 16 << 10 && before.rewritten_entries * 2 < 150, "{before:?}");
+        disk.set_capacity(Some(used_bytes(&disk)));
+        let done = log.purge();
+        assert_eq!(done.as_ref().map_err(|error| error.kind()).err(), (!recycle_files).then_some(ErrorKind::Exhausted));
+        let after = log.stats();
+        assert!(after.append.first_file > before.append.first_file, "{after:?}");
+        // What went is room for the rest.
+        log.purge().unwrap();
+        assert!(log.stats().rewrite.bytes < before.rewrite.bytes);
+        assert_eq!(log.entries(1, 111, 151, None).unwrap().len(), 40);
+        for call in [RaftLog::rewrite_again, RaftLog::purge_stale, |log: &RaftLog| log.move_on(None)] {
+            disk.set_capacity(Some(used_bytes(&disk)));
+            if let Err(error) = call(&log) {
+                assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+            }
+            disk.set_capacity(None);
+            call(&log).unwrap();
+        }
+        assert_eq!(log.entries(1, 111, 151, None).unwrap().len(), 40);
+    }
+}
+
+/// One group that there is no room to move keeps no file that it has nothing in.
+#[test]
+fn a_full_disk_keeps_no_file_for_a_group_that_cannot_be_moved() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &Options { recycle_files: false, ..options() });
+    fill(&log, 1, 1, 60);
+    fill(&log, 2, 1, 25);
+    fill(&log, 1, 61, 60);
+    log.compact_to(1, 121).unwrap();
+    let before = log.stats();
+    disk.set_capacity(Some(used_bytes(&disk)));
+    assert_eq!(log.purge().unwrap_err().kind(), ErrorKind::Exhausted);
+    let after = log.stats();
+    assert!(after.append.first_file > before.append.first_file, "{after:?}");
+    log.purge().unwrap();
+    assert!(log.stats().append.first_file > after.append.first_file);
+    assert_eq!(log.entries(2, 1, 26, None).unwrap().len(), 25);
+}
+
+/// Files that were purged.
+#[derive(Default)]
+struct Purged(Mutex<Vec<FileId>>);
+
+impl Listener for Purged {
+    fn purged(&self, file: FileId) {
+        self.0.lock().unwrap().push(file);
+    }
+}
+
+/// Files that left the queue count, and listeners hear of them, though one of them stays on the disk for now.
+#[test]
+fn files_that_cannot_be_removed_are_told_as_purged() {
+    let begin = || {
+        let (disk, purged) = (SimDisk::new(), Arc::new(Purged::default()));
+        let listeners: Vec<Arc<dyn Listener>> = vec![purged.clone()];
+        let options = Options { recycle_files: false, ..options() };
+        let log = RaftLog::open_with("/log", options, disk.env(), listeners).unwrap();
+        fill(&log, 1, 1, 60);
+        log.compact_to(1, 61).unwrap();
+        disk.set_tracing(true);
+        (disk, log, purged)
+    };
+    let (healthy, log, _) = begin();
+    log.purge().unwrap();
+    let trace = healthy.trace();
+    let removed = trace.iter().find(|line| line.contains(" remove ")).unwrap();
+    let (disk, log, purged) = begin();
+    disk.fail_at(removed.split(' ').next().unwrap().parse().unwrap(), Fault::Eio);
+    assert_eq!(log.purge().unwrap_err().kind(), ErrorKind::Io);
+    let stats = log.stats();
+    assert!(stats.append.first_file > 1);
+    assert_eq!(stats.purged_files, stats.append.first_file - 1);
+    assert_eq!(purged.0.lock().unwrap().as_slice(), [FileId::new(Queue::Append, stats.append.first_file - 1)]);
+}
+
 /// The same for who writes.
 #[test]
 fn a_full_disk_takes_them_for_writers_too() {

@@ -256,11 +256,9 @@ impl Queue {
         Ok(true)
     }
 
-    /// Gives up all files before `sequence`; says how many that were. Nothing in them may be needed.
-    ///
-    /// # Errors
-    /// What the system said of a file that was to be removed. It waits, with those behind it, for the next that are given up.
-    pub(crate) fn purge_before(&self, sequence: u64) -> Result<usize> {
+    /// Gives up all files before `sequence`; says how many that were, and what the system said if one could not be removed: it waits,
+    /// with those behind it, for the next that are given up. Nothing in them may be needed.
+    pub(crate) fn purge_before(&self, sequence: u64) -> (usize, Result<()>) {
         let mut gone = Vec::new();
         let left = {
             let mut files = self.files.write();
@@ -289,11 +287,13 @@ impl Queue {
         while (retired.len() > room || bytes > bytes_max)
             && let Some(oldest) = retired.get(first)
         {
-            remove(&self.shape, oldest)?;
+            if let Err(error) = remove(&self.shape, oldest) {
+                return (count, Err(error));
+            }
             bytes = bytes.saturating_sub(oldest.bytes);
             retired.remove(first);
         }
-        Ok(count)
+        (count, Ok(()))
     }
 
     /// Takes the files that wait to be written over out of the next open's way: those of the append queue get a name that

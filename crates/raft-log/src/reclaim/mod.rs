@@ -8,7 +8,8 @@
 //! - P5: one purges at a time.
 //! - P6: what is moved lies in files that had ended before it was asked who is gone. A group that is cleaned and begun anew after that
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
-//! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unread`]).
+//! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unmoved`]).
+//! - P8: what there is no room to move keeps no file from going that nobody needs, or a full disk would stay full.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
 //! and the block that is read.
@@ -56,23 +57,34 @@ pub(crate) struct Reclaim {
     asked: GroupMap<u32>,
     /// Entries and keys in the rewrite queue, dead ones too.
     written: u64,
-    /// Why some group was not moved (P7); told once all others are.
-    unread: Option<Error>,
+    /// Why something was not moved (P7, P8); told once all else is done.
+    unmoved: Option<Error>,
 }
 
 impl Reclaim {
     pub(crate) fn new(tail: Tail, written: u64) -> Self {
-        Self { tail: Some(tail), asked: GroupMap::default(), written, unread: None }
+        Self { tail: Some(tail), asked: GroupMap::default(), written, unmoved: None }
     }
 
     pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
         self.tail.as_mut().ok_or_else(closed)
     }
 
-    /// What was done, unless something could not be read meanwhile.
+    /// What was done, unless something could not be moved meanwhile.
     fn told<T>(&mut self, done: Result<T>) -> Result<T> {
-        let unread = self.unread.take();
-        done.and_then(|done| unread.map_or(Ok(done), Err))
+        let unmoved = self.unmoved.take();
+        done.and_then(|done| unmoved.map_or(Ok(done), Err))
+    }
+
+    /// Puts off to tell that there was no room for something (P8); then `None`.
+    fn put_off<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
+        match done {
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                self.unmoved.get_or_insert(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
     }
 }
 
@@ -89,8 +101,9 @@ impl RaftLog {
     /// compacted for long has its entries moved on too. Does nothing if another thread is at it.
     ///
     /// # Errors
-    /// `Exhausted` if there is no room to move anything to; `ReadOnly` if a sync failed; `Closed` if the log was closed meanwhile. Nothing is
-    /// lost, and what was given up before stays given up. `Corruption` if something could not be read: all else was moved, and given up.
+    /// `Exhausted` if there is no room to move something to: files that nobody needs were given up all the same, so that the next call may have
+    /// it. `ReadOnly` if a sync failed; `Closed` if the log was closed meanwhile. Nothing is lost, and what was given up before stays given
+    /// up. `Corruption` if something could not be read: all else was moved, and given up.
     pub fn purge(&self) -> Result<Vec<u64>> {
         match self.store.reclaim.try_lock() {
             Some(mut reclaim) => self.store.purge_all(&mut reclaim),
@@ -116,13 +129,8 @@ impl RaftLog {
     pub fn purge_stale(&self) -> Result<()> {
         let store = &self.store;
         let mut reclaim = store.reclaim.lock();
-        store.rewrite.rotate(reclaim.tail()?, None)?;
-        store.rotate()?;
-        let barrier = store.barrier();
-        store.carry(&mut reclaim)?;
-        let last = store.rewrite.span().1;
-        store.give_up(&mut reclaim, Kind::Rewrite, last)?;
-        store.give_up(&mut reclaim, Kind::Append, barrier).map(drop)
+        let done = store.purge_stale(&mut reclaim);
+        reclaim.told(done)
     }
 
     /// Moves everything in the rewrite queue to new files of it, and gives the old ones up.
@@ -147,11 +155,26 @@ impl Store {
         let last = self.append.span().1;
         let until = until.map_or(last, |until| until.min(last));
         if until == last {
-            self.rotate()?;
+            let ended = self.rotate();
+            reclaim.put_off(ended)?;
         }
+        // P6: where the last file could not be ended, it stays.
+        let until = until.min(self.append.span().1.saturating_sub(1));
         let barrier = self.barrier();
         self.carry(reclaim)?;
-        self.move_groups(reclaim, &self.groups.ids(), Scope::Until(until))?;
+        let moved = self.move_groups(reclaim, &self.groups.ids(), Scope::Until(until));
+        reclaim.put_off(moved)?;
+        self.give_up(reclaim, Kind::Append, barrier).map(drop)
+    }
+
+    fn purge_stale(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let tail = reclaim.tail()?;
+        let ended = self.with_room(|| self.rewrite.rotate(tail, None)).and_then(|()| self.rotate());
+        reclaim.put_off(ended)?;
+        let barrier = self.barrier();
+        self.carry(reclaim)?;
+        let last = self.rewrite.span().1;
+        self.give_up(reclaim, Kind::Rewrite, last)?;
         self.give_up(reclaim, Kind::Append, barrier).map(drop)
     }
 
@@ -170,8 +193,9 @@ impl Store {
             if due || !overdue.is_empty() || self.needed(Kind::Append, last) > first {
                 let barrier = self.barrier();
                 self.carry(reclaim)?;
-                self.move_groups(reclaim, &moves, Scope::Until(marks.rewrite))?;
-                self.move_overdue(reclaim, &overdue, sealed)?;
+                let moved = self.move_groups(reclaim, &moves, Scope::Until(marks.rewrite));
+                let moved = moved.and_then(|_| self.move_overdue(reclaim, &overdue, sealed));
+                reclaim.put_off(moved)?;
                 self.give_up(reclaim, Kind::Append, barrier)?;
             }
             reclaim.asked = counts;
@@ -229,7 +253,7 @@ impl Store {
             self.catch_up(lead)?;
             let tail = lead.tail.as_mut().ok_or_else(closed)?;
             tail.check()?;
-            self.append.rotate(tail, None)
+            self.with_room(|| self.append.rotate(tail, None))
         })
     }
 
@@ -285,13 +309,8 @@ impl Store {
         dead as f64 > reclaim.written as f64 * self.options.purge_rewrite_garbage_ratio
     }
 
-    /// Moves all that is alive in the rewrite queue to new files; returns the groups with much of it.
+    /// Moves all that is alive in the rewrite queue to new files, as far as there is room (P8); returns the groups with much of it.
     fn rewrite_again(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
-        let tail = reclaim.tail()?;
-        // An empty one serves as well: what fails again and again must not add a file each time.
-        if self.rewrite.holds_batches(tail) {
-            self.rewrite.rotate(tail, None)?;
-        }
         let (mut heavy, mut groups) = (Vec::new(), Vec::new());
         self.groups.for_each(|id, group| {
             if group.rewritten_entries() > HEAVY_ENTRIES {
@@ -301,12 +320,24 @@ impl Store {
                 groups.push(id);
             }
         });
-        self.move_groups(reclaim, &groups, Scope::Rewritten)?;
+        let moved = self.end_rewritten(reclaim).and_then(|()| self.move_groups(reclaim, &groups, Scope::Rewritten));
+        let is_done = reclaim.put_off(moved)?.is_some();
         let last = self.rewrite.span().1;
         self.give_up(reclaim, Kind::Rewrite, last)?;
-        // Also where something could not be read: it is tried again once as much more is dead, not at every purge.
-        reclaim.written = rewritten_count(&self.groups);
+        if is_done {
+            // Also where something could not be read: it is tried again once as much more is dead, not at every purge.
+            reclaim.written = rewritten_count(&self.groups);
+        }
         Ok(heavy)
+    }
+
+    /// Ends the rewrite queue's file. An empty one serves as well: what fails again and again must not add a file each time.
+    fn end_rewritten(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let tail = reclaim.tail()?;
+        if !self.rewrite.holds_batches(tail) {
+            return Ok(());
+        }
+        self.with_room(|| self.rewrite.rotate(tail, None))
     }
 
     /// The first file of a queue that some group needs; `barrier` if that is less.
@@ -324,14 +355,13 @@ impl Store {
             return Ok(0);
         }
         self.sync_appended()?;
-        let gone = self.queue(kind).purge_before(needed);
+        let (count, removed) = self.queue(kind).purge_before(needed);
         self.blocks.forget_before(FileId::new(kind, needed));
-        let count = gone?;
         if count > 0 {
             Counters::add(&self.counters.purged_files, count as u64);
             self.listeners.purged(FileId::new(kind, needed.saturating_sub(1)));
         }
-        Ok(count)
+        removed.map(|()| count)
     }
 
     pub(crate) fn close_reclaim(&self) -> Result<()> {

@@ -110,7 +110,7 @@ impl Store {
                 None => None,
             };
             if let Some(error) = unread {
-                reclaim.unread.get_or_insert(error);
+                reclaim.unmoved.get_or_insert(error);
                 all = false;
             }
         }
