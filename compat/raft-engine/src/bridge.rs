@@ -1,6 +1,7 @@
 //! A file system of the caller's own, as Esker wants one.
 //!
-//! - B1: files are made, opened, read, written, renamed and removed by the caller's; everything else is the machine's.
+//! - B1: files are made, opened, read, written, renamed and removed by the caller's; everything else is the machine's, and so is the note of a
+//!   close, which the original knows nothing of.
 //! - B2: nothing is preallocated, mapped or linked: only the caller's knows what bytes look like on the machine. A file that is
 //!   recycled is reused by the caller's, and then cut.
 
@@ -16,6 +17,7 @@ use esker_env::{
     Access, AppendFile, DirEntry, Env, Error, FileSystem as EskerFiles, Lock, Mapping, Metadata, ReadFile, Result,
     Space, Window,
 };
+use esker_format::raft::closed;
 
 use crate::env::{DefaultFileSystem, FileSystem, Handle, Permission, WriteExt};
 
@@ -70,8 +72,16 @@ impl<F: FileSystem + 'static> Bridge<F> {
     }
 }
 
+/// See B1.
+fn is_note(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == closed::NAME || name == closed::NEW_NAME)
+}
+
 impl<F: FileSystem + 'static> EskerFiles for Bridge<F> {
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
+        if is_note(path) {
+            return self.machine.create(path);
+        }
         if self.machine.metadata(path).is_ok() {
             return Err(Error::new("creating", path, io::ErrorKind::AlreadyExists.into()));
         }
@@ -91,6 +101,9 @@ impl<F: FileSystem + 'static> EskerFiles for Bridge<F> {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        if is_note(path) {
+            return self.machine.open(path);
+        }
         let open = || {
             let handle = Arc::new(self.files.open(path, Permission::ReadOnly)?);
             let reader = Mutex::new(self.files.new_reader(Arc::clone(&handle))?);
@@ -112,6 +125,9 @@ impl<F: FileSystem + 'static> EskerFiles for Bridge<F> {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        if is_note(from) {
+            return self.machine.rename(from, to);
+        }
         self.files.rename(from, to).map_err(failed("renaming", from))
     }
 
@@ -120,6 +136,9 @@ impl<F: FileSystem + 'static> EskerFiles for Bridge<F> {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        if is_note(path) {
+            return self.machine.remove(path);
+        }
         self.files.delete(path).map_err(failed("removing", path))
     }
 

@@ -4,7 +4,7 @@
 //! - C2: [`RaftLog::check`] also reads every batch whole: both checksums, the entries unpacked, every entry within them.
 //! - C3: in the append queue the entries of a group follow one another, unless a command between them says that those
 //!   before are gone: nothing else makes a gap. In the rewrite queue only what is alive is carried on, so gaps say nothing.
-//! - C4: a last file that ends torn is a crash's work, and no damage; any other is.
+//! - C4: a last file that ends torn is a crash's work, and no damage; any other is, and so is one with less in it than when the log was closed.
 //!
 //! Cost: inspecting reads like an open; checking reads once more and unpacks.
 
@@ -23,7 +23,7 @@ use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
 use crate::open::files::{Found, Listing, dirs, list};
 use crate::open::replay;
-use crate::open::scan::{Batch, Ending, How, Source, Step, Walk, without_header};
+use crate::open::scan::{Batch, Ending, How, Source, Step, Walk, lost_since_closed, without_header};
 use crate::options::{Options, RecoveryMode};
 use crate::raft_log::RaftLog;
 use crate::{Cut, Error, ErrorKind, Result};
@@ -188,6 +188,7 @@ impl RaftLog {
         let listing = listing(env, dir.as_ref(), options)?;
         let (inspection, groups) = inspect(env, options, &listing)?;
         let mut check = Check { inspection, ..Check::default() };
+        check.errors.extend(listing.closed_error.clone());
         let mut damaged = Vec::new();
         let total = check.inspection.files.iter().map(|file| file.valid_bytes).sum();
         for queue in [&listing.rewrite, &listing.append] {
@@ -315,19 +316,27 @@ fn check_file(
             Step::Torn(error) => break Some((offset, Error::decode(&found.path, 0, "reading a batch", error))),
             Step::Rotten(error) => {
                 check.errors.push(Error::decode(&found.path, 0, "reading a batch", error));
-                break None;
+                check.bytes += walk.offset as u64;
+                return Ok(());
             }
         }
     };
-    check.bytes += walk.offset as u64;
-    if let Some((offset, error)) = error {
-        end(found, offset, bytes, is_last, error, check);
+    let valid_len = walk.offset as u64;
+    check.bytes += valid_len;
+    match error {
+        Some((offset, error)) => end(found, offset, bytes, is_last, error, check),
+        None => {
+            let lost = lost_since_closed(found, valid_len);
+            check.errors.extend(lost.map(|reason| Error::corruption(&found.path, valid_len, reason)));
+        }
     }
     Ok(())
 }
 
 fn end(found: &Found, offset: usize, bytes: &[u8], is_last: bool, error: Error, check: &mut Check) {
-    if !is_last {
+    if let Some(reason) = lost_since_closed(found, offset as u64) {
+        check.errors.push(error.while_doing(reason));
+    } else if !is_last {
         check.errors.push(error);
     } else if offset > 0 || bytes.iter().any(|byte| *byte != 0) {
         let left = bytes.len().saturating_sub(offset) as u64;

@@ -16,6 +16,7 @@ use esker_format::raft::item::{Action, Item};
 use esker_format::raft::log_batch::HEADER_BYTES;
 
 use crate::batch::LogBatch;
+use crate::closed;
 use crate::open::files::{Found, dirs, list};
 use crate::open::scan::{Batch, How, Source, Step, Walk};
 use crate::raft_log::RaftLog;
@@ -97,6 +98,9 @@ impl RaftLog {
                     renewed.push((write_anew(env, found, how, options, &verdicts)?, found));
                 }
             }
+        }
+        if !renewed.is_empty() && listing.closed.is_some() {
+            closed::forget(&*env.files, dir.as_ref())?;
         }
         for (new, found) in &renewed {
             env.files.rename(new, &found.path)?;

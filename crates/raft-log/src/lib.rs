@@ -9,6 +9,7 @@ mod batch;
 mod block;
 mod blocks;
 mod check;
+mod closed;
 mod filter;
 mod fork;
 mod group;

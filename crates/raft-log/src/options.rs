@@ -19,7 +19,8 @@ pub enum RecoveryMode {
     /// Any damage is an error, and so are files before a gap in the numbers, which a power loss may leave of a purge of
     /// raft-engine's, but not of one of Esker's. Zeroes behind the last batch are not damage: a crash leaves them.
     AbsoluteConsistency,
-    /// The last file of a queue may end torn, as a crash leaves it: it is cut there. Other damage is an error.
+    /// The last file of a queue may end torn, as a crash leaves it, behind what was there when the log was closed last: it is cut there. Other
+    /// damage is an error.
     #[default]
     TolerateTail,
     /// Any file is cut where it is damaged, and the log goes on with the next. Groups may have lost entries.

@@ -93,7 +93,8 @@ impl RaftLog {
         Ok(Self { store, _end: end })
     }
 
-    /// Ends the log: what was written is synced, files are cut to what they hold. Writes fail from now on, on all handles, and so do reads of
+    /// Ends the log: what was written is synced, files are cut to what they hold, and a file `CLOSED` notes how much that is, so that the next open
+    /// tells damage from a crash's work. Writes fail from now on, on all handles, and so do reads of
     /// entries; what was read of the index and of keys still is. The log can be opened again when this returns, or when the last read ends
     /// that was begun before.
     ///

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_env::Env;
+use esker_format::raft::closed::Closed;
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
+use crate::closed;
 use crate::group::Groups;
 use crate::listener::Listeners;
 use crate::open::Recovery;
@@ -28,6 +30,8 @@ pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) listeners: Listeners,
     pub(crate) recovery: Recovery,
+    /// What a note says that the log was when it was closed.
+    pub(crate) closed: Option<Closed>,
     pub(crate) append: Queue,
     pub(crate) rewrite: Queue,
     pub(crate) groups: Groups,
@@ -66,13 +70,20 @@ impl Store {
             lead.tail.take()
         });
         let Some(mut tail) = tail else { return Ok(()) };
-        let appended = tail.finish();
+        let appended = tail.finish().map(|()| tail.end());
         drop(tail);
         let rewritten = self.close_reclaim();
         self.append.close();
         self.rewrite.close();
         self.blocks.forget_all();
+        let closed = appended.and_then(|append| Ok(Closed { append, rewrite: rewritten? }));
+        if let Ok(closed) = &closed
+            && self.closed != Some(*closed)
+        {
+            // Without it, the next open tells less (N4).
+            let _ = closed::write(&*self.env.files, &self.dir, closed);
+        }
         self.rights.lock().take();
-        appended.and(rewritten)
+        closed.map(drop)
     }
 }

@@ -100,6 +100,8 @@ fn every_flipped_byte_of_a_file_in_the_middle_is_damage() {
 fn a_torn_end_is_told_and_is_no_damage() {
     let (dir, log) = loaded();
     log.close().unwrap();
+    // As if it had not been closed.
+    std::fs::remove_file(dir.path().join("CLOSED")).unwrap();
     let path = files(dir.path(), ".raftlog").pop().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();

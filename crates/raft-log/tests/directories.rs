@@ -102,6 +102,8 @@ fn two_files_with_one_number_are_damage() {
 #[test]
 fn a_last_file_without_a_header_goes_durably_before_it_is_begun_again() {
     let disk = three_files();
+    // As if the log had not been closed.
+    disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
     disk.overwrite(&file("/log", 3), Vec::new());
     disk.set_tracing(true);
     let log = open(&disk, &options()).unwrap();

@@ -564,6 +564,8 @@ fn three_files(version: Version) -> (SimDisk, Options, Vec<std::path::PathBuf>) 
         log.write(&mut batch, true).unwrap();
     }
     log.close().unwrap();
+    // As a crash leaves it, which notes nothing.
+    disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
     let paths = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|found| found == "raftlog"));
     (disk, options, paths.collect())
 }

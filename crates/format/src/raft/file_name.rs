@@ -6,6 +6,7 @@
 //! | `{seq:016}.rewrite`        | a file of the rewrite queue: what was moved on, so that old files may go |
 //! | `{seq:016}.raftlog.reserved` | a file that waits to be written over; its bytes mean nothing          |
 //! | `LOCK`                     | held by the process that has the log open                               |
+//! | `CLOSED`                   | Esker's own note of how much there was at the last close ([`closed`](super::closed)) |
 //!
 //! Source: raft-engine `src/file_pipe_log/format.rs`. Sequence numbers of a queue have no gaps and begin at 1.
 

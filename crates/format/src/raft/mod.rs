@@ -7,10 +7,12 @@
 //! | [`log_batch`]   | header, entries block, item block: what a file is a sequence of                   |
 //! | [`item`]        | what the item block says: where entries lie, commands, keys and values            |
 //! | [`entries`]     | the entries block: plain or LZ4                                                   |
+//! | [`closed`]      | Esker's own note of how much there was when the log was closed                    |
 //!
 //! Source: raft-engine 0.4.2, which reads and writes versions 1 and 2. Its integers of fixed width are big-endian, its
 //! checksums little-endian; its checksum is the CRC-32 of zip, not CRC-32C.
 
+pub mod closed;
 pub mod entries;
 pub mod file_header;
 pub mod file_name;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use esker_env::{FileKind, FileSystem};
 use esker_format::DecodeErrorKind;
+use esker_format::raft::closed::{self, Closed, FileEnd};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use esker_log::copying::UNFINISHED;
@@ -19,6 +20,8 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// Which of the log's directories it lies in.
     pub(crate) dir: usize,
+    /// So many of its bytes were whole batches when the log was closed; 0 if that is not known ([`crate::closed`]).
+    pub(crate) closed_bytes: u64,
 }
 
 /// What the directories hold.
@@ -32,6 +35,19 @@ pub(crate) struct Listing {
     pub(crate) stale: Vec<Found>,
     /// Files without a whole header whose number another has in the other directory: a power loss took their removal back.
     pub(crate) void: Vec<Found>,
+    /// What the log was when it was closed.
+    pub(crate) closed: Option<Closed>,
+    /// What is wrong with the note that says so.
+    pub(crate) closed_error: Option<Error>,
+}
+
+impl Listing {
+    /// Whether files of a queue are gone that were there when the log was closed, so that their numbers may come again.
+    pub(crate) fn is_behind_closed(&self) -> bool {
+        let is_behind = |queue: &[Found], end: FileEnd| queue.last().is_none_or(|last| last.id.sequence < end.sequence);
+        self.closed
+            .is_some_and(|closed| is_behind(&self.append, closed.append) || is_behind(&self.rewrite, closed.rewrite))
+    }
 }
 
 /// The log's directories: its own, then the one that it spills to.
@@ -62,7 +78,14 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
                 let reason = "a fork was not finished here: this is no log; make it again, into the same directory";
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));
             }
-            let found = |id| Found { id, path: path.join(&entry.name), dir };
+            if entry.name == closed::NAME && dir == 0 {
+                match crate::closed::read(files, path) {
+                    Ok(closed) => listing.closed = closed,
+                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                    Err(error) => listing.closed_error = Some(error),
+                }
+            }
+            let found = |id| Found { id, path: path.join(&entry.name), dir, closed_bytes: 0 };
             match FileName::parse(&entry.name) {
                 Some(FileName::Log(id)) if id.queue == Kind::Append => listing.append.push(found(id)),
                 Some(FileName::Log(id)) => listing.rewrite.push(found(id)),
@@ -74,6 +97,14 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
         }
     }
     listing.reserved.sort_by_key(|file| file.id);
+    if let Some(closed) = listing.closed {
+        for (queue, end) in [(&mut listing.append, closed.append), (&mut listing.rewrite, closed.rewrite)] {
+            queue
+                .iter_mut()
+                .filter(|file| file.id.sequence == end.sequence)
+                .for_each(|file| file.closed_bytes = end.bytes);
+        }
+    }
     for queue in [&mut listing.append, &mut listing.rewrite] {
         queue.sort_by_key(|file| file.id);
         take_void(files, queue, &mut listing.void)?;

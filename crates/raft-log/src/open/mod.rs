@@ -5,6 +5,7 @@
 //! - O3: a last file that has another name, too, or is a symbolic link, is written anew: whoever gave it that keeps what it held.
 //! - O4: whoever had the log before may have died and left the last file of each queue, and names that came or went, to the system alone. They
 //!   are durable before anything is built on them; should a sync fail, the next open is warned ([`distrust`]).
+//! - O5: what was there when the log was closed is there, or it is damage ([`closed`]).
 
 pub(crate) mod changes;
 pub(crate) mod files;
@@ -24,6 +25,7 @@ use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
+use crate::closed;
 use crate::group::Groups;
 use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};
@@ -78,6 +80,11 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         let reason = "a file behind it is missing, so it would be left out; a purge of raft-engine's that power loss cut short leaves it so, too";
         return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
     }
+    if let Some(error) = &listing.closed_error
+        && options.recovery_mode == RecoveryMode::AbsoluteConsistency
+    {
+        return Err(error.clone());
+    }
     write_distrusted_anew(&env, &dirs, &listing)?;
     let groups = Arc::new(Groups::new());
     let mut recovery = Recovery::default();
@@ -87,6 +94,12 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
 
+    let is_cut = options.recovery_mode == RecoveryMode::TolerateAny && !recovery.cuts.is_empty();
+    let mut closed = listing.closed;
+    if closed.is_some() && (is_cut || listing.is_behind_closed()) {
+        closed::forget(&*env.files, dir)?;
+        closed = None;
+    }
     // Left alone, they would stand before files in use once those with their numbers are gone.
     listing.void.iter().try_for_each(|found| env.files.remove(&found.path))?;
     // Names that came or went (O4).
@@ -116,6 +129,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         options,
         listeners,
         recovery,
+        closed,
         append,
         rewrite,
         groups,
@@ -189,7 +203,7 @@ fn finish(
     let last = replayed.pop();
     let mut files = VecDeque::with_capacity(replayed.len() + 1);
     for Replayed { found, header, mut valid_len, file_len, .. } in replayed {
-        let Found { id, path, dir } = found;
+        let Found { id, path, dir, .. } = found;
         // A fork shares a file that has two names: it is read as if it were cut.
         let is_damaged = valid_len < file_len || header.is_none();
         if mode == RecoveryMode::TolerateAny && is_damaged && disk.metadata(&path)?.links == 1 {

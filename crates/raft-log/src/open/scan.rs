@@ -321,7 +321,7 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
         }
         Err(error) => {
             let error = Error::decode(&found.path, 0, "reading a file's header", error);
-            let ending = without_header(bytes, error);
+            let ending = not_before_closed(found, 0, without_header(bytes, error));
             let segments = Vec::new();
             return Ok(Scanned { header: None, segments, batches: 0, rewritten: 0, valid_len: 0, file_len, ending });
         }
@@ -364,8 +364,27 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
             }
         }
     }
+    let ending = not_before_closed(found, valid_len, ending);
     let rewritten = segments.rewritten;
     Ok(Scanned { header: Some(header), segments: segments.end(), batches, rewritten, valid_len, file_len, ending })
+}
+
+/// What is wrong with a file whose whole batches end at `valid_len`, if there were more when the log was closed (N1).
+pub(crate) fn lost_since_closed(found: &Found, valid_len: u64) -> Option<String> {
+    let bytes = found.closed_bytes;
+    (valid_len < bytes)
+        .then(|| format!("no batch is whole from here on, though the log was closed with {bytes} bytes of them"))
+}
+
+/// No crash takes what a log was closed with.
+fn not_before_closed(found: &Found, valid_len: u64, ending: Ending) -> Ending {
+    match (lost_since_closed(found, valid_len), ending) {
+        (Some(reason), Ending::Torn(error)) => Ending::Rotten(error.while_doing(reason)),
+        (Some(reason), Ending::Whole | Ending::Unwritten) => {
+            Ending::Rotten(Error::corruption(&found.path, valid_len, reason))
+        }
+        (_, ending) => ending,
+    }
 }
 
 /// How a file ends whose header is none. It gets its blocks, then its header, and that is durable before anything follows: a

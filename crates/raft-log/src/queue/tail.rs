@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use esker_env::{AppendFile, FileSystem};
+use esker_format::raft::closed::FileEnd;
 use esker_log::distrust;
 
 use super::LogFile;
@@ -129,6 +130,11 @@ impl Tail {
             append: Arc::clone(&self.append),
             broken: Arc::clone(&self.broken),
         })
+    }
+
+    /// Where the file ends.
+    pub(crate) fn end(&self) -> FileEnd {
+        FileEnd { sequence: self.file.id.sequence, bytes: self.file.len() }
     }
 
     /// Ends the file at its last batch, durably. Appending on is possible, but costs a system call each.

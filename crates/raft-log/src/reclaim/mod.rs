@@ -20,6 +20,7 @@ mod rewrite;
 
 use std::collections::BTreeSet;
 
+use esker_format::raft::closed::FileEnd;
 use esker_format::raft::file_name::{FileId, Queue as Kind};
 
 use crate::batch::LogBatch;
@@ -364,9 +365,9 @@ impl Store {
         removed.map(|()| count)
     }
 
-    pub(crate) fn close_reclaim(&self) -> Result<()> {
-        let tail = self.reclaim.lock().tail.take();
-        tail.map_or(Ok(()), |mut tail| tail.finish())
+    pub(crate) fn close_reclaim(&self) -> Result<FileEnd> {
+        let mut tail = self.reclaim.lock().tail.take().ok_or_else(closed)?;
+        tail.finish().map(|()| tail.end())
     }
 
     /// Keeps an error of the log's own purging where users can read it.
