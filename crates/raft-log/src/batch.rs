@@ -476,6 +476,28 @@ mod tests {
         assert_eq!(bytes(&mut batch, 1), GOLDEN);
     }
 
+    /// What a file says of the format's own key is nobody's, whatever its value: a move of it would be refused, and with it every purge.
+    #[test]
+    fn the_formats_own_key_is_passed_over_whatever_its_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = crate::RaftLog::open(dir.path(), crate::Options::default()).unwrap();
+        for value in [&b""[..], b"\x02", b"\x03", b"no status"] {
+            let mut batch = LogBatch::new();
+            batch.put(1, b"key", value).unwrap();
+            item::put_put(&mut batch.items, 1, ATOMIC_GROUP_KEY, value);
+            item::put_put(&mut batch.items, 2, ATOMIC_GROUP_KEY, value);
+            item::put_delete(&mut batch.items, 3, ATOMIC_GROUP_KEY);
+            batch.item_count += 3;
+            log.write(&mut batch, false).unwrap();
+            for _ in 0..2 {
+                assert_eq!((log.groups(), log.keys(1, None, None).len()), (vec![1], 1), "{value:?}");
+                log.close().unwrap();
+                log = crate::RaftLog::open(dir.path(), crate::Options::default()).unwrap();
+            }
+            log.move_on(None).unwrap();
+        }
+    }
+
     #[test]
     fn entries_that_do_not_compress_stay_plain() {
         let mut batch = LogBatch::new();

@@ -22,7 +22,7 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::varint;
 
-/// The key of an atomic group's marker. No user may put it.
+/// The key of an atomic group's marker. No user may put it; it is passed over, whatever its value, when a log is read.
 pub const ATOMIC_GROUP_KEY: &[u8] = b"__\x01";
 
 const KIND_ENTRIES: u8 = 1;
@@ -80,6 +80,12 @@ pub struct Item<'a> {
 }
 
 impl Item<'_> {
+    /// Whether it concerns the key that the format keeps for itself: no group has it, whatever its value.
+    #[inline]
+    pub fn is_internal(&self) -> bool {
+        matches!(self.action, Action::Put { key: ATOMIC_GROUP_KEY, .. } | Action::Delete { key: ATOMIC_GROUP_KEY })
+    }
+
     /// The atomic group that a batch with this item is part of.
     pub fn atomic_marker(&self) -> Option<(u64, AtomicStatus)> {
         let Action::Put { key: ATOMIC_GROUP_KEY, value } = self.action else { return None };

@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use esker_format::raft::file_name::{FileId, Queue};
-use esker_format::raft::item::{Action, AtomicStatus};
+use esker_format::raft::item::{ATOMIC_GROUP_KEY, Action, AtomicStatus};
 
 pub(crate) use groups::Groups;
 pub(crate) use run::{Place, Run, Runs, RunsBuilder};
@@ -51,6 +51,7 @@ impl<'a> Change<'a> {
             Action::Entries(entries) if entries.count == 0 => return None,
             Action::Entries(entries) => Self::Entries { first: entries.first_index, count: entries.count },
             Action::Compact { index } => Self::Compact { index: *index },
+            Action::Put { key: ATOMIC_GROUP_KEY, .. } | Action::Delete { key: ATOMIC_GROUP_KEY } => return None,
             Action::Put { key, value } => Self::Put { key, value },
             Action::Delete { key } => Self::Delete { key },
             Action::Clean => Self::Clean,

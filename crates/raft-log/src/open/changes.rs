@@ -81,13 +81,12 @@ impl<'a> Gatherer<'a> {
         self.groups.is_empty()
     }
 
-    /// Takes in the items of the batch at `offset` of `file`, but for markers of atomic groups.
+    /// Takes in the items of the batch at `offset` of `file`, but for what concerns the format's own key.
     pub(super) fn add(&mut self, file: FileId, offset: u64, items: &[Item<'a>]) {
         let place = Place { file, offset };
         let mut at = self.last;
         for item in items {
-            if matches!(&item.action, Action::Entries(entries) if entries.count == 0) || item.atomic_marker().is_some()
-            {
+            if matches!(&item.action, Action::Entries(entries) if entries.count == 0) || item.is_internal() {
                 continue;
             }
             at = self.place(item.group, at);

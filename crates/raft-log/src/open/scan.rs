@@ -414,7 +414,7 @@ fn check_entries(bytes: &[u8], offset: usize, header: &BatchHeader) -> std::resu
 fn count_of(item: &Item<'_>) -> u64 {
     match &item.action {
         Action::Entries(entries) => entries.count,
-        Action::Put { .. } if item.atomic_marker().is_none() => 1,
+        Action::Put { .. } if !item.is_internal() => 1,
         _ => 0,
     }
 }

@@ -57,7 +57,9 @@ fn atomic_markers_are_those_of_the_original() {
     let item = Items::of_body(&out, 1).read().unwrap().unwrap();
     assert_eq!(item.atomic_marker(), Some((0, AtomicStatus::End)));
     let other = Item { group: 0, action: Action::Put { key: ATOMIC_GROUP_KEY, value: b"\x03" } };
-    assert_eq!(other.atomic_marker(), None);
+    assert_eq!((other.atomic_marker(), other.is_internal(), item.is_internal()), (None, true, true));
+    let others = Item { group: 0, action: Action::Put { key: b"__\x02", value: b"\x02" } };
+    assert!(!others.is_internal());
 }
 
 #[test]
