@@ -30,6 +30,10 @@ pub enum RecoveryMode {
 /// How a Raft log is opened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
+    /// Begin a log if there is none. Default true, as raft-engine does it: a replica whose path is not mounted, or is misspelled, then begins an
+    /// empty one, and forgets what it voted for. Set it to false for whoever should have a log.
+    pub create_if_missing: bool,
+
     /// Where new files go when the log's directory is full, as they go back when this one is: another one. Default none. Created if it does not
     /// exist.
     pub spill_dir: Option<PathBuf>,
@@ -40,14 +44,15 @@ pub struct Options {
     /// Threads that read files when opening. Default 4; 1 uses the caller's. Range 1..=256.
     pub recovery_threads: usize,
 
-    /// Entries of a batch are compressed from this many bytes on. Default 8 KiB; 0 is never.
+    /// Entries of a batch are compressed from this many bytes on. Default 8 KiB. Any number; 0 is never.
     /// Costs about 2 ns a byte, on the writer's thread.
     pub compress_from_bytes: usize,
 
     /// Version of new files. Default 2. Version 1 is for programs older than raft-engine 0.3; it has no recycling.
     pub format_version: Version,
 
-    /// Size at which a file is ended and the next begun, in bytes. Default 128 MiB; at least 1 KiB.
+    /// Size at which a file is ended and the next begun, in bytes. Default 128 MiB. Range 1 KiB..=`purge_threshold_bytes`; one of the append queue takes
+    /// as much of the disk from the start, where there is room.
     pub file_bytes: u64,
 
     /// [`purge`](crate::RaftLog::purge) moves old entries on while the append queue is longer than this, in bytes.
@@ -60,11 +65,12 @@ pub struct Options {
     /// How much of the rewrite queue must be dead before it is rewritten. Default 0.6. Range 0..=1.
     pub purge_rewrite_garbage_ratio: f64,
 
-    /// Memory for batches that were read, unpacked, in bytes. Default 32 MiB; 0 is none. It is filled with what is read; then what comes again soon
+    /// Memory for batches that were read, unpacked, in bytes. Default 32 MiB. Any number; 0 is none. It is filled with what is read; then what comes again soon
     /// comes in. Besides, each thread that reads keeps its last batch, up to 64 KiB, so that its entries may be asked for one by one.
     pub cache_bytes: usize,
 
-    /// How many bytes of the log one group may pin before its old entries are moved on, asked or not. Default none.
+    /// How many bytes of the log one group may pin before its old entries are moved on, asked or not. Default none. Any number; files count as a whole,
+    /// so less than `file_bytes` moves on whatever is not in the last one.
     pub group_quota_bytes: Option<u64>,
 
     /// How often a thread of the log's own purges. Default none: only when called.
@@ -80,6 +86,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            create_if_missing: true,
             spill_dir: None,
             recovery_mode: RecoveryMode::default(),
             recovery_threads: 4,

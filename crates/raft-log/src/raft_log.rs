@@ -50,10 +50,11 @@ impl Drop for End {
 }
 
 impl RaftLog {
-    /// Opens the log in `dir`, which is created if it does not exist.
+    /// Opens the log in `dir`, which is created if it does not exist, unless [`Options::create_if_missing`] is false.
     ///
     /// # Errors
-    /// - `InvalidArgument`: an option is out of range, or `spill_dir` is `dir`; nothing was touched.
+    /// - `InvalidArgument`: an option is out of range, `spill_dir` is `dir`, or one of them is the directory of a Db or a Cask; nothing was touched.
+    /// - `NotFound`: there is no log, and `create_if_missing` is not set; nothing was made.
     /// - `Busy`: another process has the log open.
     /// - `Corruption`: the files are damaged in a way that [`Options::recovery_mode`] does not tolerate; nothing was changed.
     /// - `UnsupportedFormat`: a file was written by a newer version; nothing was changed.

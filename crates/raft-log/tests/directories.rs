@@ -175,6 +175,40 @@ fn files_before_a_lost_one_are_told() {
     assert_eq!((log.recovery().stale.len(), log.first_index(1)), (1, Some(7)));
 }
 
+#[test]
+fn a_log_begins_in_no_directory_of_another_store() {
+    let none = Options { spill_dir: None, ..options() };
+    for (options, dir) in [(&none, "/log"), (&options(), "/log"), (&options(), "/spill")] {
+        for name in ["CURRENT", "MANIFEST-000004", "MANIFEST", "000007.data"] {
+            let disk = SimDisk::new();
+            for made in ["/log", "/spill"] {
+                disk.env().files.create_dir_all(Path::new(made)).unwrap();
+            }
+            put(&disk, &Path::new(dir).join(name), b"something");
+            let before = disk.paths();
+            let opened = open(&disk, options).map(drop).map_err(|error| error.kind());
+            assert_eq!(opened, Err(ErrorKind::InvalidArgument), "{dir} {name}");
+            assert_eq!(disk.paths(), before, "{dir} {name}: nothing was made");
+        }
+    }
+    // One that is there is opened, whatever else is.
+    let disk = three_files();
+    put(&disk, Path::new("/log/CURRENT"), b"something");
+    assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8));
+}
+
+#[test]
+fn where_there_is_no_log_none_begins_unless_that_is_wanted() {
+    let wanted = Options { create_if_missing: false, ..options() };
+    let disk = SimDisk::new();
+    assert_eq!(open(&disk, &wanted).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(disk.paths().is_empty());
+    open(&disk, &options()).unwrap().close().unwrap();
+    open(&disk, &wanted).unwrap();
+    let disk = three_files();
+    assert_eq!(open(&disk, &wanted).unwrap().last_index(1), Some(8));
+}
+
 /// Two disks, one for each of the log's directories; and a process that may run out of descriptors.
 #[derive(Debug)]
 struct Machine {

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::{FileKind, FileSystem};
-use esker_format::DecodeErrorKind;
+use esker_env::{DirEntry, FileKind, FileSystem};
+use esker_format::file_name::FileName as DbFileName;
 use esker_format::raft::closed::{self, Closed, FileEnd};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
+use esker_format::{DecodeErrorKind, cask};
 use esker_log::copying::UNFINISHED;
 
 use super::scan::{Ending, Source, without_header};
@@ -61,6 +62,50 @@ pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
     Ok(std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect())
 }
 
+/// Refuses to begin a log where none was asked for, or in the directory of another store. Nothing is made.
+///
+/// # Errors
+/// `NotFound` if there is none and `create_if_missing` is not set; `InvalidArgument` if something else is there.
+pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_missing: bool) -> Result<()> {
+    let mut other = None;
+    for dir in dirs {
+        for name in names(files, dir)?.into_iter().map(|entry| entry.name) {
+            // What an unfinished fork is, [`list`] says.
+            if matches!(FileName::parse(&name), Some(FileName::Log(_))) || name == UNFINISHED {
+                return Ok(());
+            }
+            other = other.or_else(|| other_store(&name).map(|reason| (dir, reason)));
+        }
+    }
+    match (other, dirs.first()) {
+        (Some((dir, reason)), _) => Err(Error::invalid_argument(reason).with_path(dir)),
+        (None, Some(dir)) if !create_if_missing => {
+            let reason = "there is no Raft log here; check the path, or set create_if_missing to begin one";
+            Err(Error::new(ErrorKind::NotFound, reason).with_path(dir))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whose directory it is that holds a file of this name, if it is another engine's.
+fn other_store(name: &str) -> Option<&'static str> {
+    if matches!(DbFileName::parse(name), Some(DbFileName::Current | DbFileName::Manifest(_))) {
+        return Some(
+            "there is a store of the ordered engine or of RocksDB; open it with Db, and give the log a directory of its own",
+        );
+    }
+    let of_cask = matches!(cask::FileName::parse(name), Some(cask::FileName::Manifest | cask::FileName::Data(_)));
+    of_cask.then_some("there is a Cask; open it with Cask, and give the log a directory of its own")
+}
+
+/// What is in `dir`; nothing if it does not exist.
+fn names(files: &dyn FileSystem, dir: &Path) -> Result<Vec<DirEntry>> {
+    match files.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => Ok(names?),
+    }
+}
+
 /// Lists `dirs`; one that does not exist is empty.
 ///
 /// # Errors
@@ -69,11 +114,7 @@ pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
     for (dir, path) in dirs.iter().enumerate() {
-        let names = match files.list(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            names => names?,
-        };
-        for entry in names.into_iter().filter(|entry| entry.kind != FileKind::Directory) {
+        for entry in names(files, path)?.into_iter().filter(|entry| entry.kind != FileKind::Directory) {
             if entry.name == UNFINISHED {
                 let reason = "a fork was not finished here: this is no log; make it again, into the same directory";
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));

@@ -74,6 +74,7 @@ pub struct Recovery {
 /// Opens the log in `dir`.
 pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<Arc<dyn Listener>>) -> Result<Store> {
     let dirs: Arc<[PathBuf]> = files::dirs(dir, &options)?.into();
+    files::may_begin(&*env.files, &dirs, options.create_if_missing)?;
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
     if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
