@@ -164,7 +164,8 @@ impl Config {
             file_bytes: self.target_file_size.0.max(1 << 10),
             purge_threshold_bytes: self.purge_threshold.0.max(1 << 10),
             purge_rewrite_threshold_bytes: self.purge_rewrite_threshold.map(|size| size.0),
-            purge_rewrite_garbage_ratio: self.purge_rewrite_garbage_ratio,
+            // Beyond what there is, the original rewrites always or never; it takes what is no number for never, as `min` does.
+            purge_rewrite_garbage_ratio: self.purge_rewrite_garbage_ratio.min(1.0).max(0.0),
             recycle_files: self.enable_log_recycle,
             prefill_bytes: self.prefill_limit.map_or(0, |size| size.0),
             ..Options::default()
@@ -192,5 +193,16 @@ mod tests {
         read.enable_log_recycle = true;
         assert!(read.sanitize().is_err());
         assert_eq!(serde_json::from_value::<Config>(text).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn any_part_of_garbage_is_taken_as_the_original_takes_it() {
+        for (ratio, taken) in [(-1.0, 0.0), (0.3, 0.3), (7.5, 1.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0)] {
+            let mut config = Config { purge_rewrite_garbage_ratio: ratio, ..Config::default() };
+            config.sanitize().unwrap();
+            let options = config.options();
+            options.validate().unwrap();
+            assert_eq!(options.purge_rewrite_garbage_ratio, taken);
+        }
     }
 }

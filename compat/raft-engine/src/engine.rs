@@ -273,10 +273,10 @@ impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
     /// Takes away what the file system keeps about files that are gone, in either directory, back to [`FORGOTTEN_MIN`] in a row of which it
     /// keeps nothing. What cannot be taken away is in nobody's way: it is tried again by the next open.
     fn forget_metadata(&self, files: &F) {
-        let stats = self.log.stats();
         let dirs: Vec<&Path> =
             std::iter::once(Path::new(&self.dir)).chain(self.log.options().spill_dir.as_deref()).collect();
-        for (queue, first) in [(Queue::Append, stats.append.first_file), (Queue::Rewrite, stats.rewrite.first_file)] {
+        for queue in [Queue::Append, Queue::Rewrite] {
+            let first = self.log.queue_stats(queue).first_file;
             let mut forgotten = 0;
             for sequence in (1..first).rev() {
                 let name = esker_raft_log::FileId::new(queue, sequence).to_string();
@@ -490,9 +490,14 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
         self.log.last_index(region_id)
     }
 
-    /// Removes entries before `index`; says how many. As in the original, a failure is no error here: none are removed.
+    /// Removes entries before `index`; says by how many the first index went up, to `index` where none are left. As in the original, a failure is no
+    /// error here: none are removed.
     pub fn compact_to(&self, region_id: u64, index: u64) -> u64 {
-        self.log.compact_to(region_id, index).unwrap_or(0)
+        let Some(first) = self.log.first_index(region_id) else { return 0 };
+        if self.log.compact_to(region_id, index).is_err() {
+            return 0;
+        }
+        self.log.first_index(region_id).unwrap_or(index).saturating_sub(first)
     }
 
     /// All groups.
@@ -515,15 +520,15 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
 
     /// The first and the last file of a queue.
     pub fn file_span(&self, queue: LogQueue) -> (u64, u64) {
-        let stats = self.log.stats();
-        let queue = if queue == LogQueue::Append { stats.append } else { stats.rewrite };
-        (queue.first_file, queue.last_file)
+        let queue = if queue == LogQueue::Append { Queue::Append } else { Queue::Rewrite };
+        let stats = self.log.queue_stats(queue);
+        (stats.first_file, stats.last_file)
     }
 
     /// Bytes of all files.
     pub fn get_used_size(&self) -> usize {
-        let stats = self.log.stats();
-        (stats.append.bytes + stats.rewrite.bytes) as usize
+        let bytes = |queue| self.log.queue_stats(queue).bytes;
+        (bytes(Queue::Append) + bytes(Queue::Rewrite)) as usize
     }
 
     /// Where the log lies.

@@ -391,6 +391,17 @@ fn what_is_kept_about_files_that_are_gone_goes() {
 }
 
 /// The original refuses one key of those that it calls internal; any other with their prefix is a user's.
+/// The original counts from the first index to where it is then, though there were fewer entries.
+#[test]
+fn compacting_says_how_far_the_first_index_went_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(small_files(dir.path())).unwrap();
+    fill(&engine, 1..=2, 1..=10);
+    assert_eq!((engine.compact_to(1, 4), engine.compact_to(1, 4), engine.compact_to(1, 2)), (3, 0, 0));
+    assert_eq!((engine.compact_to(1, 100), engine.compact_to(1, 200)), (96, 0));
+    assert_eq!((engine.compact_to(2, 100), engine.compact_to(3, 100)), (99, 0));
+}
+
 #[test]
 fn one_key_is_reserved() {
     let mut batch = LogBatch::default();

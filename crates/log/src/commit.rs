@@ -367,6 +367,11 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         result
     }
 
+    /// Why all who come are refused, if a leader panicked (C4).
+    pub fn error(&self) -> Option<Error> {
+        self.line.lock().broken.then(broken)
+    }
+
     /// Runs alone, in its turn: rotation, recovery, close. Requests that came before are written before, later ones later.
     ///
     /// Runs even after a leader's panic; `run` then finds what that left behind.

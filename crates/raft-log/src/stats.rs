@@ -106,11 +106,17 @@ impl Store {
 }
 
 impl RaftLog {
+    /// The files of a queue. Costs a look at each of them.
+    pub fn queue_stats(&self, queue: Kind) -> QueueStats {
+        self.store.queue_stats(queue)
+    }
+
     /// What there is, and what was done. Costs a look at every group and key.
     pub fn stats(&self) -> Stats {
         let store = &self.store;
         let counters = &store.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let write_error = store.write_error.lock().clone().or_else(|| store.commit.error());
         let mut stats = Stats {
             append: store.queue_stats(Kind::Append),
             rewrite: store.queue_stats(Kind::Rewrite),
@@ -130,7 +136,7 @@ impl RaftLog {
             rewritten_bytes: load(&counters.rewritten_bytes),
             purged_files: load(&counters.purged_files),
             moved_entries: load(&counters.moved_entries),
-            write_error: store.write_error.lock().as_ref().map(ToString::to_string),
+            write_error: write_error.as_ref().map(ToString::to_string),
             purge_error: store.purge_error.lock().as_ref().map(ToString::to_string),
         };
         store.groups.for_each(|_, group| {

@@ -432,6 +432,7 @@ impl RaftLog {
     /// - `InvalidArgument`: entries would leave a gap, or lie below what was compacted ([`Refusal`](crate::Refusal)). Nothing was written, the batch is as it was.
     /// - `Exhausted`: no space left; nothing was written, the batch is as it was; reads and purging go on.
     /// - `ReadOnly`: an earlier sync failed; reopen to continue.
+    /// - `Closed`: the log was closed. Nothing was written, the batch is as it was.
     pub fn write(&self, batch: &mut LogBatch, sync: bool) -> Result<usize> {
         self.write_with(batch, sync, None)
     }
@@ -475,7 +476,7 @@ impl RaftLog {
     /// Makes everything written before survive power loss.
     ///
     /// # Errors
-    /// `ReadOnly` if that failed, now or earlier.
+    /// `ReadOnly` if that failed, now or earlier; `Closed` if the log was closed.
     pub fn sync(&self) -> Result<()> {
         self.store.sync_appended()
     }

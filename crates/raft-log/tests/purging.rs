@@ -450,6 +450,33 @@ fn a_key_that_was_deleted_stays_so_whatever_a_listener_does() {
     assert_eq!(log.get(1, b"key"), None);
 }
 
+/// Panics when a batch of users' is in the index.
+struct PanicsOfWriters;
+
+impl Listener for PanicsOfWriters {
+    fn batch_applied(&self, file: FileId) {
+        if file.queue == Queue::Append {
+            panic!("a listener's own");
+        }
+    }
+}
+
+/// Why nothing can be written any more is told, also if that is a listener's fault, and at once.
+#[test]
+fn a_writer_that_panicked_is_a_write_error() {
+    let disk = SimDisk::new();
+    let listeners: Vec<Arc<dyn Listener>> = vec![Arc::new(PanicsOfWriters)];
+    let log = RaftLog::open_with("/log", options(), disk.env(), listeners).unwrap();
+    let mut batch = LogBatch::new();
+    batch.put(1, b"key", b"value").unwrap();
+    assert_eq!(log.stats().write_error, None);
+    catch_unwind(AssertUnwindSafe(|| log.write(&mut batch, false))).unwrap_err();
+    let told = log.stats().write_error;
+    assert!(told.as_ref().is_some_and(|error| error.contains("panicked")), "{told:?}");
+    batch.put(1, b"key", b"value").unwrap();
+    assert_eq!(log.write(&mut batch, false).unwrap_err().kind(), ErrorKind::ReadOnly);
+}
+
 /// Files go in their order for a power loss, too, wherever it strikes: one that is left would else stand before a gap.
 #[test]
 fn a_power_loss_leaves_no_file_before_a_gap() {
