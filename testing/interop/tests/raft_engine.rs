@@ -136,6 +136,51 @@ fn both_take_turns() {
     }
 }
 
+/// Goal: what Esker noted at a close accuses nothing that the original made of the log since: files that grew, were given up and were written
+/// over, closed or killed. Damage below it is told all the same.
+#[test]
+fn a_note_of_a_close_holds_whatever_the_original_does_next() {
+    for (number, shape) in shapes().into_iter().enumerate() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("log");
+        let sound = |dir: &Path, what: &str| {
+            let check = esker::RaftLog::check(dir, &Default::default(), &mut |_, _| {}).unwrap();
+            assert!(check.is_sound(), "shape {number}, {what}: {check:?}");
+            shape.open_esker(dir).unwrap_or_else(|error| panic!("shape {number}, {what}: {error}")).close().unwrap();
+        };
+        for round in 0..6u64 {
+            let log = shape.open_esker(&dir).unwrap();
+            let next = log.last_index(1).map_or(1, |last| last + 1);
+            let entries = |from: u64, count: u64| (from..from + count).map(|index| entry(index, &[7; 300])).collect();
+            let ops = |from: u64| vec![Op::Entries(1, entries(from, 3)), Op::Compact(1, from.saturating_sub(4))];
+            write_esker(&log, &ops(next), false).unwrap();
+            log.close().unwrap();
+            assert!(dir.join("CLOSED").exists());
+            let engine = shape.open_original(&dir).unwrap();
+            for step in 0..round * 20 {
+                write_original(&engine, &ops(next + 3 + 3 * step), step % 5 == 0).unwrap();
+                if step % 10 == 9 {
+                    engine.purge_expired_files().unwrap();
+                }
+                if step % 7 == 0 {
+                    let killed = base.path().join(format!("{round}-{step}"));
+                    copy(&dir, &killed).unwrap();
+                    sound(&killed, &format!("round {round}, killed after {step}"));
+                }
+            }
+            drop(engine);
+            sound(&dir, &format!("round {round}"));
+        }
+        let last = |ending: &str| {
+            let names = std::fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path());
+            names.filter(|path| path.extension().is_some_and(|found| found == ending)).max().unwrap()
+        };
+        let bytes = std::fs::read(last("raftlog")).unwrap();
+        std::fs::write(last("raftlog"), &bytes[..bytes.len() - 1]).unwrap();
+        assert_eq!(shape.open_esker(&dir).unwrap_err().kind(), esker::ErrorKind::Corruption);
+    }
+}
+
 /// Shows that the comparison notices a difference: one byte of an entry.
 #[test]
 fn a_difference_is_noticed() {

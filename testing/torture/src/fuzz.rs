@@ -54,6 +54,7 @@ targets! {
     "rocksdb_footer" => table::footer, false;
     "rocksdb_meta_blocks" => table::meta_blocks, false;
     "raft_file_header" => raft::file_header, false;
+    "raft_closed" => raft::closed, false;
     "raft_log_batch" => raft::log_batch, false;
     "raft_items" => raft::items, false;
     "raft_entries" => raft::entries, false;

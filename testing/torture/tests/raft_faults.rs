@@ -683,6 +683,8 @@ fn a_last_file_without_its_header_is_damage() {
         ("blocks", zeroes.clone(), false),
         ("nothing", Vec::new(), false),
     ] {
+        // Who opened it before closed it, too.
+        let disk = disk.after_process_death();
         disk.overwrite(&paths[2], bytes.clone());
         let check = RaftLog::check_with_env("/log", &options, &disk.env(), &mut |_, _| {}).unwrap();
         assert_eq!(check.is_sound(), !is_damage, "{name}");

@@ -1,5 +1,6 @@
 //! raft-engine's files.
 
+use esker_format::raft::closed::{self, Closed};
 use esker_format::raft::crc32;
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::FileHeader;
@@ -13,6 +14,15 @@ pub(super) fn file_header(bytes: &[u8]) {
         header.encode(&mut raw);
         assert_eq!(raw.len(), header.len_bytes());
         assert_eq!(FileHeader::decode(&raw), Ok(header));
+    }
+}
+
+/// The note of a close, with and without a good checksum.
+pub(super) fn closed(bytes: &[u8]) {
+    let _ = Closed::decode(bytes);
+    let Some(body) = bytes.get(..closed::LEN_BYTES - 4) else { return };
+    if let Ok(closed) = Closed::decode(&[body, &crc32(body).to_le_bytes()].concat()) {
+        assert_eq!(Closed::decode(&closed.encode()), Ok(closed));
     }
 }
 

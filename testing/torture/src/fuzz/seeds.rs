@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use esker_format::compression::{self, Compression};
+use esker_format::raft::closed::{Closed, FileEnd};
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -55,6 +56,7 @@ pub fn make(target: &str) -> Vec<Vec<u8>> {
         "rocksdb_footer" => all(db, ".sst").iter().map(|table| table[table.len() - 53..].to_vec()).collect(),
         "rocksdb_meta_blocks" => meta_blocks(db),
         "raft_file_header" => all(raft, ".raftlog").iter().map(|file| file[..69].to_vec()).collect(),
+        "raft_closed" => vec![Closed { append: end(7, 4096), rewrite: end(2, 69) }.encode()],
         "raft_log_batch" => all(raft, "log").iter().map(|file| file[69.min(file.len())..].to_vec()).collect(),
         "raft_items" => vec![golden_items()],
         "raft_entries" => vec![b"\xce\0\0\0\x7f\x0a\x011\x12\xc8\x01z\x01\0\xafPzzzzz".to_vec(), vec![7; 100]],
@@ -70,6 +72,10 @@ pub fn make(target: &str) -> Vec<Vec<u8>> {
     seeds.dedup();
     let stride = seeds.len().div_ceil(SEEDS_MAX).max(1);
     seeds.into_iter().step_by(stride).collect()
+}
+
+fn end(sequence: u64, bytes: u64) -> FileEnd {
+    FileEnd { sequence, bytes }
 }
 
 fn all(images: &[Image], end: &str) -> Vec<Vec<u8>> {
