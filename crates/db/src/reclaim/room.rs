@@ -17,6 +17,9 @@
 //! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. It begins when the bound is kept, since what it
 //!   replaces becomes garbage, too. Until a version names the files, or they are given up,
 //!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
+//! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and it came no
+//!   nearer to what it asks for; or, where somebody is always at work, once others were let write many times as much. What only the bound
+//!   kept waiting goes ahead then.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
@@ -62,6 +65,11 @@ const FILE_BYTES_MIN: u64 = 64 << 10;
 /// Who writes at full speed waits again before this is over.
 const PRESSED: Duration = Duration::from_millis(100);
 
+/// Who waits tries again to bring more to light if it was brought nearer to what it wants by this part of that.
+const NEARER_PART: i64 = 16;
+/// And lets others go ahead with so many times as much: no more may wait beside it and have their turn first, each for as much.
+const TURNS_MAX: i64 = 16;
+
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
@@ -77,6 +85,10 @@ pub(crate) struct Room {
     meter: Option<Arc<Meter>>,
     /// Bytes that writers may write before they look again.
     credit: AtomicI64,
+    /// Bytes that they were let write within what is left, ever: by this, who waits sees how much went to others.
+    granted: AtomicI64,
+    /// What those who wait want of the disk.
+    wanted: AtomicI64,
     /// Held by who looks what is left, and takes of it (W4). Taken after the store's `state`.
     looking: Mutex<()>,
     /// Bytes of writes that were let go ahead and are not in memtables yet, as far as they are counted.
@@ -143,6 +155,8 @@ impl Room {
         Self {
             meter,
             credit,
+            granted: AtomicI64::new(0),
+            wanted: AtomicI64::new(0),
             looking: Mutex::default(),
             on_their_way: AtomicI64::new(0),
             is_near: AtomicBool::new(false),
@@ -173,6 +187,11 @@ impl Room {
         self.reserved.load(Ordering::Acquire)
     }
 
+    /// What whole files that come in leave to writers of the disk (W5).
+    fn of_writers(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed) / FILES_MIN
+    }
+
     /// Whether whatever can be freed shall be.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
@@ -194,6 +213,17 @@ impl Room {
     /// Writers look again before they write more.
     pub(crate) fn take_back(&self) {
         self.credit.store(0, Ordering::Release);
+    }
+
+    /// Who looked in vain leaves others what they were let write, as far as it is still there: they need not look for that.
+    fn give_back(&self, credit: i64, left: i64) {
+        self.credit.fetch_add(credit.min(left).max(0), Ordering::AcqRel);
+    }
+
+    /// Says what was found.
+    fn note_left(&self, left: &Left) {
+        self.is_short.store(left.disk <= self.wanted.load(Ordering::Acquire), Ordering::Relaxed);
+        self.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
     }
 
     /// Work has let go of what it read: what is still held, of `bytes`, readers hold.
@@ -236,6 +266,26 @@ impl Drop for Admitted<'_> {
         if self.bytes > 0 {
             self.room.on_their_way.fetch_sub(self.bytes, Ordering::AcqRel);
         }
+    }
+}
+
+/// What somebody wants of the disk, until it has it or gives up.
+#[derive(Debug)]
+struct Wanted<'a> {
+    room: &'a Room,
+    bytes: i64,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(room: &'a Room, bytes: i64) -> Self {
+        room.wanted.fetch_add(bytes, Ordering::AcqRel);
+        Self { room, bytes }
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.room.wanted.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -389,7 +439,8 @@ impl Store {
     #[cold]
     fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
-        let result = self.wait_until(|is_last| self.take(bytes, is_last));
+        let wanted = COPIES.saturating_mul(bytes.saturating_add(1));
+        let result = self.wait_until(wanted, |is_last| self.take(bytes, is_last));
         let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
         self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
         result
@@ -401,19 +452,28 @@ impl Store {
     /// As [`admit`](Self::admit).
     pub(crate) fn let_in(&self, incoming: &Incoming, bytes: u64) -> Result<Reserved> {
         let begins = incoming.sizes().all() == 0;
-        self.wait_until(|is_last| self.take_for_files(bytes, begins && !is_last))
+        self.refresh_room();
+        let wanted = signed(bytes.saturating_add(self.room.of_writers()));
+        self.wait_until(wanted, |is_last| self.take_for_files(bytes, begins && !is_last))
     }
 
-    /// Waits until `take` has got something; it is told whether it is asked for the last time, as nothing can be freed.
-    fn wait_until<T>(&self, take: impl Fn(bool) -> Option<T>) -> Result<T> {
-        let mut is_last = false;
+    /// Waits until `take` has got something, for which it has to have so much `wanted` of the disk. It is told when the bound need not be heeded any
+    /// more: nothing can be freed, or others were let write many times as much meanwhile, and would for ever (W6).
+    fn wait_until<T>(&self, wanted: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
+        let _wanted = Wanted::of(&self.room, wanted);
+        let granted = || self.room.granted.load(Ordering::Relaxed);
+        let (began, mut is_last, mut squeezed) = (granted(), false, None);
         loop {
             self.check_takes_writes()?;
-            if let Some(taken) = take(is_last) {
+            let to_others = granted().saturating_sub(began);
+            let most = wanted.max(CREDIT_BYTES_MAX).saturating_mul(TURNS_MAX);
+            if let Some(taken) = take(is_last || to_others >= most) {
                 return Ok(taken);
             }
+            // All that there was to free has gone to others.
+            let is_in_vain = is_last || to_others >= most.max(signed(self.room.used()));
             // What the last reader of a version lets go of is found only now.
-            if is_last && !self.trash.is_filled() {
+            if is_in_vain && !self.trash.is_filled() {
                 let reason = format!(
                     "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
                      raise max_disk_bytes or make room on the disk",
@@ -423,7 +483,7 @@ impl Store {
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
             // What was freed since it was last looked counts.
-            is_last = !self.get_on();
+            is_last = !self.get_on(wanted, &mut squeezed);
             let until = (self.env.clock.monotonic() + PRESSED).as_millis();
             self.room.pressed_until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -445,18 +505,18 @@ impl Store {
         }
         self.refresh_room();
         let left = self.left();
-        let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound - left.next_pass } else { i64::MAX };
-        let (on_disk, in_bound) = (left.disk / COPIES, bound / COPIES);
-        let is_short = on_disk <= bytes;
-        self.room.is_short.store(is_short, Ordering::Relaxed);
-        self.room.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
-        let credit = on_disk.min(in_bound).saturating_sub(bytes);
-        if credit > 0 {
+        let (on_disk, for_writers) = (left.disk / COPIES, self.for_writers(&left) / COPIES);
+        self.room.note_left(&left);
+        let more = for_writers.saturating_sub(bytes);
+        if more > 0 {
             let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
-            self.room.credit.store(credit.min(most), Ordering::Release);
+            let more = more.min(most);
+            self.room.granted.fetch_add(bytes + more - credit.max(0), Ordering::Relaxed);
+            self.room.credit.store(more, Ordering::Release);
             return Some(admitted());
         }
-        if is_short || !is_last {
+        if on_disk <= bytes || !is_last {
+            self.room.give_back(credit, for_writers);
             return None;
         }
         // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
@@ -467,26 +527,36 @@ impl Store {
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.
     fn take_for_files(&self, bytes: u64, keeps_bound: bool) -> Option<Reserved> {
         let _alone = self.room.look();
-        self.room.take_back();
+        let credit = self.room.credit.swap(0, Ordering::AcqRel);
         self.refresh_room();
-        let of_writers = self.room.bytes_max.load(Ordering::Relaxed) / FILES_MIN;
         let left = self.left();
-        let is_short = left.disk.saturating_sub(signed(of_writers)) <= signed(bytes);
-        self.room.is_short.store(is_short, Ordering::Relaxed);
-        self.room.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
+        self.room.note_left(&left);
+        let is_short = left.disk.saturating_sub(signed(self.room.of_writers())) <= signed(bytes);
         let is_beyond = keeps_bound && self.options.reclaim_mode == ReclaimMode::Auto && left.bound <= 0;
-        (!is_short && !is_beyond).then(|| self.room.reserve(bytes))
+        if is_short || is_beyond {
+            self.room.give_back(credit, self.for_writers(&left) / COPIES);
+            return None;
+        }
+        Some(self.room.reserve(bytes))
+    }
+
+    /// What writers may take of what is left: where reclaim waits for the user, whatever the bound is.
+    fn for_writers(&self, left: &Left) -> i64 {
+        match self.options.reclaim_mode {
+            ReclaimMode::Auto => left.disk.min(left.bound - left.next_pass),
+            _ => left.disk,
+        }
     }
 
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
     /// says why, and whoever waits goes on without what it would have freed.
-    fn get_on(&self) -> bool {
+    fn get_on(&self, wanted: i64, squeezed: &mut Option<i64>) -> bool {
         if self.options.background_jobs == 0 && self.run_due_work().is_err() {
             return false;
         }
         match self.wait_for_work() {
             Some(waited) => waited,
-            None => self.squeeze(),
+            None => self.squeeze(wanted, squeezed),
         }
     }
 
@@ -514,17 +584,20 @@ impl Store {
     }
 
     /// What is in memory hides what it overwrites, and reclaim may have had too little reason to look. `false` if nothing was written since
-    /// that was last tried.
-    fn squeeze(&self) -> bool {
+    /// that was last tried, or if it brought whoever asks no nearer to what is `wanted` when it did that last, with so much left: others who
+    /// write need not end first.
+    fn squeeze(&self, wanted: i64, squeezed: &mut Option<i64>) -> bool {
         // Others wait here until it is tried, and then elsewhere for the work that it brought.
         let mut tried_at = self.room.squeezed_at.lock();
         if self.may_free(&self.state.lock()) {
             return true;
         }
-        let now = self.visible().get() + 1;
-        if std::mem::replace(&mut *tried_at, now) == now {
+        let (now, left) = (self.visible().get() + 1, self.for_writers(&self.left()));
+        let is_nearer = squeezed.is_none_or(|before| left.saturating_sub(before) > wanted / NEARER_PART);
+        if *tried_at == now || !is_nearer {
             return false;
         }
+        (*tried_at, *squeezed) = (now, Some(left));
         let ids: Vec<u32> = self.families.load().keys().copied().collect();
         if self.flush(&ids).is_err() {
             return false;
@@ -550,10 +623,96 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use esker_env::sim::SimDisk;
 
+    use super::*;
     use crate::options::Options;
     use crate::{Db, FamilyOptions};
+
+    fn open(options: Options, family: FamilyOptions) -> Db {
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..options };
+        Db::open_with_env("/db", options, SimDisk::new().env()).unwrap()
+    }
+
+    /// A store with a few values in a blob file, and little that it may take above them.
+    fn small(max_disk_bytes: u64) -> Db {
+        let family = FamilyOptions {
+            min_blob_size: 1000,
+            write_buffer_bytes: 1 << 20,
+            blob_file_bytes: 4 << 20,
+            ..FamilyOptions::default()
+        };
+        let db = open(Options { max_disk_bytes, ..Options::default() }, family);
+        (0..20u8).for_each(|n| db.put([n], [n; 10_000]).unwrap());
+        db.flush().unwrap();
+        db
+    }
+
+    /// Goal (W1): who asks for more than the bound can ever leave goes ahead beside those who write little, and a few flushes do for it. Nor are those
+    /// made to look for each of its looks.
+    #[test]
+    fn a_batch_that_never_fits_goes_ahead_beside_other_writers() {
+        let db = small(0);
+        let (store, looks) = (db.store(), Cell::new(0u32));
+        let (bytes, before) = (signed(store.left().slack), db.stats().flushes);
+        let mut lost = 0;
+        let admitted = store.wait_until(COPIES * bytes, |is_last| {
+            looks.set(looks.get() + 1);
+            assert!(looks.get() < 50, "after {} flushes", db.stats().flushes - before);
+            db.put("small", looks.get().to_le_bytes()).unwrap();
+            store.take(bytes, is_last)
+        });
+        assert!(admitted.is_ok(), "{admitted:?}");
+        drop(admitted);
+        assert!(db.stats().flushes - before <= 2, "{}", db.stats().flushes - before);
+        for _ in 0..5 {
+            db.put("small", "small").unwrap();
+            assert!(store.take(bytes, false).is_none());
+            lost += u32::from(store.room.credit.load(Ordering::Relaxed) <= 0);
+        }
+        assert_eq!(lost, 0);
+    }
+
+    /// Goal (W5): files that are larger than what is left beside those who write little are refused, after a few flushes.
+    #[test]
+    fn files_that_never_fit_are_refused_beside_writers() {
+        let db = small(64 << 20);
+        let (store, looks) = (db.store(), Cell::new(0u32));
+        let (bytes, before) = (128u64 << 20, db.stats().flushes);
+        let reserved = store.wait_until(signed(bytes), |_| {
+            looks.set(looks.get() + 1);
+            assert!(looks.get() < 50, "after {} flushes", db.stats().flushes - before);
+            db.put("small", looks.get().to_le_bytes()).unwrap();
+            store.take_for_files(bytes, false)
+        });
+        assert_eq!(reserved.unwrap_err().kind(), crate::ErrorKind::Exhausted);
+        assert!(db.stats().flushes - before <= 2, "{}", db.stats().flushes - before);
+    }
+
+    /// Goal (W1): nor does a batch wait for ever where somebody is always at work, and others take what that frees.
+    #[test]
+    fn a_batch_waits_while_others_are_let_write_no_more_than_their_turns() {
+        let db = small(0);
+        let (store, looks) = (db.store(), Cell::new(0u32));
+        let bytes = signed(store.left().slack);
+        store.state.lock().compacting += 1;
+        let admitted = store.wait_until(COPIES * bytes, |is_last| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 5 {
+                return Some(None);
+            }
+            for _ in 0..400 {
+                assert!(store.take(1 << 18, false).is_some());
+                store.room.credit.store(0, Ordering::Relaxed);
+            }
+            store.take(bytes, is_last).map(Some)
+        });
+        store.state.lock().compacting -= 1;
+        assert!(admitted.unwrap().is_some() && looks.get() > 1, "it waits at first, and not for ever");
+    }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
     #[test]
