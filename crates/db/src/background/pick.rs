@@ -362,7 +362,7 @@ impl Store {
     }
 
     /// What is to be freed, if it is time: when what is left would not take another pass.
-    fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
+    pub(super) fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
         let tables = family.view.load().version.table_sums().bytes;
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
@@ -376,7 +376,9 @@ impl Store {
             _ => 6,
         };
         let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
-        let is_due = is_short || left.bound < pass || left.disk < pass;
+        // Writers may wait for room for a larger family's pass: that is reason enough for one here, too.
+        let bound_min = pass.max(left.next_pass.saturating_add(left.next_pass / 2));
+        let is_due = is_short || left.bound < bound_min || left.disk < pass;
         // The same for a pass over everything: it begins when what it writes is left beside what writers do, and later copies less.
         let beside = tables.saturating_add(left.slack / WRITTEN_BESIDE_PART);
         let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);

@@ -398,3 +398,21 @@ fn space_comes_back_beside_a_compaction_by_hand() {
         db.store().state.lock().manual.clear();
     }
 }
+
+/// Goal (W1): whatever keeps writers waiting is reason enough for a pass in any family: the room that is left for the largest's.
+#[test]
+fn a_family_with_small_passes_is_reclaimed_where_writers_wait_for_room_for_a_larger_one() {
+    let bytes = 512 << 10;
+    let family = FamilyOptions { write_buffer_bytes: bytes, blob_file_bytes: bytes, ..separated() };
+    let db = open(Options::default(), family);
+    (0..6000).for_each(|n| put(&db, &db.default_column_family(), n % 3000));
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let (store, family) = (db.store(), db.store().family(0).unwrap());
+    assert!(family.ranges.count() > 1);
+    let own = reclaim::pass_bytes(&family, &family.view.load().version, store.left().slack) as i64;
+    let at = |bound: i64| reclaim::Left { disk: i64::MAX, pass: i64::MAX, bound, next_pass: own * 4, ..store.left() };
+    let is_due = |bound: i64| store.need(&store.state.lock(), &family, &at(bound), false).is_some();
+    assert!(is_due(own), "its own");
+    assert!(is_due(own * 4), "writers wait");
+    assert!(!is_due(own * 7), "they do not");
+}
