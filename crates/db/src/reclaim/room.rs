@@ -87,6 +87,8 @@ pub(crate) struct Room {
     credit: AtomicI64,
     /// Bytes that they were let write within what is left, ever: by this, who waits sees how much went to others.
     granted: AtomicI64,
+    /// Bytes of deletions that went ahead without credit since memtables were last sealed for their sake.
+    overdrawn: AtomicI64,
     /// What those who wait want of the disk.
     wanted: AtomicI64,
     /// Held by who looks what is left, and takes of it (W4). Taken after the store's `state`.
@@ -156,6 +158,7 @@ impl Room {
             meter,
             credit,
             granted: AtomicI64::new(0),
+            overdrawn: AtomicI64::new(0),
             wanted: AtomicI64::new(0),
             looking: Mutex::default(),
             on_their_way: AtomicI64::new(0),
@@ -205,9 +208,7 @@ impl Room {
             return false;
         }
         let most = signed(self.bytes_max.load(Ordering::Relaxed) / FILES_MIN / OVERDRAWN_PART);
-        let credit = self.credit.load(Ordering::Acquire);
-        let taken = credit < -most;
-        taken && self.credit.compare_exchange(credit, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.overdrawn.load(Ordering::Relaxed) > most && self.overdrawn.swap(0, Ordering::Relaxed) > most
     }
 
     /// Writers look again before they write more.
@@ -428,7 +429,13 @@ impl Store {
         if before / SAMPLE_BYTES != before.saturating_sub(bytes) / SAMPLE_BYTES {
             self.sample_overwriting(request);
         }
-        if before > bytes || request.only_deletes() {
+        if before > bytes {
+            return Ok(admitted);
+        }
+        if request.only_deletes() {
+            if is_near {
+                self.room.overdrawn.fetch_add(bytes, Ordering::Relaxed);
+            }
             return Ok(admitted);
         }
         // Whoever waits is not on the way.
@@ -712,6 +719,25 @@ mod tests {
         });
         store.state.lock().compacting -= 1;
         assert!(admitted.unwrap().is_some() && looks.get() > 1, "it waits at first, and not for ever");
+    }
+
+    /// Goal (W3): deletions that take of what is kept are flushed, though a put waits and looks again and again; a large put that comes makes
+    /// nobody flush.
+    #[test]
+    fn deletions_are_flushed_beside_a_put_that_waits() {
+        let db = small(64 << 20);
+        let (store, before) = (db.store(), db.stats().flushes);
+        db.put("small", "small").unwrap();
+        let credit = store.room.credit.fetch_sub(1 << 40, Ordering::Relaxed);
+        assert!(!store.room.is_overdrawn());
+        store.room.credit.store(credit.min(0), Ordering::Relaxed);
+        for n in 0..8000u32 {
+            assert!(store.take(1 << 40, false).is_none());
+            store.room.credit.store(0, Ordering::Relaxed);
+            db.delete(n.to_be_bytes()).unwrap();
+        }
+        let flushes = db.stats().flushes - before;
+        assert!((1..4).contains(&flushes), "{flushes} for {} bytes", 8000 * 21);
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
