@@ -96,12 +96,14 @@ enum Work {
 
 impl Work {
     fn compaction(plan: compaction::Plan, room: &Room) -> Self {
-        let reserved = room.reserve(plan.written_bytes());
+        let bytes = plan.written_bytes();
+        let reserved = if plan.is_sweep { room.reserve_for_pass(bytes) } else { room.reserve(bytes) };
         Self::Compaction(Arc::new(plan), Arc::new(reserved))
     }
 
     fn relocation(plan: Relocation, room: &Room) -> Self {
-        let reserved = room.reserve(plan.written_bytes());
+        let bytes = plan.written_bytes();
+        let reserved = if plan.is_step_home { room.reserve(bytes) } else { room.reserve_for_pass(bytes) };
         Self::Relocation(plan, Arc::new(reserved))
     }
 

@@ -101,6 +101,8 @@ pub(crate) struct Room {
     bytes_max: AtomicU64,
     /// See W4.
     reserved: Arc<AtomicU64>,
+    /// What passes that are under way were reckoned to write, whatever of it they have written.
+    passes: Arc<AtomicU64>,
     /// Writers wait for space on the disk: whatever can be freed shall be.
     is_short: AtomicBool,
     /// Bytes of obsolete files that were still there when work last let go of what it had read: readers have them.
@@ -133,6 +135,8 @@ pub(crate) struct Left {
 pub(crate) struct Reserved {
     all: Arc<AtomicU64>,
     left: AtomicU64,
+    /// Of a pass: the sum of those under way, and its part of that.
+    pass: Option<(Arc<AtomicU64>, u64)>,
 }
 
 impl Reserved {
@@ -147,6 +151,9 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.note_written(u64::MAX);
+        if let Some((passes, bytes)) = &self.pass {
+            passes.fetch_sub(*bytes, Ordering::AcqRel);
+        }
     }
 }
 
@@ -165,6 +172,7 @@ impl Room {
             is_near: AtomicBool::new(false),
             bytes_max,
             reserved: Arc::default(),
+            passes: Arc::default(),
             is_short,
             held: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -181,7 +189,15 @@ impl Room {
     /// See W4.
     pub(crate) fn reserve(&self, bytes: u64) -> Reserved {
         self.reserved.fetch_add(bytes, Ordering::AcqRel);
-        Reserved { all: self.reserved.clone(), left: AtomicU64::new(bytes) }
+        Reserved { all: self.reserved.clone(), left: AtomicU64::new(bytes), pass: None }
+    }
+
+    /// The same for a pass over blob files: as long as it is under way, writers leave nothing for another.
+    pub(crate) fn reserve_for_pass(&self, bytes: u64) -> Reserved {
+        self.passes.fetch_add(bytes, Ordering::AcqRel);
+        let mut reserved = self.reserve(bytes);
+        reserved.pass = Some((self.passes.clone(), bytes));
+        reserved
     }
 
     /// Bytes that work in progress will still write (W4).
@@ -389,8 +405,8 @@ impl Store {
         };
         // Where most of the tables lead to no blob file a range of them may be more than there is.
         let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0).min(slack / NEXT_PASS_PART);
-        // While one is under way that writes no less, it is that one.
-        let next_pass = if reserved >= next_pass { 0 } else { next_pass };
+        // While one is under way, it is that one.
+        let next_pass = next_pass.saturating_sub(self.room.passes.load(Ordering::Acquire));
         let beside = logs.max(values_unflushed).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
@@ -636,7 +652,7 @@ mod tests {
 
     use super::*;
     use crate::options::Options;
-    use crate::{Db, FamilyOptions};
+    use crate::{Compression, Db, FamilyOptions};
 
     fn open(options: Options, family: FamilyOptions) -> Db {
         let families = [("default".to_owned(), family)].into();
@@ -655,6 +671,22 @@ mod tests {
         let db = open(Options { max_disk_bytes, ..Options::default() }, family);
         (0..20u8).for_each(|n| db.put([n], [n; 10_000]).unwrap());
         db.flush().unwrap();
+        db
+    }
+
+    /// A store whose keys are divided.
+    fn divided() -> Db {
+        let family = FamilyOptions {
+            min_blob_size: 1000,
+            write_buffer_bytes: 512 << 10,
+            blob_file_bytes: 512 << 10,
+            blob_compression: Compression::None,
+            ..FamilyOptions::default()
+        };
+        let db = open(Options::default(), family);
+        (0..8000u32).for_each(|n| db.put((n % 4000).to_be_bytes(), [n as u8; 1500]).unwrap());
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert!(db.store().family(0).unwrap().ranges.count() > 1);
         db
     }
 
@@ -738,6 +770,27 @@ mod tests {
         }
         let flushes = db.stats().flushes - before;
         assert!((1..4).contains(&flushes), "{flushes} for {} bytes", 8000 * 21);
+    }
+
+    /// Goal: while a pass is under way, whatever of it is written, nothing is left for one more; other work is no pass.
+    #[test]
+    fn nothing_is_left_for_another_pass_while_one_is_under_way() {
+        let db = divided();
+        let store = db.store();
+        let next_pass = || store.left().next_pass;
+        let before = next_pass();
+        assert!(before > 0);
+        let merge = store.room.reserve(1 << 30);
+        assert_eq!(next_pass(), before);
+        drop(merge);
+        let pass = store.room.reserve_for_pass(before as u64);
+        assert_eq!(next_pass(), 0);
+        pass.note_written(before as u64 - 1);
+        assert_eq!(next_pass(), 0);
+        pass.note_written(before as u64);
+        assert_eq!(next_pass(), 0);
+        drop(pass);
+        assert_eq!(next_pass(), before);
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
