@@ -217,6 +217,11 @@ impl Family {
         }
     }
 
+    /// Whether it falls back, and has values that did not come home yet.
+    pub(crate) fn comes_home(&self) -> bool {
+        self.separation() == Separation::FallBack && !self.view.load().version.blobs().is_empty()
+    }
+
     /// Blob files whose values come home now (H1 of [`home`](crate::reclaim)).
     pub(crate) fn coming_home(&self) -> Arc<BTreeSet<FileNumber>> {
         self.coming_home.lock().clone()

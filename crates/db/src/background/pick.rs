@@ -4,6 +4,7 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -86,6 +87,11 @@ fn note_no_room(state: &mut State, family: &Family, left: Left) {
     *seen = left.pass.max(*seen);
 }
 
+/// Says whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
+fn fits(left: &impl Deref<Target = Left>) -> impl Fn(&compaction::Plan) -> bool {
+    move |plan| i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= left.pass)
+}
+
 impl Store {
     /// The most urgent work that nobody does yet; claimed.
     pub(super) fn pick_work(&self, state: &mut State) -> Option<Work> {
@@ -166,7 +172,10 @@ impl Store {
         if is_quiet {
             state.to_compact.extend(state.crowded.iter().copied());
         }
-        let left = LazyCell::new(|| self.left());
+        // The same for all that are looked at, since nobody takes of it meanwhile.
+        let mut looked_at = state.to_compact.iter().filter_map(|id| families.get(id));
+        let comes_home = !only_windows && looked_at.any(|family| family.comes_home());
+        let left = LazyCell::new(|| if comes_home { self.left_afresh() } else { self.left() });
         // What is just being removed still counts: another pass might be picked for what the last one has freed.
         let is_purging = state.purging > 0;
         // In turn, so that a family whose compaction fails starves no other.
@@ -179,25 +188,28 @@ impl Store {
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
             if only_windows {
-                let windows = family.filter(|_| !is_purging).and_then(|family| self.pick_window(state, family));
+                let windows = family.filter(|_| !is_purging).and_then(|family| self.pick_window(state, family, &left));
                 if windows.is_some() {
                     return windows;
                 }
                 continue;
             }
-            family.into_iter().for_each(|family| self.choose_home(state, family));
+            family.into_iter().for_each(|family| self.choose_home(state, family, || *left));
             let compact = || {
                 if kept_out.is_some() {
                     return None;
                 }
-                let plan = compaction::pick(family?, oldest, &self.fits())?;
+                let plan = compaction::pick(family?, oldest, &fits(&left))?;
                 Some(Work::compaction(plan, &self.room))
             };
-            let reclaim = || if is_purging { None } else { self.pick_reclaim(state, family?) };
+            let reclaim = || if is_purging { None } else { self.pick_reclaim(state, family?, &left) };
             let work = if state.reclaimed_last { compact().or_else(reclaim) } else { reclaim().or_else(compact) };
             if let Some(work) = work {
                 state.no_room.remove(&id);
-                let is_wanted = || left.bound < i64::try_from(left.slack / 2).unwrap_or(i64::MAX);
+                let is_wanted = || {
+                    let left = self.left();
+                    left.bound < i64::try_from(left.slack / 2).unwrap_or(i64::MAX)
+                };
                 if work.is_reclaim() && (self.room.is_short() || is_wanted()) {
                     // The bound is the store's: one that lies idle may hold more garbage.
                     let has_more = |family: &Family| reclaim::garbage_part(&family.view.load().version) >= GARBAGE_PART;
@@ -208,7 +220,7 @@ impl Store {
             }
             // Last: nothing else waits for it.
             let crowded = family.filter(|_| is_quiet && state.crowded.contains(&id));
-            if let Some(work) = crowded.and_then(|family| self.pick_small_files(state, family)) {
+            if let Some(work) = crowded.and_then(|family| self.pick_small_files(state, family, &left)) {
                 return Some(work);
             }
             if is_purging {
@@ -260,34 +272,27 @@ impl Store {
             && (has_waited || now.reads.saturating_sub(before.reads) <= most(QUIET_READS_PER_MILLISECOND))
     }
 
-    /// Says whether there is room on the disk for what a compaction would write, beside the flush of all memtables.
-    fn fits(&self) -> impl Fn(&compaction::Plan) -> bool {
-        let left = LazyCell::new(|| self.left().pass);
-        move |plan| i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= *left)
-    }
-
     /// A step that shows what is overwritten, if there is room for it.
-    fn pick_exposing(&self, family: &Arc<Family>, separated: bool) -> Option<Work> {
-        let plan = compaction::pick_exposing(family, separated, &self.fits())?;
+    fn pick_exposing(&self, family: &Arc<Family>, separated: bool, left: &impl Deref<Target = Left>) -> Option<Work> {
+        let plan = compaction::pick_exposing(family, separated, &fits(left))?;
         Some(Work::compaction(plan, &self.room))
     }
 
     /// What gives space back, the cheapest way first: holes, then copies of what lives.
-    fn pick_reclaim(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
+    fn pick_reclaim(&self, state: &State, family: &Arc<Family>, left: &impl Deref<Target = Left>) -> Option<Work> {
         if self.options.reclaim_mode != ReclaimMode::Auto {
             return None;
         }
         let damaged = state.damaged_files(family.id);
-        if family.separation() == Separation::FallBack && !family.view.load().version.blobs().is_empty() {
-            let step = self.pick_step_home(family, damaged);
-            return step.or_else(|| if self.room.is_short() { self.pick_exposing(family, false) } else { None });
+        if family.comes_home() {
+            let step = self.pick_step_home(family, damaged, left);
+            return step.or_else(|| if self.room.is_short() { self.pick_exposing(family, false, left) } else { None });
         }
         if family.view.load().version.blobs().is_empty() {
-            return if self.room.is_short() { self.pick_exposing(family, false) } else { None };
+            return if self.room.is_short() { self.pick_exposing(family, false, left) } else { None };
         }
-        let left = self.left();
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
-        let need = self.need(state, family, &left, can_punch);
+        let need = self.need(state, family, left, can_punch);
         if can_punch
             && (need.is_some_and(|need| !need.only_everything)
                 || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
@@ -295,7 +300,7 @@ impl Store {
         {
             return Some(Work::Punch(plan));
         }
-        let Some(need) = need else { return self.pick_scattered(state, family, &left, damaged) };
+        let Some(need) = need else { return self.pick_scattered(state, family, left, damaged) };
         let pass = reclaim::pick_pass(family, &need, damaged).map(|pass| Work::of_pass(pass, &self.room));
         // Where no pass over everything does it.
         let is_short = self.room.is_short();
@@ -303,12 +308,11 @@ impl Store {
         let hides_enough = || reclaim::hidden_bytes(&family.view.load().version) >= enough;
         let is_wanted = is_short || (family.ranges.count() > 1 && self.room.is_awaited());
         let exposes = !need.may_sweep || (is_wanted && hides_enough());
-        pass.or_else(|| if exposes { self.pick_exposing(family, true) } else { None })
+        pass.or_else(|| if exposes { self.pick_exposing(family, true, left) } else { None })
     }
 
     /// What brings values home, if there is room for it: no more at a time than leaves writers some.
-    fn pick_step_home(&self, family: &Arc<Family>, damaged: &BTreeSet<FileNumber>) -> Option<Work> {
-        let left = self.left();
+    fn pick_step_home(&self, family: &Arc<Family>, damaged: &BTreeSet<FileNumber>, left: &Left) -> Option<Work> {
         let step = u64::try_from(left.pass.min(left.bound) / 2).unwrap_or(0).min(family.blob_file_bytes());
         let plan = reclaim::pick_step(family, &family.coming_home(), damaged, step)?;
         let fits = i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= left.pass);
@@ -316,13 +320,12 @@ impl Store {
     }
 
     /// A window that gives space back, beside other work.
-    fn pick_window(&self, state: &State, family: &Arc<Family>) -> Option<Work> {
+    fn pick_window(&self, state: &State, family: &Arc<Family>, left: &impl Deref<Target = Left>) -> Option<Work> {
         if family.ranges.count() < 2 || family.separation() == Separation::FallBack {
             return None;
         }
         let damaged = state.damaged_files(family.id);
-        let left = self.left();
-        let need = self.need(state, family, &left, false).filter(|need| !need.only_everything)?;
+        let need = self.need(state, family, left, false).filter(|need| !need.only_everything)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
         // Whoever is at work already has taken what was left for one.
         i64::try_from(plan.written_bytes())
@@ -348,14 +351,18 @@ impl Store {
     }
 
     /// What merges small blob files.
-    fn pick_small_files(&self, state: &mut State, family: &Arc<Family>) -> Option<Work> {
+    fn pick_small_files(
+        &self,
+        state: &mut State,
+        family: &Arc<Family>,
+        left: &impl Deref<Target = Left>,
+    ) -> Option<Work> {
         if self.options.reclaim_mode != ReclaimMode::Auto || family.separation() == Separation::FallBack {
             return None;
         }
         let damaged = state.damaged_files(family.id);
-        let left = self.left();
         let bytes_max = reclaim::copied_bytes(family, left.slack);
-        let pass = reclaim::pick_small(family, &gathering(state, family, &left, bytes_max), damaged)?;
+        let pass = reclaim::pick_small(family, &gathering(state, family, left, bytes_max), damaged)?;
         let crowd = reclaim::crowd(&family.view.load().version, family, damaged);
         state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
         Some(Work::of_pass(pass, &self.room))

@@ -1,6 +1,7 @@
 //! Whose turn it is, what work takes of what is left, and what stays of work that failed.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
@@ -415,4 +416,31 @@ fn a_family_with_small_passes_is_reclaimed_where_writers_wait_for_room_for_a_lar
     assert!(is_due(own), "its own");
     assert!(is_due(own * 4), "writers wait");
     assert!(!is_due(own * 7), "they do not");
+}
+
+/// Goal: however many families there may be something to do in, it is looked a few times what is left.
+#[test]
+fn a_pick_looks_what_is_left_a_few_times() {
+    for separation in [Separation::AtFlush, Separation::FallBack] {
+        let db = open(Options::default(), separated());
+        let store = db.store();
+        for n in 0..12 {
+            let family = db.create_column_family(&n.to_string(), separated()).unwrap();
+            (0..20).for_each(|n| put(&db, &family, n));
+            db.flush_cf(&family).unwrap();
+            if separation == Separation::FallBack {
+                db.set_separation(&family, separation).unwrap();
+            }
+        }
+        let no_room = store.room.reserve(1 << 60);
+        while let Some(work) = pick(store) {
+            run(store, work);
+        }
+        store.note_all_versions();
+        let before = store.room.looks.load(Ordering::Relaxed);
+        assert!(pick(store).is_none());
+        let looks = store.room.looks.load(Ordering::Relaxed) - before;
+        assert!((1..5).contains(&looks), "{separation:?}: {looks}");
+        drop(no_room);
+    }
 }

@@ -64,7 +64,7 @@ impl Store {
         loop {
             self.check_writable()?;
             let mut state = self.state.lock();
-            self.choose_home(&state, family);
+            self.choose_home(&state, family, || self.left_afresh());
             let range = Range { after: after.as_deref(), ..range };
             let Some(plan) = pick_range(family, &range) else {
                 if !is_left_in_range(family, &range) {

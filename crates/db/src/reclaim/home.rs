@@ -14,9 +14,9 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Relocation;
 use super::pick::{Use, candidates, uses_of, within};
-use super::room::{BLOCK_BYTES, rounding_bytes};
+use super::room::{BLOCK_BYTES, Left, rounding_bytes};
 use crate::family::Family;
-use crate::options::{ReclaimMode, Separation};
+use crate::options::ReclaimMode;
 use crate::store::{State, Store};
 use crate::version::{TableFile, Version};
 
@@ -98,15 +98,13 @@ pub(crate) fn pick_any_step(family: &Arc<Family>, bytes_max: u64) -> Option<Relo
 }
 
 impl Store {
-    /// Chooses what comes home next of a family that falls back, before anything of it is picked (H1).
-    pub(crate) fn choose_home(&self, state: &State, family: &Family) {
-        let version = &family.view.load().version;
-        if family.separation() != Separation::FallBack || version.blobs().is_empty() {
+    /// Chooses what comes home next of a family that falls back, before anything of it is picked (H1), by what is `left` once writers have to look
+    /// again: nobody may have needed for long what they were let have.
+    pub(crate) fn choose_home(&self, state: &State, family: &Family, left: impl FnOnce() -> Left) {
+        if !family.comes_home() {
             return family.set_coming_home(BTreeSet::new());
         }
-        // Nobody may have needed for long what writers were let have.
-        self.room.take_back();
-        let left = self.left();
+        let (version, left) = (&family.view.load().version, left());
         // Only background reclaim keeps to the bound.
         let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
         let [round, disk] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
@@ -117,7 +115,7 @@ impl Store {
     /// The next step that is asked for by hand. What could not be read, or has no room, is tried once nothing else is left to do, so that whoever asks
     /// is told.
     pub(super) fn pick_step_by_hand(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
-        self.choose_home(state, family);
+        self.choose_home(state, family, || self.left_afresh());
         let bytes_max = family.blob_file_bytes();
         pick_step(family, &family.coming_home(), state.damaged_files(family.id), bytes_max)
             .or_else(|| pick_any_step(family, bytes_max))

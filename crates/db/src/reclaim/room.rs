@@ -113,6 +113,9 @@ pub(crate) struct Room {
     pressed_until: AtomicU64,
     /// The last write when everything was done that could free something, plus one.
     squeezed_at: Mutex<u64>,
+    /// How often it was looked what is left.
+    #[cfg(test)]
+    pub(crate) looks: AtomicUsize,
 }
 
 /// What may still be written; negative where it is too much already.
@@ -178,6 +181,8 @@ impl Room {
             waiting: AtomicUsize::new(0),
             pressed_until: AtomicU64::new(0),
             squeezed_at,
+            #[cfg(test)]
+            looks: AtomicUsize::new(0),
         }
     }
 
@@ -225,11 +230,6 @@ impl Room {
         }
         let most = signed(self.bytes_max.load(Ordering::Relaxed) / FILES_MIN / OVERDRAWN_PART);
         self.overdrawn.load(Ordering::Relaxed) > most && self.overdrawn.swap(0, Ordering::Relaxed) > most
-    }
-
-    /// Writers look again before they write more.
-    pub(crate) fn take_back(&self) {
-        self.credit.store(0, Ordering::Release);
     }
 
     /// Who looked in vain leaves others what they were let write, as far as it is still there: they need not look for that.
@@ -341,6 +341,8 @@ impl Store {
 
     /// See [`Left`].
     pub(crate) fn left(&self) -> Left {
+        #[cfg(test)]
+        self.room.looks.fetch_add(1, Ordering::Relaxed);
         let used = self.room.used();
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
@@ -418,6 +420,12 @@ impl Store {
             slack,
             next_pass: signed(next_pass),
         }
+    }
+
+    /// The same once writers have to look again before they write more.
+    pub(crate) fn left_afresh(&self) -> Left {
+        self.room.credit.store(0, Ordering::Release);
+        self.left()
     }
 
     /// What logs take up, the blocks ahead of the active one, and one that is made ahead of time, included.
