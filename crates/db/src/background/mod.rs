@@ -185,6 +185,7 @@ impl Work {
 impl Store {
     fn run_work(&self, work: &Work) -> Result<()> {
         self.refresh_room();
+        self.refresh_shortage();
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan, reserved) => self.run_compaction(plan, reserved),

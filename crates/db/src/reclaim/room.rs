@@ -339,6 +339,14 @@ impl Store {
         }
     }
 
+    /// Whoever wanted more of the disk than is left may have gone: then less is freed for it.
+    pub(crate) fn refresh_shortage(&self) {
+        if self.room.is_short() {
+            let _alone = self.room.look();
+            self.room.note_left(&self.left());
+        }
+    }
+
     /// See [`Left`].
     pub(crate) fn left(&self) -> Left {
         #[cfg(test)]
@@ -799,6 +807,18 @@ mod tests {
         assert_eq!(next_pass(), 0);
         drop(pass);
         assert_eq!(next_pass(), before);
+    }
+
+    /// Goal (W3): nobody frees whatever can be freed for somebody who has given up.
+    #[test]
+    fn space_is_short_no_longer_than_somebody_waits_for_it() {
+        let db = small(64 << 20);
+        let store = db.store();
+        let refused = db.put("huge", vec![0; 30 << 20]).unwrap_err();
+        assert!(refused.kind() == crate::ErrorKind::Exhausted && store.room.is_short());
+        db.delete("small").unwrap();
+        db.flush().unwrap();
+        assert!(!store.room.is_short());
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
