@@ -305,7 +305,7 @@ fn is_narrow(tables: &[Arc<TableFile>], (first, last): (usize, usize)) -> bool {
 
 /// The files between the tables of `span` that make what comes free cheapest, those with the most garbage first.
 fn window((first, last): (usize, usize), files: &[Spanned], keys: &[u64], copied_bytes_max: u64) -> Option<Window> {
-    let keys: u64 = keys.get(first..=last)?.iter().sum();
+    let keys = keys.get(first..=last)?.iter().copied().fold(0, u64::saturating_add);
     let mut best: Option<Window> = None;
     let (mut victims, mut freed_bytes, mut copied_bytes) = (Vec::new(), 0, 0);
     for file in files.iter().filter(|file| file.first >= first && file.last <= last) {
@@ -552,7 +552,7 @@ fn hiding_tables(version: &Version) -> Vec<Hiding> {
     let mean = total.live_bytes() / total.live_count().max(1);
     let above = version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| table);
     let hiding = above.map(|table| {
-        let values: u64 = table.known_blob_refs().map_or(0, |refs| refs.values().sum());
+        let values = table.known_blob_refs().map_or(0, |refs| refs.values().copied().fold(0, u64::saturating_add));
         let deleted = table.table.properties().deletion_count.saturating_mul(mean);
         let bytes = values.saturating_add(deleted);
         Hiding { oldest: table.meta.smallest_sequence, newest: table.meta.largest_sequence, bytes }
@@ -705,5 +705,18 @@ mod tests {
             let part = SeenUpTo::of(tables.clone()).part_before(&hiding);
             assert!((part - expected).abs() < 1e-6, "{part}, {expected}: {hiding:?}, {tables:?}");
         }
+    }
+
+    #[test]
+    fn keys_that_tables_say_they_hold_are_summed_up_without_overflow() {
+        let file = Spanned {
+            number: FileNumber::new(1),
+            first: 0,
+            last: 1,
+            freed_bytes: 1000,
+            copied_bytes: 10,
+            garbage_part: 0.5,
+        };
+        assert!(window((0, 1), &[file], &[u64::MAX, 2], 100).is_some());
     }
 }

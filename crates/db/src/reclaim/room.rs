@@ -665,9 +665,11 @@ mod tests {
     use std::cell::Cell;
 
     use esker_env::sim::SimDisk;
+    use esker_format::rocksdb::internal_key::FileNumber;
 
     use super::*;
     use crate::options::Options;
+    use crate::version::testing;
     use crate::{Compression, Db, FamilyOptions};
 
     fn open(options: Options, family: FamilyOptions) -> Db {
@@ -819,6 +821,22 @@ mod tests {
         db.delete("small").unwrap();
         db.flush().unwrap();
         assert!(!store.room.is_short());
+    }
+
+    /// Goal: whatever tables say that they point to, writers look what is left, and passes are picked.
+    #[test]
+    fn what_tables_say_is_summed_up_without_overflow() {
+        let db = small(0);
+        let store = db.store();
+        let refs = [(1, u64::MAX), (2, u64::MAX)].map(|(file, bytes)| (FileNumber::new(file), bytes)).into();
+        let pointing = testing::pointing_table(store, 9, &[("k", 7, Some("-"))], &refs);
+        let deepest = testing::table(store, 1, &[("k", 1, Some("old"))]);
+        testing::install(&db, vec![(0, pointing.clone()), (6, deepest)], 100);
+        store.left();
+        db.put("large", [3; 2000]).unwrap();
+        db.wait_for_compact().unwrap();
+        let version = store.family(0).unwrap().view.load().version.clone();
+        assert_eq!(version.bytes_into(&refs.keys().copied().collect(), [&pointing]), 0);
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.

@@ -125,9 +125,12 @@ impl Version {
         files: &BTreeSet<FileNumber>,
         tables: impl IntoIterator<Item = &'a Arc<TableFile>>,
     ) -> u64 {
-        let live: u64 = files.iter().filter_map(|file| self.ledger.get(*file)).map(|usage| usage.live_bytes()).sum();
+        let live = files.iter().filter_map(|file| self.ledger.get(*file)).map(|usage| usage.live_bytes()).sum();
         let of_table = |table: &Arc<TableFile>| match table.known_blob_refs() {
-            Some(refs) => refs.iter().filter(|(file, _)| files.contains(file)).map(|(_, bytes)| *bytes).sum(),
+            Some(refs) => {
+                let there = refs.iter().filter(|(file, _)| files.contains(file));
+                there.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add)
+            }
             None if table.may_point_into(files) => live,
             None => 0,
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 
@@ -17,6 +18,16 @@ pub(crate) type Entry<'a> = (&'a str, u64, Option<&'a str>);
 
 /// A table of these entries, in the order of internal keys.
 pub(crate) fn table(store: &Store, epoch_number: u64, entries: &[Entry<'_>]) -> Arc<TableFile> {
+    pointing_table(store, epoch_number, entries, &BlobRefs::new())
+}
+
+/// The same of one that says that it points into blob files.
+pub(crate) fn pointing_table(
+    store: &Store,
+    epoch_number: u64,
+    entries: &[Entry<'_>],
+    refs: &BlobRefs,
+) -> Arc<TableFile> {
     let number = store.new_file_number();
     let path = store.path_of(&FileName::Table(number));
     let identity = TableIdentity {
@@ -35,9 +46,13 @@ pub(crate) fn table(store: &Store, epoch_number: u64, entries: &[Entry<'_>]) -> 
         internal_key::append(&mut key, user_key.as_bytes(), SequenceNumber::new(*sequence), kind);
         writer.add(&key, value.unwrap_or_default().as_bytes()).unwrap();
     }
+    if !refs.is_empty() {
+        writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(refs));
+    }
     let summary = writer.finish().unwrap();
     let meta = TableMeta {
         number,
+        oldest_blob_file: refs.keys().next().copied(),
         file_bytes: summary.file_bytes,
         smallest: summary.smallest,
         largest: summary.largest,
