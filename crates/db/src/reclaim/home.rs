@@ -13,7 +13,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Relocation;
-use super::pick::{Use, candidates, uses_of, within};
+use super::pick::{Use, candidates, retain_pointed_to, uses_of, within};
 use super::room::{BLOCK_BYTES, Left, rounding_bytes};
 use crate::family::Family;
 use crate::options::ReclaimMode;
@@ -32,21 +32,10 @@ fn next_round(
     round_bytes: u64,
     disk_bytes: u64,
 ) -> BTreeSet<FileNumber> {
-    // Into others nothing points that could be written again.
-    let mut pointed_to = BTreeSet::new();
-    let mut from = None;
-    for (_, table) in version.tables().filter(|(_, table)| !damaged.contains(&table.number())) {
-        match table.known_blob_refs() {
-            Some(refs) => pointed_to.extend(refs.keys().copied()),
-            None => from = from.into_iter().chain(table.meta.oldest_blob_file).min(),
-        }
-    }
     let uses: Vec<Use> = uses_of(version).collect();
     let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
-    files.retain(|file| {
-        let may_come = pointed_to.contains(&file.number) || from.is_some_and(|from| from <= file.number);
-        may_come && file.live_bytes <= disk_bytes
-    });
+    files.retain(|file| file.live_bytes <= disk_bytes);
+    retain_pointed_to(&mut files, version, damaged);
     let count = files.len();
     let going_on: Vec<Use> = files.iter().filter(|file| begun.contains(&file.number)).copied().collect();
     let chosen = within(round_bytes, files);

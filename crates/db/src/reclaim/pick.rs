@@ -209,6 +209,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
     let room = room_for_values(family, &version, need, all_bytes);
     let mut candidates = candidates(&uses, part_min, damaged);
     candidates.retain(|file| file.live_bytes <= room);
+    retain_pointed_to(&mut candidates, &version, damaged);
     // Less for one that copies less, and for a window in its place.
     let part = need.copied_by_everything_max as f64 / need.copied_bytes_max.max(1) as f64;
     let need = &Need { freed_bytes_min: (need.freed_bytes_min as f64 * part) as u64, ..*need };
@@ -464,8 +465,9 @@ fn pass_over(
 pub(crate) fn pick(family: &Arc<Family>, part: f64, before: FileNumber) -> Option<Relocation> {
     let version = family.view.load().version.clone();
     let uses: Vec<Use> = uses_of(&version).filter(|file| file.number < before).collect();
-    let victims = within(family.blob_file_bytes(), candidates(&uses, part, &BTreeSet::new()));
-    relocation_of(family, &version, victims)
+    let mut candidates = candidates(&uses, part, &BTreeSet::new());
+    retain_pointed_to(&mut candidates, &version, &BTreeSet::new());
+    relocation_of(family, &version, within(family.blob_file_bytes(), candidates))
 }
 
 fn relocation_of(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Relocation> {
@@ -604,6 +606,23 @@ pub(super) fn candidates(uses: &[Use], part: f64, damaged: &BTreeSet<FileNumber>
     candidates
 }
 
+/// Leaves out those into which nothing points that could be written again, as tables of `damaged` cannot: they would take the place of
+/// others, for ever.
+pub(super) fn retain_pointed_to(files: &mut Vec<Use>, version: &Version, damaged: &BTreeSet<FileNumber>) {
+    let mut missing: BTreeSet<FileNumber> = files.iter().map(|file| file.number).collect();
+    for (_, table) in version.tables().filter(|(_, table)| !damaged.contains(&table.number())) {
+        match (table.known_blob_refs(), table.meta.oldest_blob_file) {
+            (Some(refs), _) => missing.retain(|file| !refs.contains_key(file)),
+            (None, Some(oldest)) => drop(missing.split_off(&oldest)),
+            (None, None) => {}
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    files.retain(|file| !missing.contains(&file.number));
+}
+
 /// As many as one pass over everything copies, at least one; more, if only they make it worth it.
 fn worth(need: &Need, room: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
     let (few, most) = (need.copied_by_everything_max.min(room), need.copied_bytes_max.min(room));
@@ -631,7 +650,11 @@ pub(super) fn within(budget: u64, files: Vec<Use>) -> BTreeSet<FileNumber> {
 
 #[cfg(test)]
 mod tests {
+    use esker_env::sim::SimDisk;
+
     use super::*;
+    use crate::version::{Edit, Garbage};
+    use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
 
     const NEED: Need = Need {
         copied_bytes_max: 0,
@@ -705,6 +728,44 @@ mod tests {
             let part = SeenUpTo::of(tables.clone()).part_before(&hiding);
             assert!((part - expected).abs() < 1e-6, "{part}, {expected}: {hiding:?}, {tables:?}");
         }
+    }
+
+    /// Goal: a file without a table that could be written again keeps no other from being emptied, by hand or not.
+    #[test]
+    fn a_file_that_no_table_points_to_is_in_nobodys_way() {
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            min_blob_size: 100,
+            blob_file_bytes: 64 << 10,
+            blob_compression: Compression::None,
+            ..FamilyOptions::default()
+        };
+        let families = [("default".to_owned(), family)].into();
+        let reclaim_mode = ReclaimMode::Manual;
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let put = |keys: std::ops::Range<u8>| {
+            keys.for_each(|n| db.put([n], [n; 1000]).unwrap());
+            db.flush().unwrap();
+        };
+        put(0..50);
+        let family = db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let orphan = *version.blobs().keys().next().unwrap();
+        let garbage = [(orphan, Garbage { count: 1, bytes: version.ledger().total().bytes * 2 / 5 })].into();
+        let deleted = version.tables().map(|(level, table)| (level, table.clone())).collect();
+        let lost = Edit { deleted, garbage, ..Edit::default() };
+        db.store().install(&family, lost, &[]).unwrap();
+        put(100..150);
+        put(100..115);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let need = Need { copied_bytes_max: 60_000, copied_by_everything_max: 60_000, garbage_part_min: 0.2, ..NEED };
+        let pass = pick_pass(&family, &need, &BTreeSet::new());
+        assert!(pass.is_some_and(|pass| pass.written_bytes() > 30_000));
+        assert_eq!(db.reclaim(&db.default_column_family(), 0.2).unwrap().passes, 1);
+        let left: Vec<FileNumber> = family.view.load().version.blobs().keys().copied().collect();
+        assert!(left.len() == 3 && left.contains(&orphan), "{left:?}");
     }
 
     #[test]
