@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
@@ -443,4 +444,61 @@ fn a_pick_looks_what_is_left_a_few_times() {
         assert!((1..5).contains(&looks), "{separation:?}: {looks}");
         drop(no_room);
     }
+}
+
+/// Goal: what is being removed may be what the next pass would free: none is picked meanwhile, and none is forgotten.
+#[test]
+fn no_pass_is_picked_while_files_are_removed() {
+    let disk = SimDisk::new();
+    let options = |reclaim_mode| {
+        let families = [("default".to_owned(), separated())].into();
+        let max_space_amp = 1.1;
+        Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            max_space_amp,
+            reclaim_mode,
+            families,
+            ..Options::default()
+        }
+    };
+    let db = Db::open_with_env("/db", options(ReclaimMode::Off), disk.env()).unwrap();
+    let family = db.default_column_family();
+    (0..1000).for_each(|n| put(&db, &family, n));
+    (0..500).for_each(|n| put(&db, &family, n * 7919 % 1000));
+    db.compact_range(&family, None, None).unwrap();
+    db.close().unwrap();
+    let db = Db::open_with_env("/db", options(ReclaimMode::Auto), disk.env()).unwrap();
+    let store = db.store();
+    store.note_all_versions();
+    store.state.lock().purging += 1;
+    while let Some(work) = pick(store) {
+        assert!(!work.is_reclaim(), "{work:?}");
+        run(store, work);
+    }
+    store.state.lock().purging -= 1;
+    let work = pick(store).unwrap();
+    assert!(work.is_reclaim(), "{work:?}");
+    run(store, work);
+}
+
+/// Goal: what was too early while somebody waited for space is looked at again once nobody does, though nothing changed.
+#[test]
+fn what_is_looked_at_while_writers_wait_is_looked_at_again_afterwards() {
+    let families = [("default".to_owned(), separated())].into();
+    let options = Options { create_if_missing: true, background_jobs: 1, families, ..Options::default() };
+    let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+    let store = db.store();
+    (0..100).for_each(|n| put(&db, &db.default_column_family(), n));
+    db.flush().unwrap();
+    db.wait_for_compact().unwrap();
+    // As whoever waits does.
+    store.room.note_pressed(store.env.clock.monotonic());
+    store.note_all_versions();
+    db.wait_for_compact().unwrap();
+    assert!(store.state.lock().once_calm.contains(&0));
+    store.env.clock.sleep(Duration::from_secs(1));
+    db.wait_for_compact().unwrap();
+    let state = store.state.lock();
+    assert!(state.once_calm.is_empty() && state.to_compact.is_empty(), "{:?}", state.to_compact);
 }

@@ -258,6 +258,12 @@ impl Room {
         self.is_awaited() || now.as_millis() < u128::from(self.pressed_until.load(Ordering::Relaxed))
     }
 
+    /// Somebody waits, or has just waited.
+    pub(crate) fn note_pressed(&self, now: Duration) {
+        let until = u64::try_from((now + PRESSED).as_millis()).unwrap_or(u64::MAX);
+        self.pressed_until.store(until, Ordering::Relaxed);
+    }
+
     /// Whether the files in the store's directory may take up no more than so much.
     pub(crate) fn is_limited(&self) -> bool {
         self.meter.as_ref().is_some_and(|meter| meter.limit() < u64::MAX)
@@ -523,8 +529,7 @@ impl Store {
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
             // What was freed since it was last looked counts.
             is_last = !self.get_on(wanted, &mut squeezed);
-            let until = (self.env.clock.monotonic() + PRESSED).as_millis();
-            self.room.pressed_until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.room.note_pressed(self.env.clock.monotonic());
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
