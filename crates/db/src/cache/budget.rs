@@ -2,9 +2,10 @@
 //!
 //! - L1: whatever changes, the capacity that was applied last is computed from the latest amounts: computing and applying
 //!   are one step under a lock.
-//! - L2: the cache always keeps a 64th of the limit, or no scan could work; should memtables, and what is read right now,
-//!   alone take more than the limit, that is how far it is exceeded.
-//! - L3: indexes and filters get three quarters of what memtables leave, and the cache the rest, or more where they take less.
+//! - L2: memtables count as leaving a 16th of the limit, whatever they take, or no scan could work, and every read would read indexes;
+//!   should they, and what is read right now, alone take more than the limit, that is how far it is exceeded.
+//! - L3: indexes and filters get three quarters of what memtables leave, and the cache the rest, or more where they take less. Those
+//!   that were read last may be more, alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use super::BlockCache;
 
 /// See L2.
-const LEAST_SHARE: u64 = 64;
+const LEAST_SHARE: u64 = 16;
 
 /// See L3.
 const TABLES_QUARTERS: u64 = 3;
@@ -79,7 +80,8 @@ impl Budget {
     /// Whether open tables keep more than their share (L3).
     pub(super) fn is_overreserved(&self) -> bool {
         let Some(limit_bytes) = self.limit_bytes else { return false };
-        let rest = limit_bytes.saturating_sub(self.memtable_bytes.load(Ordering::Relaxed));
+        let left = limit_bytes.saturating_sub(self.memtable_bytes.load(Ordering::Relaxed));
+        let rest = left.max(limit_bytes / LEAST_SHARE);
         self.reserved_bytes.load(Ordering::Relaxed) > rest / 4 * TABLES_QUARTERS
     }
 
@@ -88,7 +90,8 @@ impl Budget {
         let Some(limit_bytes) = self.limit_bytes else { return };
         let _applying = self.applying.lock();
         let others = self.reserved_bytes.load(Ordering::Relaxed) + self.memtable_bytes.load(Ordering::Relaxed);
-        let capacity_bytes = limit_bytes.saturating_sub(others).max(limit_bytes / LEAST_SHARE);
+        let least = limit_bytes / LEAST_SHARE;
+        let capacity_bytes = limit_bytes.saturating_sub(others).max(least - least / 4 * TABLES_QUARTERS);
         if self.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed) != capacity_bytes {
             set(capacity_bytes);
         }

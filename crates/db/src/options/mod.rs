@@ -61,8 +61,8 @@ pub struct Options {
     /// The memtables that are written to, of all families, get a quarter of it together: beyond, the largest is flushed though its
     /// `write_buffer_bytes` are not full. Those that wait for their flush come on top (`write_buffer_count_max`), and what is large in one write.
     /// Indexes and filters get at most three quarters of what memtables leave: beyond, those not used for longest go, and are read again
-    /// when they are needed. Where memtables that wait take nearly all of it, the cache keeps a 64th, and the limit is exceeded for as
-    /// long. Values and iterators that are held count as the user's.
+    /// when they are needed; those of one table alone may be more. Where memtables that wait take nearly all of it, the cache keeps a 64th,
+    /// indexes and filters three, and the limit is exceeded for as long. Values and iterators that are held count as the user's.
     pub memory_limit: u64,
 
     /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) and its like read stay in the cache, unpacked, beside the blocks of

@@ -49,6 +49,7 @@ use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::cache::{Block, BlockCache};
@@ -58,7 +59,7 @@ use crate::pinned::PinnedSlice;
 use fences::Fences;
 pub(crate) use iterate::TableIterator;
 pub(crate) use read::Many;
-use resident::{Resident, ResidentAt};
+use resident::{Keeping, Resident, ResidentAt};
 pub(crate) use salvage::{Remains, Salvaged, taken_in_with};
 pub(crate) use write::TableWriter;
 
@@ -179,6 +180,7 @@ pub(crate) struct Table {
     /// See T4; `None` for a table whose keys say themselves when they were written.
     taken_in: Option<SequenceNumber>,
     resident: ArcSwap<Resident>,
+    keeping: Mutex<Keeping>,
     resident_at: ResidentAt,
     /// Whether somebody asked for index or filter since an eviction was last considered.
     touched: AtomicBool,

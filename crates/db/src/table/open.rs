@@ -15,10 +15,11 @@ use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
     MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
 };
+use parking_lot::Mutex;
 
 use super::Table;
 use super::filter::Filter;
-use super::resident::{Resident, ResidentAt, index_of};
+use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::BlockCache;
 use crate::{Error, ErrorKind, Result};
 
@@ -93,7 +94,8 @@ impl Table {
         drop(tail);
         file.advise(Access::Random);
         let path = path.to_owned();
-        let resident = ArcSwap::from_pointee(Resident::new(index, filter, &cache));
+        let resident = Resident::new(index, filter);
+        let keeping = Mutex::new(Keeping::of(&resident, &cache));
         Ok(Arc::new(Self {
             path,
             number,
@@ -103,7 +105,8 @@ impl Table {
             meta,
             properties,
             taken_in,
-            resident,
+            resident: ArcSwap::from_pointee(resident),
+            keeping,
             resident_at: ResidentAt { index: index_at, filter: filter_at },
             touched: AtomicBool::new(false),
             cache,

@@ -3,9 +3,11 @@
 //!
 //! - N1: whoever walks an index holds it, so an eviction takes it away from nobody. Read again, it is the same: a table
 //!   never changes, and its checksum is checked again.
+//! - N2: a table has them in memory once: what was evicted and is held by somebody is taken back from there. Out of the budget they are as
+//!   long as the table keeps them; an iterator that holds them beyond that counts as the user's.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use arc_swap::Guard;
 use esker_format::rocksdb::block::BlockLayout;
@@ -21,26 +23,41 @@ use crate::cache::{Block, BlockCache, Evict, Reserved};
 pub(super) struct Resident {
     pub(super) index: Index,
     pub(super) filter: Filter,
-    /// Both, out of the cache's budget; `None` for what stands in their place when they are not there.
-    reserved: Option<Reserved>,
+    /// Of both; 0 for what stands in their place when they are not there.
     bytes: usize,
 }
 
 impl Resident {
-    /// Takes the memory of what was read out of the budget of `cache`.
-    pub(super) fn new(index: Index, filter: Filter, cache: &Arc<BlockCache>) -> Self {
+    /// What was read.
+    pub(super) fn new(index: Index, filter: Filter) -> Self {
         let bytes =
             index.block.bytes().len() + index.fences.memory_bytes() + filter.memory_bytes() + size_of::<Table>();
-        Self { index, filter, reserved: Some(cache.reserve(bytes)), bytes }
+        Self { index, filter, bytes }
     }
 
     /// What stands in the place of what is not there.
     fn absent() -> Self {
-        Self { index: Index::default(), filter: Filter::default(), reserved: None, bytes: 0 }
+        Self { index: Index::default(), filter: Filter::default(), bytes: 0 }
     }
 
     pub(super) fn is_there(&self) -> bool {
-        self.reserved.is_some()
+        self.bytes > 0
+    }
+}
+
+/// See N2. Locked by whoever evicts them, or reads them again.
+#[derive(Default)]
+pub(super) struct Keeping {
+    /// What they take of the cache's budget; `None` when they are not there.
+    reserved: Option<Reserved>,
+    /// What was evicted last.
+    evicted: Weak<Resident>,
+}
+
+impl Keeping {
+    /// Takes the memory of `resident` out of the budget of `cache`.
+    pub(super) fn of(resident: &Resident, cache: &Arc<BlockCache>) -> Self {
+        Self { reserved: Some(cache.reserve(resident.bytes)), evicted: Weak::new() }
     }
 }
 
@@ -92,6 +109,25 @@ impl Table {
 
     #[cold]
     fn read_resident(&self) -> Result<Arc<Resident>> {
+        // One reads for all who come meanwhile.
+        let mut keeping = self.keeping.lock();
+        let resident = self.resident.load_full();
+        if resident.is_there() {
+            return Ok(resident);
+        }
+        let resident = match keeping.evicted.upgrade() {
+            Some(held) => held,
+            None => Arc::new(self.read_index_and_filter()?),
+        };
+        keeping.reserved = Some(self.cache.reserve(resident.bytes));
+        self.touched.store(true, Ordering::Relaxed);
+        self.resident.store(resident.clone());
+        // Somebody else may have to go for it. Not this one, which is locked: alone, it may be larger than the share of all.
+        self.cache.make_room();
+        Ok(resident)
+    }
+
+    fn read_index_and_filter(&self) -> Result<Resident> {
         let at = self.resident_at;
         let damaged = |error| self.damaged(at.index.offset, "reading the index", error);
         let index_type = self.properties.index_type().map_err(damaged)?;
@@ -101,12 +137,7 @@ impl Table {
             Some(handle) => Filter::new(self.read_block(handle)?, &self.properties),
             None => Filter::default(),
         };
-        let resident = Arc::new(Resident::new(index, filter, &self.cache));
-        self.touched.store(true, Ordering::Relaxed);
-        self.resident.store(resident.clone());
-        // Somebody else may have to go for it.
-        self.cache.make_room();
-        Ok(resident)
+        Ok(Resident::new(index, filter))
     }
 
     /// Index and filter as they are now, there or not.
@@ -125,7 +156,10 @@ impl Evict for Table {
         if self.touched.swap(false, Ordering::Relaxed) || !self.resident.load().is_there() {
             return false;
         }
-        self.resident.store(Arc::new(Resident::absent()));
+        // Locked by whoever has just read it, and may wait for the caller of this.
+        let Some(mut keeping) = self.keeping.try_lock() else { return false };
+        keeping.evicted = Arc::downgrade(&self.resident.swap(Arc::new(Resident::absent())));
+        keeping.reserved = None;
         true
     }
 }
