@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use lz4_flex::block::CompressTable;
 
 use crate::error::DecodeError;
+use crate::kept::with_kept;
 use crate::limits::{LZ4_RAW_BYTES_MAX, TooLarge};
 use crate::varint::{self, VARINT64_BYTES_MAX};
 
@@ -148,8 +149,8 @@ pub fn compress(kind: Compression, raw: &[u8], out: &mut Vec<u8>) -> Result<(), 
 
 fn compress_snappy(raw: &[u8], out: &mut Vec<u8>) {
     out.resize(snap::raw::max_compress_len(raw.len()), 0);
-    let packed = CONTEXTS
-        .with_borrow_mut(|contexts| contexts.snappy.get_or_insert_with(snap::raw::Encoder::new).compress(raw, out));
+    let packed =
+        with_kept(&CONTEXTS, |contexts| contexts.snappy.get_or_insert_with(snap::raw::Encoder::new).compress(raw, out));
     match packed {
         Ok(count) => out.truncate(count),
         Err(_) => store_snappy(raw, out),
@@ -161,9 +162,8 @@ fn compress_lz4(raw: &[u8], out: &mut Vec<u8>) {
     let header_bytes = out.len();
     out.resize(header_bytes.saturating_add(lz4_flex::block::get_maximum_output_size(raw.len())), 0);
     let space = out.get_mut(header_bytes..).unwrap_or_default();
-    let packed = CONTEXTS
-        .with_borrow_mut(|contexts| lz4_flex::block::compress_into_with_table(raw, space, &mut contexts.lz4))
-        .ok();
+    let pack = |contexts: &mut Contexts| lz4_flex::block::compress_into_with_table(raw, space, &mut contexts.lz4);
+    let packed = with_kept(&CONTEXTS, pack).ok();
     out.truncate(header_bytes + packed.unwrap_or(0));
     if packed.is_none() {
         store_lz4(raw, out);
@@ -174,7 +174,7 @@ fn compress_zstd(raw: &[u8], out: &mut Vec<u8>) {
     varint::put_u64(out, raw.len() as u64);
     let header_bytes = out.len();
     out.resize(header_bytes.saturating_add(zstd::zstd_safe::compress_bound(raw.len())), 0);
-    let packed = CONTEXTS.with_borrow_mut(|contexts| {
+    let packed = with_kept(&CONTEXTS, |contexts| {
         let context = match &mut contexts.zstd_pack {
             Some(context) => context,
             empty => empty.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
@@ -330,15 +330,14 @@ fn decompress_zstd(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> 
     }
     // Not more than was asked for, even if `out` has more room from an earlier use.
     out.resize(raw_bytes, 0);
-    let count = CONTEXTS
-        .with_borrow_mut(|contexts| {
-            let context = match &mut contexts.zstd_unpack {
-                Some(context) => context,
-                empty => empty.insert(zstd::bulk::Decompressor::new()?),
-            };
-            context.decompress_to_buffer(data, out.as_mut_slice())
-        })
-        .map_err(|error| bad_data("Zstandard data", offset, error))?;
+    let count = with_kept(&CONTEXTS, |contexts| {
+        let context = match &mut contexts.zstd_unpack {
+            Some(context) => context,
+            empty => empty.insert(zstd::bulk::Decompressor::new()?),
+        };
+        context.decompress_to_buffer(data, out.as_mut_slice())
+    });
+    let count = count.map_err(|error| bad_data("Zstandard data", offset, error))?;
     whole("Zstandard data", offset, count, out)
 }
 

@@ -11,6 +11,7 @@
 //! | [`checksum`]    | CRC-32C (plain and masked), xxHash, XXH3: the trailers of records and blocks |
 //! | [`compression`] | none, Snappy, LZ4, Zstandard as RocksDB frames them                      |
 //! | [`file_name`]   | what a name in a store's directory says                                  |
+//! | [`kept`]        | none: what a thread keeps to pack and read them                           |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
 //! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
@@ -26,6 +27,7 @@ pub mod compression;
 pub mod cursor;
 pub mod error;
 pub mod file_name;
+pub mod kept;
 pub mod limits;
 pub mod raft;
 pub mod rocksdb;

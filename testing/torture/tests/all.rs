@@ -19,6 +19,7 @@ mod copies;
 mod crash;
 mod damage;
 mod edges;
+mod endings;
 mod faults;
 mod flushes;
 mod ingest;

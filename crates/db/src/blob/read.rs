@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use esker_env::{Access, ReadFile, ReadRequest, read_many};
 use esker_format::compression::{Compression, RAW_LEN_BYTES_MAX, decompress, raw_len};
+use esker_format::kept::with_kept;
 use esker_format::rocksdb::blob::{
     BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
@@ -256,7 +257,7 @@ impl BlobFile {
             }
             return Ok(Arc::new(Block::tagged(record, tag.unwrap_or_default())));
         }
-        PACKED.with_borrow_mut(|packed| {
+        with_kept(&PACKED, |packed| {
             if packed.len() < count {
                 packed.resize(count, 0);
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use esker_env::os::prefetch;
 use esker_env::{ReadRequest, read_many};
 use esker_format::compression::Compression;
+use esker_format::kept::with_kept;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::BlockHandle;
@@ -92,7 +93,7 @@ impl Many<'_> {
             Err(error) => return self.lookups.iter().map(|_| Err(error.clone())).collect(),
         };
         let of = Indexed { table, index: &resident.index };
-        SCRATCH.with_borrow_mut(|scratch| {
+        with_kept(&SCRATCH, |scratch| {
             let mut search = |lookup| table.search(of, scratch, lookup, load);
             let hit = |lookup: &Result<Option<_>>| lookup.clone()?.map_or(Ok(None), &mut search);
             let hits = self.lookups.iter().map(hit).collect();
@@ -116,7 +117,7 @@ impl Table {
             return Ok(None);
         }
         let of = Indexed { table: self, index: &resident.index };
-        SCRATCH.with_borrow_mut(|scratch| {
+        with_kept(&SCRATCH, |scratch| {
             let found = self.search(of, scratch, lookup, |handle| self.block(handle, fill_cache));
             scratch.walk.release();
             found
@@ -136,8 +137,8 @@ impl Table {
         };
         let of = Indexed { table: self, index: &resident.index };
         let mut before = None;
-        SCRATCH.with_borrow_mut(|Scratch { walk, .. }| {
-            for lookup in lookups {
+        with_kept(&SCRATCH, |Scratch { walk, .. }| {
+            for &lookup in &lookups {
                 if !resident.filter.may_hold(internal_key::user_key(lookup)) {
                     many.lookups.push(Ok(None));
                     continue;
@@ -278,7 +279,7 @@ impl Table {
             self.file.read_exact_at(handle.offset, &mut stored)?;
             return self.unpack_owned(stored, handle);
         }
-        STORED.with_borrow_mut(|stored| {
+        with_kept(&STORED, |stored| {
             if stored.len() < count {
                 stored.resize(count, 0);
             }

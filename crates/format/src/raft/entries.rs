@@ -15,6 +15,7 @@ use lz4_flex::block::CompressTable;
 
 use super::lz4;
 use crate::error::DecodeError;
+use crate::kept::with_kept;
 use crate::limits::TooLarge;
 
 /// Most bytes of entries in a batch: what LZ4 of the original accepts for one block.
@@ -69,7 +70,7 @@ pub fn pack(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, TooLarge> {
     out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
     let space = out.get_mut(4..).unwrap_or_default();
     let packed = lz4::pack(raw, space).unwrap_or_else(|| {
-        TABLE.with_borrow_mut(|table| lz4_flex::block::compress_into_with_table(raw, space, table)).unwrap_or(0)
+        with_kept(&TABLE, |table| lz4_flex::block::compress_into_with_table(raw, space, table)).unwrap_or(0)
     });
     let packed_at_all = packed > 0;
     out.truncate(if packed_at_all { 4 + packed } else { 0 });
