@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Result;
+use crate::blob::BlobFile;
 use crate::compaction::Sieve;
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
@@ -102,7 +103,8 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     })?;
     let garbage = sieve.into_garbage();
     let mut files = outputs.finish()?;
-    files.edit.blobs.extend(generations.iter().flat_map(|generation| generation.blobs.handles()));
+    let sealed = |file: &Arc<BlobFile>| store.sealed_blob(file);
+    files.edit.blobs.extend(generations.iter().flat_map(|generation| generation.blobs.handles(sealed)));
     store.counters.flush_bytes.add(files.table_bytes);
     store.counters.flush_blob_bytes.add(files.blob_bytes);
     Ok(Edit { garbage, ..files.edit })

@@ -28,7 +28,7 @@ use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
 use crate::background::{Look, Resting};
-use crate::blob::BlobSync;
+use crate::blob::{BlobFile, BlobSync};
 use crate::cache::BlockCache;
 use crate::compaction::Merge;
 use crate::counters::Counters;
@@ -323,6 +323,12 @@ impl Store {
     /// Opens a table or blob file that was written whole.
     pub(crate) fn open_sealed(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Ok(esker_env::open_sealed(&*self.env.files, path, self.options.mmap_reads)?)
+    }
+
+    /// The same for a blob file that is open since it was begun, and was ended.
+    pub(crate) fn sealed_blob(&self, file: &Arc<BlobFile>) -> Arc<BlobFile> {
+        let mapped = self.options.mmap_reads.then(|| file.as_memory(&*self.env.files)).flatten();
+        mapped.unwrap_or_else(|| file.clone())
     }
 
     pub(crate) fn path_of(&self, name: &FileName) -> PathBuf {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use esker_env::{Access, ReadFile, ReadRequest, read_many};
+use esker_env::{Access, FileSystem, ReadFile, ReadRequest, open_sealed, read_many};
 use esker_format::compression::{Compression, RAW_LEN_BYTES_MAX, decompress, raw_len};
 use esker_format::kept::with_kept;
 use esker_format::rocksdb::blob::{
@@ -59,6 +59,10 @@ pub(crate) struct Part {
     pub(crate) read_bytes: u64,
     /// In so many reads.
     pub(crate) reads: u64,
+}
+
+fn is_memory(file: &dyn ReadFile) -> bool {
+    file.memory(0..0).is_some()
 }
 
 impl BlobFile {
@@ -112,6 +116,20 @@ impl BlobFile {
     ) -> Arc<Self> {
         let (path, blob_count, records_end) = (path.to_owned(), AtomicU64::new(0), AtomicU64::new(records_end));
         Arc::new(Self { file, path, number, compression, blob_count, records_end })
+    }
+
+    /// The same file, which was ended, as memory. `None` where the system gives none: then it is read on as it is.
+    pub(crate) fn as_memory(&self, files: &dyn FileSystem) -> Option<Arc<Self>> {
+        let file = open_sealed(files, &self.path, true).ok().filter(|file| is_memory(&**file))?;
+        file.advise(Access::Random);
+        let (path, number, compression) = (self.path.clone(), self.number, self.compression);
+        let (blob_count, records_end) = (AtomicU64::new(self.blob_count()), AtomicU64::new(self.records_end()));
+        Some(Arc::new(Self { file, path, number, compression, blob_count, records_end }))
+    }
+
+    /// Whether it is read as memory.
+    pub(crate) fn is_memory(&self) -> bool {
+        is_memory(&*self.file)
     }
 
     /// Its records, `blob_count` of them, end at `records_end` now.

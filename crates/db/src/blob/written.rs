@@ -4,7 +4,7 @@
 //!   lock is taken. Files come at the end and stay.
 //! - W2: a file is here before the first pointer to it is in the memtable.
 //! - W3: when the memtable is sealed, all of its files are ended; the flush makes them the version's, by the same edit as
-//!   the table that points to them.
+//!   the table that points to them. Where files are read as memory, the version's are; those here, which grow, are read.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -146,11 +146,14 @@ impl WrittenBlobs {
         self.find(number).is_some()
     }
 
-    /// Those that are ended, for a version.
-    pub(crate) fn handles(&self) -> impl Iterator<Item = Arc<BlobHandle>> {
-        self.links().filter_map(|link| {
+    /// Those that are ended, for a version, each as `sealed` has it.
+    pub(crate) fn handles(
+        &self,
+        sealed: impl Fn(&Arc<BlobFile>) -> Arc<BlobFile>,
+    ) -> impl Iterator<Item = Arc<BlobHandle>> {
+        self.links().filter_map(move |link| {
             let WrittenBlob { file, life, addition } = &link.blob;
-            Some(BlobHandle::sharing(addition.get()?.clone(), file.clone(), life.clone()?))
+            Some(BlobHandle::sharing(addition.get()?.clone(), sealed(file), life.clone()?))
         })
     }
 

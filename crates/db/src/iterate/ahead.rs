@@ -222,9 +222,10 @@ impl Ahead {
         }
     }
 
-    /// Has the record of the next slot read, if there is one where `index` says.
+    /// Has the record of the next slot read, if there is one where `index` says, and it does not lie in memory.
     fn want(&mut self, user_key: &[u8], index: &BlobIndex, view: &View) {
         if let Some(blob) = view.blob(index.file)
+            && !blob.is_memory()
             && let Ok(extent) = blob.extent(user_key, index)
         {
             self.batch.get_mut().add(blob, extent, self.count);

@@ -122,7 +122,7 @@ impl DbIterator {
             forward: true,
             is_placed: false,
             view,
-            look_ahead_bytes: if blobs.mapped { 0 } else { options.look_ahead_bytes },
+            look_ahead_bytes: options.look_ahead_bytes,
             blobs,
             snapshot: options.snapshot.clone(),
             store,
@@ -294,7 +294,7 @@ impl DbIterator {
         }
         if self.asked.take() {
             self.pace.count(1);
-            if self.look_ahead_bytes > 0 {
+            if self.look_ahead_bytes > 0 && !self.stands_in_memory() {
                 return self.look_ahead(forward, 0, 0);
             }
         }
@@ -319,11 +319,16 @@ impl DbIterator {
         if !self.walker.valid() {
             return self.ahead.end();
         }
-        if was_asked {
+        if was_asked && !self.stands_in_memory() {
             return self.look_ahead(forward, read, asked);
         }
         self.ahead.clear();
         self.walker.step(forward)
+    }
+
+    /// Whether the separated value that the walker stands on lies in memory.
+    fn stands_in_memory(&self) -> bool {
+        self.blobs.is_in_memory(&self.view, self.walker.stored_bytes())
     }
 
     /// Passes the next entries, after `asked` of the `read` values of the last ones were asked for.

@@ -9,7 +9,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::scan::{RecoveryMode, Scanner};
 
-use crate::options::{FamilyOptions, Options, ReclaimMode};
+use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
 use crate::version::{current_manifest, write_new};
 use crate::{Db, ErrorKind};
 
@@ -140,4 +140,66 @@ fn a_value_of_a_mapped_file_that_is_held_keeps_it_on_the_disk() {
         assert_eq!(blobs(), 0, "part: {is_part}");
         assert!(db.store().room.used() < used - 100_000);
     }
+}
+
+/// Goal: of files that are mapped, those that are not yet, since they are written to, are read as all others are: values stay in the cache,
+/// and scans read ahead. From the flush on values are lent.
+#[test]
+fn values_of_files_that_are_written_to_are_cached_and_read_ahead_and_lent_after_the_flush() {
+    const VALUES: u64 = 32;
+    let disk = SimDisk::new();
+    let family = FamilyOptions { separation: Separation::AtWrite, ..separating() };
+    let db = open(&disk, &Options { mmap_reads: true, ..options(family) }).unwrap();
+    for key in 0..VALUES as u8 {
+        db.put([key], [key; 8 << 10]).unwrap();
+    }
+    let scan = || {
+        let mut entries = db.iter().unwrap();
+        entries.seek_to_first().unwrap();
+        let mut values = Vec::new();
+        while entries.valid() {
+            values.push(entries.value().unwrap());
+            entries.next().unwrap();
+        }
+        assert!(values.iter().zip(0..).all(|(value, key)| **value == [key; 8 << 10]));
+        values
+    };
+    let before = db.stats().blob_read_calls;
+    assert_eq!(scan().len() as u64, VALUES);
+    let calls = db.stats().blob_read_calls - before;
+    assert!(calls <= VALUES / 2, "{calls} reads");
+    let get = || db.get([7]).unwrap().unwrap();
+    let (before, first) = (db.stats().blob_reads, get());
+    assert_eq!(get().as_ptr(), first.as_ptr(), "the cache has it");
+    assert_eq!(db.stats().blob_reads - before, 1);
+
+    db.flush().unwrap();
+    let mapped = get();
+    assert_eq!(*mapped, *first);
+    assert_ne!(mapped.as_ptr(), first.as_ptr());
+    for _ in 0..2 {
+        assert_eq!(get().as_ptr(), mapped.as_ptr(), "it is where it was");
+        assert_eq!(scan()[7].as_ptr(), mapped.as_ptr());
+    }
+}
+
+/// Goal: a value that was written to its file as it came, and is lent from it, keeps the file as any other does.
+#[test]
+fn a_value_that_is_lent_from_a_file_of_this_session_keeps_it() {
+    let disk = SimDisk::new();
+    let family = FamilyOptions { separation: Separation::AtWrite, ..separating() };
+    let db = open(&disk, &Options { mmap_reads: true, ..options(family) }).unwrap();
+    let blobs = || disk.paths().iter().filter(|path| path.extension().is_some_and(|found| found == "blob")).count();
+    db.put("key", [7; 100_000]).unwrap();
+    db.flush().unwrap();
+    let held = db.get("key").unwrap().unwrap();
+    db.delete("key").unwrap();
+    db.flush().unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.store().trash.purge_again().unwrap();
+    assert_eq!(blobs(), 1);
+    assert!(held.iter().all(|&byte| byte == 7));
+    drop(held);
+    db.store().trash.purge_again().unwrap();
+    assert_eq!(blobs(), 0);
 }

@@ -70,7 +70,8 @@ pub struct Options {
     /// that are read once do not push out blocks, of which each serves many keys. Iterators leave none there.
     pub cache_blobs: bool,
 
-    /// Whether tables and blob files are read as mapped memory (RocksDB's `allow_mmap_reads`). Default `false`.
+    /// Whether tables and blob files are read as mapped memory (RocksDB's `allow_mmap_reads`). Default `false`. Blob files that values are
+    /// written to as they come ([`Separation::AtWrite`]) are from the flush on.
     ///
     /// Saves the system call and the copy of each read, and the look ahead of iterators, where the page cache holds the data.
     /// Where it does not, a read waits for one page after the other, so leave it off for stores that are larger than memory.

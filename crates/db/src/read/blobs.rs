@@ -19,8 +19,8 @@ pub(crate) struct BlobReader {
     counts: Arc<BlobCounts>,
     /// Where values that were read stay, if they do.
     cache: Option<Arc<BlockCache>>,
-    /// Whether files are memory: then nothing is gained by reading many at once.
-    pub(crate) mapped: bool,
+    /// Whether files are memory, as far as they can be.
+    mapped: bool,
 }
 
 /// What blob reads cost so far.
@@ -72,7 +72,7 @@ impl BlobReader {
             return self.read_at(view, user_key, &index);
         };
         let blob = file_of(view, &index)?;
-        if self.mapped && blob.is_plain() {
+        if self.mapped && blob.is_plain() && blob.is_memory() {
             // It lies in memory as it is.
             return self.read_at(view, user_key, &index);
         }
@@ -87,6 +87,12 @@ impl BlobReader {
         let held = blob.read_record(user_key, &index, Some(tag))?;
         cache.insert(index.file.get(), index.offset, held.clone());
         blob.value_in(&index, held)
+    }
+
+    /// Whether the value that `pointer` points to lies in memory: then nothing is gained by reading it together with others.
+    pub(crate) fn is_in_memory(&self, view: &View, pointer: &[u8]) -> bool {
+        self.mapped
+            && decode_pointer(pointer).is_ok_and(|index| view.blob(index.file).is_some_and(|blob| blob.is_memory()))
     }
 
     /// The value that `pointer` points to, if the cache has it.
