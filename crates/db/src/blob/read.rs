@@ -114,6 +114,8 @@ impl BlobFile {
         compression: Compression,
         records_end: u64,
     ) -> Arc<Self> {
+        // As one that is sealed.
+        file.advise(Access::Random);
         let (path, blob_count, records_end) = (path.to_owned(), AtomicU64::new(0), AtomicU64::new(records_end));
         Arc::new(Self { file, path, number, compression, blob_count, records_end })
     }

@@ -2,9 +2,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
+use esker_env::{Access, Mapping, ReadFile};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::blob::{BlobIndex, HEADER_BYTES};
 use esker_format::rocksdb::internal_key::FileNumber;
+use parking_lot::Mutex;
 
 use super::{ActiveBlob, BlobFile, BlobWriter, Course};
 use crate::{Error, ErrorKind, Result};
@@ -317,4 +319,43 @@ fn a_sync_that_fails_leaves_unknown_what_is_durable() {
     assert_eq!(sync.run().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(disk.op_count(), later, "a sync that failed is not repeated");
     assert_eq!(blob.end().unwrap_err().kind(), ErrorKind::ReadOnly);
+}
+
+/// A file that remembers how it was said to be read.
+#[derive(Debug)]
+struct Advised {
+    file: Arc<dyn ReadFile>,
+    advice: Mutex<Vec<Access>>,
+}
+
+impl ReadFile for Advised {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+    fn len(&self) -> esker_env::Result<u64> {
+        self.file.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> esker_env::Result<usize> {
+        self.file.read_at(offset, buffer)
+    }
+    fn map(&self) -> esker_env::Result<Option<Arc<dyn Mapping>>> {
+        Ok(None)
+    }
+    fn advise(&self, access: Access) {
+        self.advice.lock().push(access);
+    }
+}
+
+#[test]
+fn files_are_read_here_and_there_while_they_grow_too() {
+    let disk = SimDisk::new();
+    written(&disk, Compression::None, &values());
+    let (path, number) = (Path::new(PATH), FileNumber::new(7));
+    let advised = || Arc::new(Advised { file: disk.env().files.open(path).unwrap(), advice: Mutex::default() });
+    let (growing, sealed) = (advised(), advised());
+    BlobFile::growing(growing.clone(), path, number, Compression::None, HEADER_BYTES as u64);
+    BlobFile::open(sealed.clone(), number, 3).unwrap();
+    for file in [growing, sealed] {
+        assert_eq!(*file.advice.lock(), [Access::Random]);
+    }
 }
