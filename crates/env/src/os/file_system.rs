@@ -146,11 +146,19 @@ fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let kind = kind(entry.file_type()?);
+        let Some(kind) = still_there(entry.file_type())?.map(kind) else { continue };
         entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), kind });
     }
     entries.sort_unstable_by(|left, right| left.name.cmp(&right.name));
     Ok(entries)
+}
+
+/// `None` for what went since its directory was read: some file systems do not say there what an entry is, and it is asked itself.
+fn still_there(found: io::Result<fs::FileType>) -> io::Result<Option<fs::FileType>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
@@ -179,4 +187,18 @@ fn punch_hole(file: &fs::File, range: &Range<u64>) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn punch_hole(_: &fs::File, _: &Range<u64>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "Esker punches holes on Linux only"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_since_its_directory_was_read_is_left_out() {
+        let kind_of = |path: &str| fs::symlink_metadata(path).map(|found| found.file_type());
+        assert!(still_there(kind_of("/")).unwrap().is_some_and(|found| found.is_dir()));
+        assert!(still_there(kind_of("/none/at/all")).unwrap().is_none());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(still_there(Err(denied)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
 }
