@@ -1,0 +1,125 @@
+//! A bit of any file, or all of it, and none.
+
+use std::collections::BTreeMap;
+
+use esker::{AsideReason, Db, ErrorKind, Options};
+use esker_torture::crash::{Replay, Tally};
+use esker_torture::seeds;
+
+use super::{Scene, assert_nothing_is_thrown_away, has_lost, open, scene_contents};
+
+const FILE: &str = "repair::damage";
+
+/// Goal: a repair of a store without damage changes no answer, whether it was closed or its process died; nor does the next.
+#[test]
+fn a_store_without_damage_stays_what_it_is() {
+    for seed in seeds(24) {
+        let is_closed = seed % 2 == 0;
+        let scene = Scene::new(seed, 120, is_closed);
+        let disk = scene.again();
+        for round in ["first", "second"] {
+            let what = format!("seed {seed}, {round}");
+            let before = disk.after_process_death();
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(report.had_manifest && !has_lost(&report), "{what}: {report:?}");
+            assert!(report.put_aside.iter().all(|file| file.reason != AsideReason::Damaged), "{what}: {report:?}");
+            assert_nothing_is_thrown_away(&before, &scene.files(), &disk, &what);
+            assert!(scene.found(&disk, &what) == scene.expected, "{what}");
+        }
+    }
+}
+
+/// Goal: one flipped bit anywhere, in any file: the repaired store opens and is sound, nothing in it was made up, and if anything is not as
+/// it was, the report says that something was lost. What CURRENT, manifest, OPTIONS and IDENTITY say is not needed.
+#[test]
+fn any_flipped_bit_is_mended_or_told() {
+    let test = "any_flipped_bit_is_mended_or_told";
+    let tally = Tally::new(test);
+    let mut salvaged = BTreeMap::new();
+    for seed in seeds(6) {
+        let replay = Replay { file: FILE, test, seed };
+        let scene = Scene::with_ingests(200 + seed, 60, seed % 2 == 0, if seed % 3 == 0 { 3 } else { 0 });
+        for path in scene.files() {
+            let bits = scene.disk.file_bytes(&path).unwrap().len() as u64 * 8;
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let is_data = [".sst", ".blob", ".log"].iter().any(|end| name.ends_with(end));
+            // Some places of each file, others with each seed, and its last bytes.
+            let step = (bits / 23).max(1);
+            for bit in (seed * 37 % step..bits).step_by(usize::try_from(step).unwrap()).chain(bits.checked_sub(9)) {
+                let what = format!("{replay}: bit {bit} of {name} flipped");
+                let disk = scene.again();
+                // What was preallocated and never written is not on the device.
+                if !disk.flip_bit(&path, bit) {
+                    continue;
+                }
+                tally.fault();
+                let before = disk.after_process_death();
+                let report = match scene.repair(&disk) {
+                    Ok(report) => report,
+                    // A bit that makes it look like what only a later version writes.
+                    Err(error) if error.kind() == ErrorKind::UnsupportedFormat => continue,
+                    Err(error) => panic!("{what}: {error}"),
+                };
+                assert_nothing_is_thrown_away(&before, &scene.files(), &disk, &what);
+                let mut found = scene_contents(&scene, &disk, &what);
+                if let Some(nameless) = found.families.remove("repaired-1") {
+                    found.families.insert("second".to_owned(), nameless);
+                }
+                for (family, pairs) in &found.families {
+                    for (key, value) in pairs {
+                        let is_known = scene.history.contains(&(family.clone(), key.clone(), value.clone()));
+                        assert!(is_known, "{what}: {family} has a value of {key:?} that nobody wrote");
+                    }
+                }
+                if found == scene.expected {
+                    continue;
+                }
+                assert!(is_data, "{what}: nothing of it is data, yet answers changed");
+                assert!(has_lost(&report), "{what}: answers changed, and nothing is said: {report:?}");
+                let kept: usize = found.families.values().map(BTreeMap::len).sum();
+                let kind = name.rsplit('.').next().unwrap_or_default().to_owned();
+                let most: &mut usize = salvaged.entry(kind).or_default();
+                *most = (*most).max(kept);
+            }
+        }
+    }
+    assert!(salvaged.values().all(|&kept| kept > 0), "of some kind of file nothing was ever kept: {salvaged:?}");
+}
+
+/// Goal: any file may be missing.
+#[test]
+fn a_missing_file_costs_what_was_in_it() {
+    for seed in seeds(8) {
+        let scene = Scene::new(300 + seed, 80, seed % 2 == 0);
+        for path in scene.files() {
+            let what = format!("seed {seed}: without {}", path.display());
+            let disk = scene.again();
+            disk.env().files.remove(&path).unwrap();
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = scene_contents(&scene, &disk, &what);
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.ends_with(".sst") || name.ends_with(".blob") {
+                assert!(found == scene.expected || has_lost(&report), "{what}: nothing is said: {report:?}");
+            } else if !name.ends_with(".log") && !name.starts_with("MANIFEST") {
+                assert!(found == scene.expected, "{what}");
+            }
+        }
+    }
+}
+
+/// Goal: what is no store is not made one, and what somebody has open is left alone.
+#[test]
+fn only_a_store_that_nobody_has_open_is_repaired() {
+    let scene = Scene::new(5, 20, true);
+    let disk = scene.again();
+    let db = open(&disk, &scene.options).unwrap();
+    assert_eq!(scene.repair(&disk).unwrap_err().kind(), ErrorKind::Busy);
+    db.close().unwrap();
+    disk.env().files.create_dir_all("/empty".as_ref()).unwrap();
+    for path in ["/empty", "/none"] {
+        let before = disk.op_count();
+        let error = Db::repair_with_env(path, Options::default(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(disk.op_count(), before);
+    }
+}

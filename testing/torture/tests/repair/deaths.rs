@@ -1,0 +1,228 @@
+//! Repairs that die, or fail, and what is durable when one ends.
+
+use std::path::PathBuf;
+
+use esker::env::FileSystem;
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
+use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
+use esker_torture::model::contents;
+use esker_torture::seeds;
+
+use super::{Scene, assert_nothing_is_thrown_away, open, scene_contents};
+
+const FILE: &str = "repair::deaths";
+
+/// Stores in need of repair, by what happened to them.
+fn wrecks(seed: u64) -> Vec<(&'static str, Scene)> {
+    ["intact", "no manifest", "damaged"]
+        .into_iter()
+        .map(|how| {
+            let scene = Scene::new(400 + seed, 50, true);
+            let files = scene.disk.env().files;
+            for path in scene.files() {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                match how {
+                    "no manifest" if name.starts_with("MANIFEST") || name == "CURRENT" => files.remove(&path).unwrap(),
+                    "damaged" if name.ends_with(".sst") || name.ends_with(".blob") => {
+                        scene.disk.flip_bit(&path, 8 * 45);
+                    }
+                    _ => {}
+                }
+            }
+            files.sync_dir("/store".as_ref()).unwrap();
+            (how, scene)
+        })
+        .collect()
+}
+
+/// Goal: a repair may die at each of its operations. Until it is run again the store is what it was or does not open; then it is what it would have
+/// become, and nothing was thrown away on the way.
+#[test]
+fn a_repair_that_dies_can_be_run_again() {
+    let test = "a_repair_that_dies_can_be_run_again";
+    let tally = Tally::new(test);
+    for seed in seeds(2) {
+        for (how, scene) in wrecks(seed) {
+            let healthy = scene.again();
+            let first = healthy.op_count();
+            scene.repair(&healthy).unwrap();
+            let ops = healthy.op_count();
+            let expected = scene_contents(&scene, &healthy, how);
+            for n in first..ops {
+                let disk = scene.again();
+                kill(&disk, n);
+                assert!(scene.repair(&disk).is_err());
+                for image in images(&disk, n) {
+                    let replay = Replay { file: FILE, test, seed };
+                    let what = format!("{replay}: {how}, died at {n} in {first}..{ops}, {}", image.name);
+                    tally.image();
+                    let looked_at = image.disk.after_process_death();
+                    if how == "intact"
+                        && let Ok(db) = open(&looked_at, &scene.options)
+                    {
+                        assert!(contents(&db).unwrap() == scene.expected, "{what}: it opens as something else");
+                    }
+                    scene.repair(&image.disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &image.disk, &what);
+                    assert!(scene_contents(&scene, &image.disk, &what) == expected, "{what}, run again");
+                }
+            }
+        }
+    }
+}
+
+/// Goal: a repair that made its manifest current, and perhaps not durably so, has not moved what the one before names until it is.
+#[test]
+fn a_repair_that_may_not_be_durable_is_not_built_upon() {
+    let test = "a_repair_that_may_not_be_durable_is_not_built_upon";
+    let tally = Tally::new(test);
+    let current = |disk: &SimDisk| disk.file_bytes("/store/CURRENT".as_ref());
+    let mut met = 0;
+    for (how, scene) in seeds(4).flat_map(wrecks) {
+        // A folder that is there need not be made, nor its name made durable.
+        let files = scene.disk.env().files;
+        files.create_dir_all("/store/lost".as_ref()).unwrap();
+        ["/store/lost/one", "/store/lost/two"].iter().for_each(|path| drop(files.create(path.as_ref()).unwrap()));
+        ["/store/lost", "/store"].iter().for_each(|path| files.sync_dir(path.as_ref()).unwrap());
+        let healthy = scene.again();
+        let first = healthy.op_count();
+        scene.repair(&healthy).unwrap();
+        let expected = scene_contents(&scene, &healthy, how);
+        for n in first..healthy.op_count() {
+            let disk = scene.again();
+            disk.die_after(n);
+            let _ = scene.repair(&disk);
+            let left = disk.after_process_death();
+            if current(&left) == current(&disk.after_power_loss(Survivors::Nothing)) {
+                continue;
+            }
+            met += 1;
+            let healthy = left.after_process_death();
+            let begun = healthy.op_count();
+            scene.repair(&healthy).unwrap();
+            for m in begun..=healthy.op_count() {
+                let disk = left.after_process_death();
+                disk.die_after(m);
+                let _ = scene.repair(&disk);
+                for image in power_losses(&disk, m) {
+                    let what = format!("{how}, died at {n}, and at {m}, {}", image.name);
+                    tally.image();
+                    scene.repair(&image.disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &image.disk, &what);
+                    assert!(scene_contents(&scene, &image.disk, &what) == expected, "{what}");
+                }
+            }
+        }
+    }
+    assert!(met > 0, "every CURRENT was durable at once");
+}
+
+/// Goal: whatever call fails, the repair can be run again.
+#[test]
+fn a_repair_that_fails_can_be_run_again() {
+    let test = "a_repair_that_fails_can_be_run_again";
+    let tally = Tally::new(test);
+    for (how, scene) in wrecks(7) {
+        let healthy = scene.again();
+        let first = healthy.op_count();
+        scene.repair(&healthy).unwrap();
+        let ops = healthy.op_count();
+        let expected = scene_contents(&scene, &healthy, how);
+        for (n, fault) in (first..ops).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+            let what = format!("{how}: operation {n} in {first}..{ops} fails with {fault:?}");
+            tally.fault();
+            let disk = scene.again();
+            disk.fail_at(n, fault);
+            if scene.repair(&disk).is_err() {
+                scene.repair(&disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+            }
+            assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &disk, &what);
+            assert!(scene_contents(&scene, &disk, &what) == expected, "{what}");
+        }
+    }
+}
+
+/// Goal: between the new manifest and the last file that is moved, nobody opens the store: an open removes what it does not know.
+#[test]
+fn a_half_repaired_store_does_not_open() {
+    let (_, scene) = wrecks(3).remove(1);
+    let healthy = scene.again();
+    healthy.set_tracing(true);
+    let first = healthy.op_count();
+    scene.repair(&healthy).unwrap();
+    let trace = healthy.trace();
+    let moved = trace.iter().position(|line| line.contains("rename") && line.contains("/lost/")).unwrap();
+    let at: u64 = trace[moved].split(' ').next().unwrap().parse().unwrap();
+    assert!(at > first);
+    let disk = scene.again();
+    disk.die_after(at);
+    scene.repair(&disk).unwrap_err();
+    let disk = disk.after_process_death();
+    for read_only in [false, true] {
+        let error = match read_only {
+            true => Db::open_read_only_with_env("/store", scene.options.clone(), disk.env()).unwrap_err(),
+            false => Db::open_with_env("/store", scene.options.clone(), disk.env()).unwrap_err(),
+        };
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains("repair"), "{error}");
+    }
+    scene.repair(&disk).unwrap();
+    scene_contents(&scene, &disk, "run again");
+}
+
+/// Goal: what a repair keeps is durable when it ends, though who wrote it died before it had synced it, or was told that the sync failed.
+/// Method: the owner dies at each of its syncs, or is told so; with its manifest and without; the power goes right after the repair.
+#[test]
+fn what_a_repair_keeps_survives_a_power_loss() {
+    let family = FamilyOptions { separation: Separation::AtWrite, min_blob_size: 200, ..FamilyOptions::default() };
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..family };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env());
+    let life = |disk: &SimDisk| {
+        let Ok(db) = open(disk) else { return };
+        for n in 0..12u8 {
+            // After a failure nothing is promised; what is there counts.
+            let _ = db.put([n], vec![n; 1000]).and_then(|()| db.put([n, n], [n; 50]));
+            let _ = if n % 4 == 3 { db.flush() } else { Ok(()) };
+        }
+        std::mem::forget(db);
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    life(&healthy);
+    let trace = healthy.trace();
+    let syncs = trace.iter().map(|line| line.split(' ').collect::<Vec<_>>());
+    let syncs = syncs.filter(|words| words[1] == "sync" && (words[2].contains(".blob") || words[2].contains(".sst")));
+    let syncs: Vec<u64> = syncs.map(|words| words[0].parse().unwrap()).collect();
+    assert!(syncs.len() >= 6, "{trace:#?}");
+    let cases = syncs.iter().flat_map(|n| [(n, false, false), (n, false, true), (n, true, false), (n, true, true)]);
+    for (&n, is_told, has_manifest) in cases {
+        let what = format!("operation {n}, told: {is_told}, manifest: {has_manifest}");
+        let disk = SimDisk::new();
+        if is_told {
+            disk.fail_at(n, Fault::Eio)
+        } else {
+            disk.die_after(n)
+        }
+        life(&disk);
+        let disk = disk.after_process_death();
+        let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST") || path.ends_with("CURRENT");
+        for path in disk.paths().iter().filter(|path| !has_manifest && is_manifest(path)) {
+            disk.remove(path).unwrap();
+        }
+        let report = Db::repair_with_env("/store", options.clone(), disk.env());
+        let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!((report.had_manifest, report.lost_values), (has_manifest, 0), "{what}: {report:?}");
+        let expected = contents(&open(&disk.after_process_death()).unwrap()).unwrap();
+        let sampled = (0..5).map(|seed| Survivors::Sample { seed });
+        for survivors in sampled.chain([Survivors::Nothing]) {
+            let left = open(&disk.after_power_loss(survivors));
+            let db = left.unwrap_or_else(|error| panic!("{what}, {survivors:?}: {error}"));
+            let check = db.check(&mut |_| {}).unwrap();
+            assert!(check.errors.is_empty(), "{what}, {survivors:?}: {:?}", check.errors);
+            assert!(contents(&db).unwrap() == expected, "{what}, {survivors:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Repair: a store without damage stays what it is; one that lost its manifest comes back whole; of one with any damage, what is whole
+//! is kept, nothing is made up, and what was lost is told. Whatever is not used any more is still there.
+//!
+//! - `damage`: a bit of any file, or all of it, and none;
+//! - `manifest`: what is lost, rotten or cut there;
+//! - `values`: values in blob files that are lost, and what was there before them;
+//! - `taken_in`: tables from outside, which have no time of their own;
+//! - `deaths`: repairs that die, or fail, and what is durable when one ends.
+
+mod damage;
+mod deaths;
+mod manifest;
+mod taken_in;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use esker::env::sim::SimDisk;
+use esker::{Db, DbRepair, FamilyOptions, IngestOptions, Options, Result, SstFileWriter};
+use esker_torture::model::{Model, Op, contents};
+use esker_torture::options;
+use esker_torture::workload::{Ledger, Step, run, steps};
+use fastrand::Rng;
+
+const FAMILIES: [&str; 2] = ["default", "second"];
+
+/// A store that somebody left, and what was in it.
+struct Scene {
+    options: Options,
+    disk: SimDisk,
+    expected: Model,
+    /// Every value that a key ever had.
+    history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
+}
+
+fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
+    let db = Db::open_with_env("/store", options.clone(), disk.env())?;
+    if db.column_family("second").is_none() {
+        db.create_column_family("second", options.families["second"].clone())?;
+    }
+    Ok(db)
+}
+
+/// Takes a file in; what that changes.
+fn take_in(disk: &SimDisk, db: &Db, options: &Options, entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Vec<Op> {
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+    let path = PathBuf::from(format!("/outside/{}.sst", disk.op_count()));
+    let mut writer = SstFileWriter::create_with_env(&path, &options.families["default"], disk.env()).unwrap();
+    for (key, value) in &entries {
+        match value {
+            Some(value) => writer.put(key, value).unwrap(),
+            None => writer.delete(key).unwrap(),
+        }
+    }
+    writer.finish().unwrap();
+    db.ingest(&db.default_column_family(), &[path], &IngestOptions::default()).unwrap();
+    let op = |(key, value)| match value {
+        Some(value) => Op::Put("default".to_owned(), key, value),
+        None => Op::Delete("default".to_owned(), key),
+    };
+    entries.into_iter().map(op).collect()
+}
+
+impl Scene {
+    /// `is_closed`: by its owner, else by the death of the process.
+    fn new(seed: u64, count: usize, is_closed: bool) -> Self {
+        Self::with_ingests(seed, count, is_closed, 0)
+    }
+
+    /// The same, with `ingests` files between, which hide and delete what was there before.
+    fn with_ingests(seed: u64, count: usize, is_closed: bool, ingests: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let options = options::store(&mut random, &FAMILIES, 0);
+        let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        let mut ledger = Ledger::default();
+        let (rest, parts) = (steps.len() % (ingests + 1), steps.len() / (ingests + 1));
+        run(&db, &steps[..rest + parts], &mut ledger).unwrap();
+        for ingest in 0..ingests {
+            let ops = ledger.batches.iter().flatten();
+            let keys = ops.filter_map(|op| match op {
+                Op::Put(family, key, _) | Op::Delete(family, key) if family == "default" => Some(key.clone()),
+                _ => None,
+            });
+            let keys: BTreeSet<Vec<u8>> = keys.filter(|_| random.u8(..4) == 0).collect();
+            let value = |_| (random.u8(..4) > 0).then(|| vec![random.u8(..); random.usize(1..40)]);
+            let values: Vec<Option<Vec<u8>>> = keys.iter().map(value).collect();
+            ledger.batches.push(take_in(&disk, &db, &options, keys.into_iter().zip(values).collect()));
+            let from = rest + (ingest + 1) * parts;
+            run(&db, &steps[from..from + parts], &mut ledger).unwrap();
+        }
+        let expected = contents(&db).unwrap();
+        let ops = ledger.batches.into_iter().flatten();
+        let history = ops.filter_map(|op| match op {
+            Op::Put(family, key, value) => Some((family, key, value)),
+            Op::Delete(..) => None,
+        });
+        let history = history.collect();
+        let disk = if is_closed {
+            db.close().unwrap();
+            disk
+        } else {
+            let left = disk.after_process_death();
+            std::mem::forget(db);
+            left
+        };
+        Self { options, disk, expected, history }
+    }
+
+    /// The same disk once more.
+    fn again(&self) -> SimDisk {
+        self.disk.after_process_death()
+    }
+
+    /// Its files, without the lock.
+    fn files(&self) -> Vec<PathBuf> {
+        let in_store = |path: &PathBuf| path.starts_with("/store") && !path.ends_with("LOCK");
+        self.disk.paths().into_iter().filter(in_store).collect()
+    }
+
+    fn repair(&self, disk: &SimDisk) -> Result<DbRepair> {
+        Db::repair_with_env("/store", self.options.clone(), disk.env())
+    }
+
+    /// What the store holds now; it is without damage, and nothing in it was made up.
+    fn found(&self, disk: &SimDisk, what: &str) -> Model {
+        let db = Db::open_with_env("/store", self.options.clone(), disk.env())
+            .unwrap_or_else(|error| panic!("{what}: a repaired store does not open: {error}"));
+        let check = db.check(&mut |_| {}).unwrap();
+        assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+        let mut found = contents(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
+        found.families.entry("second".to_owned()).or_default();
+        for (family, pairs) in &found.families {
+            for (key, value) in pairs {
+                let is_known = self.history.contains(&(family.clone(), key.clone(), value.clone()));
+                assert!(is_known, "{what}: {family} has a value of {key:?} that nobody wrote");
+            }
+        }
+        db.close().unwrap();
+        found
+    }
+}
+
+fn has_lost(report: &DbRepair) -> bool {
+    report.lost_blocks + report.lost_values + report.lost_log_bytes > 0 || !report.damage.is_empty()
+}
+
+/// P1: every byte of every table, blob file and log is still in the directory, or in the folder.
+fn assert_nothing_is_thrown_away(before: &SimDisk, files: &[PathBuf], after: &SimDisk, what: &str) {
+    let kept: Vec<(PathBuf, Vec<u8>)> = after
+        .paths()
+        .into_iter()
+        .filter(|path| path.starts_with("/store"))
+        .filter_map(|path| Some((path.clone(), after.file_bytes(&path)?)))
+        .collect();
+    let is_of_data = |path: &&PathBuf| {
+        path.extension().and_then(|extension| extension.to_str()).is_some_and(|e| ["sst", "blob", "log"].contains(&e))
+    };
+    for path in files.iter().filter(is_of_data) {
+        let Some(bytes) = before.file_bytes(path) else { continue };
+        let is_there = kept.iter().any(|(_, kept)| *kept == bytes);
+        assert!(is_there, "{what}: {} is nowhere any more", path.display());
+    }
+}
+
+/// As [`Scene::found`], for a store whose families may have lost their names.
+fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
+    let db = Db::open_with_env("/store", scene.options.clone(), disk.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+    let mut found = contents(&db).unwrap();
+    // A lookup ends at the first table that has the key, a scan looks at all.
+    for (name, pairs) in &found.families {
+        let family = db.column_family(name).unwrap();
+        let known = scene.history.iter().map(|(_, key, _)| key);
+        for key in known.collect::<BTreeSet<_>>() {
+            let value = db.get_cf(&family, key, &Default::default()).unwrap();
+            assert_eq!(value.as_deref(), pairs.get(key).map(|value| &**value), "{what}: {name}, {key:?}");
+        }
+    }
+    if !found.families.contains_key("repaired-1") {
+        found.families.entry("second".to_owned()).or_default();
+    }
+    found
+}
+
+/// Where the records of a manifest end.
+fn ends_of_edits(manifest: &[u8]) -> Vec<usize> {
+    let (mut ends, mut at) = (Vec::new(), 0);
+    while let Some(&[_, _, _, _, low, high, _]) = manifest.get(at..).and_then(<[u8]>::first_chunk) {
+        at += 7 + usize::from(u16::from_le_bytes([low, high]));
+        ends.push(at);
+    }
+    ends
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"))
+}
+
+/// Tables stay as they are written.
+fn without_compactions() -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        level0_compaction_trigger: 100,
+        level0_slowdown_trigger: 200,
+        level0_stop_trigger: 300,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() }
+}
