@@ -27,6 +27,7 @@ use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
 pub(crate) use self::pointers::has_lost_sector;
+pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{Family, View};

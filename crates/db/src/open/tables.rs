@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_env::{Env, FileSystem, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::version_edit::TableMeta;
 use parking_lot::Mutex;
 
 use super::files::missing;
@@ -56,14 +57,7 @@ pub(super) fn open_all(
 ) -> Result<OpenTables> {
     let mut tables = Vec::new();
     for ((level, number), meta) in recovered.families.values().flat_map(|family| &family.tables) {
-        if *level as usize >= LEVEL_COUNT || meta.path_id != 0 {
-            let reason = format!(
-                "the manifest puts {} into level {level} and path {}; Esker has levels 0..{LEVEL_COUNT} and one path",
-                FileName::Table(*number),
-                meta.path_id
-            );
-            return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir));
-        }
+        check_place(dir, *level, meta)?;
         tables.push((*number, meta.file_bytes, meta.largest_sequence));
     }
     let wanted = if options.background_jobs > 0 { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
@@ -96,6 +90,19 @@ pub(super) fn open_all(
     done.sort_by_key(|(index, _)| *index);
     let number_of = |index: usize| job.tables.get(index).map(|(number, ..)| *number).unwrap_or_default();
     done.into_iter().map(|(index, opened)| opened.map(|opened| (number_of(index), opened))).collect()
+}
+
+/// Refuses a table that a manifest puts where Esker has no place.
+pub(crate) fn check_place(dir: &Path, level: u32, meta: &TableMeta) -> Result<()> {
+    if (level as usize) < LEVEL_COUNT && meta.path_id == 0 {
+        return Ok(());
+    }
+    let reason = format!(
+        "the manifest puts {} into level {level} and path {}; Esker has levels 0..{LEVEL_COUNT} and one path",
+        FileName::Table(meta.number),
+        meta.path_id
+    );
+    Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
 }
 
 impl Job {

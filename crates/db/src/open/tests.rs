@@ -1,7 +1,8 @@
 //! What open makes of what it finds, seen from within.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use esker_env::FileSystem;
 use esker_env::sim::SimDisk;
 use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
@@ -80,6 +81,46 @@ fn a_manifest_that_says_more_of_a_blob_file_than_it_can_hold_is_refused() {
     }
     let db = open(&with(|bytes| bytes), &options).unwrap();
     assert!(db.check(&mut |_| ()).unwrap().errors.is_empty());
+}
+
+/// Goal: a table that the manifest puts into another directory, as RocksDB's `db_paths` do, is not left out: a repair refuses what an open does,
+/// and leaves it as it was, also where an edit is lost and others say so; the same where none of the tables is there.
+#[test]
+fn a_repair_refuses_tables_in_other_directories() {
+    let (disk, options) = (SimDisk::new(), options(separating()));
+    let db = open(&disk, &options).unwrap();
+    for key in ["one", "two"] {
+        db.put(key, "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let is_table = |path: &&PathBuf| path.extension().is_some_and(|found| found == "sst");
+    let last = disk.paths().iter().rfind(is_table).cloned().unwrap();
+    for how in ["elsewhere", "elsewhere, and rotten", "all elsewhere"] {
+        let image = disk.after_process_death();
+        edit_manifest(&image, |edit| {
+            let is_last = |number| last.ends_with(FileName::Table(number).to_string());
+            edit.new_files.iter_mut().for_each(|(_, table)| table.path_id = u32::from(is_last(table.number)));
+            if how == "all elsewhere" {
+                edit.new_files.iter_mut().for_each(|(_, table)| table.path_id = 0);
+            }
+        });
+        image.remove(&last).unwrap();
+        if how == "elsewhere, and rotten" {
+            // The first edit.
+            assert!(image.flip_bit(&Path::new(DIR).join("MANIFEST-001000"), 8 * 12));
+        }
+        if how == "all elsewhere" {
+            image.paths().iter().filter(is_table).for_each(|path| image.remove(path).unwrap());
+        }
+        let before = image.op_count();
+        let error = Db::repair_with_env(DIR, options.clone(), image.env()).unwrap_err();
+        let kind = if how == "all elsewhere" { ErrorKind::NotFound } else { ErrorKind::UnsupportedFormat };
+        assert_eq!((error.kind(), image.op_count()), (kind, before), "{how}: {error}");
+        if how == "elsewhere" {
+            assert_eq!(open(&image, &options).unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+        }
+    }
 }
 
 /// Goal: a store whose last life left more level-0 tables than writers may add to holds them back from the first write on.

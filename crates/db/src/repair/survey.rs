@@ -9,6 +9,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
 use esker_log::scan::{RecoveryMode, Scanner};
 
+use crate::open::check_place;
 use crate::version::{Recovered, current_manifest, recover_from};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,8 +34,8 @@ pub(super) struct Hints {
     pub(super) family_id_max: u32,
     /// Tables that an edit takes away.
     pub(super) gone: BTreeSet<FileNumber>,
-    /// What edits say of tables, with the family.
-    pub(super) tables: BTreeMap<FileNumber, (u32, TableMeta)>,
+    /// What edits say of tables, with family and level.
+    pub(super) tables: BTreeMap<FileNumber, (u32, u32, TableMeta)>,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file_number: u64,
 }
@@ -58,7 +59,29 @@ impl Survey {
                 survey.hints.read(files, dir, number)?;
             }
         }
+        survey.refuse_tables_elsewhere(dir)?;
         Ok(survey)
+    }
+
+    /// Refuses a store whose tables RocksDB keeps in other directories, which nobody here looks into.
+    fn refuse_tables_elsewhere(&self, dir: &Path) -> Result<()> {
+        let Some(manifest) = &self.manifest else {
+            let mut wanted = self.hints.tables.iter().filter(|(number, _)| !self.hints.gone.contains(number));
+            return wanted.try_for_each(|(_, (_, level, meta))| check_place(dir, *level, meta));
+        };
+        for ((level, _), meta) in manifest.families.values().flat_map(|family| &family.tables) {
+            check_place(dir, *level, meta)?;
+        }
+        // The first path, too, can be another than that of the store, which no record says.
+        let count = tables_of(manifest).count();
+        if count > 0 && !tables_of(manifest).any(|table| self.has_table(table)) {
+            let reason = format!(
+                "the manifest names {count} tables, of which none is here: if they lie in another directory, move them here; if \
+                 they are lost, move CURRENT and the manifest away, and what logs and blob files hold is made a store"
+            );
+            return Err(Error::new(ErrorKind::NotFound, reason).with_path(dir));
+        }
+        Ok(())
     }
 
     /// Newest first.
@@ -189,6 +212,6 @@ impl Hints {
         let gone = edit.deleted_files.iter().map(|(_, number)| *number);
         self.gone.extend(gone.filter(|number| !is_moved(number)));
         let family = edit.column_family;
-        self.tables.extend(edit.new_files.into_iter().map(|(_, table)| (table.number, (family, table))));
+        self.tables.extend(edit.new_files.into_iter().map(|(level, table)| (table.number, (family, level, table))));
     }
 }

@@ -230,7 +230,7 @@ impl Bench<'_> {
         said: Option<(u32, usize, &'a TableMeta)>,
     ) -> Option<(u32, &'a TableMeta)> {
         let said = said.map(|(family, _, meta)| (family, meta));
-        said.or_else(|| self.tables.get(&number).map(|(family, meta)| (*family, meta)))
+        said.or_else(|| self.tables.get(&number).map(|(family, _, meta)| (*family, meta)))
     }
 
     fn without_family(&self, path: &Path, damage: &mut Vec<Error>) -> Vetted {

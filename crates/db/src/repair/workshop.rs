@@ -48,8 +48,8 @@ pub(super) struct Bench<'a> {
     pub(super) dir: &'a Path,
     pub(super) cache: Arc<BlockCache>,
     pub(super) blobs: &'a Blobs,
-    /// What manifests that are not whole say of tables.
-    pub(super) tables: &'a BTreeMap<FileNumber, (u32, TableMeta)>,
+    /// What manifests that are not whole say of tables, with family and level.
+    pub(super) tables: &'a BTreeMap<FileNumber, (u32, u32, TableMeta)>,
 }
 
 /// A family on its way to its version.
