@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use esker::env::FileKind;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
-use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, operations, power_losses};
+use esker_torture::crash::{FAULTS, Promise, Replay, Tally, images, kill, operations, power_losses};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -228,7 +228,7 @@ fn again(image: &esker_torture::crash::Image, kind: Kind, options: &Options, exp
     let disk = &image.disk;
     let db = open(disk, options).unwrap_or_else(|error| panic!("{what}: the store: {error}"));
     let now = contents(&db).unwrap();
-    if image.promise == esker_torture::crash::Promise::Acknowledged {
+    if image.promise == Promise::Acknowledged {
         assert!(now == *expected, "{what}: the store lost something");
     }
     clean(&db, what);
@@ -313,7 +313,7 @@ fn a_full_device_keeps_no_half_of_a_copy() {
 }
 
 /// Goal: a second backup copies what is new and no more, and removes what is old; wherever it dies or fails, there is the
-/// earlier backup, whole, or the new one; and the next one gets through.
+/// earlier backup, whole, or the new one, for a repair, too; and the next one gets through.
 #[test]
 fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
     let test = "a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment";
@@ -360,6 +360,12 @@ fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
                 tally.image();
                 let found = copy_of(&image.disk, &what).unwrap_or_else(|| panic!("{what}: no backup is left"));
                 assert!(found == earlier || found == later, "{what}: it is neither backup");
+                if n % 4 == 0 && image.promise == Promise::Acknowledged {
+                    let repaired = image.disk.after_process_death();
+                    let report = Db::repair_with_env(COPY, options.clone(), repaired.env()).unwrap();
+                    assert!(report.had_manifest, "{what}: {:?}", report.damage);
+                    assert!(copy_of(&repaired, &what).unwrap() == found, "{what}: repaired, it is another");
+                }
                 let db = open(&image.disk, &options).unwrap();
                 db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, made again: {error}"));
                 assert!(copy_of(&image.disk, &what).unwrap() == contents(&db).unwrap(), "{what}, made again");

@@ -133,8 +133,12 @@ impl Survey {
 
     /// Why a manifest that reads well is not to be trusted: it was cut between two edits. There are tables with numbers that it had not
     /// given yet, as after a crash; but tables that it names are gone, which only a later edit lets happen, or the log is that it needs, in
-    /// which a crash would have left what those tables hold.
+    /// which a crash would have left what those tables hold. Where there is no log at all, nobody wrote: of a copy, or a store that was
+    /// repaired, such tables are what another attempt has left.
     fn knows_too_little(&self, manifest: &Recovered) -> Option<String> {
+        if !self.names.iter().any(|name| matches!(name, FileName::Wal(_))) {
+            return None;
+        }
         let is_newer = |name: &&FileName| match name {
             FileName::Table(number) | FileName::LegacyTable(number) => number.get() >= manifest.next_file_number,
             _ => false,

@@ -1,6 +1,6 @@
 //! Repairs that die, or fail, and what is durable when one ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use esker::env::FileSystem;
 use esker::env::sim::{Fault, SimDisk, Survivors};
@@ -15,25 +15,41 @@ const FILE: &str = "repair::deaths";
 
 /// Stores in need of repair, by what happened to them.
 fn wrecks(seed: u64) -> Vec<(&'static str, Scene)> {
-    ["intact", "no manifest", "damaged"]
-        .into_iter()
-        .map(|how| {
-            let scene = Scene::new(400 + seed, 50, true);
-            let files = scene.disk.env().files;
-            for path in scene.files() {
-                let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                match how {
-                    "no manifest" if name.starts_with("MANIFEST") || name == "CURRENT" => files.remove(&path).unwrap(),
-                    "damaged" if name.ends_with(".sst") || name.ends_with(".blob") => {
-                        scene.disk.flip_bit(&path, 8 * 45);
-                    }
-                    _ => {}
-                }
+    ["intact", "no manifest", "damaged"].into_iter().map(|how| (how, wreck(seed, how))).collect()
+}
+
+fn wreck(seed: u64, how: &str) -> Scene {
+    let scene = Scene::new(400 + seed, 50, true);
+    let files = scene.disk.env().files;
+    if how == "damaged copy" {
+        become_a_copy(&scene);
+    }
+    for path in scene.files() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match how {
+            "no manifest" if name.starts_with("MANIFEST") || name == "CURRENT" => files.remove(&path).unwrap(),
+            "damaged" | "damaged copy" if name.ends_with(".sst") || name.ends_with(".blob") => {
+                scene.disk.flip_bit(&path, 8 * 45);
             }
-            files.sync_dir("/store".as_ref()).unwrap();
-            (how, scene)
-        })
-        .collect()
+            _ => {}
+        }
+    }
+    files.sync_dir("/store".as_ref()).unwrap();
+    scene
+}
+
+/// Puts a checkpoint of the store into its place.
+fn become_a_copy(scene: &Scene) {
+    let (disk, files) = (&scene.disk, scene.disk.env().files);
+    let db = open(disk, &scene.options).unwrap();
+    db.checkpoint("/copy").unwrap();
+    db.close().unwrap();
+    for path in disk.paths().into_iter().filter(|path| path.starts_with("/store")) {
+        files.remove(&path).unwrap();
+    }
+    for path in disk.paths().into_iter().filter(|path| path.starts_with("/copy")) {
+        files.rename(&path, &Path::new("/store").join(path.file_name().unwrap())).unwrap();
+    }
 }
 
 /// Goal: a repair may die at each of its operations. Until it is run again the store is what it was or does not open; then it is what it would have
@@ -43,7 +59,8 @@ fn a_repair_that_dies_can_be_run_again() {
     let test = "a_repair_that_dies_can_be_run_again";
     let tally = Tally::new(test);
     for seed in seeds(2) {
-        for (how, scene) in wrecks(seed) {
+        let copy = (seed == 0).then(|| ("damaged copy", wreck(seed, "damaged copy")));
+        for (how, scene) in wrecks(seed).into_iter().chain(copy) {
             let healthy = scene.again();
             let first = healthy.op_count();
             scene.repair(&healthy).unwrap();
