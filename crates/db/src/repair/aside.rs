@@ -8,6 +8,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::distrust;
 
+use super::survey::is_damage;
 use super::{AsideReason, DbRepair, LOST_KEYS_MAX, LostKey, PutAside};
 use crate::version::{Recovered, current_manifest, recover_from};
 use crate::{Error, ErrorKind, Result};
@@ -60,8 +61,16 @@ pub(super) fn begin(env: &Env, dir: &Path) -> Result<(Box<dyn Lock>, Begun)> {
     }
     let marked = files.read(&mark)?;
     let named = std::str::from_utf8(&marked).ok().and_then(FileName::parse).and_then(|name| name.number());
-    let is_current = named.is_some() && current_manifest(files, dir).ok() == named;
-    Ok((lock, if is_current { Begun::Current } else { Begun::Manifest(named) }))
+    let begun = match named.filter(|named| current_manifest(files, dir).ok() == Some(*named)) {
+        None => Begun::Manifest(named),
+        Some(current) => match recover_from(files, dir, current) {
+            Ok(_) => Begun::Current,
+            // It was whole: what can be read of it holds.
+            Err(error) if is_damage(&error) => Begun::Manifest(None),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok((lock, begun))
 }
 
 /// From now on nobody opens the store before the repair is finished.
@@ -94,11 +103,15 @@ pub(super) fn finish(
         _ => true,
     };
     let mut put_aside = Vec::new();
-    let superfluous: Vec<FileName> = names.into_iter().filter(|name| !is_named(name)).collect();
-    if !superfluous.is_empty() {
+    let superfluous: BTreeSet<FileName> = names.into_iter().filter(|name| !is_named(name)).collect();
+    // Earlier manifests go first, the oldest before others: should the current one turn out to be damaged, one that is still there has all
+    // that it names.
+    let (manifests, others): (Vec<_>, Vec<_>) =
+        superfluous.into_iter().partition(|name| matches!(name, FileName::Manifest(_)));
+    for names in [manifests, others].into_iter().filter(|names| !names.is_empty()) {
         let folder = dir.join(LOST);
         durable::create_dir(files, &folder)?;
-        for name in superfluous {
+        for name in names {
             let by_kind = match name {
                 FileName::Wal(_) | FileName::Manifest(_) | FileName::Options(_) => AsideReason::Replaced,
                 _ => AsideReason::Unused,

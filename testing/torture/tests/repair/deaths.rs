@@ -9,7 +9,7 @@ use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
 use esker_torture::model::contents;
 use esker_torture::seeds;
 
-use super::{Scene, assert_nothing_is_thrown_away, open, scene_contents};
+use super::{Scene, assert_nothing_is_thrown_away, ends_of_edits, open, scene_contents};
 
 const FILE: &str = "repair::deaths";
 
@@ -87,6 +87,46 @@ fn a_repair_that_dies_can_be_run_again() {
             }
         }
     }
+}
+
+/// Goal: a repair that died while it moved files gets through though its own manifest is damaged: with what the one before needs, as long as
+/// that is there, else with what its manifest names.
+#[test]
+fn a_repair_that_died_and_whose_manifest_is_damaged_can_be_run_again() {
+    let mut met = 0;
+    for (how, scene) in wrecks(0) {
+        let healthy = scene.again();
+        let first = healthy.op_count();
+        scene.repair(&healthy).unwrap();
+        let expected = scene_contents(&scene, &healthy, how);
+        for n in first..healthy.op_count() {
+            let disk = scene.again();
+            disk.die_after(n);
+            let _ = scene.repair(&disk);
+            let left = disk.after_process_death();
+            let read = |name: &str| left.file_bytes(&Path::new("/store").join(name));
+            let (Some(mark), Some(current)) = (read("UNFINISHED-REPAIR"), read("CURRENT")) else { continue };
+            if mark != current.trim_ascii_end() {
+                continue;
+            }
+            met += 1;
+            let manifest = Path::new("/store").join(std::str::from_utf8(&mark).unwrap());
+            let ends = ends_of_edits(&left.file_bytes(&manifest).unwrap());
+            let end = ends[n as usize % ends.len()];
+            let what = format!("{how}, died at {n}, its manifest damaged before byte {end}");
+            let disk = left.after_process_death();
+            assert!(disk.flip_bit(&manifest, 8 * (end as u64 - 1)));
+            scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &disk, &what);
+            let mut found = scene_contents(&scene, &disk, &what);
+            // Its name may have been in the edit that is lost.
+            if let Some(nameless) = found.families.remove("repaired-1") {
+                found.families.insert("second".to_owned(), nameless);
+            }
+            assert!(found == expected, "{what}");
+        }
+    }
+    assert!(met > 0, "no repair died while it moved files");
 }
 
 /// Goal: a repair that made its manifest current, and perhaps not durably so, has not moved what the one before names until it is.
