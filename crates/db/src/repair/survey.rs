@@ -29,8 +29,10 @@ pub(super) struct Survey {
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     pub(super) db_id: String,
-    /// Names by id; those that were dropped are left out.
+    /// Names by id.
     pub(super) families: BTreeMap<u32, String>,
+    /// Those of them that are gone. No other family gets their id.
+    pub(super) dropped: BTreeSet<u32>,
     pub(super) family_id_max: u32,
     /// Tables that an edit takes away.
     pub(super) gone: BTreeSet<FileNumber>,
@@ -174,6 +176,24 @@ fn tables_of(manifest: &Recovered) -> impl Iterator<Item = FileNumber> {
     manifest.families.values().flat_map(|family| family.tables.keys().map(|(_, table)| *table))
 }
 
+/// A name for each family: its own, as `known`. Of two that had the same, the later one has it: the other was dropped before.
+pub(super) fn distinct_names(ids: &BTreeSet<u32>, mut known: BTreeMap<u32, String>) -> BTreeMap<u32, String> {
+    let mut names = BTreeMap::from([(0, "default".to_owned())]);
+    let is_free = |names: &BTreeMap<u32, String>, name: &String| names.values().all(|taken| taken != name);
+    for &id in ids.iter().rev() {
+        if let Some(name) = known.remove(&id).filter(|name| is_free(&names, name)) {
+            names.insert(id, name);
+        }
+    }
+    for &id in ids {
+        let mut made_up = (0..).map(|n| if n == 0 { format!("repaired-{id}") } else { format!("repaired-{id}-{n}") });
+        if !names.contains_key(&id) {
+            names.extend(made_up.find(|name| is_free(&names, name)).map(|name| (id, name)));
+        }
+    }
+    names
+}
+
 impl Hints {
     /// Takes what every edit of a manifest that decodes says, whatever is missing between them.
     fn read(&mut self, files: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
@@ -182,12 +202,11 @@ impl Hints {
             return Ok(());
         }
         let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
-        let mut dropped = BTreeSet::new();
         loop {
             match scanner.next() {
                 Ok(Some((_, record))) => {
                     if let Ok(edit) = VersionEdit::decode(record) {
-                        self.take(edit, &mut dropped);
+                        self.take(edit);
                     }
                 }
                 Ok(None) => break,
@@ -195,11 +214,10 @@ impl Hints {
                 Err(error) => return Err(error),
             }
         }
-        self.families.retain(|id, _| !dropped.contains(id));
         Ok(())
     }
 
-    fn take(&mut self, edit: VersionEdit, dropped: &mut BTreeSet<u32>) {
+    fn take(&mut self, edit: VersionEdit) {
         if let Some(id) = edit.db_id.filter(|id| !id.is_empty()) {
             self.db_id = id;
         }
@@ -207,7 +225,7 @@ impl Hints {
             self.families.entry(edit.column_family).or_insert(name);
         }
         if edit.column_family_drop {
-            dropped.insert(edit.column_family);
+            self.dropped.insert(edit.column_family);
         }
         self.family_id_max = self.family_id_max.max(edit.max_column_family.unwrap_or(0)).max(edit.column_family);
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());

@@ -17,7 +17,7 @@ use esker_log::distrust;
 use super::blobs::Blobs;
 use super::place::{Extent, Place, places};
 use super::rewrite::{Age, Rewritten, Run, rewrite};
-use super::survey::Survey;
+use super::survey::{Survey, distinct_names};
 use super::tables::{Contents, Source, date, family_of};
 use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
@@ -159,6 +159,7 @@ impl Workshop {
         for (name, number, said) in wanted {
             let (damage, lost_blocks) = (&mut self.report.damage, &mut self.report.lost_blocks);
             match bench.vet(&name, number, said, damage, lost_blocks)? {
+                Some((family, _)) if self.survey.hints.dropped.contains(&family) => {}
                 Some((family, source)) => {
                     let reason = match &source.contents {
                         Contents::Whole(_) | Contents::Dangling(_) => AsideReason::Replaced,
@@ -196,16 +197,14 @@ impl Workshop {
         ids.extend(blobs.iter().filter_map(|(_, blob)| blob.family));
         ids.extend(mend::families_in_logs(&*self.env.files, &self.dir, &self.survey.names)?);
         ids.extend(hints.families.keys());
+        recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
+        ids.retain(|id| *id == 0 || !hints.dropped.contains(id));
         let mut names = self.names_in_tables()?;
         names.extend(hints.families.clone());
-        names.insert(0, "default".to_owned());
-        for &id in &ids {
-            // Nothing says its name: one that no other family has.
-            let name = names.get(&id).cloned().unwrap_or_else(|| format!("repaired-{id}"));
+        for (id, name) in distinct_names(&ids, names) {
             recovered.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
         }
         recovered.db_id.clone_from(&hints.db_id);
-        recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
         recovered.last_sequence = hints.last_sequence;
         recovered.next_file_number = hints.next_file_number;
         Ok(recovered)

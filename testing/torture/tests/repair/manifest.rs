@@ -1,11 +1,14 @@
 //! What is lost, rotten or cut in the manifest.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use esker::{AsideReason, PutAside};
+use esker::env::FileSystem;
+use esker::env::sim::SimDisk;
+use esker::{AsideReason, Db, PutAside};
 use esker_torture::seeds;
 
-use super::{Scene, ends_of_edits, is_manifest, scene_contents};
+use super::{Scene, ends_of_edits, is_manifest, scene_contents, without_compactions};
 
 /// Goal: without CURRENT, without any manifest, and with one that is cut or rotten, tables, blob files and logs make the same store.
 #[test]
@@ -80,4 +83,56 @@ fn a_manifest_that_ends_early_without_a_trace_is_not_believed() {
         }
     }
     assert!(cuts > 5 && believed * 8 < cuts.max(16), "{believed} of {cuts}");
+}
+
+/// Goal: a family that was dropped while somebody read it, and then made again, is the new one, whichever edit is lost, or all of them.
+#[test]
+fn a_family_that_was_made_again_is_not_the_one_that_was_dropped() {
+    let (options, disk) = (without_compactions(), SimDisk::new());
+    let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let create = |value: &str| {
+        let family = db.create_column_family("again", options.families["default"].clone()).unwrap();
+        db.put_cf(&family, "key", value, &Default::default()).unwrap();
+        db.flush().unwrap();
+        family
+    };
+    let older = create("dropped");
+    let reader = db.iter_cf(&older, &Default::default()).unwrap();
+    db.drop_column_family(&older).unwrap();
+    create("newer");
+    let left = disk.after_process_death();
+    drop((reader, db));
+    let path = left.paths().into_iter().find(|path| is_manifest(path)).unwrap();
+    let ends = ends_of_edits(&left.file_bytes(&path).unwrap());
+    let is_drop = |bytes: &[u8]| bytes.windows(2).any(|pair| pair == [202, 1]);
+    let mut unused = 0;
+    for (at, end) in ends.iter().map(Some).chain([None]).enumerate() {
+        let what = format!("edit {at} of {} is lost", ends.len());
+        let disk = left.after_process_death();
+        match end {
+            Some(&end) => assert!(disk.flip_bit(&path, 8 * (end as u64 - 1))),
+            None => disk.remove(&path).unwrap(),
+        }
+        let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+        assert!(!report.had_manifest, "{what}");
+        let names: BTreeSet<&String> = report.families.iter().collect();
+        assert_eq!(names.len(), report.families.len(), "{what}: {report:?}");
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let family = db.column_family("again").unwrap();
+        let value = db.get_cf(&family, "key", &Default::default()).unwrap();
+        assert_eq!(value.as_deref(), Some(&b"newer"[..]), "{what}: {report:?}");
+        let is_told = end.is_some_and(|end| !is_drop(edit_before(&left.file_bytes(&path).unwrap(), *end)));
+        if is_told {
+            assert_eq!(report.families, ["default", "again"], "{what}: {report:?}");
+            assert!(report.put_aside.iter().any(|file| file.reason == AsideReason::Unused), "{what}: {report:?}");
+            unused += 1;
+        }
+    }
+    assert_eq!(unused, ends.len() - 1);
+}
+
+/// The record that ends there.
+fn edit_before(manifest: &[u8], end: usize) -> &[u8] {
+    let start = ends_of_edits(manifest).into_iter().rfind(|&other| other < end).unwrap_or(0);
+    &manifest[start + 7..end]
 }
