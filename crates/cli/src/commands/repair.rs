@@ -134,6 +134,9 @@ fn print_lost(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
     if done.lost_log_bytes > 0 {
         out.line(format_args!("lost: {} of the logs", Bytes(done.lost_log_bytes)))?;
     }
+    if done.lost_tables > 0 {
+        out.line(format_args!("lost: all of {}", plural(done.lost_tables, "table", "tables")))?;
+    }
     if done.lost_blocks > 0 {
         out.line(format_args!("lost: {} of tables", plural(done.lost_blocks, "block", "blocks")))?;
     }
@@ -145,7 +148,7 @@ fn print_lost(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
     if more > 0 {
         out.line(format_args!("lost: {more} more values"))?;
     }
-    let lost_nothing = done.lost_log_bytes + done.lost_blocks + done.lost_values == 0
+    let lost_nothing = done.lost_log_bytes + done.lost_tables + done.lost_blocks + done.lost_values == 0
         && done.put_aside.iter().all(|file| file.reason != AsideReason::Damaged);
     if lost_nothing { out.line("nothing is lost") } else { Ok(()) }
 }
@@ -163,6 +166,7 @@ fn print_json(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
         "rewritten_entries": done.rewritten_entries,
         "log_batches": done.log_batches,
         "lost_log_bytes": done.lost_log_bytes,
+        "lost_tables": done.lost_tables,
         "lost_blocks": done.lost_blocks,
         "lost_values": done.lost_values,
         "lost_keys": done.lost_keys.iter().map(lost).collect::<Vec<Value>>(),

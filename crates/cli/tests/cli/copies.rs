@@ -80,6 +80,21 @@ fn what_is_lost_is_named_and_the_rest_is_kept() {
 }
 
 #[test]
+fn a_table_that_is_missing_is_lost() {
+    let place = loaded();
+    // The next command makes a table of it.
+    place.run("put", ["in the log", "only"]).done();
+    place.run("put", ["after it", "more"]).done();
+    let tables = place.files(".sst");
+    assert!(tables.len() > 1, "{tables:?}");
+    std::fs::remove_file(&tables[0]).unwrap();
+    let text = place.run("repair", NONE).done();
+    assert!(text.text().contains("lost: all of 1 table"), "{}", text.text());
+    assert!(!text.text().contains("nothing is lost"), "{}", text.text());
+    assert_eq!(place.run("get", ["after it"]).done().out, b"more");
+}
+
+#[test]
 fn what_nothing_names_is_told_and_no_damage() {
     let place = loaded();
     std::fs::copy(place.files(".sst").remove(0), place.store().join("999999.sst")).unwrap();

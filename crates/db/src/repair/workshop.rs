@@ -132,6 +132,7 @@ impl Workshop {
                         match names.into_iter().find(|name| self.survey.has(name)) {
                             Some(name) => wanted.push((name, *number, Some((family, *level as usize, meta)))),
                             None => {
+                                self.report.lost_tables += 1;
                                 let path = self.dir.join(FileName::Table(*number).to_string());
                                 let reason = "the manifest names this file, but it is not there";
                                 self.report.damage.push(Error::corruption(&path, 0, reason));
@@ -168,7 +169,10 @@ impl Workshop {
                     self.why.insert(name, reason);
                     sources.entry(family).or_default().push(source);
                 }
-                None => drop(self.why.insert(name, AsideReason::Damaged)),
+                None => {
+                    self.report.lost_tables += 1;
+                    self.why.insert(name, AsideReason::Damaged);
+                }
             }
         }
         sources.values_mut().try_for_each(|of_family| date(of_family))?;
