@@ -57,7 +57,8 @@ pub struct DbRepair {
     /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too, and where that is a
     /// recycled one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) what its former life left behind it.
     pub lost_log_bytes: u64,
-    /// Tables that are not there, or that nothing can be read of: each with some keys that nobody can name.
+    /// Tables that are not there, that nothing can be read of, or that were put aside as nothing says of which column family they are: each
+    /// with some keys that nobody can name.
     pub lost_tables: u64,
     /// Blocks of tables that are lost, each with some keys that nobody can name.
     pub lost_blocks: u64,

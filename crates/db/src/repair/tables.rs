@@ -11,6 +11,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 use esker_format::rocksdb::table::TableProperties;
 use esker_format::rocksdb::version_edit::TableMeta;
 
+use super::AsideReason;
 use super::blobs::Blobs;
 use super::rewrite::Age;
 use super::survey::is_damage;
@@ -48,8 +49,8 @@ pub(super) enum Contents {
     Salvaged(Wreck),
 }
 
-/// A table and its family; `None` if nothing in it can be used.
-pub(super) type Vetted = Option<(u32, Source)>;
+/// A table and its family, if anything says which that is; `None` if nothing in it can be used.
+pub(super) type Vetted = Option<(Option<u32>, Source)>;
 
 /// What one pass gathers.
 #[derive(Debug, Default)]
@@ -127,6 +128,14 @@ impl Source {
         })
     }
 
+    /// Why it is not used any more, should it be written again.
+    pub(super) fn reason(&self) -> AsideReason {
+        match &self.contents {
+            Contents::Whole(_) | Contents::Dangling(_) => AsideReason::Replaced,
+            Contents::Salvaged(_) => AsideReason::Damaged,
+        }
+    }
+
     pub(super) fn age(&self) -> Age {
         Age { is_undated: self.is_undated, number: self.number }
     }
@@ -194,7 +203,7 @@ impl Bench<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Some(family) = family_of(table.properties()) else { return Ok(self.without_family(&path, damage)) };
+        let family = family_of(table.properties());
         let Pass { smallest, largest, sequences, refs, is_dangling } = pass;
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
         let measured = TableMeta {
@@ -233,11 +242,6 @@ impl Bench<'_> {
         said.or_else(|| self.tables.get(&number).map(|(family, _, meta)| (*family, meta)))
     }
 
-    fn without_family(&self, path: &Path, damage: &mut Vec<Error>) -> Vetted {
-        damage.push(Error::corruption(path, 0, "nothing says of which column family the table is"));
-        None
-    }
-
     /// What is whole in a damaged table.
     fn salvage(
         &self,
@@ -272,7 +276,6 @@ impl Bench<'_> {
         };
         *lost_blocks += salvaged.lost_blocks;
         let family = known.map(|(family, _)| family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
-        let Some(family) = family else { return Ok(self.without_family(&path, damage)) };
         if meta.largest.is_empty() {
             return Ok(None);
         }
@@ -289,9 +292,7 @@ fn place_of(said: Option<(u32, usize, &TableMeta)>) -> (Option<usize>, u64) {
     (said.map(|(_, level, _)| level), said.map_or(0, |(.., meta)| meta.epoch_number))
 }
 
-/// The column family that a table says it is of.
+/// The column family that a table says it is of. One from outside may be for any.
 pub(super) fn family_of(properties: &TableProperties) -> Option<u32> {
-    // Of a table from outside, which may be for any, only the first is likely.
-    let id = u32::try_from(properties.column_family_id).unwrap_or(u32::MAX);
-    Some(if id >= i32::MAX as u32 { 0 } else { id })
+    u32::try_from(properties.column_family_id).ok().filter(|id| *id < i32::MAX as u32)
 }

@@ -157,16 +157,14 @@ impl Workshop {
             })),
         }
         let mut sources: BTreeMap<u32, Vec<Source>> = BTreeMap::new();
+        let mut strangers = Vec::new();
         for (name, number, said) in wanted {
             let (damage, lost_blocks) = (&mut self.report.damage, &mut self.report.lost_blocks);
             match bench.vet(&name, number, said, damage, lost_blocks)? {
-                Some((family, _)) if self.survey.hints.dropped.contains(&family) => {}
-                Some((family, source)) => {
-                    let reason = match &source.contents {
-                        Contents::Whole(_) | Contents::Dangling(_) => AsideReason::Replaced,
-                        Contents::Salvaged(_) => AsideReason::Damaged,
-                    };
-                    self.why.insert(name, reason);
+                Some((None, source)) => strangers.push((name, source)),
+                Some((Some(family), _)) if self.survey.hints.dropped.contains(&family) => {}
+                Some((Some(family), source)) => {
+                    self.why.insert(name, source.reason());
                     sources.entry(family).or_default().push(source);
                 }
                 None => {
@@ -175,12 +173,50 @@ impl Workshop {
                 }
             }
         }
+        if !strangers.is_empty() {
+            self.take_in(strangers, blobs, &mut sources)?;
+        }
         sources.values_mut().try_for_each(|of_family| date(of_family))?;
         Ok(sources)
     }
 
+    /// Tables that do not say of which family they are: where there is only one, they are its own.
+    fn take_in(
+        &mut self,
+        strangers: Vec<(FileName, Source)>,
+        blobs: &Blobs,
+        sources: &mut BTreeMap<u32, Vec<Source>>,
+    ) -> Result<()> {
+        let hints = &self.survey.hints;
+        let is_alone = hints.family_id_max == 0 && self.ids(blobs, sources.keys().copied().collect())?.len() == 1;
+        for (name, source) in strangers {
+            let reason = match is_alone {
+                true => "nothing says of which column family the table is; it is taken for one of the only one",
+                false => {
+                    "nothing says of which column family the table is: it is put aside; `Db::ingest` takes it in where it belongs"
+                }
+            };
+            self.report.damage.push(Error::corruption(&source.path, 0, reason));
+            if is_alone {
+                self.why.insert(name, source.reason());
+                sources.entry(0).or_default().push(source);
+            } else {
+                self.report.lost_tables += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All families of which anything but a manifest knows, besides those of `ids`.
+    fn ids(&self, blobs: &Blobs, mut ids: BTreeSet<u32>) -> Result<BTreeSet<u32>> {
+        ids.insert(0);
+        ids.extend(blobs.iter().filter_map(|(_, blob)| blob.family));
+        ids.extend(mend::families_in_logs(&*self.env.files, &self.dir, &self.survey.names)?);
+        Ok(ids)
+    }
+
     /// What the manifest says of the store, or would say.
-    fn recovered(&self, blobs: &Blobs, mut ids: BTreeSet<u32>) -> Result<Recovered> {
+    fn recovered(&self, blobs: &Blobs, ids: BTreeSet<u32>) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         if let Some(manifest) = &self.survey.manifest {
             let of = |family: &RecoveredFamily| RecoveredFamily {
@@ -197,9 +233,7 @@ impl Workshop {
             return Ok(recovered);
         }
         let hints = &self.survey.hints;
-        ids.insert(0);
-        ids.extend(blobs.iter().filter_map(|(_, blob)| blob.family));
-        ids.extend(mend::families_in_logs(&*self.env.files, &self.dir, &self.survey.names)?);
+        let mut ids = self.ids(blobs, ids)?;
         ids.extend(hints.families.keys());
         recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
         ids.retain(|id| *id == 0 || !hints.dropped.contains(id));

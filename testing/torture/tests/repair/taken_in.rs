@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use esker::Db;
 use esker::env::FileSystem;
 use esker::env::sim::SimDisk;
+use esker::{AsideReason, Db, IngestOptions, SstFileWriter};
 use esker_torture::model::contents;
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -90,5 +90,45 @@ fn a_table_that_was_taken_in_and_lost_its_properties_keeps_its_age() {
         let expected: BTreeMap<Vec<u8>, Vec<u8>> = [(b"key".to_vec(), b"new".to_vec())].into();
         assert_eq!(found.families["default"], expected, "{round}");
         db.compact_range(&db.default_column_family(), None, None).unwrap();
+    }
+}
+
+/// Goal: without a manifest, a table from outside, which does not say of which family it is, is laid over no other: it is put aside, and that
+/// is told. Where there is but one family, it is that one's, and that is told, too.
+#[test]
+fn a_table_of_an_unknown_family_hides_nothing_of_another() {
+    for has_another in [true, false] {
+        let (options, disk) = (without_compactions(), SimDisk::new());
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        db.put("key", "default").unwrap();
+        let family = match has_another {
+            true => db.create_column_family("other", options.families["default"].clone()).unwrap(),
+            false => db.default_column_family(),
+        };
+        db.put_cf(&family, "else", "other", &Default::default()).unwrap();
+        db.flush().unwrap();
+        disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+        let mut writer =
+            SstFileWriter::create_with_env("/outside/1.sst", &options.families["default"], disk.env()).unwrap();
+        writer.put("key", "outside").unwrap();
+        writer.finish().unwrap();
+        db.ingest(&family, &["/outside/1.sst"], &IngestOptions::default()).unwrap();
+        db.close().unwrap();
+        for path in disk.paths().iter().filter(|path| is_manifest(path)) {
+            disk.remove(path).unwrap();
+        }
+        let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+        assert!(report.damage.iter().any(|error| error.to_string().contains("of which column family")), "{report:?}");
+        assert_eq!(report.lost_tables, u64::from(has_another), "{report:?}");
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let expected = if has_another { "default" } else { "outside" };
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(expected.as_bytes()), "{report:?}");
+        if has_another {
+            let unused = report.put_aside.iter().find(|file| file.reason == AsideReason::Unused).unwrap();
+            let family = db.column_family("other").unwrap();
+            db.ingest(&family, &[&unused.path], &IngestOptions::default()).unwrap();
+            assert_eq!(db.get_cf(&family, "key", &Default::default()).unwrap().as_deref(), Some(&b"outside"[..]));
+        }
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
     }
 }
