@@ -165,7 +165,8 @@ impl Store {
         self.edits_of(&parts, family_id_max)
     }
 
-    /// Families, each with a version and the first log that it needs, as the edits of a new manifest.
+    /// Families, each with a version and the first log that it needs, as the edits of a new manifest. What every manifest must have comes
+    /// last, so that the beginning of one is none (M4).
     pub(crate) fn edits_of(
         &self,
         parts: &[(Arc<Family>, Arc<Version>, FileNumber)],
@@ -173,17 +174,17 @@ impl Store {
     ) -> Vec<VersionEdit> {
         let tables = parts.iter().flat_map(|(_, version, _)| version.tables());
         let newest = tables.map(|(_, table)| table.meta.largest_sequence).max().unwrap_or_default();
-        let mut edits = vec![VersionEdit {
+        let whole = |(family, version, log_number): &(Arc<Family>, Arc<Version>, FileNumber)| {
+            snapshot_edits(family.id, &family.name, version, *log_number)
+        };
+        let mut edits: Vec<VersionEdit> = parts.iter().flat_map(whole).collect();
+        edits.push(VersionEdit {
             db_id: Some(self.db_id.clone()),
             next_file_number: Some(self.next_file_number()),
             last_sequence: Some(self.visible().max(newest)),
             max_column_family: Some(family_id_max),
             ..VersionEdit::default()
-        }];
-        let whole = |(family, version, log_number): &(Arc<Family>, Arc<Version>, FileNumber)| {
-            snapshot_edits(family.id, &family.name, version, *log_number)
-        };
-        edits.extend(parts.iter().flat_map(whole));
+        });
         edits
     }
 }

@@ -4,6 +4,8 @@
 //! - M2: an edit counts once it was synced. If that fails, nobody knows whether it counts: the store becomes
 //!   read-only, and neither the files it adds nor those it drops are removed, until an open has read what is there.
 //! - M3: reading is pure of consequences: nothing is written before everything was read and accepted.
+//! - M4: a manifest says which file numbers are free only behind the state that it begins with, as RocksDB's, which refuses one that does
+//!   not say it: what a death has left of one that was begun is never taken for a smaller store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -96,6 +98,11 @@ pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumbe
     }
     if edit_count == 0 {
         return Err(Error::corruption(&path, 0, "the manifest holds no edit; restore the store from a backup"));
+    }
+    if recovered.next_file_number == 0 {
+        let reason =
+            "the manifest ends before all of the store is in it; restore it from a backup, or repair the store";
+        return Err(Error::corruption(&path, 0, reason));
     }
     Ok(recovered)
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use esker::env::FileSystem;
 use esker::env::sim::SimDisk;
-use esker::{AsideReason, Db, PutAside};
+use esker::{AsideReason, Db, ErrorKind, PutAside};
+use esker_torture::model::contents;
 use esker_torture::seeds;
 
 use super::{Scene, ends_of_edits, is_manifest, scene_contents, without_compactions};
@@ -83,6 +84,47 @@ fn a_manifest_that_ends_early_without_a_trace_is_not_believed() {
         }
     }
     assert!(cuts > 5 && believed * 8 < cuts.max(16), "{believed} of {cuts}");
+}
+
+/// Goal: a manifest that was begun and not finished is not taken for a smaller store, wherever it ends.
+#[test]
+fn the_beginning_of_a_manifest_is_not_believed() {
+    let (options, disk) = (without_compactions(), SimDisk::new());
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env());
+    let manifest = |disk: &SimDisk| disk.paths().into_iter().find(|path| is_manifest(path)).unwrap();
+    let db = open(&disk).unwrap();
+    for name in ["default", "one", "two"] {
+        let create = || db.create_column_family(name, options.families["default"].clone()).unwrap();
+        let family = db.column_family(name).unwrap_or_else(create);
+        db.put_cf(&family, "key", name, &Default::default()).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let (left, earlier) = (disk.after_process_death(), manifest(&disk));
+    let db = open(&disk).unwrap();
+    let expected = contents(&db).unwrap();
+    db.close().unwrap();
+    let path = manifest(&disk);
+    let bytes = disk.file_bytes(&path).unwrap();
+    let ends = ends_of_edits(&bytes);
+    assert!(path > earlier && ends.len() > 6, "{ends:?}");
+    for (&end, has_current) in ends.iter().flat_map(|end| [(end, false), (end, true)]) {
+        let what = format!("{end} of {} bytes, current: {has_current}", bytes.len());
+        let is_whole = end == ends[ends.len() - 1];
+        let disk = left.after_process_death();
+        disk.overwrite(&path, bytes[..end].to_vec());
+        assert!(disk.flip_bit(&earlier, 8 * 12));
+        disk.remove("/store/CURRENT".as_ref()).unwrap();
+        if has_current {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            disk.overwrite("/store/CURRENT".as_ref(), format!("{name}\n").into_bytes());
+            let opened = open(&disk.after_process_death()).map(drop).map_err(|error| error.kind());
+            assert_eq!(opened, if is_whole { Ok(()) } else { Err(ErrorKind::Corruption) }, "{what}");
+        }
+        let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+        assert_eq!(report.had_manifest, is_whole, "{what}: {report:?}");
+        assert!(contents(&open(&disk).unwrap()).unwrap() == expected, "{what}: {report:?}");
+    }
 }
 
 /// Goal: a family that was dropped while somebody read it, and then made again, is the new one, whichever edit is lost, or all of them.
