@@ -215,12 +215,27 @@ fn a_copy_is_whole_or_no_store_wherever_it_dies() {
                     tally.image();
                     match copy_of(&image.disk, &what) {
                         Some(found) => assert!(found == expected, "{what}: a copy of something else"),
-                        None => assert!(!is_made, "{what}: it was said to be there"),
+                        None => {
+                            assert!(!is_made, "{what}: it was said to be there");
+                            refuses_to_repair(&image.disk, &what);
+                        }
                     }
                     again(&image, kind, &options, &expected, &what);
                 }
             }
         }
+    }
+}
+
+/// What its mark tells from a store is not made one.
+fn refuses_to_repair(disk: &SimDisk, what: &str) {
+    if names(disk, COPY).contains(&"UNFINISHED-COPY".to_owned()) {
+        let before = names(disk, COPY);
+        let error = Db::repair_with_env(COPY, Options::default(), disk.env()).unwrap_err();
+        let has_files = before.iter().any(|name| name.ends_with(".sst") || name.ends_with(".blob"));
+        let kind = if has_files { ErrorKind::Corruption } else { error.kind() };
+        assert_eq!(error.kind(), kind, "{what}: {error}");
+        assert!(names(disk, COPY).iter().all(|name| name == "LOCK" || before.contains(name)), "{what}");
     }
 }
 
@@ -652,6 +667,9 @@ fn a_copy_whose_mark_stays_is_one() {
         assert_eq!(copied.not_removed.len(), 1, "{kind:?}: {copied:?}");
         assert!(copied.not_removed[0].0.ends_with("UNFINISHED-COPY"), "{kind:?}: {copied:?}");
         assert!(copy_of(&disk, "with its mark").unwrap() == contents(&db).unwrap(), "{kind:?}");
+        Db::repair_with_env(COPY, options.clone(), disk.env()).unwrap();
+        assert!(!names(&disk, COPY).contains(&"UNFINISHED-COPY".to_owned()), "{kind:?}");
+        assert!(copy_of(&disk, "repaired").unwrap() == contents(&db).unwrap(), "{kind:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{Env, FileSystem, Lock, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
-use esker_log::distrust;
+use esker_log::{copying, distrust};
 
 use super::survey::is_damage;
 use super::{AsideReason, DbRepair, LOST_KEYS_MAX, LostKey, PutAside};
@@ -55,6 +55,15 @@ pub(super) fn begin(env: &Env, dir: &Path) -> Result<(Box<dyn Lock>, Begun)> {
             _ => error,
         }
     })?;
+    let is_there = |name: &str| durable::is_there(files, &dir.join(name));
+    if is_there(copying::UNFINISHED)? && !is_there(&FileName::Current.to_string())? {
+        let reason = format!(
+            "a checkpoint or backup was not finished here: make it again, or remove the directory; if it was finished, and has lost its \
+             CURRENT since, remove {} first",
+            copying::UNFINISHED
+        );
+        return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
+    }
     let mark = dir.join(UNFINISHED);
     if !durable::is_there(files, &mark)? {
         return Ok((lock, Begun::Manifest(None)));
@@ -126,6 +135,7 @@ pub(super) fn finish(
     if distrust::is_warned(files, dir)? {
         distrust::trust_again(files, dir)?;
     }
+    copying::remove_mark(files, dir)?;
     files.remove(&dir.join(UNFINISHED))?;
     files.sync_dir(dir)?;
     Ok((recovered, put_aside))
