@@ -715,6 +715,44 @@ fn a_backup_takes_no_damage_over() {
     assert!(disk.env().files.metadata("/copies/other".as_ref()).is_err());
 }
 
+/// Goal: a lost sector of a value that lives is no hole, though its file has garbage: a backup takes none over, and one of its own is mended.
+#[test]
+fn a_lost_sector_of_a_live_value_is_no_hole() {
+    let family = FamilyOptions { separation: Separation::AtFlush, min_blob_size: 100, ..FamilyOptions::default() };
+    let family = FamilyOptions { blob_compression: esker::Compression::None, write_buffer_bytes: 64 << 10, ..family };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    // The most of the file lives: nothing makes room of it.
+    (0..6u8).for_each(|n| db.put([n], vec![n + 1; 3000]).unwrap());
+    db.flush().unwrap();
+    db.put([0], "short").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert!(db.stats().families[0].blob_garbage_bytes > 0);
+    db.backup(COPY, &mut |_| ()).unwrap();
+    let expected = contents(&db).unwrap();
+    let lose_a_sector = |disk: &SimDisk, dir: &str| {
+        let is_blob = |path: &PathBuf| path.starts_with(dir) && path.extension().is_some_and(|of| of == "blob");
+        let path = disk.paths().into_iter().find(is_blob).unwrap();
+        let mut bytes = disk.file_bytes(&path).unwrap();
+        let at = bytes.windows(3000).position(|part| part == [5; 3000]).unwrap().next_multiple_of(512);
+        bytes[at..at + 512].fill(0);
+        disk.overwrite(&path, bytes);
+    };
+    lose_a_sector(&disk, COPY);
+    let copied = db.backup(COPY, &mut |_| ()).unwrap();
+    assert_eq!(copied.kept + 1, copied.files, "the damaged file, and it alone, is copied again");
+    assert!(copy_of(&disk, "mended").unwrap() == expected);
+    db.close().unwrap();
+    lose_a_sector(&disk, "/store");
+    let db = open(&disk);
+    let error = db.backup("/copies/other", &mut |_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(disk.env().files.metadata("/copies/other".as_ref()).is_err());
+}
+
 /// Goal: what is not this store's backup is not written into: another store's, one that was written to, and whatever else.
 #[test]
 fn a_copy_goes_only_where_it_belongs() {

@@ -1,5 +1,7 @@
 //! Reads a blob file front to back and checks it.
 
+use std::ops::Range;
+
 use esker_format::checksum::crc32c_extend;
 use esker_format::rocksdb::blob::holes::{behind_hole, has_hole};
 use esker_format::rocksdb::blob::{BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES};
@@ -16,10 +18,12 @@ const SECTOR_BYTES: u64 = 512;
 const DOING: &str = "checking a blob file";
 
 /// What [`BlobFile::check`] read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobCheck {
     pub(crate) blobs: u64,
     pub(crate) bytes: u64,
+    /// What was passed over for its holes: no value that lives begins there.
+    pub(crate) passed_over: Vec<Range<u64>>,
 }
 
 impl BlobFile {
@@ -27,7 +31,7 @@ impl BlobFile {
     /// that they are as many as it says. Packed values are not unpacked: reading one does that.
     ///
     /// Where reclaim made holes, which it does only in files with garbage (`may_have_holes`), a dead value has pages of zeroes,
-    /// and is passed over. What lives is not checked here alone: whoever follows pointers finds it.
+    /// and is passed over. Whether it was dead, who follows pointers finds out.
     ///
     /// Cost: one sequential read, in chunks of 256 KiB, whatever the length of a record.
     ///
@@ -35,7 +39,7 @@ impl BlobFile {
     /// Corruption at the first damaged record.
     pub(crate) fn check(&self, may_have_holes: bool) -> Result<BlobCheck> {
         let mut scan = Scan { blobs: self, next: HEADER_BYTES as u64, chunk: Vec::new(), used: 0 };
-        let (mut blobs, mut is_whole) = (0, true);
+        let (mut blobs, mut is_whole, mut passed_over) = (0, true, Vec::new());
         while scan.left() > 0 {
             let at = scan.at();
             let Err(error) = scan.record() else {
@@ -52,13 +56,14 @@ impl BlobFile {
                 is_whole = false;
             }
             let Some(behind) = behind else { return Err(error) };
+            passed_over.push(at..behind);
             scan = Scan { blobs: self, next: behind, chunk: Vec::new(), used: 0 };
         }
         if is_whole && blobs != self.blob_count() {
             let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count());
             return Err(Error::corruption(&self.path, self.records_end(), reason));
         }
-        Ok(BlobCheck { blobs, bytes: self.records_end() + FOOTER_BYTES as u64 })
+        Ok(BlobCheck { blobs, bytes: self.records_end() + FOOTER_BYTES as u64, passed_over })
     }
 
     /// Where the record at `at` ends, if its value has a hole.

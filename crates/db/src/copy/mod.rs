@@ -12,7 +12,8 @@ mod said;
 mod same;
 pub(crate) mod target;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use esker_env::durable;
@@ -20,6 +21,7 @@ use esker_format::file_name::FileName;
 
 use self::moment::{Member, Moment};
 use self::said::Said;
+use self::same::Likeness;
 use self::target::Target;
 use crate::store::Store;
 use crate::version::{prepare_new, set_current};
@@ -106,14 +108,19 @@ impl Store {
             }
         }
         target.clear()?;
+        let mut passed_over = BTreeMap::new();
         for member in missing {
             let path = target.begin_file(member.name())?;
             self.copy_file(member.path(), &path, member.bytes(), &mut |bytes| teller.advance(bytes))?;
-            self.check_file(&member.said(), &path)?;
+            let holed = self.check_file(&member.said(), &path)?;
+            if let Some(number) = member.blob_number().filter(|_| !holed.is_empty()) {
+                passed_over.insert(number, holed);
+            }
             target.settle_file(member.name(), &path)?;
             teller.advance(member.bytes());
             copied.copied_bytes += member.bytes();
         }
+        moment.refuse_lost_values(&passed_over)?;
         self.complete(&moment, &mut target, &mut copied)?;
         let names: BTreeSet<_> = moment.members().map(|member| member.name().to_owned()).collect();
         copied.not_removed.extend(target.remove_others(&names)?);
@@ -128,14 +135,17 @@ impl Store {
         let Some(said) = target.said(member.name()) else { return Ok(false) };
         let path = target.path_of(member.name());
         let before = teller.at.bytes_done;
-        if same::is_same(self, member, &path, &mut |bytes| teller.advance(2 * bytes))? {
+        let likeness = same::likeness(self, member, &path, &mut |bytes| teller.advance(2 * bytes))?;
+        if likeness == Likeness::Same {
             return Ok(true);
         }
         teller.at.bytes_done = before;
         // Which of the two is to blame? Theirs need not be this one: it is damaged if it is not what its own manifest says.
         self.check_file(&member.said(), member.path())?;
         match self.check_file(said, &path) {
-            Ok(()) => {
+            // Sectors that it lost look like the holes of dead values, and the store has what was there.
+            Ok(_) if likeness == Likeness::Zeroed => Ok(false),
+            Ok(_) => {
                 let reason = "the backup has another file of this name: it, or the store, went on by itself since they were \
                     one; choose another directory";
                 Err(Error::new(ErrorKind::Conflict, reason).with_path(&path))
@@ -154,8 +164,8 @@ impl Store {
         .map_err(|error: Error| error.while_doing("copying a file of the store"))
     }
 
-    /// All checksums of what is at `path`, of which a manifest says `said`.
-    fn check_file(&self, said: &Said, path: &Path) -> Result<()> {
+    /// All checksums of what is at `path`, of which a manifest says `said`; what was passed over, as it has holes.
+    fn check_file(&self, said: &Said, path: &Path) -> Result<Vec<Range<u64>>> {
         let checked = said.check(self.env.files.open(path)?, &mut || self.check_open());
         checked.map_err(|error| error.while_doing("checking a file of a backup"))
     }

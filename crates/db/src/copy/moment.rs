@@ -1,9 +1,13 @@
 //! All column families at one moment, and their files for as long as that is held.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 use esker_format::rocksdb::version_edit::VersionEdit;
 
 use super::Copied;
@@ -112,6 +116,36 @@ impl Moment<'_> {
         })
     }
 
+    /// Refuses the moment if a value that lives begins in what was `passed_over` of its blob files: a hole is in none, so it is damaged.
+    pub(super) fn refuse_lost_values(&self, passed_over: &BTreeMap<FileNumber, Vec<Range<u64>>>) -> Result<()> {
+        let files: BTreeSet<FileNumber> = passed_over.keys().copied().collect();
+        for (_, version, _) in &self.families {
+            for (_, table) in version.tables().filter(|(_, table)| table.may_point_into(&files)) {
+                self.store.check_open()?;
+                table.table.check(&mut |key, value| {
+                    let path = table.table.path();
+                    let key =
+                        InternalKey::decode(key).map_err(|error| Error::decode(path, 0, "reading a key", error))?;
+                    if key.kind != ValueKind::BlobIndex {
+                        return Ok(());
+                    }
+                    let index = BlobIndex::decode(value)
+                        .map_err(|error| Error::decode(path, 0, "reading a pointer into a blob file", error))?;
+                    let ranges = passed_over.get(&index.file).map_or(&[][..], Vec::as_slice);
+                    let behind = ranges.partition_point(|range| range.end <= index.offset);
+                    match ranges.get(behind).filter(|range| range.contains(&index.offset)) {
+                        Some(range) => {
+                            let path = self.store.path_of(&FileName::Blob(index.file));
+                            Err(Error::corruption(&path, range.start, "a value that lives has lost sectors"))
+                        }
+                        None => Ok(()),
+                    }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The manifest of a store that is just this.
     pub(super) fn edits(&self) -> Vec<VersionEdit> {
         self.store.edits_of(&self.families, self.family_id_max)
@@ -153,6 +187,14 @@ impl Member<'_> {
     /// Whether dead parts of it may read as zeroes.
     pub(super) fn may_have_holes(&self) -> bool {
         matches!(self, Self::Blob(_, _, true))
+    }
+
+    /// Its number, if it is a blob file.
+    pub(super) fn blob_number(&self) -> Option<FileNumber> {
+        match self {
+            Self::Table(_) => None,
+            Self::Blob(blob, ..) => Some(blob.number()),
+        }
     }
 
     /// What the store says of it.

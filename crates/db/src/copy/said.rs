@@ -1,5 +1,6 @@
 //! What a manifest says of a file, to check that by.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker_env::ReadFile;
@@ -45,16 +46,22 @@ impl Said {
     }
 
     /// Reads all of `file`, which is the one that is meant or a copy of it, and checks what it says of itself. `each` may end that.
-    pub(super) fn check(&self, file: Arc<dyn ReadFile>, each: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    /// Returns what of a blob file was passed over, as it has holes.
+    pub(super) fn check(
+        &self,
+        file: Arc<dyn ReadFile>,
+        each: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Range<u64>>> {
         match *self {
             Self::Table { number, bytes, newest } => {
                 let table = Table::open_as(file, number, bytes, Some(newest), Arc::new(BlockCache::new(0)))?;
-                table.check(&mut |_, _| each()).map(drop)
+                table.check(&mut |_, _| each())?;
+                Ok(Vec::new())
             }
             Self::Blob { number, family_id, has_garbage } => {
                 let file = BlobFile::open(file, number, family_id)?;
                 each()?;
-                file.check(has_garbage).map(drop)
+                Ok(file.check(has_garbage)?.passed_over)
             }
         }
     }

@@ -11,14 +11,24 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// What holes are made of, and what a device writes whole.
 const SECTOR_BYTES: usize = 512;
 
+/// What the file of a backup is to that of its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Likeness {
+    Same,
+    /// It has zeroes in place of some sectors.
+    Zeroed,
+    Another,
+}
+
 /// Whether the file at `path` has the bytes of `member`. Where the store made holes since, the backup may have what was there:
 /// nothing points to it any more. `each` is told of bytes that were compared.
-pub(super) fn is_same(store: &Store, member: &Member<'_>, path: &Path, each: &mut dyn FnMut(u64)) -> Result<bool> {
+pub(super) fn likeness(store: &Store, member: &Member<'_>, path: &Path, each: &mut dyn FnMut(u64)) -> Result<Likeness> {
     let (ours, theirs) = (store.env.files.open(member.path())?, store.env.files.open(path)?);
     let bytes = member.bytes();
     if theirs.len()? != bytes || ours.len()? != bytes {
-        return Ok(false);
+        return Ok(Likeness::Another);
     }
+    let mut found = Likeness::Same;
     let (mut left, mut right) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < bytes {
@@ -29,18 +39,32 @@ pub(super) fn is_same(store: &Store, member: &Member<'_>, path: &Path, each: &mu
         }
         ours.read_exact_at(at, &mut left)?;
         theirs.read_exact_at(at, &mut right)?;
-        if left != right && !(member.may_have_holes() && differ_by_holes(&left, &right)) {
-            return Ok(false);
+        if left != right {
+            match compare(&left, &right, member.may_have_holes()) {
+                Likeness::Same => {}
+                Likeness::Zeroed => found = Likeness::Zeroed,
+                Likeness::Another => return Ok(Likeness::Another),
+            }
         }
         at += count;
         each(count);
     }
-    Ok(true)
+    Ok(found)
 }
 
-/// Whether sectors of `holed` that are not those of `whole` are all zeroes.
-fn differ_by_holes(holed: &[u8], whole: &[u8]) -> bool {
+/// By sectors: those of `ours` that are all zeroes may be holes.
+fn compare(ours: &[u8], theirs: &[u8], may_have_holes: bool) -> Likeness {
     let sectors = |piece| <[u8]>::chunks(piece, SECTOR_BYTES);
-    let mut pairs = sectors(holed).zip(sectors(whole));
-    pairs.all(|(holed, whole)| holed == whole || holed.iter().all(|&byte| byte == 0))
+    let is_zero = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
+    let mut found = Likeness::Same;
+    for (ours, theirs) in sectors(ours).zip(sectors(theirs)) {
+        if ours == theirs || (may_have_holes && is_zero(ours)) {
+            continue;
+        }
+        if !is_zero(theirs) {
+            return Likeness::Another;
+        }
+        found = Likeness::Zeroed;
+    }
+    found
 }
