@@ -127,8 +127,9 @@ impl Db {
     /// Cost: reads every file; writes those again that are damaged, or whose place nothing tells.
     ///
     /// # Errors
-    /// - `NotFound`: there is no file of a store. `Busy`: somebody has it open.
-    /// - `UnsupportedFormat`: it needs something that Esker lacks.
+    /// - `NotFound`: there is no file of a store, or of all tables that the manifest names none is there. `Busy`: somebody has it open.
+    /// - `Corruption`: it is what a checkpoint or backup that was not finished has left.
+    /// - `UnsupportedFormat`: it needs something that Esker lacks; it has tables in other directories, say.
     /// - `Exhausted`, `Io`: a file cannot be read or written; nothing was changed, or the repair is to be run again.
     pub fn repair(path: impl AsRef<Path>, options: Options) -> Result<DbRepair> {
         Self::repair_with_env(path, options, Env::os())

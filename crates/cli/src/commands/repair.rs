@@ -22,7 +22,7 @@ const KEYS_TOLD_MAX: usize = 10;
 /// Of a Db, a new manifest is made from the old one, or without it from tables, blob files and logs; what is whole in damaged files is
 /// written again, and everything that is not used any more goes to the folder `lost` in the store. Of a Cask, manifest and hints are
 /// rebuilt from its data files; those with damage are copied without it and put aside as `.damaged`. Nothing is thrown away. If the
-/// manifest itself is lost, a key that was deleted may reappear. For a Raft log, see `esker raft repair`.
+/// manifest itself is lost, what was deleted or overwritten may reappear. For a Raft log, see `esker raft repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// The store's directory
@@ -112,7 +112,7 @@ fn print_text(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
         out.line(one_line(&error.to_string()))?;
     }
     if !done.had_manifest {
-        out.line("no manifest could be read: what was deleted may be back")?;
+        out.line("no manifest could be read: what was deleted or overwritten may be back")?;
     }
     let (tables, blobs) = (plural(done.tables, "table", "tables"), plural(done.blob_files, "blob file", "blob files"));
     let families = plural(done.families.len() as u64, "column family", "column families");

@@ -6,9 +6,10 @@
 //! - P3: where a manifest can be read whole, it says which files count, and where. Damaged tables are written again without
 //!   what is lost, in their level.
 //! - P4: without, every table counts that no manifest says is gone. Where tables have keys in common and their sequence numbers
-//!   do not tell which is newer, they are merged ([`place`]). A key that was deleted may come back with a table that
-//!   was to be removed. Of a table that was taken in from outside, only a manifest knows when: where it overlaps others it counts as newer
-//!   than those of lower numbers, and that is told.
+//!   do not tell which is newer, they are merged ([`place`]). What was deleted may come back with a table that was to be removed, and
+//!   so may what was overwritten: in the deepest level entries have no number any more, and such a table's count as newer. Of a table that
+//!   was taken in from outside, only a manifest knows when, and as a rule for which family: where it overlaps others it counts as newer than
+//!   those of lower numbers, and if there are several families it is put aside; both are told.
 //! - P5: a key whose newest value is lost is gone, not what it was before: a deletion takes the place of the entry. What was
 //!   in a lost block is not known by name, and older values of its keys may show.
 //! - P6: of the logs every batch that is whole counts, also behind damage; P5 holds for values that it points to.
