@@ -15,7 +15,12 @@ use crate::sizes::{Bytes, parse_bytes, plural};
 /// For reading: takes no lock, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
     refuse_other(path)?;
-    Db::open_read_only(path, Options::default())
+    Db::open_read_only(path, Options::default()).map_err(|error| why_not(path, error))
+}
+
+/// What a Db takes on the disk while nobody writes to it: then its log is as long as what is in it.
+pub(crate) fn bytes_at_rest(path: &Path) -> Result<u64, Error> {
+    Ok(open_read_only(path)?.stats().on_disk.total_bytes())
 }
 
 /// For writing to a store that exists, or to a new one if `create_if_missing`.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use esker::OnDisk;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::benchmark::Benchmark;
 use super::fault::Wrong;
 use super::process::Usage;
 use super::samples::Samples;
-use super::store::Picture;
+use super::store::{Picture, parts_on_disk};
 use super::tally::Tally;
 
 /// Names and what they are.
@@ -138,6 +139,11 @@ impl Figures {
     pub(super) fn per_user_byte(&self, bytes: u64) -> Option<f64> {
         let user = self.end.user_bytes;
         (user > 0).then(|| bytes as f64 / user as f64)
+    }
+
+    /// What a closed store takes up is what the run left: an open one preallocates.
+    pub(crate) fn left_on_disk(&mut self, on_disk: &OnDisk) {
+        self.end.on_disk = parts_on_disk(on_disk);
     }
 
     /// Whether every answer was.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker::{
-    Cask, CaskBatch, CaskScan, CaskValue, CaskWriteOptions, ColumnFamily, Db, Error, PinnedSlice, ReadOptions,
+    Cask, CaskBatch, CaskScan, CaskValue, CaskWriteOptions, ColumnFamily, Db, Error, OnDisk, PinnedSlice, ReadOptions,
     WriteBatch, WriteOptions,
 };
 use esker_format::cask::FileName;
@@ -105,7 +105,7 @@ impl Store {
 
 fn of_db(db: &Db) -> Picture {
     let stats = db.stats();
-    let (written, on_disk) = (&stats.written, &stats.on_disk);
+    let written = &stats.written;
     let work = [(stats.flushes, "flush", "flushes"), (stats.compactions, "compaction", "compactions")];
     Picture {
         sequence: stats.sequence,
@@ -120,12 +120,7 @@ fn of_db(db: &Db) -> Picture {
             ("manifest", written.manifest_bytes),
             ("reclaim", written.reclaim_bytes),
         ],
-        on_disk: vec![
-            ("tables", on_disk.table_bytes),
-            ("blob files", on_disk.blob_bytes),
-            ("log", on_disk.wal_bytes),
-            ("other", on_disk.other_bytes),
-        ],
+        on_disk: parts_on_disk(&stats.on_disk),
         space_amplification: stats.space_amplification(),
         counts: vec![
             ("flushes", stats.flushes),
@@ -135,6 +130,16 @@ fn of_db(db: &Db) -> Picture {
         ],
         words: vec![("background work", work.map(|(count, one, many)| plural(count, one, many)).join(", "))],
     }
+}
+
+/// By kind of file. The log of an open store is longer than what is in it.
+pub(super) fn parts_on_disk(on_disk: &OnDisk) -> Parts {
+    vec![
+        ("tables", on_disk.table_bytes),
+        ("blob files", on_disk.blob_bytes),
+        ("log", on_disk.wal_bytes),
+        ("other", on_disk.other_bytes),
+    ]
 }
 
 fn of_cask(cask: &Cask) -> Picture {

@@ -132,8 +132,15 @@ impl Bench {
             Kind::Cask => self.open_cask()?,
             _ => self.open_db()?,
         };
-        let figures = bench::run(&plan, &store, options)?;
-        self.tell(out, &figures, store.close())
+        let mut figures = bench::run(&plan, &store, options)?;
+        let closed = store.close();
+        // What cannot be opened any more keeps the figures of when it was open.
+        if kind == Kind::Db
+            && let Ok(db) = open_read_only(&self.store)
+        {
+            figures.left_on_disk(&db.stats().on_disk);
+        }
+        self.tell(out, &figures, closed)
     }
 
     /// Refuses a page that cannot be written, before hours are spent on it.

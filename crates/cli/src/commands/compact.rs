@@ -1,10 +1,9 @@
 //! `esker compact STORE`
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use esker::Error;
 use serde_json::json;
 
 use crate::Answer;
@@ -12,7 +11,7 @@ use crate::encoding::argument;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::Bytes;
-use crate::stores::{FamilyArgument, is_cask, open, open_cask, open_read_only};
+use crate::stores::{FamilyArgument, bytes_at_rest, is_cask, open, open_cask};
 
 /// Move everything to the deepest level, or a Cask's files together, dropping what is overwritten or deleted
 #[derive(Debug, Args)]
@@ -71,9 +70,4 @@ impl Compact {
         }
         Ok(Answer::Yes)
     }
-}
-
-/// What a Db takes on the disk while nobody writes to it: then its log is as long as what is in it.
-fn bytes_at_rest(store: &Path) -> Result<u64, Error> {
-    Ok(open_read_only(store)?.stats().on_disk.total_bytes())
 }

@@ -61,6 +61,9 @@ fn every_benchmark_has_its_row_and_its_figures() {
     for name in ["read_bytes", "write_bytes", "cancelled_write_bytes", "net_write_bytes"] {
         assert!(run["device"][name].is_u64(), "{name}: {run}");
     }
+    let on_disk = run["on_disk_bytes"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum::<u64>();
+    let total: u64 = place.files("").iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert_eq!(on_disk, total, "of the closed store: {run}");
     assert_eq!((&figures["plan"]["num"], &figures["plan"]["threads"]), (&300.into(), &2.into()));
     place.run("check", NONE).done();
 }

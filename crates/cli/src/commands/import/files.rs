@@ -30,8 +30,7 @@ pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<A
 
     let prefix = command.prefix.as_bytes();
     let check = if command.no_read_back { None } else { Some(read_back(&target, begin, prefix, &tree, &stamps)?) };
-    let summary = Summary::new(loaded, load_time, &tree, target.cost(), check.as_ref());
-    target.close()?;
+    let summary = Summary::new(loaded, load_time, &tree, target.close()?, check.as_ref());
     if command.json {
         out.json(&summary.object())?
     } else {

@@ -56,9 +56,9 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
         Loaded::default()
     };
     target.settle()?;
-    let (time, cost) = (begin.elapsed(), target.cost());
+    let time = begin.elapsed();
     drop(progress);
-    target.close()?;
+    let cost = target.close()?;
     if let Err(Stop::Line(line, reason)) = stop {
         let before = match loaded.entries {
             0 => "nothing is imported".to_owned(),

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use esker::{Cask, CaskBatch, CaskWriteOptions, ColumnFamily, Db, Error, ReadOptions, WriteBatch, WriteOptions};
 
+use crate::stores::bytes_at_rest;
+
 /// An open store.
 #[derive(Debug)]
 pub(crate) enum Target {
@@ -77,24 +79,20 @@ impl Target {
         }
     }
 
-    pub(crate) fn cost(&self) -> Cost {
-        match self {
-            Self::Db { db, .. } => {
-                let stats = db.stats();
-                let bytes_on_disk = stats.on_disk.total_bytes();
-                Cost { bytes_on_disk, write_amplification: stats.write_amplification() }
-            }
-            Self::Cask(cask) => Cost { bytes_on_disk: cask.stats().bytes, write_amplification: None },
-        }
-    }
-
-    pub(crate) fn close(self) -> Result<(), Error> {
+    /// Closes the store: only then is its log no longer than what is in it.
+    pub(crate) fn close(self) -> Result<Cost, Error> {
         match self {
             Self::Db { db, family } => {
+                let (path, write_amplification) = (db.path().to_owned(), db.stats().write_amplification());
                 drop(family);
-                db.close()
+                db.close()?;
+                Ok(Cost { bytes_on_disk: bytes_at_rest(&path)?, write_amplification })
             }
-            Self::Cask(cask) => cask.close(),
+            Self::Cask(cask) => {
+                let bytes_on_disk = cask.stats().bytes;
+                cask.close()?;
+                Ok(Cost { bytes_on_disk, write_amplification: None })
+            }
         }
     }
 }
