@@ -53,7 +53,7 @@ pub(crate) fn open_cask(path: &Path) -> Result<Cask, Error> {
 }
 
 /// What an engine says where there is no store is for programs: it names an option of theirs.
-fn why_not(path: &Path, error: Error) -> Error {
+pub(crate) fn why_not(path: &Path, error: Error) -> Error {
     if error.kind() != ErrorKind::NotFound || Kind::of(path).is_some() {
         return error;
     }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, warn_of_damage};
+use crate::stores::{FamilyChoices, open_read_only, warn_of_damage, why_not};
 
 /// Keys, unless told otherwise.
 const NUM: u64 = 1_000_000;
@@ -240,7 +240,7 @@ impl Bench {
             ErrorKind::Conflict if !self.use_existing => {
                 Failure::new(format_args!("{error}; name a directory that is not there yet, or add --use-existing"))
             }
-            _ => error.into(),
+            _ => why_not(&self.store, error).into(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::failure::{Failure, one_line};
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
+use crate::stores::why_not;
 
 /// Keys of a Cask that are told one by one.
 const KEYS_TOLD_MAX: usize = 10;
@@ -54,7 +55,7 @@ impl Repair {
     }
 
     fn mend_cask(&self, out: &mut Output) -> Result<Answer, Failure> {
-        let done = Cask::repair(&self.store)?;
+        let done = Cask::repair(&self.store).map_err(|error| why_not(&self.store, error))?;
         if self.json {
             out.json(&json!({
                 "files": done.files,

@@ -13,14 +13,17 @@ fn a_missing_store_is_an_error_and_is_not_made() {
     let place = Place::new();
     for command in READERS.iter().chain(&WRITERS) {
         let (name, arguments) = command.split_first().unwrap();
-        place.run(name, arguments).failed(&["not found", place.store().to_str().unwrap()]);
+        // None names an option of programs.
+        place.run(name, arguments).failed(&["not found", place.store().to_str().unwrap(), "esker create"]);
         assert!(!place.store().exists(), "{name}");
     }
-    // What asks for a Cask where there is none names the command that makes one.
     let copy = place.path("copy");
     let copy = copy.to_str().unwrap();
-    for (name, argument) in [("history", "k"), ("checkpoint", copy), ("backup", copy)] {
-        place.run(name, [argument]).failed(&["not found", "esker create"]);
+    let more =
+        [&["history", "k"][..], &["checkpoint", copy], &["backup", copy], &["repair"], &["gc"], &["gc", "--dry-run"]];
+    for arguments in more.iter().chain(&[&["bench", "--use-existing"][..]]) {
+        let (name, arguments) = arguments.split_first().unwrap();
+        place.run(name, arguments.iter().copied()).failed(&["not found", "esker create"]);
         assert!(!place.store().exists() && !place.path("copy").exists(), "{name}");
     }
     place.write("store/UNFINISHED-COPY", b"");
