@@ -105,7 +105,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 10)]
     nexts: u64,
 
-    /// Work on a store that is there, and keep its options where none are chosen
+    /// Work on a store that is there, and keep its options where none are chosen; what is chosen becomes its own
     #[arg(long)]
     use_existing: bool,
 

@@ -38,6 +38,9 @@ use crate::stores::{FamilyChoices, open_read_only, refuse_other, warn_of_damage}
 /// of them is there.
 ///
 /// What an interrupted import has written so far is a whole store.
+///
+/// What --separation, --min-blob-size, --compression and --blob-compression choose becomes the column family's own, also of a store
+/// that is there: it holds for all that is written from now on, by whoever opens it.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["files", "jsonl"]))]
 pub(crate) struct Import {
