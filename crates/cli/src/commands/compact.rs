@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::Answer;
-use crate::encoding::argument;
+use crate::encoding::{argument, escaped};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::Bytes;
@@ -19,11 +19,11 @@ pub(crate) struct Compact {
     /// The store's directory
     store: PathBuf,
 
-    /// Only from this key on
+    /// Only keys from this one on
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
 
-    /// Only up to this key, and it too
+    /// Only keys before this one; a table that has any of them is compacted whole
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
 
@@ -43,6 +43,12 @@ impl Compact {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let decode = |text: Option<OsString>| text.map(|text| argument(text, self.hex)).transpose();
         let (from, to) = (decode(self.from)?, decode(self.to)?);
+        if let (Some(from), Some(to)) = (&from, &to)
+            && from >= to
+        {
+            let (from, to) = (escaped(from), escaped(to));
+            return Err(Failure::new(format_args!("--from {from} is not before --to {to}: there is no key between")));
+        }
         let (before, after) = if is_cask(&self.store) {
             self.family.refuse_on_cask()?;
             if from.is_some() || to.is_some() {
@@ -58,6 +64,7 @@ impl Compact {
             let before = bytes_at_rest(&self.store)?;
             let db = open(&self.store, false)?;
             let family = self.family.find(&db)?;
+            // The engine's end is inclusive, and no key is the last one before `to`. Tables are compacted whole in any case.
             db.compact_range(&family, from.as_deref(), to.as_deref())?;
             drop(family);
             db.close()?;

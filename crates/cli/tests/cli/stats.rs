@@ -54,4 +54,7 @@ fn compaction_gives_the_space_of_deleted_values_back() {
     assert!(before > 800_000 && after < 100_000 && sizes["bytes_before"].as_u64().unwrap() >= after, "{sizes}");
     assert_eq!(place.run("count", NONE).done().text(), "40\n");
     assert!(place.run("compact", ["--from", "a", "--to", "z"]).done().text().contains(" after"));
+    for (from, to) in [("z", "a"), ("a", "a")] {
+        place.run("compact", ["--from", from, "--to", to]).failed(&["--from", from, "--to", to, "no key between"]);
+    }
 }
