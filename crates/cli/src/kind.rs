@@ -55,8 +55,8 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Db => "a Db, the ordered engine's store",
-            Self::Cask => "a Cask, the hash engine's store",
+            Self::Db => "a Db",
+            Self::Cask => "a Cask",
             Self::Raft => "a Raft log",
         })
     }

@@ -87,8 +87,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let text = error.render().to_string();
-            let text = text.strip_prefix("error: ").unwrap_or(&text);
-            let text = text.split("\n\nUsage:").next().unwrap_or(text);
+            let text = text.strip_prefix("error: ").unwrap_or(&text).replace("\n\n  tip: ", "; ");
+            let text = text.split("\n\nUsage:").next().unwrap_or(&text);
             let words: Vec<&str> = text.split_whitespace().collect();
             let text = words.join(" ").replace(" For more information, try '--help'.", "");
             complain(&one_line(&format!("{text}; see --help")))

@@ -8,12 +8,14 @@ use clap::Args;
 use esker::{Check as Found, Error, ErrorKind, Recovery};
 use serde_json::{Value, json};
 
+use super::raft;
 use crate::Answer;
 use crate::failure::{Failure, one_line};
+use crate::kind::Kind;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
-use crate::stores::{is_cask, open_read_only};
+use crate::stores::open_read_only;
 
 /// Read and check every byte, and that everything fits together
 ///
@@ -32,8 +34,10 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        if is_cask(&self.store) {
-            return cask::run(&self.store, self.json, out);
+        match Kind::of(&self.store) {
+            Some(Kind::Cask) => return cask::run(&self.store, self.json, out),
+            Some(Kind::Raft) => return raft::check(&self.store, self.json, out),
+            Some(Kind::Db) | None => {}
         }
         let (check, log) = match self.check() {
             Ok(found) => found,

@@ -33,7 +33,7 @@ pub(crate) struct Create {
 impl Create {
     pub(crate) fn run(self) -> Result<Answer, Failure> {
         if let Some(kind) = Kind::of(&self.store) {
-            return Err(Failure::new(format_args!("{}: there is {kind} already", self.store.display())));
+            return Err(Failure::new(format_args!("{}: there is already {kind}", self.store.display())));
         }
         if self.kind != Kind::Db && self.choices.is_any() {
             return Err(Failure::new("--separation, --min-blob-size and compression are kept only in a Db"));

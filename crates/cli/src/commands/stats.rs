@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::raft;
 use crate::Answer;
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::output::Output;
-use crate::stores::{is_cask, open_read_only};
+use crate::stores::open_read_only;
 
 /// Show what a store is made of: levels, files, blobs, amplification
 ///
@@ -28,8 +30,10 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        if is_cask(&self.store) {
-            return cask::run(&self.store, self.json, out);
+        match Kind::of(&self.store) {
+            Some(Kind::Cask) => return cask::run(&self.store, self.json, out),
+            Some(Kind::Raft) => return raft::stats(&self.store, self.json, out),
+            Some(Kind::Db) | None => {}
         }
         let db = open_read_only(&self.store)?;
         let stats = db.stats();

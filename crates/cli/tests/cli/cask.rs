@@ -224,7 +224,7 @@ fn an_import_makes_a_cask_and_takes_lines_of_json() {
     assert_eq!(place.run("get", ["1"]).done().out, b"{\"id\":1,\"a\":2}");
     let stats = place.run("stats", ["--json"]).done().json();
     assert_eq!((&stats["keys"], &stats["records"]), (&2.into(), &2.into()));
-    place.run("create", ["--kind", "db"]).failed(&["there is a Cask"]);
+    place.run("create", ["--kind", "db"]).failed(&["there is already a Cask"]);
     Place::new().run("import", ["--kind", "raft", "--jsonl", lines.to_str().unwrap(), "--key", "id"]).failed(&["raft"]);
 }
 

@@ -27,6 +27,7 @@ const COMMANDS: [&str; 19] = [
 #[test]
 fn wrong_use_is_one_line_and_exit_code_2() {
     esker(["nonsense"]).failed(&["nonsense"]);
+    esker(["chek"]).failed(&["'chek'; ", "'check'; see --help"]);
     for command in COMMANDS {
         esker([command]).failed(&["required"]);
         esker([command, "--nonsense", "store"]).failed(&["--nonsense"]);
@@ -54,12 +55,12 @@ fn help_and_version_are_there_for_every_command() {
 }
 
 #[test]
-#[test]
 fn the_help_says_what_an_import_changes_for_good() {
     let help = esker(["import", "--help"]).done();
     assert!(help.text().contains("becomes the column family's own"), "{}", help.text());
 }
 
+#[test]
 fn a_line_break_in_a_path_does_not_break_the_line() {
     let place = Place::new();
     let path = place.path("no\nstore");

@@ -1,5 +1,7 @@
 //! `esker raft check STORE`
 
+use std::path::Path;
+
 use clap::Args;
 use esker::RaftLog;
 use esker::raft::{Check as Found, Gap, RecoveryMode};
@@ -27,6 +29,10 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    pub(super) fn of(store: &Path, json: bool) -> Self {
+        Self { log: LogArgument::of(store), json }
+    }
+
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         self.log.expect()?;
         let bar = Progress::begin("checking", 0);

@@ -50,6 +50,16 @@ impl Raft {
     }
 }
 
+/// What `esker check` does with a Raft log.
+pub(super) fn check(store: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
+    check::Check::of(store, json).run(out)
+}
+
+/// What `esker stats` does with a Raft log.
+pub(super) fn stats(store: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
+    stats::Stats::of(store, json).run(out)
+}
+
 /// Which log.
 #[derive(Debug, Args)]
 struct LogArgument {
@@ -62,6 +72,10 @@ struct LogArgument {
 }
 
 impl LogArgument {
+    fn of(store: &Path) -> Self {
+        Self { store: store.to_owned(), spill_dir: None }
+    }
+
     /// How to open it, with `mode`.
     fn options(&self, mode: RecoveryMode) -> Options {
         Options { spill_dir: self.spill_dir.clone(), recovery_mode: mode, ..Options::default() }

@@ -1,5 +1,7 @@
 //! `esker raft stats STORE`
 
+use std::path::Path;
+
 use clap::Args;
 use esker::raft::{FileSummary, GroupSummary, Inspection, Queue};
 use serde_json::{Value, json};
@@ -33,6 +35,10 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
+    pub(super) fn of(store: &Path, json: bool) -> Self {
+        Self { log: LogArgument::of(store), groups: false, files: false, json }
+    }
+
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         self.log.expect()?;
         let found = self.log.inspect()?;
