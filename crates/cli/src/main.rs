@@ -14,6 +14,7 @@ mod bench;
 mod cask_entries;
 mod columns;
 mod commands;
+mod descriptors;
 mod encoding;
 mod failure;
 mod kind;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
+    descriptors::allow_all();
     let mut out = Output::stdout();
     let answer = arguments.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
     match answer {

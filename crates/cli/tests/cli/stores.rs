@@ -1,6 +1,8 @@
 //! Stores that are not there, are none, or are somebody else's.
 
-use esker::{Db, Options};
+use std::process::Command;
+
+use esker::{Db, FamilyOptions, Options};
 
 use crate::run::{NONE, Place, esker};
 
@@ -59,6 +61,32 @@ fn who_has_a_store_open_keeps_writers_out_and_lets_readers_in() {
     place.run("check", NONE).done();
     db.close().unwrap();
     place.run("put", ["k", "w"]).done();
+}
+
+/// A store keeps all of its files open. Here one has more of them than the soft limit that shells set allows.
+#[test]
+fn the_command_raises_the_soft_limit_of_open_files() {
+    let place = Place::new();
+    let family =
+        FamilyOptions { level0_compaction_trigger: 1000, level0_slowdown_trigger: 1000, ..FamilyOptions::default() };
+    let options = Options {
+        create_if_missing: true,
+        families: [("default".to_owned(), FamilyOptions { level0_stop_trigger: 1001, ..family })].into(),
+        ..Options::default()
+    };
+    let db = Db::open(place.store(), options).unwrap();
+    for key in 0..40u8 {
+        db.put([key], b"v").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    assert_eq!(place.files(".sst").len(), 40);
+    for command in ["count", "check", "compact"] {
+        let script = format!("ulimit -Sn 32; exec \"$0\" {command} \"$1\"");
+        let shell = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_esker")]).arg(place.store()).output();
+        let ran = shell.unwrap();
+        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
 }
 
 #[test]

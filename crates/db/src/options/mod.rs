@@ -29,6 +29,11 @@ pub(crate) const LEVEL_COUNT_MIN: usize = 2;
 
 /// Options of a whole store.
 #[derive(Debug, Clone)]
+///
+/// An open store has a file descriptor for each table and each blob file: some 16,000 for a TiB at the defaults, as tables end at 64 MiB
+/// ([`target_file_bytes`](FamilyOptions::target_file_bytes)) and blob files are as long as what a memtable moves out. Where a process may
+/// not have so many, calls that need one more are `Exhausted`. Its soft limit (`RLIMIT_NOFILE`, often 1,024) is the program's to raise to
+/// the hard one, as the `esker` command does; or let files be larger.
 pub struct Options {
     /// Make a new store where there is none. Default `false`: a mistyped path is an error, not an empty store.
     pub create_if_missing: bool,
