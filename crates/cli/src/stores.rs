@@ -26,7 +26,13 @@ pub(crate) fn bytes_at_rest(path: &Path) -> Result<u64, Error> {
 /// For writing to a store that exists, or to a new one if `create_if_missing`.
 pub(crate) fn open(path: &Path, create_if_missing: bool) -> Result<Db, Error> {
     refuse_other(path)?;
-    Db::open(path, Options { create_if_missing, ..Options::default() })
+    open_with(path, Options { create_if_missing, ..Options::of_store(path)? })
+}
+
+/// A Db that exists or may be made. Who opens it for a moment goes by what its program chose, and changes nothing of that: `options` are
+/// those of the [store](Options::of_store), but for what the command is about.
+pub(crate) fn open_with(path: &Path, options: Options) -> Result<Db, Error> {
+    Db::open(path, options).map_err(|error| why_not(path, error))
 }
 
 /// Refuses a store of another kind: what makes a store would make one beside it.

@@ -40,6 +40,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// What open found in the write-ahead logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovery {
     /// Logs read.
     pub wal_files: u64,
@@ -287,6 +288,22 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
         read_only: meter.is_none(),
         meter,
     }))
+}
+
+/// See [`Options::of_store`].
+pub(crate) fn kept_options(dir: &Path, env: &Env) -> Result<Options> {
+    if !files::store_exists(env, dir)? {
+        return OptionsInFile::default().foreign.kept();
+    }
+    let mut attempts = READ_ONLY_ATTEMPTS;
+    loop {
+        attempts -= 1;
+        match files::Listing::of(env, dir)?.options(env, dir) {
+            // A writer has written it anew meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
+            in_file => return in_file?.foreign.kept().map_err(|error| error.with_path(dir)),
+        }
+    }
 }
 
 /// The first log that some family needs.

@@ -8,7 +8,9 @@ use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
 use esker_interop::{directory, ldb, sst_dump};
 
 fn options(compression: Compression) -> Options {
-    let mut options = workload::options(compression, ChecksumKind::Xxh3);
+    let options = workload::options(compression, ChecksumKind::Xxh3);
+    // These two are kept as notes in the OPTIONS file, too.
+    let mut options = Options { max_disk_bytes: 1 << 40, max_space_amp: 1.5, ..options };
     for name in [MIXED, SEPARATE] {
         if let Some(family) = options.families.get_mut(name) {
             family.separation = Separation::AtWrite;

@@ -195,7 +195,7 @@ impl Bench {
             error_if_exists: !self.use_existing,
             cache_bytes,
             background_jobs: self.background_jobs,
-            ..Options::default()
+            ..Options::of_store(&self.store)?
         };
         let mut family = self.choices.apply(self.present_options()?);
         if let Some(bytes) = self.write_buffer_bytes {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
-use crate::stores::{find_family, open_read_only, refuse_other, why_not};
+use crate::stores::{find_family, open_read_only, open_with, refuse_other};
 
 /// Take back the space that overwritten and deleted values leave in blob files, by copying the living out of them
 #[derive(Debug, Args)]
@@ -50,8 +50,7 @@ impl Gc {
         } else {
             refuse_other(&self.store)?;
             // By hand only: what is done is what is told.
-            let options = Options { reclaim_mode: ReclaimMode::Manual, ..Options::default() };
-            Db::open(&self.store, options).map_err(|error| why_not(&self.store, error))?
+            open_with(&self.store, Options { reclaim_mode: ReclaimMode::Manual, ..Options::of_store(&self.store)? })?
         };
         let families = match &self.family {
             Some(name) => vec![find_family(&db, name)?],

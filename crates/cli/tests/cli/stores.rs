@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use esker::{Db, FamilyOptions, Options};
+use esker::{Db, FamilyOptions, Options, ReclaimMode};
 
 use crate::run::{NONE, Place, esker};
 
@@ -61,6 +61,40 @@ fn who_has_a_store_open_keeps_writers_out_and_lets_readers_in() {
     place.run("check", NONE).done();
     db.close().unwrap();
     place.run("put", ["k", "w"]).done();
+}
+
+/// A limit that a program gave its store holds for the command, too, and stays.
+#[test]
+fn the_command_goes_by_what_the_stores_program_chose() {
+    let place = Place::new();
+    let limit = 8 << 20;
+    let family = FamilyOptions { write_buffer_bytes: 1 << 20, ..FamilyOptions::default() };
+    let options = Options {
+        create_if_missing: true,
+        max_disk_bytes: limit,
+        reclaim_mode: ReclaimMode::Off,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    };
+    let db = Db::open(place.store(), options).unwrap();
+    db.put("k", "v").unwrap();
+    db.close().unwrap();
+    let kept = || {
+        let options = Options::of_store(place.store()).unwrap();
+        (options.max_disk_bytes, options.reclaim_mode)
+    };
+    let bytes: Vec<u8> = (0..9 << 20u32).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let file = place.write("large", &bytes);
+    place.run("put", ["large", "--value-file", file.to_str().unwrap()]).failed(&["exhausted", "max_disk_bytes"]);
+    place.write("tree/large", &bytes);
+    place.run("import", ["--files", place.path("tree").to_str().unwrap()]).failed(&["exhausted"]);
+    for command in [&["put", "k", "w"][..], &["compact"], &["gc"], &["repair"], &["put", "k", "x"]] {
+        let (name, arguments) = command.split_first().unwrap();
+        place.run(name, arguments).done();
+        assert_eq!(kept(), (limit, ReclaimMode::Off), "{name}");
+    }
+    let total: u64 = place.files("").iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(total < limit, "{total}");
 }
 
 /// A store keeps all of its files open. Here one has more of them than the soft limit that shells set allows.

@@ -67,7 +67,8 @@ pub(crate) fn store_to_mend(
         session_id,
         env,
         dir: dir.to_owned(),
-        options: Options { wal_recovery: RecoveryMode::PointInTime, ..options },
+        // A repair is not the store's program.
+        options: Options { wal_recovery: RecoveryMode::PointInTime, keep_space_options: false, ..options },
         foreign_options: in_file.foreign,
         db_id,
         cache: Arc::new(BlockCache::new(0)),

@@ -1,6 +1,7 @@
 //! What a user may choose, each with its default, its range and its cost. [`Options::validate`] is called by every
 //! open before the first file is touched; nothing is adjusted silently.
 
+mod kept;
 mod partition;
 mod persist;
 
@@ -156,6 +157,11 @@ pub struct Options {
 }
 
 impl Default for Options {
+
+    /// Whether the store keeps what is chosen here of `max_disk_bytes`, `max_space_amp`, `reclaim_mode`, `punch_holes` and
+    /// `holes_within_values`, for tools that open it after this program: see [`Options::of_store`]. Default `true`; `false` leaves what it
+    /// keeps as it is. An open itself always goes by its own options.
+    pub keep_space_options: bool,
     fn default() -> Self {
         Self {
             create_if_missing: false,
@@ -181,6 +187,7 @@ impl Default for Options {
         }
     }
 }
+            keep_space_options: true,
 
 /// Where values live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,6 +16,7 @@ use esker_format::rocksdb::options_file::{OptionsFile, Section};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use parking_lot::Mutex;
 
+use super::kept;
 use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
 use crate::family::Family;
 use crate::version::COMPARATOR_NAME;
@@ -33,6 +34,11 @@ impl ForeignOptions {
     /// The column family `name` is gone: what was said of it is not of the next one of that name.
     pub(crate) fn forget(&self, name: &str) {
         self.0.lock().remove_family(name);
+    }
+
+    /// See [`Options::of_store`].
+    pub(crate) fn kept(&self) -> crate::Result<Options> {
+        kept::read(self.0.lock().database())
     }
 }
 
@@ -220,6 +226,9 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     database.set("max_total_wal_size", options.wal_bytes_max);
     database.set("recycle_log_file_num", options.recycled_logs_max);
     database.set("max_manifest_file_size", options.manifest_bytes_max);
+    if options.keep_space_options {
+        kept::note(database, options);
+    }
     // Esker's logs lie beside the tables.
     database.set_string("wal_dir", "");
     for family in families.values() {

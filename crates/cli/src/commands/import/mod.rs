@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
+use esker::{Cask, CaskOptions, Error, ErrorKind, FamilyOptions, Options};
 
 use self::target::Target;
 use crate::Answer;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, refuse_other, warn_of_damage};
+use crate::stores::{FamilyChoices, open_read_only, open_with, refuse_other, warn_of_damage};
 
 /// Load a directory tree or lines of JSON; makes the store if there is none
 ///
@@ -121,12 +121,12 @@ impl Import {
             return Err(Failure::new("--kind raft: a Raft log has groups of entries, no keys and values to import"));
         }
         let name = &self.family;
-        let mut options = Options { create_if_missing: true, ..Options::default() };
+        let mut options = Options { create_if_missing: true, ..Options::of_store(&self.store)? };
         let chosen = self.choices.apply(self.present_options()?.unwrap_or_default());
         if self.choices.is_any() {
             options.families.insert(name.clone(), chosen.clone());
         }
-        let db = Db::open(&self.store, options)?;
+        let db = open_with(&self.store, options)?;
         let family = match db.column_family(name) {
             Some(family) => family,
             None => db.create_column_family(name, chosen)?,
