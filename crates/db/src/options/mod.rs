@@ -45,7 +45,10 @@ pub struct Options {
     /// Options of column families, by name; `"default"` always exists.
     ///
     /// A family of an existing store that is not named here keeps what the store's OPTIONS file says of it, whoever
-    /// wrote that file, Esker or RocksDB. Naming a family that does not exist does not create it.
+    /// wrote that file, Esker or RocksDB. Naming a family that does not exist does not create it, and is no error, so that a program may
+    /// name all that it is about to make, at every open: a mistyped name has no effect, and
+    /// [`Db::column_family`](crate::Db::column_family) says whether there is one.
+    /// [`Db::create_column_family`](crate::Db::create_column_family) goes by the options that it is given, not by these.
     pub families: BTreeMap<String, FamilyOptions>,
 
     /// What open does about a damaged write-ahead log. Default [`RecoveryMode::PointInTime`].
