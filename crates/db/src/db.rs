@@ -82,8 +82,9 @@ impl Db {
     /// Opens the store in `path` for reading: takes no lock, writes nothing, starts no thread, and shows the store as
     /// it is at one moment, now, with what is in its log. Writes fail with `ReadOnly`.
     ///
-    /// A store that another process writes meanwhile may take files away that this handle has yet to open; reads then
-    /// fail with `Corruption`, and opening again helps.
+    /// It keeps no writer out, nor does one keep it out. It does share a lock of the directory, by which a writer knows that it must make
+    /// no holes in what is read here (`punch_holes`). All files are opened at once, so that it reads on when the writer removes them: their
+    /// space comes back when this handle is gone.
     ///
     /// # Errors
     /// As [`open`](Self::open), but `Busy` if a writer changes the store faster than it can be read: try again.
