@@ -9,7 +9,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, Valu
 
 use crate::options::FamilyOptions;
 use crate::table::{TableIdentity, TableOptions, TableWriter};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What RocksDB writes for a table that any column family may take in.
 pub(super) const UNKNOWN_FAMILY: u64 = i32::MAX as u64;
@@ -47,6 +47,15 @@ pub struct SstFileWriter {
     internal: Vec<u8>,
 }
 
+/// A name that is taken is the caller's own choice here, not a failure of the system.
+fn taken(error: Error) -> Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<esker_env::Error>());
+    match source.map(esker_env::Error::kind) {
+        Some(std::io::ErrorKind::AlreadyExists) => error.with_kind(ErrorKind::Conflict),
+        _ => error,
+    }
+}
+
 /// What an [`SstFileWriter`] wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SstFileInfo {
@@ -68,7 +77,7 @@ impl SstFileWriter {
     /// Begins the file `path`, as a family with these options writes its tables: compression, filter, size of blocks, checksum.
     ///
     /// # Errors
-    /// `InvalidArgument` if an option is out of its range; `Conflict` or `Io` if the file is there already or cannot be made.
+    /// `InvalidArgument` if an option is out of its range; `Conflict` if there is a file already; `Io` or `Exhausted` if it cannot be made.
     pub fn create(path: impl AsRef<Path>, options: &FamilyOptions) -> Result<Self> {
         Self::create_with_env(path, options, Env::os())
     }
@@ -89,7 +98,8 @@ impl SstFileWriter {
             ..TableIdentity::default()
         };
         let path = path.as_ref();
-        let mut writer = TableWriter::create(&*env.files, path, NUMBER, &TableOptions::of(options), &identity)?;
+        let writer = TableWriter::create(&*env.files, path, NUMBER, &TableOptions::of(options), &identity);
+        let mut writer = writer.map_err(taken)?;
         writer.set_external();
         let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };
         Ok(Self { writer: Some(writer), env, info, internal: Vec::new() })
@@ -196,4 +206,22 @@ fn shown(key: &[u8]) -> String {
     let begin = key.get(..SHOWN_BYTES).unwrap_or(key);
     let more = if begin.len() < key.len() { format!("... ({} bytes)", key.len()) } else { String::new() };
     format!("\"{}\"{more}", begin.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_env::sim::SimDisk;
+
+    #[test]
+    fn a_file_that_is_there_is_a_conflict_and_stays() {
+        let disk = SimDisk::new();
+        let create = || SstFileWriter::create_with_env("/a.sst", &FamilyOptions::default(), disk.env());
+        let mut writer = create().unwrap();
+        writer.put("k", "v").unwrap();
+        let written = writer.finish().unwrap();
+        let error = create().unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Conflict, Some(Path::new("/a.sst"))), "{error}");
+        assert_eq!(disk.env().files.metadata(Path::new("/a.sst")).unwrap().len, written.file_bytes);
+    }
 }
