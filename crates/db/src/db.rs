@@ -52,11 +52,13 @@ struct OpenDb {
 impl Db {
     /// Opens the store in `path`, Esker's or RocksDB's, in place.
     ///
-    /// Replays the write-ahead log into tables, and takes the directory's lock until the store is closed. Cost: see
-    /// [`crate`]; memory for the index and filter of every table.
+    /// Replays the write-ahead log into tables, and takes the directory's lock until the store is closed. Cost: the ends of all tables are
+    /// read, several at a time, and the log twice; memory for the index and filter of every table, and a file descriptor for every table
+    /// and blob file (see [`Options`]).
     ///
     /// # Errors
     /// - `NotFound`: there is no store, and `create_if_missing` is not set.
+    /// - `Conflict`: there is one, and `error_if_exists` is set.
     /// - `InvalidArgument`: an option is out of its range, or `path` is something else than a store.
     /// - `Busy`: another process, or another handle of this one, has it open.
     /// - `Corruption`: a file is damaged or missing; path, offset and remedy are in the message.
@@ -79,15 +81,15 @@ impl Db {
         Ok(db)
     }
 
-    /// Opens the store in `path` for reading: takes no lock, writes nothing, starts no thread, and shows the store as
-    /// it is at one moment, now, with what is in its log. Writes fail with `ReadOnly`.
+    /// Opens the store in `path` for reading: writes nothing, starts no thread, and shows the store as it is at one moment, now, with what is
+    /// in its log. Writes fail with `ReadOnly`.
     ///
     /// It keeps no writer out, nor does one keep it out. It does share a lock of the directory, by which a writer knows that it must make
     /// no holes in what is read here (`punch_holes`). All files are opened at once, so that it reads on when the writer removes them: their
     /// space comes back when this handle is gone.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but `Busy` if a writer changes the store faster than it can be read: try again.
+    /// As [`open`](Self::open), but `Busy` only if a writer changes the store faster than it can be read: try again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_read_only_with_env(path, options, Env::os())
     }
@@ -213,7 +215,7 @@ impl Db {
     /// `Err` means unknown: after reopen the batch is whole or absent, never in part.
     ///
     /// # Errors
-    /// - `InvalidArgument`: a column family was dropped or is another store's; nothing was written.
+    /// - `InvalidArgument`: a column family was dropped or is another store's, or `sync` is asked for with `disable_wal`; nothing was written.
     /// - `Exhausted`: no space left; nothing was written, reads go on, and so do writes once there is space again.
     /// - `Io`: the system refused to write, or to flush what has to go first; nothing was written.
     /// - `ReadOnly`: a sync failed, now or earlier, a thread panicked while it wrote, or the store is open for reading only.
@@ -346,7 +348,7 @@ impl Db {
     /// the value is separated. The value shares memory with the memtable, block or blob that holds it.
     ///
     /// # Errors
-    /// `Corruption` or `Io` from reading; `Closed`.
+    /// `Corruption` or `Io` from reading; `Closed`; `InvalidArgument` for a family or a snapshot of another store, or of an earlier open.
     pub fn get_cf(
         &self,
         family: &ColumnFamily,
@@ -373,7 +375,7 @@ impl Db {
     /// and then the separated values, sorted by place, neighbours together. Values that were neighbours share their memory, up to 256 KiB.
     ///
     /// # Errors
-    /// `Closed`, or `InvalidArgument` for a snapshot of another store: nothing was read.
+    /// `Closed`, or `InvalidArgument` for a family or a snapshot of another store, or of an earlier open: nothing was read.
     pub fn multi_get_cf<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamily,
@@ -465,7 +467,7 @@ impl Db {
     /// An iterator over `family`, as it is now or as of a snapshot. It stands on no entry until a seek.
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`; `InvalidArgument` for a family or a snapshot of another store, or of an earlier open.
     pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<DbIterator> {
         self.store().iter(self.store().own(family)?, options)
     }
@@ -473,7 +475,7 @@ impl Db {
     /// How many keys `family` has within the bounds of `options`: counted one by one, without reading a blob.
     ///
     /// # Errors
-    /// `Corruption` or `Io` from reading a table; `Closed`.
+    /// `Corruption` or `Io` from reading a table; `Closed`; `InvalidArgument` for a family or a snapshot of another store, or of an earlier open.
     pub fn count_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<u64> {
         self.store().count(self.store().own(family)?, options)
     }
@@ -484,7 +486,7 @@ impl Db {
     /// Cuts lie where tables and their blocks end: what is in memtables only is one part.
     ///
     /// # Errors
-    /// `InvalidArgument` unless `parts` is in 1..=65,536; `Closed`.
+    /// `InvalidArgument` unless `parts` is in 1..=65,536, and for a family or a snapshot of another store, or of an earlier open; `Closed`.
     pub fn split_cf(&self, family: &ColumnFamily, options: &ReadOptions, parts: usize) -> Result<Vec<DbIterator>> {
         self.store().split(self.store().own(family)?, options, parts)
     }
@@ -506,8 +508,8 @@ impl Db {
     /// Separated values are read only if `each` asks for them. A panic of `each` goes on in the caller.
     ///
     /// # Errors
-    /// What `each` returned or reading met first: the scan ends there. `InvalidArgument` unless `threads` is in 1..=256;
-    /// `Closed`; `Io` if the system has no thread to give.
+    /// What `each` returned or reading met first: the scan ends there. `InvalidArgument` unless `threads` is in 1..=256,
+    /// and for a family or a snapshot of another store, or of an earlier open; `Closed`; `Io` if the system has no thread to give.
     pub fn parallel_scan_cf<F>(
         &self,
         family: &ColumnFamily,

@@ -137,7 +137,7 @@ pub struct OnDisk {
     pub table_bytes: u64,
     /// Blob files.
     pub blob_bytes: u64,
-    /// Write-ahead logs.
+    /// Write-ahead logs; that of an open store with what is preallocated.
     pub wal_bytes: u64,
     /// Manifests, OPTIONS, CURRENT, IDENTITY and what else lies there.
     pub other_bytes: u64,

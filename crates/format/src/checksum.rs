@@ -66,7 +66,7 @@ pub const fn unmask(masked: u32) -> u32 {
 /// How the blocks of a table are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
-    /// Not at all.
+    /// Not at all: damage to a block is then not noticed, unless it no longer makes sense, and wrong bytes may be answered.
     None = 0,
     /// CRC-32C, masked: what RocksDB wrote before 6.27.
     Crc32c = 1,

@@ -57,7 +57,7 @@ impl fmt::Display for ErrorKind {
 
 /// What was being done, where, why it failed, and what can be done about it. Cheap to clone: one failure is told to all who wait for it.
 ///
-/// Prints on one line: `corruption: reading a block of /store/000012.sst at byte 4096: checksum is 0x.., should be 0x..`.
+/// Prints on one line: `corruption: /store/000012.sst at byte 4096: reading a block: block checksum: is 0x.., of these bytes it would be 0x..`.
 #[derive(Debug, Clone)]
 pub struct Error(Arc<Inner>);
 

@@ -29,12 +29,12 @@ pub(crate) const LEVEL_COUNT: usize = 7;
 pub(crate) const LEVEL_COUNT_MIN: usize = 2;
 
 /// Options of a whole store.
-#[derive(Debug, Clone)]
 ///
 /// An open store has a file descriptor for each table and each blob file: some 16,000 for a TiB at the defaults, as tables end at 64 MiB
 /// ([`target_file_bytes`](FamilyOptions::target_file_bytes)) and blob files are as long as what a memtable moves out. Where a process may
 /// not have so many, calls that need one more are `Exhausted`. Its soft limit (`RLIMIT_NOFILE`, often 1,024) is the program's to raise to
 /// the hard one, as the `esker` command does; or let files be larger.
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Make a new store where there is none. Default `false`: a mistyped path is an error, not an empty store.
     pub create_if_missing: bool,
@@ -157,14 +157,14 @@ pub struct Options {
     /// puts and gets take longer for it and there is space left. Range 0 or 64 KiB/s..=1 TiB/s.
     /// A limit leaves more of the device to reads and writes, and lets `max_space_amp` be exceeded where they make garbage faster.
     pub reclaim_bytes_per_second_max: u64,
-}
-
-impl Default for Options {
 
     /// Whether the store keeps what is chosen here of `max_disk_bytes`, `max_space_amp`, `reclaim_mode`, `punch_holes` and
     /// `holes_within_values`, for tools that open it after this program: see [`Options::of_store`]. Default `true`; `false` leaves what it
     /// keeps as it is. An open itself always goes by its own options.
     pub keep_space_options: bool,
+}
+
+impl Default for Options {
     fn default() -> Self {
         Self {
             create_if_missing: false,
@@ -187,10 +187,10 @@ impl Default for Options {
             punch_holes: false,
             holes_within_values: true,
             reclaim_bytes_per_second_max: 0,
+            keep_space_options: true,
         }
     }
 }
-            keep_space_options: true,
 
 /// Where values live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -305,7 +305,7 @@ pub struct FamilyOptions {
     /// of it. Costs `bloom_bits_per_key` for each prefix in a table. Esker needs no option to see all keys in order.
     pub prefix: Option<PrefixExtractor>,
 
-    /// Checksum of table blocks. Default XXH3, RocksDB's own default since 6.27.
+    /// Checksum of table blocks. Default XXH3, RocksDB's own default since 6.27. With `None` damage to tables is not noticed.
     pub checksum: ChecksumKind,
 
     /// Size at which compaction begins the next table, in bytes. Default 64 MiB. Range 4 KiB..=16 GiB. On a disk of less than 64 of them,
@@ -335,10 +335,10 @@ pub struct FamilyOptions {
     /// Tables in level 0 at which writers are at their slowest. Default 36. Range slowdown + 1..=20,000.
     pub level0_stop_trigger: usize,
 
-    /// Bytes that compaction owes from which on writers are slowed down. Default 64 GiB.
+    /// Bytes that compaction owes from which on writers are slowed down. Default 64 GiB. Range 1 MiB..=2⁶³ - 1.
     pub pending_compaction_bytes_soft: u64,
 
-    /// Bytes that compaction owes at which writers are at their slowest. Default 256 GiB. More than the soft limit.
+    /// Bytes that compaction owes at which writers are at their slowest. Default 256 GiB. Range soft limit + 1..=2⁶⁴ - 1.
     pub pending_compaction_bytes_hard: u64,
 }
 
