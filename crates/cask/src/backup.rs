@@ -23,6 +23,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// How far a copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaskCopyProgress {
     /// Bytes of data files copied, and read again to be checked.
     pub bytes_done: u64,
@@ -32,6 +33,7 @@ pub struct CaskCopyProgress {
 
 /// What a copy of a store is made of.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CaskCopied {
     /// Data files in it.
     pub files: u64,

@@ -20,6 +20,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaskCheckProgress {
     /// Bytes of files checked.
     pub bytes_done: u64,
@@ -29,6 +30,7 @@ pub struct CaskCheckProgress {
 
 /// What a check read, and what it found wrong.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CaskCheck {
     /// Data files read.
     pub files: u64,

@@ -38,6 +38,7 @@ pub(crate) use load::Loader;
 
 /// What an open found, beside the data.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CaskRecovery {
     /// Files whose last records a crash had cut off: nothing that was durable was in them.
     pub torn_files: Vec<PathBuf>,

@@ -32,6 +32,7 @@ use crate::{Error, ErrorKind, Result, manifest, open};
 
 /// What a repair did.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CaskRepair {
     /// Data files of the store as it is now.
     pub files: u64,

@@ -10,6 +10,7 @@ use crate::{Error, Result};
 
 /// A picture of a store.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CaskStats {
     /// Keys that have a value, those included that have expired and were not merged since.
     pub keys: u64,

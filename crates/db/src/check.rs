@@ -18,6 +18,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckProgress {
     /// Bytes of files checked.
     pub bytes_done: u64,
@@ -27,6 +28,7 @@ pub struct CheckProgress {
 
 /// What a check read, and what it found wrong.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Check {
     /// Tables read.
     pub tables: u64,

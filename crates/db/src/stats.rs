@@ -10,6 +10,7 @@ use crate::store::Store;
 
 /// The tables of one level.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// 0 is where flushes go, 6 is the deepest.
     pub level: usize,
@@ -21,6 +22,7 @@ pub struct LevelStats {
 
 /// One column family.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FamilyStats {
     /// Its name.
     pub name: String,
@@ -67,6 +69,7 @@ impl FamilyStats {
 
 /// The block cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// Blocks found.
     pub hits: u64,
@@ -80,6 +83,7 @@ pub struct CacheStats {
 
 /// What the store keeps in memory now, in bytes. What iterators and values that are held keep besides is not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// [`Options::memory_limit`](crate::Options::memory_limit); 0 if there is none.
     pub limit_bytes: u64,
@@ -100,6 +104,7 @@ impl MemoryStats {
 
 /// Bytes written since the store was opened, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// What users wrote: batches with keys, values and their headers.
     pub user_bytes: u64,
@@ -132,6 +137,7 @@ impl Written {
 
 /// Bytes on the disk, by kind of file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OnDisk {
     /// Tables, obsolete ones too.
     pub table_bytes: u64,
@@ -152,6 +158,7 @@ impl OnDisk {
 
 /// A picture of one moment. Counters begin at zero with each open.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Stats {
     /// By column family.
     pub families: Vec<FamilyStats>,

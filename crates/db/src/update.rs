@@ -35,6 +35,7 @@ const ATTEMPTS_MAX: usize = 16;
 
 /// What [`Db::update`](crate::Db::update) makes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Change {
     /// It stays as it is.
     Keep,

@@ -22,4 +22,6 @@ pub mod raft {
 }
 
 /// The machine an engine runs on: for tests on a simulated disk, see [`env::sim`].
+///
+/// What stands here follows what the engines need of a machine: unlike all other names of this crate, it may change in any release.
 pub use esker_env as env;

@@ -47,6 +47,7 @@ pub enum Offered {
 
 /// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It stays.
     Keep,

@@ -15,6 +15,7 @@ pub const RECOVERY_THREADS_MAX: usize = 256;
 
 /// What opening makes of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum RecoveryMode {
     /// Any damage is an error, and so are files before a gap in the numbers, which a power loss may leave of a purge of
     /// raft-engine's, but not of one of Esker's. Zeroes behind the last batch are not damage: a crash leaves them.

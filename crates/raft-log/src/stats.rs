@@ -42,6 +42,7 @@ impl Counters {
 
 /// The files of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueStats {
     /// Number of the oldest file.
     pub first_file: u64,

@@ -43,7 +43,9 @@ impl Check {
             Ok(found) => found,
             // A store too damaged to be opened is damaged all the same.
             Err(error) if error.kind() == ErrorKind::Corruption => {
-                (Found { errors: vec![error], ..Found::default() }, Recovery::default())
+                let mut found = Found::default();
+                found.errors.push(error);
+                (found, Recovery::default())
             }
             Err(error) => return Err(error.into()),
         };

@@ -64,14 +64,14 @@ pub(super) struct Made {
 
 impl From<Copied> for Made {
     fn from(copied: Copied) -> Self {
-        let Copied { files, bytes, linked, kept, copied_bytes, sequence, not_removed } = copied;
+        let Copied { files, bytes, linked, kept, copied_bytes, sequence, not_removed, .. } = copied;
         Self { files, bytes, linked, kept, copied_bytes, last: ("sequence", sequence), not_removed }
     }
 }
 
 impl From<CaskCopied> for Made {
     fn from(copied: CaskCopied) -> Self {
-        let CaskCopied { files, bytes, linked, kept, copied_bytes, version, not_removed } = copied;
+        let CaskCopied { files, bytes, linked, kept, copied_bytes, version, not_removed, .. } = copied;
         Self { files, bytes, linked, kept, copied_bytes, last: ("version", version), not_removed }
     }
 }

@@ -29,6 +29,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// How far a copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CopyProgress {
     /// Bytes copied, and read again to be checked.
     pub bytes_done: u64,
@@ -38,6 +39,7 @@ pub struct CopyProgress {
 
 /// What a copy of a store is made of.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Copied {
     /// Tables and blob files in it.
     pub files: u64,

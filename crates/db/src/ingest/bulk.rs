@@ -56,6 +56,7 @@ pub struct BulkLoad {
 
 /// What a [`BulkLoad`] brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Loaded {
     /// Keys, those that were deleted too.
     pub entries: u64,

@@ -80,6 +80,7 @@ impl Default for IngestOptions {
 
 /// What became of files that were taken in.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Ingested {
     /// In the order of the files: the level that each went to.
     pub levels: Vec<usize>,

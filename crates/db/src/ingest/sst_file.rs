@@ -58,6 +58,7 @@ fn taken(error: Error) -> Error {
 
 /// What an [`SstFileWriter`] wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SstFileInfo {
     /// Where.
     pub path: PathBuf,

@@ -15,6 +15,7 @@ use crate::{Error, Result};
 
 /// One blob file, and what emptying it would take.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlobFileUse {
     /// Its number, which is its name.
     pub number: u64,
@@ -34,6 +35,7 @@ pub struct BlobFileUse {
 
 /// Who holds the garbage of a column family, and what a pass over it would cost and free. All numbers are of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReclaimPlan {
     /// Its blob files, by ascending number.
     pub files: Vec<BlobFileUse>,
@@ -55,6 +57,7 @@ pub struct ReclaimPlan {
 
 /// What a reclaim by hand did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reclaimed {
     /// Passes over the tables.
     pub passes: u64,

@@ -42,6 +42,7 @@ const LOST_KEYS_MAX: usize = 1000;
 
 /// What a repair did.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct DbRepair {
     /// Whether the manifest could be read: else everything was found out from the files alone.
     pub had_manifest: bool,
@@ -75,6 +76,7 @@ pub struct DbRepair {
 
 /// A key whose newest value is lost: it is deleted now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LostKey {
     /// Its column family.
     pub family: String,
@@ -86,6 +88,7 @@ pub struct LostKey {
 
 /// A file that the repaired store does not use.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PutAside {
     /// Where it is.
     pub path: PathBuf,

@@ -43,6 +43,7 @@ const PREFILL_PIECE_BYTES: u64 = 1 << 20;
 
 /// A file that was damaged, and where it was cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cut {
     /// The file.
     pub path: PathBuf,

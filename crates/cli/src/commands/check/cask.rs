@@ -19,7 +19,9 @@ pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, F
         Ok(found) => found,
         // A store too damaged to be opened is damaged all the same.
         Err(error) if error.kind() == ErrorKind::Corruption => {
-            (CaskCheck { errors: vec![error], ..CaskCheck::default() }, CaskRecovery::default())
+            let mut found = CaskCheck::default();
+            found.errors.push(error);
+            (found, CaskRecovery::default())
         }
         Err(error) => return Err(error.into()),
     };
