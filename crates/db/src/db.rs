@@ -151,8 +151,9 @@ impl Db {
     /// holes where they lie (`punch_holes`).
     ///
     /// What is in memory only because of [`WriteOptions::disable_wal`] is flushed; everything else is in the log
-    /// already. The log is synced, so that a closed store survives power loss. Dropping the last handle does the same,
-    /// but has nobody to tell an error to.
+    /// already. The log is synced, so that a closed store survives power loss, and the manifest says how much of it is, so that whoever
+    /// opens the store next takes nothing that is missing for what a crash left. Dropping the last handle does the same, but has nobody to
+    /// tell an error to.
     ///
     /// # Errors
     /// The first failure of these steps, or an earlier one that made the store read-only; the store is closed all the same.
@@ -789,12 +790,13 @@ impl OpenDb {
         for mut thread in self.threads.lock().drain(..) {
             joined &= thread.join();
         }
+        let recorded = self.store.record_durable_logs();
         let purged = self.store.trash.purge_again();
         self.store.trash.close();
         // The lock goes last: until here the directory is this store's.
         self.lock.lock().take();
         let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");
-        written.and(purged).and(if joined { Ok(()) } else { Err(panicked()) })
+        written.and(recorded).and(purged).and(if joined { Ok(()) } else { Err(panicked()) })
     }
 }
 

@@ -46,7 +46,8 @@ pub struct Recovery {
     pub wal_files: u64,
     /// Batches replayed.
     pub batches: u64,
-    /// Bytes behind the point where the logs ended torn; their writes were never acknowledged as synced.
+    /// Bytes behind the point where the logs ended torn. After a power loss, no write among them was acknowledged as synced; damage
+    /// that looks like what a power loss leaves is told from it only in a store that was closed.
     pub dropped_bytes: u64,
     /// Where the logs ended, if a crash tore the record there.
     pub torn_at: Option<(PathBuf, u64)>,
@@ -277,6 +278,11 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
         counters: Counters::default(),
         trash,
         log_numbers: recovered.families.iter().map(|(&id, family)| (id, family.log_number)).collect(),
+        durable_logs: recovered
+            .durable_logs
+            .range(first_log(&recovered)..)
+            .map(|(&log, &bytes)| (log, bytes))
+            .collect(),
         last_sequence: recovered.last_sequence,
         next_file: next_file + 1,
         lead: Lead::new(wal_number, recovered.last_sequence),

@@ -73,6 +73,8 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     /// The first log that each family needed when the store was opened.
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    /// How much of the logs that were needed then was durable, as far as the manifest says.
+    pub(crate) durable_logs: BTreeMap<FileNumber, u64>,
     /// Whether open found blob files that the manifest does not name.
     pub(crate) has_stray_blobs: bool,
     pub(crate) read_only: bool,
@@ -229,6 +231,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Counters,
     pub(crate) trash: Arc<Trash>,
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
+    pub(crate) durable_logs: BTreeMap<FileNumber, u64>,
     pub(crate) has_stray_blobs: bool,
     pub(crate) read_only: bool,
     pub(crate) default_family: Arc<Family>,
@@ -262,6 +265,7 @@ impl Store {
             snapshots: Arc::default(),
             recovery: Recovery::default(),
             log_numbers: parts.log_numbers,
+            durable_logs: parts.durable_logs,
             has_stray_blobs: parts.has_stray_blobs,
             read_only: parts.read_only,
             families: ArcSwap::from_pointee(parts.families),

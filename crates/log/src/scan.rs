@@ -229,7 +229,12 @@ impl Scanner {
                         return Ok(Some(place));
                     }
                 }
-                Fragment::Ignored { next } => self.at = next,
+                Fragment::Ignored { next } => {
+                    self.at = next;
+                    if !self.assembler.is_within() {
+                        self.whole_bytes = self.offset();
+                    }
+                }
                 // Only recyclable headers are too long for so much room: here was a short one, and is no more.
                 Fragment::EndOfBlock if !self.is_recycled && self.block.len() - self.at >= HEADER_BYTES => {
                     self.zeroes()?;

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteBatch, WriteOptions};
+use esker::{
+    Change, ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, RecoveryMode, WriteBatch, WriteOptions,
+};
 use esker_torture::hooked::{Call, Meanwhile};
 
 const UNLOGGED: WriteOptions = WriteOptions { sync: false, disable_wal: true };
@@ -291,6 +293,131 @@ fn a_durable_log_cut_short_is_damage() {
     assert_eq!(disk.paths(), before);
     let skipping = Options { wal_recovery: RecoveryMode::SkipCorrupt, ..options() };
     assert!(Db::open_with_env("/store", skipping, disk.env()).unwrap().get("third").unwrap().is_some());
+}
+
+/// What may be left of a log: zeroes, not quite all, nothing, no file.
+fn damages(whole: &[u8]) -> [Option<Vec<u8>>; 4] {
+    [Some(vec![0; whole.len()]), Some(whole[..whole.len() - 3].to_vec()), Some(Vec::new()), None]
+}
+
+fn leave_of(image: &SimDisk, log: &Path, left: Option<Vec<u8>>) {
+    match left {
+        Some(left) => image.overwrite(log, left),
+        None => image.env().files.remove(log).unwrap(),
+    }
+}
+
+/// Goal: whatever is missing of the logs of a store that was closed is damage, of the last one, too: what they hold was durable. An open
+/// refuses it and changes nothing, `SkipCorrupt` passes over it and tells, and so does a repair.
+#[test]
+fn what_is_missing_of_a_closed_stores_logs_is_damage() {
+    let disk = SimDisk::new();
+    let (db, second) = open(&disk);
+    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+    // The other family keeps the first log.
+    db.put_cf(&second, "second", [2; 100], &synced).unwrap();
+    db.put("first", [1; 100]).unwrap();
+    db.flush_cf(&db.default_column_family()).unwrap();
+    db.put_cf(&db.default_column_family(), "last", [3; 100], &synced).unwrap();
+    db.close().unwrap();
+    let logs: Vec<_> = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    assert_eq!(logs.len(), 2);
+    let files =
+        |disk: &SimDisk| disk.paths().into_iter().map(|path| (disk.file_bytes(&path), path)).collect::<Vec<_>>();
+    for log in &logs {
+        let whole = disk.file_bytes(log).unwrap();
+        for (at, left) in damages(&whole).into_iter().enumerate() {
+            let what = format!("{}, damage {at}", log.display());
+            let image = disk.after_process_death();
+            leave_of(&image, log, left);
+            let before = files(&image);
+            for mode in [RecoveryMode::PointInTime, RecoveryMode::TolerateTornTail, RecoveryMode::AbsoluteConsistency] {
+                let options = Options { wal_recovery: mode, ..options() };
+                let error = Db::open_with_env("/store", options.clone(), image.env()).unwrap_err();
+                assert_eq!(
+                    (error.kind(), error.path()),
+                    (ErrorKind::Corruption, Some(log.as_path())),
+                    "{what}: {error}"
+                );
+                let error = Db::open_read_only_with_env("/store", options, image.env()).unwrap_err();
+                assert_eq!(
+                    (error.kind(), error.path()),
+                    (ErrorKind::Corruption, Some(log.as_path())),
+                    "{what}: {error}"
+                );
+            }
+            assert!(files(&image) == before, "{what}");
+            let skipping = Options { wal_recovery: RecoveryMode::SkipCorrupt, ..options() };
+            for env in [image.after_process_death().env(), image.env()] {
+                let read_only = Db::open_read_only_with_env("/store", skipping.clone(), env.clone()).unwrap();
+                assert!(read_only.stats().recovery.skipped_bytes > 0, "{what}");
+                let repaired = Db::repair_with_env("/store", options(), env.clone()).unwrap();
+                let is_told = repaired.damage.iter().any(|error| error.path() == Some(log.as_path()));
+                assert!(is_told, "{what}: {:?}", repaired.damage);
+                let db = Db::open_with_env("/store", options(), env).unwrap();
+                assert_eq!(db.get("last").unwrap().is_some(), *log == logs[0], "{what}");
+                assert!(db.get("first").unwrap().is_some(), "{what}");
+            }
+        }
+        let image = disk.after_process_death();
+        image.overwrite(log, [whole, vec![0; 600]].concat());
+        let (db, second) = open(&image);
+        assert!(
+            db.get("last").unwrap().is_some() && db.get_cf(&second, "second", &Default::default()).unwrap().is_some()
+        );
+    }
+}
+
+/// Goal: a manifest says nothing of logs that a life after it has taken into tables, and nothing that it cannot know: what a process
+/// did not live to say.
+#[test]
+fn logs_that_are_gone_are_not_missed() {
+    let disk = SimDisk::new();
+    let (db, _) = open(&disk);
+    db.put("first", "x").unwrap();
+    db.close().unwrap();
+    let (db, _) = open(&disk);
+    assert_eq!(db.stats().recovery.batches, 1);
+    // A close with nothing in the log, another with something, and a death.
+    db.close().unwrap();
+    let (db, _) = open(&disk);
+    db.put("second", "x").unwrap();
+    db.close().unwrap();
+    let (db, _) = open(&disk);
+    db.put("third", "x").unwrap();
+    std::mem::forget(db);
+    let image = disk.after_process_death();
+    for log in image.paths().iter().filter(|path| path.extension().is_some_and(|e| e == "log")) {
+        image.env().files.remove(log).unwrap();
+    }
+    let (db, _) = open(&image);
+    assert!(db.get("first").unwrap().is_some() && db.get("second").unwrap().is_some());
+}
+
+/// Goal: a close whose last edit of the manifest fails says so; what was written is there.
+#[test]
+fn a_close_that_cannot_say_what_is_durable_tells() {
+    let life = |disk: &SimDisk, at: Option<u64>| {
+        let (db, _) = open(disk);
+        db.put("key", "value").unwrap();
+        if let Some(at) = at {
+            disk.fail_at(at, Fault::Eio);
+        }
+        db.close()
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    life(&healthy, None).unwrap();
+    let is_manifest = |line: &&String| line.contains("MANIFEST") && !line.contains("sync_dir");
+    let number = |line: &String| line.split(' ').next()?.parse::<u64>().ok();
+    let edit: Vec<u64> = healthy.trace().iter().filter(is_manifest).filter_map(number).collect();
+    for &at in &edit[edit.len() - 2..] {
+        let disk = SimDisk::new();
+        let error = life(&disk, Some(at)).unwrap_err();
+        assert!(error.to_string().contains("how much of the logs is durable"), "{error}");
+        let (db, _) = open(&disk);
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
 }
 
 /// Goal: what a log held in a former life is never replayed (B5), wherever the machine dies while logs are written over.

@@ -83,7 +83,9 @@ fn print_text(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Fai
     if let Some((path, offset)) = &log.torn_at {
         // Natural after a power loss, so not damage; but whoever looks shall know.
         let (dropped, path) = (Bytes(log.dropped_bytes), path.display());
-        out.line(format_args!("{path} ends torn at byte {offset}: {dropped} were never acknowledged as durable"))?;
+        out.line(format_args!(
+            "{path} ends torn at byte {offset}: {dropped} are left out, as what a crash had under way"
+        ))?;
     }
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;

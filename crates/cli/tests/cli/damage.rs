@@ -1,5 +1,7 @@
 //! `verify`, and what damage looks like.
 
+use esker::{Db, Options};
+
 use crate::run::{NONE, Place, flip_bit};
 
 fn loaded() -> Place {
@@ -68,10 +70,37 @@ fn what_is_only_in_the_log_is_read_and_a_torn_end_is_told() {
     let place = Place::new();
     place.run("put", ["--create", "key", "value"]).done();
     assert!(place.run("check", NONE).done().text().contains("read 1 batch in 1 log"));
+    // As a process leaves it that dies.
+    let db = Db::open(place.store(), Options::default()).unwrap();
+    db.put("key", "another").unwrap();
+    std::mem::forget(db);
     let log = place.files(".log").remove(0);
     let bytes = std::fs::read(&log).unwrap();
-    std::fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+    std::fs::write(&log, &bytes[..end - 3]).unwrap();
     let verified = place.run("check", NONE).done();
     let text = verified.text();
     assert!(text.contains("ends torn at byte 0") && text.contains("no damage"), "{text}");
+}
+
+#[test]
+fn what_is_missing_of_the_log_of_a_closed_store_is_damage() {
+    let place = Place::new();
+    place.run("put", ["--create", "a", "one", "--sync"]).done();
+    place.run("put", ["b", "two", "--sync"]).done();
+    let log = place.files(".log").remove(0);
+    let bytes = std::fs::read(&log).unwrap();
+    for left in [Some(vec![0; bytes.len()]), Some(bytes[..bytes.len() - 3].to_vec()), None] {
+        match left {
+            Some(left) => std::fs::write(&log, left).unwrap(),
+            None => std::fs::remove_file(&log).unwrap(),
+        }
+        let verified = place.run("check", NONE).no();
+        let text = verified.text();
+        let said = format!("the manifest says that {} bytes of this log are durable", bytes.len());
+        assert!(text.contains(&said) && text.contains("1 damage") && text.contains(log.to_str().unwrap()), "{text}");
+        place.run("get", ["b"]).failed(&["corruption", "repair", log.to_str().unwrap()]);
+    }
+    std::fs::write(&log, bytes).unwrap();
+    assert_eq!(place.run("get", ["b"]).done().text(), "two\n");
 }

@@ -75,6 +75,7 @@ pub(crate) fn store_to_mend(
         counters: Counters::default(),
         trash,
         log_numbers: recovered.families.iter().map(|(&id, family)| (id, family.log_number)).collect(),
+        durable_logs: recovered.durable_logs.range(first_log..).map(|(&log, &bytes)| (log, bytes)).collect(),
         last_sequence: recovered.last_sequence,
         next_file: next_file + 1,
         lead: Lead::new(wal_number, recovered.last_sequence),

@@ -1,6 +1,7 @@
 //! The write-ahead logs at open: read twice, so that nothing is written before all of them are known to be good.
 //!
-//! - A torn end of the last log is where the store ends: the writes behind it were never acknowledged as durable.
+//! - A torn end of the last log is where the store ends, unless the manifest says that more was durable: after a power loss the writes
+//!   behind it were never acknowledged as durable.
 //! - A log that begins with a note of the one before it was begun before that one was durable. If that one lacks anything,
 //!   the store ends there, and this log and all later ones are left out, unless one says that it was durable since: then
 //!   it is damage.
@@ -90,7 +91,7 @@ impl Logs {
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
-                        missing = before.filter(|&end| lacks(end, &note)).map(|end| (note.log, end));
+                        missing = before.filter(|&end| lacks(end, note.end)).map(|end| (note.log, end));
                         if missing.is_some() {
                             break;
                         }
@@ -151,7 +152,6 @@ impl Logs {
                 found.dropped_bytes += store.env.files.metadata(path)?.len.saturating_sub(offset);
             }
             found.wal_files += 1;
-            found.skipped_bytes += scanner.skipped_bytes();
             let mut end = lost;
             match scanner.end() {
                 LogEnd::Torn { offset, dropped_bytes, .. } => {
@@ -163,8 +163,13 @@ impl Logs {
                 LogEnd::Clean { offset } => end = end.or(Some(offset)),
                 LogEnd::NotReached => {}
             }
+            // In mode SkipCorrupt what is missing; of that, what is there and no record was passed over.
+            let durable = store.durable_logs.get(&log.number).copied().unwrap_or(0);
+            let missing = end.map_or(0, |end| if lacks(end, durable) { durable - end } else { 0 });
+            found.skipped_bytes += scanner.skipped_bytes().max(missing);
             ends.extend(end.map(|end| (log.number, end)));
         }
+        check_durable(store, &ends, &mut found)?;
         Ok(Self { logs, found, pointers, ends, skipped })
     }
 
@@ -209,10 +214,11 @@ impl Logs {
     }
 }
 
-/// Leaves out the last logs as far as nothing was written to them yet: those that a writer has ready for later.
+/// Leaves out the last logs as far as nothing was written to them yet: those that a writer has ready for later, of which the manifest
+/// knows nothing.
 fn leave_out_unbegun(store: &Store, wals: &mut BTreeMap<FileNumber, u64>) -> Result<()> {
     while let Some((&number, &bytes)) = wals.last_key_value() {
-        if bytes > 0 && has_begun(store, number)? {
+        if store.durable_logs.contains_key(&number) || (bytes > 0 && has_begun(store, number)?) {
             break;
         }
         wals.remove(&number);
@@ -270,10 +276,32 @@ fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
     Ok(last)
 }
 
-/// Whether the log that `note` is about is not whole, as it ended at `end`.
-fn lacks(end: u64, note: &LogNote) -> bool {
+/// Whether a log that ends at `end` is not whole, as it once ended at `before`.
+fn lacks(end: u64, before: u64) -> bool {
     // Padding of a block is no record, and shorter than any.
-    end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= note.end
+    end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= before
+}
+
+/// Whether the logs are there as far as the manifest says that they are durable: what is missing of that, no crash has taken. `ends`
+/// is where they end. In mode `SkipCorrupt` a log that is gone is counted; what others lack was.
+fn check_durable(store: &Store, ends: &BTreeMap<FileNumber, u64>, found: &mut Recovery) -> Result<()> {
+    for (&number, &durable) in &store.durable_logs {
+        let end = ends.get(&number).copied();
+        if !lacks(end.unwrap_or(0), durable) {
+            continue;
+        }
+        if store.options.wal_recovery == RecoveryMode::SkipCorrupt {
+            found.skipped_bytes += if end.is_none() { durable } else { 0 };
+            continue;
+        }
+        let is = end.map_or("it is not there".to_owned(), |end| format!("its records end at byte {end}"));
+        let reason = format!(
+            "the manifest says that {durable} bytes of this log are durable, but {is}; repair the store, or reopen with recovery mode \
+             SkipCorrupt, to go on without what is missing, or restore from a backup"
+        );
+        return Err(Error::corruption(&store.path_of(&FileName::Wal(number)), end.unwrap_or(0), reason));
+    }
+    Ok(())
 }
 
 /// Whether `log` may be left out because an earlier one ends at `before`, too early.

@@ -7,7 +7,7 @@ use esker_env::sim::SimDisk;
 use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
-use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_format::rocksdb::version_edit::{VersionEdit, WalAddition};
 use esker_log::scan::{RecoveryMode, Scanner};
 
 use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
@@ -121,6 +121,49 @@ fn a_repair_refuses_tables_in_other_directories() {
             assert_eq!(open(&image, &options).unwrap_err().kind(), ErrorKind::UnsupportedFormat);
         }
     }
+}
+
+/// Goal: what RocksDB's manifests say of synced logs counts as what Esker's do, until they say that those logs are deleted; a log of which no
+/// synced size is known need not be there.
+#[test]
+fn logs_that_rocksdb_keeps_account_of_are_looked_for() {
+    let disk = SimDisk::new();
+    let options = options(FamilyOptions::default());
+    let db = open(&disk, &options).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let log = disk.paths().into_iter().find(|path| path.extension().is_some_and(|found| found == "log")).unwrap();
+    let bytes = disk.file_bytes(&log).unwrap().len() as u64;
+    let is_opened = |synced_bytes: Option<u64>, deleted_before: Option<u64>, is_there: bool| {
+        let image = disk.after_process_death();
+        edit_manifest(&image, |edit| {
+            for log in std::mem::take(&mut edit.durable_logs) {
+                assert_eq!(log.bytes, bytes);
+                edit.wal_additions = vec![WalAddition { number: log.number, synced_bytes }; 2];
+                edit.wal_deletion = deleted_before.map(|more| FileNumber::new(log.number.get() + more));
+            }
+        });
+        if !is_there {
+            image.env().files.remove(&log).unwrap();
+        }
+        match open(&image, &options) {
+            Ok(db) => {
+                assert_eq!(db.get("key").unwrap().is_some(), is_there);
+                true
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*log)), "{error}");
+                false
+            }
+        }
+    };
+    assert!(is_opened(Some(bytes), None, true));
+    assert!(is_opened(Some(bytes - 5), None, true));
+    assert!(!is_opened(Some(bytes + 20), None, true));
+    assert!(!is_opened(Some(bytes), None, false));
+    assert!(!is_opened(Some(bytes), Some(0), false));
+    assert!(is_opened(Some(bytes), Some(1), false));
+    assert!(is_opened(None, None, false));
 }
 
 /// Goal: a store whose last life left more level-0 tables than writers may add to holds them back from the first write on.

@@ -230,6 +230,7 @@ impl Workshop {
             recovered.last_sequence = manifest.last_sequence;
             recovered.next_file_number = manifest.next_file_number;
             recovered.log_number_min = manifest.log_number_min;
+            recovered.durable_logs.clone_from(&manifest.durable_logs);
             return Ok(recovered);
         }
         let hints = &self.survey.hints;

@@ -41,6 +41,10 @@ pub(crate) struct Recovered {
     pub(crate) last_sequence: SequenceNumber,
     /// Logs before this one are needed by nobody.
     pub(crate) log_number_min: FileNumber,
+    /// How much of logs is durable, as far as that was written down. They may be needed by nobody any more.
+    pub(crate) durable_logs: BTreeMap<FileNumber, u64>,
+    /// Of logs before this one nothing is known, whatever was written down of them.
+    durable_logs_from: FileNumber,
 }
 
 /// Reads CURRENT and the manifest that it names.
@@ -138,6 +142,7 @@ fn misfit(reason: String) -> Error {
 
 impl Recovered {
     fn take(&mut self, edit: VersionEdit) -> Result<()> {
+        self.take_durable_logs(&edit);
         if let Some(id) = edit.db_id {
             self.db_id = id;
         }
@@ -185,6 +190,22 @@ impl Recovered {
             family.ledger.add_garbage(garbage.number, garbage.count, garbage.bytes)?;
         }
         Ok(())
+    }
+}
+
+impl Recovered {
+    /// What RocksDB keeps account of, and what Esker says when it closes a store. A log that is only added need not be there.
+    fn take_durable_logs(&mut self, edit: &VersionEdit) {
+        if let Some(first) = edit.wal_deletion {
+            self.durable_logs_from = self.durable_logs_from.max(first);
+            self.durable_logs = self.durable_logs.split_off(&self.durable_logs_from);
+        }
+        let synced = edit.wal_additions.iter().filter_map(|log| Some((log.number, log.synced_bytes?)));
+        let closed = edit.durable_logs.iter().map(|log| (log.number, log.bytes));
+        for (number, bytes) in synced.chain(closed).filter(|(number, _)| *number >= self.durable_logs_from) {
+            let most = self.durable_logs.entry(number).or_default();
+            *most = bytes.max(*most);
+        }
     }
 }
 

@@ -11,6 +11,8 @@
 //!
 //! - L5: a log is written over as another one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) only if it is durable,
 //!   no memtable needs it, it has no other name, and each of its records tells which log it belongs to (B5).
+//! - L6: the last thing that a close writes is how much of which logs is durable, into the manifest. What is missing of that is damage to
+//!   whoever opens the store next, which begins with a manifest that says nothing of logs.
 //!
 //! A log is preallocated for what its memtables will hold, so that small writes are copied into mapped memory; it is sealed before
 //! its last sync. Where space is short nothing is preallocated. Background threads make the next log when half of one is
@@ -25,6 +27,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::log::log_number_tag;
 use esker_format::rocksdb::log_note::LogNote;
+use esker_format::rocksdb::version_edit::{DurableLog, VersionEdit};
 use esker_format::rocksdb::write_batch;
 use esker_log::writer::LogWriter;
 use parking_lot::Mutex;
@@ -249,10 +252,35 @@ impl Store {
             wal.seal()?;
         }
         self.sync_log(lead)?;
+        self.durable_log.fetch_max(lead.wal_number.get(), Ordering::AcqRel);
         let mut state = self.state.lock();
+        if let Some(wal) = lead.wal.as_ref().filter(|wal| wal.len() > lead.order.note_bytes) {
+            state.wals.insert(lead.wal_number, wal.len());
+        }
         let spare = state.spare_log.take().map(|spare| spare.path);
         state.retired_logs.drain(..).chain(spare).for_each(|path| self.trash.add(path));
         Ok(())
+    }
+
+    /// See L6. Nobody else changes the store any more.
+    ///
+    /// # Errors
+    /// As the manifest's. Nothing is lost, but what is damaged later may pass for what a crash left.
+    pub(crate) fn record_durable_logs(&self) -> Result<()> {
+        let mut installer = self.installer.lock();
+        if self.read_only || self.failure().is_some() {
+            return Ok(());
+        }
+        let durable = self.durable_log.load(Ordering::Acquire);
+        let wals = self.state.lock().wals.clone();
+        let is_known = |&(number, bytes): &(FileNumber, u64)| number.get() <= durable && bytes > 0;
+        let logs = wals.into_iter().filter(is_known).map(|(number, bytes)| DurableLog { number, bytes });
+        let edit = VersionEdit { durable_logs: logs.collect(), ..VersionEdit::default() };
+        if edit.durable_logs.is_empty() {
+            return Ok(());
+        }
+        self.record(&mut installer, edit)
+            .map_err(|failed| failed.error.while_doing("saying how much of the logs is durable"))
     }
 
     /// A log that nobody needs any more: it goes, or becomes another one. `state` is locked.

@@ -31,8 +31,11 @@
 //! | 8199 | log added              | bytes: number, then 2 and the synced size if known, then 1                         |
 //! | 8200 | log deleted            | bytes: number                                                                      |
 //! | 8201 | timestamps persisted   | bytes: one, 0 or 1                                                                 |
+//! | 1694507009 | log durable      | bytes: number, how much of it is durable. Esker's own                              |
 //!
-//! Other tags with bit 13 are followed by bytes and ignored; any other tag is unsupported.
+//! Other tags with bit 13 are followed by bytes and ignored; any other tag is unsupported. The last of the table is such a one to
+//! RocksDB. Its own 8199 says the same, but a RocksDB that does not keep account of logs (its default) aborts where it finds one and is open
+//! for reading only: up to 11.1 at least, `DBImpl::Recover` would then append a deletion of that record.
 //!
 //! A custom field of a table is a tag and bytes; tag 1 alone ends them. Unknown ones are ignored unless bit 6 is set.
 //!
@@ -107,6 +110,8 @@ pub struct VersionEdit {
     pub wal_additions: Vec<WalAddition>,
     /// Logs before this one were deleted.
     pub wal_deletion: Option<FileNumber>,
+    /// Logs of a store that was closed.
+    pub durable_logs: Vec<DurableLog>,
     /// History before this timestamp is gone.
     pub full_history_ts_low: Option<Vec<u8>>,
     /// Whether user-defined timestamps reach tables. Only beside `comparator`.
@@ -195,6 +200,15 @@ pub struct WalAddition {
     pub synced_bytes: Option<u64>,
 }
 
+/// A log that Esker closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DurableLog {
+    /// Its number.
+    pub number: FileNumber,
+    /// Where its last record ends: all before that is durable.
+    pub bytes: u64,
+}
+
 /// The tags of the first table above.
 mod tag {
     pub(super) const COMPARATOR: u32 = 1;
@@ -226,6 +240,8 @@ mod tag {
     pub(super) const WAL_ADDITION: u32 = IGNORABLE + 7;
     pub(super) const WAL_DELETION: u32 = IGNORABLE + 8;
     pub(super) const TIMESTAMPS_PERSISTED: u32 = IGNORABLE + 9;
+    /// An `e` above all that RocksDB counts up to.
+    pub(super) const DURABLE_LOG: u32 = 0x6500_0000 + IGNORABLE + 1;
 }
 
 /// The tags of the second table above.

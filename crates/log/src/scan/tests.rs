@@ -349,6 +349,10 @@ fn kinds_that_may_be_ignored_are() {
     let len = bytes.len();
     let found = scan(&disk_with(bytes), RecoveryMode::AbsoluteConsistency);
     assert_eq!((found.records, found.end), (vec![b"one".to_vec()], clean(len)));
+    // Records they are: a log ends behind them.
+    let bytes = recyclable(131, 7, b"which log went before");
+    let len = bytes.len();
+    assert_eq!(scan(&disk_with(bytes), RecoveryMode::AbsoluteConsistency).end, clean(len));
 }
 
 #[test]

@@ -50,6 +50,10 @@ fn print(offset: u64, edit: &VersionEdit, report: &mut Report<'_>) -> Result<(),
         fields.extend(wal.synced_bytes.map(|bytes| Field::plain("synced_bytes", bytes)));
         report.note(offset, "add_wal", fields)?;
     }
+    for log in &edit.durable_logs {
+        let fields = vec![Field::plain("number", log.number.get()), Field::plain("bytes", log.bytes)];
+        report.note(offset, "durable_log", fields)?;
+    }
     Ok(())
 }
 

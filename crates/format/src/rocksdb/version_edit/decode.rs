@@ -1,8 +1,8 @@
 //! From bytes to edits.
 
 use super::{
-    BlobFileAddition, BlobFileGarbage, PATH_ID_MAX, TableMeta, UNKNOWN_CHECKSUM_FUNC_NAME, VersionEdit, WalAddition,
-    custom_tag, tag, wal_tag,
+    BlobFileAddition, BlobFileGarbage, DurableLog, PATH_ID_MAX, TableMeta, UNKNOWN_CHECKSUM_FUNC_NAME, VersionEdit,
+    WalAddition, custom_tag, tag, wal_tag,
 };
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -59,6 +59,13 @@ impl VersionEdit {
             tag::WAL_DELETION_OLD => self.wal_deletion = Some(file_number(cursor, "deleted log")?),
             tag::WAL_DELETION => {
                 self.wal_deletion = Some(inside(cursor, "deleted log", |inner| file_number(inner, "deleted log"))?);
+            }
+            tag::DURABLE_LOG => {
+                let read = |inner: &mut Cursor<'_>| {
+                    let number = file_number(inner, "durable log")?;
+                    Ok(DurableLog { number, bytes: inner.varint64("durable bytes of a log")? })
+                };
+                self.durable_logs.push(inside(cursor, "durable log", read)?);
             }
             tag::FULL_HISTORY_TS_LOW => {
                 let timestamp = cursor.prefixed("full history timestamp low")?;

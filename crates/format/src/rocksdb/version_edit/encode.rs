@@ -39,6 +39,11 @@ impl VersionEdit {
         if let Some(number) = self.wal_deletion {
             put_bytes(out, tag::WAL_DELETION, Some(&varint(number.get())));
         }
+        for log in &self.durable_logs {
+            let mut bytes = varint(log.number.get());
+            put_u64(&mut bytes, log.bytes);
+            put_bytes(out, tag::DURABLE_LOG, Some(&bytes));
+        }
         put_number(out, tag::COLUMN_FAMILY, (self.column_family != 0).then_some(u64::from(self.column_family)));
         put_bytes(out, tag::COLUMN_FAMILY_ADD, self.column_family_add.as_deref().map(str::as_bytes));
         if self.column_family_drop {

@@ -102,6 +102,7 @@ fn full() -> VersionEdit {
             WalAddition { number: N(8), synced_bytes: Some(0) },
         ],
         wal_deletion: Some(N(8)),
+        durable_logs: vec![DurableLog { number: N(9), bytes: 300 }, DurableLog::default()],
         full_history_ts_low: Some(b"ts".to_vec()),
         timestamps_persisted: Some(false),
         ..flush()
@@ -209,6 +210,15 @@ fn older_forms_of_logs_are_read() {
     let edit = VersionEdit::decode(&hex("8440 08 02 ac02 01 8540 07")).unwrap();
     assert_eq!(edit.wal_additions, [WalAddition { number: N(8), synced_bytes: Some(300) }]);
     assert_eq!(edit.wal_deletion, Some(N(7)));
+}
+
+/// Golden: stores that were closed have these bytes. RocksDB reads past them, as bit 13 of the tag is set.
+#[test]
+fn how_much_of_a_log_is_durable_is_esker_s_own() {
+    let logs = vec![DurableLog { number: N(8), bytes: 300 }, DurableLog { number: N(11), bytes: 26 }];
+    let edit = VersionEdit { durable_logs: logs, ..VersionEdit::default() };
+    assert_eq!(encoded(&edit), hex("81c080a806 03 08 ac02 81c080a806 02 0b 1a"));
+    assert_eq!(VersionEdit::decode(&encoded(&edit)), Ok(edit));
 }
 
 #[test]
