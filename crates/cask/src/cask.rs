@@ -264,7 +264,7 @@ impl Cask {
         Ok(version.unwrap_or_default())
     }
 
-    /// Sets `key` to `value` if it has none. Whether it did.
+    /// Sets `key` to `value` if it has none. Whether it did. With `sync`, what either answer was given by is durable.
     ///
     /// # Errors
     /// As [`put_with`](Self::put_with), and those of [`get`](Self::get).
@@ -278,7 +278,8 @@ impl Cask {
         Ok(self.store().write_one(key, Some(value), write::Condition::Absent, options)?.is_some())
     }
 
-    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: it has none). Whether it was.
+    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: it has none). Whether it was. With `sync`, what either
+    /// answer was given by is durable.
     ///
     /// # Errors
     /// As [`put_with`](Self::put_with), and those of [`get`](Self::get).

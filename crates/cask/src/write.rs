@@ -6,8 +6,8 @@
 //! - W3: a batch is one append to one file; its records say that they belong together (`CONTINUED`). It has a record for each of
 //!   its keys, whatever they were before.
 //! - W4: `sync` makes the file durable that has the record; where history is kept, all of them: what a key's older versions are may say a
-//!   record in another, such as a deletion that ended them. Whoever finds nothing to delete, as was wanted, syncs everything instead:
-//!   what made the key go may not be durable yet.
+//!   record in another, such as a deletion that ended them. Whoever finds nothing to write, or that its condition does not hold, syncs
+//!   everything instead: what it found may not be durable yet, and it is told as if it were.
 //! - W5: a batch changes the slots of all its keys under the locks of all their shards. So readers, who wait for a shard that is locked,
 //!   see of a batch everything or nothing: who has read one of its values finds no older one of another key of it afterwards.
 //!
@@ -107,7 +107,9 @@ impl Store {
         let mut framed = if is_certain { Some(self.framed(&mut writing.state, &change)?) } else { None };
         let mut located = self.locate(change.hash, key)?;
         if !self.holds(condition, change.hash, key)? {
-            return Ok(None);
+            drop((at_rest, writing));
+            // W4.
+            return if options.sync { self.sync_all().map(|()| None) } else { Ok(None) };
         }
         if change.value.is_none() && located.newest.is_none() && !located.is_damaged {
             drop((at_rest, writing));
@@ -173,7 +175,7 @@ impl Store {
             // Nothing to write either way.
             self.check_writable()?;
             let is_absent = !self.exists_at(self.keydir.hash(key), key)?;
-            if is_absent && options.sync {
+            if options.sync {
                 // W4.
                 self.sync_all()?;
             }

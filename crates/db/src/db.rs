@@ -225,7 +225,8 @@ impl Db {
         self.store().write(batch, *options)
     }
 
-    /// Sets `key` in `family` to `value` if it has none; says whether it did.
+    /// Sets `key` in `family` to `value` if it has none; says whether it did. With `sync`, either answer is durable: see
+    /// [`update`](Self::update).
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -239,7 +240,8 @@ impl Db {
         self.change_if(family, key.as_ref(), None, || Change::Put(value.as_ref().to_vec()), options)
     }
 
-    /// Sets `key` in `family` to `value` if it has the value `expected`; says whether it did.
+    /// Sets `key` in `family` to `value` if it has the value `expected`; says whether it did. With `sync`, either answer is durable: see
+    /// [`update`](Self::update).
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -255,7 +257,8 @@ impl Db {
         self.change_if(family, key.as_ref(), Some(expected.as_ref()), put, options)
     }
 
-    /// Removes `key` from `family` if it has the value `expected`; says whether it did.
+    /// Removes `key` from `family` if it has the value `expected`; says whether it did. With `sync`, either answer is durable: see
+    /// [`update`](Self::update).
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -295,7 +298,8 @@ impl Db {
     /// Cost: a read and a write, the write in a turn of its own. A sync is shared with all who write meanwhile.
     ///
     /// # Durability
-    /// As [`write`](Self::write).
+    /// As [`write`](Self::write). With `sync`, the value that the last answer was given for is durable as well when this returns, also if
+    /// nothing changed: that waits for a sync if anything was written since the last one.
     ///
     /// # Errors
     /// As [`write`](Self::write) and [`get_cf`](Self::get_cf). After `ReadOnly`, `Closed` or `Io` it is unknown whether the change took effect:

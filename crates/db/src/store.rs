@@ -97,6 +97,8 @@ pub(crate) struct Store {
     pub(crate) ended_logs: Mutex<Vec<Arc<EndedLog>>>,
     /// The newest log that took its last write and is durable; so are those before it.
     pub(crate) durable_log: AtomicU64,
+    /// Writes up to this sequence number are durable, but those without the log.
+    pub(crate) durable_sequence: AtomicU64,
     pub(crate) installer: Mutex<Installer>,
     pub(crate) state: Mutex<State>,
     /// Signalled whenever `state` or a view has changed.
@@ -278,6 +280,7 @@ impl Store {
             commit: CommitQueue::new(parts.lead),
             ended_logs: Mutex::default(),
             durable_log: AtomicU64::new(0),
+            durable_sequence: AtomicU64::new(0),
             installer: Mutex::new(parts.installer),
             state: Mutex::new(State { wals: parts.wals, ..State::default() }),
             changed: Condvar::new(),
@@ -299,9 +302,10 @@ impl Store {
         SequenceNumber::new(self.published.get())
     }
 
-    /// Everything up to `sequence` is in place: for recovery, before there are writers.
+    /// Everything up to `sequence` is in place: for recovery, before there are writers. What it finds, it makes durable.
     pub(crate) fn publish(&self, sequence: SequenceNumber) {
         self.published.set(sequence.get());
+        self.durable_sequence.store(sequence.get(), Ordering::Release);
     }
 
     /// A number that no file of the store has, nor ever had.

@@ -12,13 +12,15 @@
 //!
 //! - U4: with `sync`, a change is logged and shown in its turn, and synced afterwards, with all who write or change keys at the same
 //!   moment. Who reads it before it is durable may see what a power loss takes; who writes upon it becomes durable with
-//!   it or after it, never without it. An error of the sync is never one that says that nothing changed.
+//!   it or after it, never without it. An error of the sync is never one that says that nothing changed. Who changes nothing waits
+//!   until what that was decided on is durable: of who saw a change and did nothing, others believe that it was done.
 //!
 //! Cost: a read, a turn in the commit queue, a look into each memtable that is newer than the read, a write. With `sync`, a
-//! second turn, for a sync that is shared.
+//! second turn, for a sync that is shared; but to change nothing takes none where everything is durable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_format::rocksdb::internal_key;
 
@@ -70,20 +72,22 @@ impl Store {
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
         if options.sync && is_changed {
-            self.sync_change()?;
+            self.sync_in_turn("the change took effect")?;
+        } else if options.sync && self.durable_sequence.load(Ordering::Acquire) < self.visible().get() {
+            self.sync_in_turn("nothing changed, and what the key has was written before")?;
         }
         Ok(before)
     }
 
-    /// Makes a change durable that others see already: whatever fails now does not say that it is none (U4).
-    fn sync_change(&self) -> Result<()> {
+    /// Makes durable what others see already: whatever fails now does not say that it is none (U4), but what `is_so`.
+    fn sync_in_turn(&self, is_so: &str) -> Result<()> {
         let is_final = |error: &Error| matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::Closed);
         // A group fails for what others bring, or for want of a new log: this needs neither.
         let synced =
             self.sync_with_others().or_else(|error| if is_final(&error) { Err(error) } else { self.sync_wal() });
         synced.map_err(|error| {
             let kind = if is_final(&error) { error.kind() } else { ErrorKind::Io };
-            error.with_kind(kind).while_doing("the change took effect, but may not survive power loss")
+            error.with_kind(kind).while_doing(format_args!("{is_so}, but may not survive power loss"))
         })
     }
 

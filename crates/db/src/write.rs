@@ -306,7 +306,8 @@ impl Store {
         if last > SequenceNumber::MAX.get() {
             return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
         }
-        if group.iter().any(|request| request.options.sync) {
+        let syncs = group.iter().any(|request| request.options.sync);
+        if syncs {
             // L2, before anything of the group is written: a log that cannot be sealed fails it, and the next one goes on.
             self.sync_ended_logs()?;
         }
@@ -314,6 +315,9 @@ impl Store {
         self.log_group(lead, group).map_err(|error| self.take_back(appended, error))?;
         lead.unlogged |= group.iter().any(|request| request.options.disable_wal);
         lead.last_sequence = SequenceNumber::new(last);
+        if syncs {
+            self.durable_sequence.store(last, Ordering::Release);
+        }
         self.counters.user_bytes.add(group_bytes);
         self.counters.user_writes.add(group.iter().filter(|request| request.batch.count() > 0).count() as u64);
         Ok(())

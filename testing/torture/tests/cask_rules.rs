@@ -938,6 +938,25 @@ fn small_files_do_not_pile_up() {
     assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
 }
 
+/// Goal (W4): a synced answer that changes nothing makes durable what it was given by, as does one that finds a value where none was wanted.
+#[test]
+fn a_synced_condition_that_does_not_hold_makes_durable_what_it_saw() {
+    let synced = CaskWriteOptions { sync: true, ..CaskWriteOptions::default() };
+    let asks: [fn(&Cask, &CaskWriteOptions) -> bool; 3] = [
+        |cask, synced| cask.put_if_absent("key", "other", synced).unwrap(),
+        |cask, synced| cask.compare_and_set("key", Some(b"other"), Some(b"x"), synced).unwrap(),
+        |cask, synced| cask.compare_and_set("key", None, None, synced).unwrap(),
+    ];
+    for ask in asks {
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        cask.put("key", "value").unwrap();
+        assert!(!ask(&cask, &synced));
+        let image = disk.after_power_loss(Survivors::Nothing);
+        assert_eq!(open(&image).get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}
+
 /// Goal (W4): who is told that a key has no value, durably, is told so by a compare-and-set that has nothing to write, too.
 #[test]
 fn a_synced_compare_and_set_of_nothing_makes_the_deletion_durable() {

@@ -420,6 +420,32 @@ fn a_close_that_cannot_say_what_is_durable_tells() {
     }
 }
 
+/// Goal: a synced answer that changes nothing is as durable as one that does: it waits for what it was read from (U4), and for nothing where all is.
+#[test]
+fn a_synced_condition_that_does_not_hold_makes_durable_what_it_saw() {
+    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+    let asks: [fn(&Db, &WriteOptions) -> bool; 4] = [
+        |db, synced| db.put_if_absent(&db.default_column_family(), "key", "other", synced).unwrap(),
+        |db, synced| db.compare_and_set(&db.default_column_family(), "key", "other", "x", synced).unwrap(),
+        |db, synced| db.compare_and_delete(&db.default_column_family(), "key", "other", synced).unwrap(),
+        |db, synced| db.update(&db.default_column_family(), "key", synced, |_| Change::Keep).unwrap().is_none(),
+    ];
+    for ask in asks {
+        let disk = SimDisk::new();
+        let (db, _) = open(&disk);
+        db.put("key", "value").unwrap();
+        assert!(!ask(&db, &synced));
+        let ops = disk.op_count();
+        assert!(!ask(&db, &synced));
+        assert_eq!(disk.op_count(), ops, "there was nothing to sync");
+        let (db, _) = open(&disk.after_power_loss(Survivors::Nothing));
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        let ops = disk.op_count();
+        assert!(!ask(&db, &synced));
+        assert_eq!(disk.op_count(), ops, "what an open found is durable");
+    }
+}
+
 /// Goal: what a log held in a former life is never replayed (B5), wherever the machine dies while logs are written over.
 /// Method: all writes are as long as each other, so that an old record stands right where a new one would, and each key is
 /// written again and again: an old record shows. `crash.rs` has recycled logs among its random options.

@@ -138,7 +138,9 @@ impl Store {
     /// As [`sync_ended_logs`](Self::sync_ended_logs).
     pub(crate) fn sync_log(&self, lead: &mut Lead) -> Result<()> {
         self.sync_ended_logs()?;
-        self.sync_last_log(lead)
+        self.sync_last_log(lead)?;
+        self.durable_sequence.store(lead.last_sequence.get(), Ordering::Release);
+        Ok(())
     }
 
     /// Makes the log durable that takes writes, and the values that it points to. Those before it are.
