@@ -400,8 +400,9 @@ impl Store {
             && let Some(family) = crate::memory::largest(lead)
             && self.state.lock().flush_error.is_none()
         {
-            // Deletions go on whether or not that can be done.
+            // Deletions go on whether or not that can be done, but not in a store that it made read-only.
             let _ = self.seal(lead, &[family]);
+            self.check_takes_writes()?;
         }
         self.delay_writes(lead, bytes);
         Ok(())

@@ -435,6 +435,30 @@ fn a_synced_change_that_is_exhausted_did_not_take_effect() {
     assert!(unknown > 0, "a log that cannot be ended is one of them");
 }
 
+/// Goal: a deletion is not acknowledged by a store that became read-only as its memtable was sealed: that need not succeed, but what it does counts.
+#[test]
+fn a_deletion_at_the_limit_is_refused_where_its_seal_made_the_store_read_only() {
+    let mut failed = 0;
+    for n in 0.. {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/store", Options { max_disk_bytes: 8 << 20, ..options(0) }, disk.env()).unwrap();
+        db.put([1], [1; 100]).unwrap();
+        // Nothing is left, and this takes more than a deletion or two.
+        db.store().room.take_back();
+        let at = disk.op_count() + n;
+        disk.fail_at(at, Fault::Eio);
+        let deleted = db.delete(vec![2; 40 << 10]);
+        if disk.op_count() <= at {
+            break;
+        }
+        if db.store().failure().is_some() {
+            assert_eq!(deleted.map_err(|error| error.kind()), Err(ErrorKind::ReadOnly), "operation {n}");
+            failed += 1;
+        }
+    }
+    assert!(failed > 0);
+}
+
 /// Goal: what another write of its group fails for is no matter of a change that is to be synced.
 #[test]
 fn a_change_whose_group_fails_is_synced_by_itself() {
