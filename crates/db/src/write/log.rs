@@ -228,9 +228,9 @@ impl Store {
         let note = LogNote { log: lead.wal_number, end: wal_bytes, is_durable: false };
         let noted = note_batch(note, SequenceNumber::new(next)).and_then(|batch| writer.append(&[batch.bytes()]));
         if let Err(error) = noted {
-            // Nothing else was written to it, nor will be: the next attempt begins another one.
+            // Nothing else was written to it, nor will be: the next attempt begins another one, should this writer be broken, too.
             self.trash.add(path);
-            return Err(error);
+            return Err(if error.kind() == ErrorKind::ReadOnly { error.with_kind(ErrorKind::Io) } else { error });
         }
         let note_bytes = writer.len();
         self.counters.wal_bytes.add(note_bytes);

@@ -459,6 +459,29 @@ fn a_deletion_at_the_limit_is_refused_where_its_seal_made_the_store_read_only() 
     assert!(failed > 0);
 }
 
+/// Goal: only a store that is read-only says so: a new log that can neither take its first record nor be cut is given up, and the next one tried.
+#[test]
+fn a_log_that_cannot_be_begun_makes_no_store_read_only() {
+    let mut refused = 0;
+    for n in 0.. {
+        let disk = SimDisk::new();
+        let db = open(&disk, 0).unwrap();
+        db.put([1], [1; 100]).unwrap();
+        let at = disk.op_count() + n;
+        disk.fail_from(at, Fault::Eio);
+        let rotated = rotate(&db);
+        if disk.op_count() <= at {
+            break;
+        }
+        disk.heal();
+        assert_eq!(rotated.map_err(|error| error.kind()), Err(ErrorKind::Io), "operation {n}");
+        rotate(&db).unwrap();
+        db.put([2], [2; 100]).unwrap();
+        refused += 1;
+    }
+    assert!(refused > 1);
+}
+
 /// Goal: what another write of its group fails for is no matter of a change that is to be synced.
 #[test]
 fn a_change_whose_group_fails_is_synced_by_itself() {
