@@ -74,6 +74,11 @@ impl WrittenBlobs {
         self.add(WrittenBlob { file, life: None, addition: OnceLock::new() });
     }
 
+    /// Whether there never was one: known without a lock.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.get().is_none()
+    }
+
     /// The files that take values.
     pub(crate) fn active(&self) -> MutexGuard<'_, ActiveBlobs> {
         self.active.lock()

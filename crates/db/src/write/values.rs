@@ -484,7 +484,7 @@ impl Store {
 
     /// Makes the values durable that logged pointers lead to (V1).
     pub(super) fn sync_values(&self, lead: &Lead) -> Result<()> {
-        for active in &lead.actives {
+        for active in lead.actives.iter().filter(|active| !active.generation.blobs.is_empty()) {
             for blob in active.generation.blobs.active().values_mut() {
                 blob.sync().map_err(|error| self.fail_if_unknown(error))?;
             }
