@@ -592,6 +592,8 @@ pub(crate) fn pour(
     mut each: impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut timeless = Vec::new();
+    // The single deletion right before, while it is undecided.
+    let mut undecided = Vec::new();
     while input.valid() {
         let (internal, value) = (input.key(), input.value());
         let key = InternalKey::decode(internal)
@@ -599,8 +601,17 @@ pub(crate) fn pour(
         if end.is_some_and(|end| key.user_key >= end) {
             break;
         }
-        match sieve.fate(&key, value)? {
+        let fate = sieve.fate(&key, value)?;
+        if !undecided.is_empty() {
+            let is_cancelled = fate == Fate::Dropped && matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
+            if !is_cancelled || internal_key::user_key(&undecided) != key.user_key {
+                pour_undecided(&undecided, &mut each)?;
+            }
+            undecided.clear();
+        }
+        match fate {
             Fate::Dropped => {}
+            Fate::Undecided => undecided.extend_from_slice(internal),
             Fate::Kept => each(&key, internal, value)?,
             Fate::Timeless => {
                 let key = InternalKey { sequence: SequenceNumber::new(0), ..key };
@@ -611,7 +622,15 @@ pub(crate) fn pour(
         }
         input.next()?;
     }
-    Ok(())
+    if undecided.is_empty() { Ok(()) } else { pour_undecided(&undecided, &mut each) }
+}
+
+/// Passes a single deletion on that cancels nothing in its run (S6 of the sieve).
+#[cold]
+fn pour_undecided(internal: &[u8], each: &mut impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>) -> Result<()> {
+    let key = InternalKey::decode(internal)
+        .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
+    each(&key, internal, b"")
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@
 //! - S4: whatever is dropped and pointed into a blob file is counted as garbage there, exactly once (B10).
 //! - S5: entries that lie above the run and stay there shadow those of the run, as its own newer ones do. They are newer than all of
 //!   it; what becomes of them is not decided here, nor counted.
+//! - S6: a single deletion that something newer hides goes with the value right below it, which it cancels, or as a tombstone does (S2).
+//!   Alone it stays: that value lies deeper, and once RocksDB lets a later single deletion cancel the newer value, it would show again.
+//!   What is newer keeps its number (S3) as long, since at the bottom nothing lies deeper.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -32,6 +35,8 @@ pub(crate) enum Fate {
     Kept,
     /// It stays, and need not say when it was written (S3).
     Timeless,
+    /// It goes with the next entry, if that is a value of its key and goes, too; else it stays (S6).
+    Undecided,
 }
 
 /// Decides entry by entry; give them in internal key order.
@@ -84,8 +89,12 @@ impl<'a> Sieve<'a> {
             let is_value = matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
             return Ok(if self.is_deepest && stripe == 0 && is_value { Fate::Timeless } else { Fate::Kept });
         }
-        if key.kind == ValueKind::BlobIndex {
-            self.count_garbage(key.user_key, value)?;
+        match key.kind {
+            ValueKind::BlobIndex => self.count_garbage(key.user_key, value)?,
+            ValueKind::SingleDeletion if shadowed && !self.is_spent_tombstone(key, stripe) => {
+                return Ok(Fate::Undecided);
+            }
+            _ => {}
         }
         Ok(Fate::Dropped)
     }
@@ -140,6 +149,7 @@ mod tests {
 
     use super::*;
     use crate::memtable::Memtable;
+    use crate::output::pour;
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
         let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
@@ -231,6 +241,40 @@ mod tests {
         assert_eq!([kept(&[], "a"), kept(&[], "c")], ["be", "e"]);
         assert_eq!([kept(&[8], "a"), kept(&[3], "a"), kept(&[1], "a")], ["abe", "abcde", "be"]);
         assert_eq!(kept(&[2], "a"), "abcde", "a snapshot that sees it, and nothing above");
+    }
+
+    /// S6, as flush and compaction see it: what comes out of a run.
+    #[test]
+    fn a_hidden_single_deletion_goes_with_what_it_cancels_and_stays_without() {
+        const S: ValueKind = ValueKind::SingleDeletion;
+        let poured = |snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]| {
+            let run = Memtable::new();
+            for &(key, sequence, kind) in entries {
+                run.add(SequenceNumber::new(sequence), kind, key.as_bytes(), b"");
+            }
+            let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
+            let mut sieve = Sieve::new(&snapshots, |_| deeper).at_the_bottom(!deeper);
+            let mut input = Arc::new(run).iter();
+            input.seek_to_first().unwrap();
+            let mut poured = Vec::new();
+            let each = |key: &InternalKey<'_>, internal: &[u8], _: &[u8]| {
+                assert_eq!(InternalKey::decode(internal).unwrap(), *key);
+                poured.push((String::from_utf8_lossy(key.user_key).into_owned(), key.sequence.get()));
+                Ok(())
+            };
+            pour(&mut input, None, &mut sieve, each).unwrap();
+            poured.into_iter().map(|(key, sequence)| format!("{key}{sequence}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S)]), "a30 a20", "what it cancels lies deeper");
+        assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30");
+        assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S), ("b", 10, V)]), "a30 a20 b10");
+        assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S), ("a", 15, S), ("a", 10, V)]), "a30 a20");
+        assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S), ("a", 10, D), ("a", 5, V)]), "a30 a20");
+        assert_eq!(poured(&[], true, &[("a", 30, D), ("a", 20, S)]), "a30 a20");
+        assert_eq!(poured(&[15], true, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30 a20 a10");
+        assert_eq!(poured(&[25], true, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30 a20", "newest of its stripe");
+        assert_eq!(poured(&[], false, &[("a", 30, V), ("a", 20, S)]), "a0", "nothing lies deeper");
+        assert_eq!(poured(&[15], false, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30 a20 a0");
     }
 
     #[test]
