@@ -11,6 +11,7 @@
 mod files;
 pub(crate) mod mend;
 mod pointers;
+mod prepared;
 mod replay;
 mod tables;
 
@@ -243,7 +244,9 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
-    listing.refuse_logs_elsewhere(dir, &in_file, first_log(&recovered))?;
+    let first_log = first_log(&recovered);
+    listing.refuse_logs_elsewhere(dir, &in_file, first_log)?;
+    prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let cache = Arc::new(match options.memory_limit {
         0 => BlockCache::new(options.cache_bytes),
         limit_bytes => BlockCache::within_limit(limit_bytes),
@@ -266,7 +269,7 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
         return Err(Error::new(ErrorKind::Corruption, "the manifest drops the default column family").with_path(dir));
     };
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
-    let wals = listing.logs_from(first_log(&recovered)).collect();
+    let wals = listing.logs_from(first_log).collect();
     Ok(Store::new(Parts {
         session_id,
         env,

@@ -140,6 +140,19 @@ impl Listing {
         self.logs.range(first..).map(|(&number, &bytes)| (number, bytes))
     }
 
+    /// Logs before `first` that RocksDB would read for its transactions: those from `kept_from` on, which it is told by manifests since 5.14;
+    /// before, all of a store that has any.
+    pub(super) fn logs_kept_before(
+        &self,
+        first: FileNumber,
+        kept_from: FileNumber,
+        has_transactions: bool,
+    ) -> impl Iterator<Item = FileNumber> + '_ {
+        let is_said = kept_from > FileNumber::default();
+        let from = if is_said || has_transactions { kept_from.min(first) } else { first };
+        self.logs.range(from..first).map(|(&number, _)| number)
+    }
+
     /// Whether there are blob files that the manifest does not name.
     pub(super) fn has_blobs_besides(&self, recovered: &Recovered) -> bool {
         let is_named = |number| recovered.families.values().any(|family| family.blobs.contains_key(number));

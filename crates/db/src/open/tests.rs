@@ -1,5 +1,6 @@
 //! What open makes of what it finds, seen from within.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use esker_env::FileSystem;
@@ -9,6 +10,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::{VersionEdit, WalAddition};
 use esker_log::scan::{RecoveryMode, Scanner};
+use esker_log::writer::LogWriter;
 
 use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
 use crate::version::{current_manifest, write_new};
@@ -24,6 +26,10 @@ fn options(family: FamilyOptions) -> Options {
         families: [("default".to_owned(), family)].into(),
         ..Options::default()
     }
+}
+
+fn small() -> FamilyOptions {
+    FamilyOptions { write_buffer_bytes: 64 << 10, ..separating() }
 }
 
 fn separating() -> FamilyOptions {
@@ -47,6 +53,87 @@ fn edit_manifest(disk: &SimDisk, change: impl Fn(&mut VersionEdit)) {
         edits.push(edit);
     }
     write_new(&*files, dir, FileNumber::new(1000), &edits).unwrap();
+}
+
+/// A log of these batches: sequence number, count, operations.
+fn write_log(disk: &SimDisk, number: u64, batches: &[(u64, u32, &[u8])]) {
+    let path = Path::new(DIR).join(FileName::Wal(FileNumber::new(number)).to_string());
+    let mut log = LogWriter::new(disk.env().files.create(&path).unwrap());
+    for (sequence, count, operations) in batches {
+        let raw = [&sequence.to_le_bytes()[..], &count.to_le_bytes(), operations].concat();
+        log.append(&[&raw]).unwrap();
+    }
+    log.sync().unwrap();
+}
+
+fn append_to_options(disk: &SimDisk, section: &str, line: &str) {
+    let is_options = |path: &&PathBuf| path.to_string_lossy().contains("OPTIONS-");
+    let path = disk.paths().iter().filter(is_options).max().unwrap().clone();
+    let files = disk.env().files;
+    let text = String::from_utf8(files.read(&path).unwrap()).unwrap();
+    assert!(text.contains(section), "{text}");
+    let text = text.replacen(section, &format!("{section}\n  {line}"), 1);
+    files.write_atomically(&path, &path.with_extension("dbtmp"), text.as_bytes()).unwrap();
+}
+
+fn bytes_of(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = disk.env().files;
+    disk.paths().into_iter().filter_map(|path| Some((path.clone(), files.read(&path).ok()?))).collect()
+}
+
+/// Neither way of opening accepts the store, whose error says so, and no byte of it changed.
+fn assert_refused(disk: &SimDisk, options: &Options, word: &str) {
+    let before = bytes_of(disk);
+    let read_only = Db::open_read_only_with_env(DIR, options.clone(), disk.env());
+    for opened in [open(disk, options), read_only] {
+        let error = opened.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert!(bytes_of(disk) == before);
+}
+
+/// Puts of one letter for one letter.
+fn puts(pairs: &[[u8; 2]]) -> Vec<u8> {
+    pairs.iter().flat_map(|&[key, value]| [1, 1, key, 1, value]).collect()
+}
+
+/// A closed store with a key of its own, and with nothing in its logs.
+fn flushed(options: &Options) -> SimDisk {
+    let disk = SimDisk::new();
+    let db = open(&disk, options).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    disk
+}
+
+/// Goal: a transaction that was prepared and waits for its end is in a log that no family needs any more; the store is refused before that log goes.
+#[test]
+fn a_prepared_transaction_in_a_log_that_was_flushed_is_refused() {
+    let options = options(small());
+    let disk = flushed(&options);
+    // BeginPrepare, a put, EndPrepare of the transaction "t".
+    let prepared = [&[9][..], &puts(&[*b"ab"]), &[10, 1, b't']].concat();
+    let with = |kept_from: Option<u64>, line: Option<&str>, operations: &[u8]| {
+        let disk = disk.after_process_death();
+        write_log(&disk, 1, &[(1, 1, operations)]);
+        edit_manifest(&disk, |edit| edit.min_log_number_to_keep = kept_from.map(FileNumber::new));
+        line.into_iter().for_each(|line| append_to_options(&disk, "[DBOptions]", line));
+        disk
+    };
+    assert_refused(&with(Some(1), None, &prepared), &options, "prepared");
+    assert_refused(&with(None, Some("allow_2pc=true"), &prepared), &options, "prepared");
+    // The counterparts: nothing is prepared there, or RocksDB would not read it either.
+    let (committed, other) = (puts(&[*b"ab"]), Some("allow_2pc=false"));
+    let accepted = [(Some(1), None, &committed), (Some(2), None, &prepared), (None, other, &prepared)];
+    for (kept_from, line, operations) in accepted {
+        let disk = with(kept_from, line, operations);
+        drop(Db::open_read_only_with_env(DIR, options.clone(), disk.env()).unwrap());
+        let db = open(&disk, &options).unwrap();
+        assert_eq!(db.get("a").unwrap(), None);
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
 }
 
 /// Goal: sizes of blob files that cannot be true are refused before anything is reckoned with them; a repair finds the true ones.

@@ -49,6 +49,8 @@ pub(crate) struct OptionsInFile {
     pub(crate) families: BTreeMap<String, crate::Result<FamilyOptions>>,
     /// Where the logs are, if RocksDB was told to keep them apart from the store, or did not mind saying the obvious.
     pub(crate) wal_dir: Option<PathBuf>,
+    /// Whether it was opened for transactions that are prepared first, then committed.
+    pub(crate) allows_2pc: bool,
     pub(crate) foreign: ForeignOptions,
 }
 
@@ -73,7 +75,9 @@ impl OptionsInFile {
             };
         }
         let wal_dir = file.database().and_then(|section| section.get_string("wal_dir")).filter(|dir| !dir.is_empty());
-        Ok(Self { families, wal_dir: wal_dir.map(PathBuf::from), foreign: ForeignOptions(Mutex::new(file)) })
+        let allows_2pc = is_set(file.database(), "allow_2pc").map_err(decode)?;
+        let wal_dir = wal_dir.map(PathBuf::from);
+        Ok(Self { families, wal_dir, allows_2pc, foreign: ForeignOptions(Mutex::new(file)) })
     }
 }
 
@@ -104,6 +108,10 @@ fn count(
     let written = section.map(|section| section.get_i64(key)).transpose()?.flatten();
     let Some(written) = written else { return Ok(default) };
     Ok(usize::try_from(written).unwrap_or(most).clamp(least, most))
+}
+
+fn is_set(section: Option<&Section>, key: &str) -> Result<bool, DecodeError> {
+    Ok(section.map(|section| section.get_bool(key)).transpose()?.flatten().unwrap_or(false))
 }
 
 fn compression(section: Option<&Section>, key: &str, default: Compression) -> Result<Compression, Wrong> {
@@ -146,9 +154,8 @@ fn known_prefix(section: Option<&Section>) -> Option<PrefixExtractor> {
 
 /// Whether RocksDB brings values back from all blob files as it compacts, given that it makes none.
 fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
-    let Some(section) = section else { return Ok(false) };
-    let collects = section.get_bool("enable_blob_garbage_collection")?.unwrap_or(false);
-    Ok(collects && section.get_f64("blob_garbage_collection_age_cutoff")?.is_some_and(|part| part >= 1.0))
+    let cutoff = section.map(|section| section.get_f64("blob_garbage_collection_age_cutoff")).transpose()?.flatten();
+    Ok(is_set(section, "enable_blob_garbage_collection")? && cutoff.is_some_and(|part| part >= 1.0))
 }
 
 fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
