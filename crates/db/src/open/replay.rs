@@ -114,6 +114,7 @@ impl Logs {
                     );
                     return Err(Error::corruption(&torn_path, torn_offset, reason));
                 }
+                refuse_shared_numbers(path, offset, sequence, expected)?;
                 match pointers.follow(store, log.number, path, record)? {
                     Values::Whole => {}
                     Values::Lost(_) | Values::Damaged(_) if store.options.wal_recovery == RecoveryMode::SkipCorrupt => {
@@ -343,6 +344,19 @@ fn open_scanner(store: &Store, log: &Log, mode: RecoveryMode) -> Result<Scanner>
     // The low half of the number is what a recycled log's records carry.
     let salt = log.number.get() as u32;
     Scanner::open(&*store.env.files, &log.path, mode, log.is_last, salt)
+}
+
+/// Refuses a batch that begins before the one before it ends: of transactions that are written when they are prepared, a batch has one number
+/// for all its operations, and each operation counted for itself, older ones would come to be the newer.
+fn refuse_shared_numbers(path: &std::path::Path, offset: u64, sequence: u64, expected: Option<u64>) -> Result<()> {
+    if expected.is_none_or(|expected| sequence >= expected) {
+        return Ok(());
+    }
+    let reason = format!(
+        "a batch of the log begins at sequence number {sequence}, which one before it has taken, as RocksDB's write-prepared \
+         transactions have it; flush the log with RocksDB first"
+    );
+    Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset))
 }
 
 /// Accepts a batch; returns its first sequence number and how many it takes.

@@ -136,6 +136,37 @@ fn a_prepared_transaction_in_a_log_that_was_flushed_is_refused() {
     }
 }
 
+/// Goal: batches whose operations share a number, as write-prepared transactions have them, are refused: the older of two values would win. Those
+/// that only ascend, with gaps or none, over several logs or in one, are not.
+#[test]
+fn batches_that_share_sequence_numbers_are_refused() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let (three, one) = (puts(&[*b"xx", *b"yy", *b"k1"]), puts(&[*b"k2"]));
+    // A note takes no number.
+    let note = [3, 1, b'n'];
+    let with = |next: u64, is_split: bool| {
+        let disk = disk.after_process_death();
+        let batches: [(u64, u32, &[u8]); 3] = [(100, 3, &three), (103, 0, &note), (next, 1, &one)];
+        if is_split {
+            write_log(&disk, 1000, &batches[..2]);
+            write_log(&disk, 1001, &batches[2..]);
+        } else {
+            write_log(&disk, 1000, &batches);
+        }
+        disk
+    };
+    for is_split in [false, true] {
+        for next in [100, 101, 102] {
+            assert_refused(&with(next, is_split), &options, "sequence number");
+        }
+        for next in [103, 110] {
+            let db = open(&with(next, is_split), &options).unwrap();
+            assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"2"[..]));
+        }
+    }
+}
+
 /// Goal: sizes of blob files that cannot be true are refused before anything is reckoned with them; a repair finds the true ones.
 #[test]
 fn a_manifest_that_says_more_of_a_blob_file_than_it_can_hold_is_refused() {
