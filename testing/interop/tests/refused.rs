@@ -102,6 +102,26 @@ fn plain_tables_are_refused() {
     });
 }
 
+/// No table tells: the log alone would become block-based tables, among which RocksDB then finds none of its own.
+#[test]
+fn a_store_of_plain_tables_that_has_only_a_log_is_refused() {
+    refused("a store that is to have plain tables", &["plaintable"], |store| {
+        bench(
+            store,
+            &["--benchmarks=fillrandom", "--num=50", "--use_plain_table=1", "--prefix_size=8", "--mmap_read=1"],
+        );
+        assert_eq!(directory::count(store, ".sst"), 0);
+    });
+}
+
+#[test]
+fn another_order_of_files_is_refused() {
+    refused("a store whose oldest tables go first", &["fifo"], |store| {
+        bench(store, &["--benchmarks=fillrandom,flush", "--compaction_style=2"]);
+        assert!(directory::count(store, ".sst") > 0);
+    });
+}
+
 #[test]
 fn a_compressed_log_is_refused() {
     refused("a log whose records are compressed", &["compress"], |store| {

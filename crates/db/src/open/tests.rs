@@ -167,6 +167,38 @@ fn batches_that_share_sequence_numbers_are_refused() {
     }
 }
 
+/// Goal: what RocksDB's options ask of the tree itself, and Esker does not do, is refused whatever the caller chooses for the family.
+#[test]
+fn stores_whose_options_ask_for_another_tree_are_refused() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let (database, family) = ("[DBOptions]", "[CFOptions \"default\"]");
+    let refused = [
+        (database, "allow_ingest_behind=true", "behind"),
+        (family, "cf_allow_ingest_behind=true", "behind"),
+        (family, "compaction_style=kCompactionStyleFIFO", "FIFO"),
+        (family, "table_factory=PlainTable", "PlainTable"),
+        (family, "table_factory=CuckooTable", "CuckooTable"),
+    ];
+    for (section, line, word) in refused {
+        let disk = disk.after_process_death();
+        append_to_options(&disk, section, line);
+        assert_refused(&disk, &options, word);
+        assert_refused(&disk, &Options { families: BTreeMap::new(), ..options.clone() }, word);
+    }
+    let accepted = [
+        (database, "allow_ingest_behind=false"),
+        (family, "compaction_style=kCompactionStyleUniversal"),
+        (family, "table_factory=BlockBasedTable"),
+        (family, "table_factory=AdaptiveTable"),
+    ];
+    for (section, line) in accepted {
+        let disk = disk.after_process_death();
+        append_to_options(&disk, section, line);
+        drop(open(&disk, &options).unwrap());
+    }
+}
+
 /// Goal: sizes of blob files that cannot be true are refused before anything is reckoned with them; a repair finds the true ones.
 #[test]
 fn a_manifest_that_says_more_of_a_blob_file_than_it_can_hold_is_refused() {

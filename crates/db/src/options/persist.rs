@@ -2,7 +2,8 @@
 //!
 //! Options that Esker does not model are carried from file to file as they are, so that RocksDB finds them again.
 //! Numbers that RocksDB allows and Esker does not are brought into Esker's ranges; what cannot be honoured at all, a
-//! compression that Esker cannot write, is an error unless the caller says what to use instead.
+//! compression that Esker cannot write, is an error unless the caller says what to use instead. What the tree itself would have to be
+//! otherwise for is an error whatever the caller says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
-use esker_format::rocksdb::options_file::{OptionsFile, Section};
+use esker_format::rocksdb::options_file::{OptionsFile, Section, SectionKind};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use parking_lot::Mutex;
 
@@ -59,15 +60,18 @@ impl OptionsInFile {
     pub(crate) fn parse(path: &Path, raw: &[u8]) -> crate::Result<Self> {
         let decode = |error| Error::decode(path, 0, "reading the options", error);
         let file = OptionsFile::parse(raw).map_err(decode)?;
+        let refused = |wrong, whose: &str| match wrong {
+            Wrong::Unreadable(error) => decode(error),
+            Wrong::Unsupported(reason) => {
+                Error::new(ErrorKind::UnsupportedFormat, format!("{whose}{reason}")).with_path(path)
+            }
+        };
+        accept_database(file.database()).map_err(|wrong| refused(wrong, ""))?;
         let mut families = BTreeMap::new();
         for name in file.family_names() {
-            let family = read_family(&file, name).map_err(|wrong| match wrong {
-                Wrong::Unreadable(error) => decode(error),
-                Wrong::Unsupported(reason) => {
-                    Error::new(ErrorKind::UnsupportedFormat, format!("column family {name:?}: {reason}"))
-                        .with_path(path)
-                }
-            });
+            let whose = format!("column family {name:?}: ");
+            accept_family(&file, name).map_err(|wrong| refused(wrong, &whose))?;
+            let family = read_family(&file, name).map_err(|wrong| refused(wrong, &whose));
             // An unreadable number is damage; a compression that cannot be written matters only if it is to be used.
             match family {
                 Err(error) if error.kind() == ErrorKind::Corruption => return Err(error),
@@ -156,6 +160,49 @@ fn known_prefix(section: Option<&Section>) -> Option<PrefixExtractor> {
 fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
     let cutoff = section.map(|section| section.get_f64("blob_garbage_collection_age_cutoff")).transpose()?.flatten();
     Ok(is_set(section, "enable_blob_garbage_collection")? && cutoff.is_some_and(|part| part >= 1.0))
+}
+
+fn accept_database(section: Option<&Section>) -> Result<(), Wrong> {
+    if is_set(section, "allow_ingest_behind")? {
+        return Err(ingests_behind("allow_ingest_behind"));
+    }
+    Ok(())
+}
+
+/// Files that RocksDB may yet put below all others need a deepest level that is free, and what would hide their keys.
+fn ingests_behind(key: &str) -> Wrong {
+    Wrong::Unsupported(format!(
+        "{key}=true, and Esker keeps neither the last level free nor what would hide the keys of files that come in behind; open \
+         the store with RocksDB and without it first"
+    ))
+}
+
+/// Accepts where tables lie and what they are.
+fn accept_family(file: &OptionsFile, name: &str) -> Result<(), Wrong> {
+    let family = file.family(name);
+    if is_set(family, "cf_allow_ingest_behind")? {
+        return Err(ingests_behind("cf_allow_ingest_behind"));
+    }
+    let said = |key| family.and_then(|section| section.get(key));
+    if said("compaction_style") == Some("kCompactionStyleFIFO") {
+        // Levelled once, its tables would not go by age any more.
+        let reason = "compaction_style=kCompactionStyleFIFO, and Esker moves tables to lower levels; compact it with RocksDB \
+                      and another style first";
+        return Err(Wrong::Unsupported(reason.to_owned()));
+    }
+    let of_section = file.table(name).and_then(|section| match &section.kind {
+        SectionKind::Table { factory, .. } => Some(factory.as_str()),
+        _ => None,
+    });
+    // RocksDB's AdaptiveTable reads all of RocksDB's kinds.
+    let is_readable = |factory: &&str| matches!(*factory, SectionKind::BLOCK_BASED | "AdaptiveTable");
+    match said("table_factory").into_iter().chain(of_section).find(|factory| !is_readable(factory)) {
+        None => Ok(()),
+        Some(factory) => Err(Wrong::Unsupported(format!(
+            "its tables are to be of kind {factory}, and Esker writes only {}; rewrite the store with RocksDB first",
+            SectionKind::BLOCK_BASED
+        ))),
+    }
 }
 
 fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
