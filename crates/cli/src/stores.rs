@@ -159,6 +159,7 @@ impl FamilyChoices {
         }
         if let Some(choice) = self.compression {
             options.compression = choice.compression();
+            (options.bottommost_compression, options.compression_per_level) = (None, Vec::new());
         }
         if let Some(choice) = self.blob_compression {
             options.blob_compression = choice.compression();

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_env::AppendFile;
+use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
@@ -18,7 +19,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 use esker_format::rocksdb::version_edit::TableMeta;
 
 use crate::blob::{BlobFile, BlobWriter, Course};
-use crate::compaction::Fate;
+use crate::compaction::{Fate, Levels};
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
@@ -135,6 +136,16 @@ pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<Bl
     Ok(Some(index))
 }
 
+/// How tables of a level of the family are compressed, as its tree is now.
+fn compression_at(family: &Family, level: usize) -> Compression {
+    let options = &family.options;
+    if options.is_compressed_evenly() {
+        return options.compression;
+    }
+    let version = family.view.load().version.clone();
+    options.compression_at(level, Levels::of(&version, options).base, version.deepest_level())
+}
+
 impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn new(store: S, family: F, level: usize, separates: bool) -> Self {
         let now = store.env.clock.unix_seconds();
@@ -150,7 +161,10 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             level,
             epoch: 0,
             table_bytes_max: family.table_bytes(),
-            table_options: TableOptions::of(&family.options),
+            table_options: TableOptions {
+                compression: compression_at(&family, level),
+                ..TableOptions::of(&family.options)
+            },
             identity: TableIdentity {
                 column_family_id: family.id,
                 column_family_name: family.name.clone(),
@@ -180,6 +194,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     /// The same for a sorted load, each key once. With `syncer`, files are synced beside this thread.
     pub(crate) fn loading(store: S, family: F, first: SequenceNumber, separates: bool, syncer: Option<Syncer>) -> Self {
         let mut outputs = Self::new(store, family, 1, separates);
+        outputs.table_options.compression = outputs.family.options.compression_of_loads();
         outputs.load_from = Some(first);
         outputs.incoming = Some(Incoming::to(&outputs.family));
         outputs.syncer = syncer;
@@ -410,6 +425,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn begin_place_of(&mut self, level: usize, epoch: u64) -> Result<()> {
         self.finish_table()?;
         (self.level, self.epoch) = (level, epoch);
+        self.table_options.compression = compression_at(&self.family, level);
         Ok(())
     }
 

@@ -99,7 +99,8 @@ impl SstFileWriter {
             ..TableIdentity::default()
         };
         let path = path.as_ref();
-        let writer = TableWriter::create(&*env.files, path, NUMBER, &TableOptions::of(options), &identity);
+        let options = TableOptions { compression: options.compression_of_loads(), ..TableOptions::of(options) };
+        let writer = TableWriter::create(&*env.files, path, NUMBER, &options, &identity);
         let mut writer = writer.map_err(taken)?;
         writer.set_external();
         let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use esker_env::FileSystem;
 use esker_env::sim::SimDisk;
@@ -13,7 +14,7 @@ use esker_log::scan::{RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
 use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
-use crate::version::{current_manifest, write_new};
+use crate::version::{TableFile, current_manifest, write_new};
 use crate::{Db, ErrorKind};
 
 const DIR: &str = "/db";
@@ -197,6 +198,29 @@ fn stores_whose_options_ask_for_another_tree_are_refused() {
         append_to_options(&disk, section, line);
         drop(open(&disk, &options).unwrap());
     }
+}
+
+/// Goal: tables are compressed as the OPTIONS file says for their level, and for the deepest one.
+#[test]
+fn each_level_has_the_compression_that_the_store_was_told() {
+    let disk = flushed(&options(small()));
+    append_to_options(&disk, "[CFOptions \"default\"]", "bottommost_compression=kZSTD");
+    append_to_options(&disk, "[CFOptions \"default\"]", "compression_per_level=kSnappyCompression:kLZ4Compression");
+    let db = open(&disk, &Options { families: BTreeMap::new(), ..options(small()) }).unwrap();
+    let tables = || {
+        let version = db.store().family(0).unwrap().view.load().version.clone();
+        let of = |(level, table): (usize, &Arc<TableFile>)| (level, table.table.properties().compression.clone());
+        version.tables().map(of).collect::<Vec<_>>()
+    };
+    let default = db.default_column_family();
+    db.put("key", "newer").unwrap();
+    db.flush().unwrap();
+    assert_eq!(tables()[0], (0, "Snappy".to_owned()));
+    db.compact_range(&default, None, None).unwrap();
+    assert_eq!(tables(), [(6, "ZSTD".to_owned())]);
+    db.put("key", "newest").unwrap();
+    db.flush().unwrap();
+    assert_eq!(tables(), [(0, "Snappy".to_owned()), (6, "ZSTD".to_owned())]);
 }
 
 /// Goal: sizes of blob files that cannot be true are refused before anything is reckoned with them; a repair finds the true ones.

@@ -286,8 +286,16 @@ pub struct FamilyOptions {
     /// How separated values are compressed, one by one. Default LZ4. May change on reopen.
     pub blob_compression: Compression,
 
-    /// How table blocks are compressed. Default LZ4. May change on reopen.
+    /// How table blocks are compressed, where the two that follow say nothing else. Default LZ4. May change on reopen.
     pub compression: Compression,
+
+    /// How blocks of tables in the deepest level with any are compressed (RocksDB's `bottommost_compression`). Default `None`: as the others.
+    /// May change on reopen. Most of a tree lies there, and it is rewritten least: the place for what packs tighter and slower.
+    pub bottommost_compression: Option<Compression>,
+
+    /// How table blocks are compressed level by level (RocksDB's `compression_per_level`): the first is level 0's, the second that of the level
+    /// which it is compacted into, and so on; the last holds for all below. Default empty: `compression`. May change on reopen.
+    pub compression_per_level: Vec<Compression>,
 
     /// Uncompressed size at which a table block is closed, in bytes. Default 4 KiB. Range 256 B..=16 MiB.
     /// Larger means a smaller index and better compression; smaller means less read per point lookup.
@@ -353,6 +361,8 @@ impl Default for FamilyOptions {
             blob_partition: None,
             blob_compression: Compression::Lz4,
             compression: Compression::Lz4,
+            bottommost_compression: None,
+            compression_per_level: Vec::new(),
             block_bytes: 4 * KIB,
             restart_interval: 16,
             bloom_bits_per_key: 10.0,
@@ -420,6 +430,26 @@ impl FamilyOptions {
         value_bytes > 0 && value_bytes as u64 >= self.min_blob_size && fits
     }
 
+    /// Whether tables are compressed alike in all levels.
+    pub(crate) fn is_compressed_evenly(&self) -> bool {
+        self.bottommost_compression.is_none() && self.compression_per_level.is_empty()
+    }
+
+    /// How tables of `level` are compressed, where level 0 is compacted into `base` and no table lies below `deepest`. As RocksDB has it.
+    pub(crate) fn compression_at(&self, level: usize, base: usize, deepest: usize) -> Compression {
+        if let Some(kind) = self.bottommost_compression.filter(|_| level > 0 && level >= deepest) {
+            return kind;
+        }
+        let place = if level == 0 { 0 } else { (level + 1).saturating_sub(base) };
+        let of_level = self.compression_per_level.get(place).or(self.compression_per_level.last());
+        of_level.copied().unwrap_or(self.compression)
+    }
+
+    /// The same for tables that come in as whole files, to lie as deep as they can.
+    pub(crate) fn compression_of_loads(&self) -> Compression {
+        self.compression_at(LEVEL_COUNT, 1, LEVEL_COUNT)
+    }
+
     /// Refuses what is out of range.
     ///
     /// # Errors
@@ -444,7 +474,10 @@ impl FamilyOptions {
         let soft = self.pending_compaction_bytes_soft;
         in_range("pending_compaction_bytes_soft", soft, MIB, u64::MAX / 2)?;
         in_range("pending_compaction_bytes_hard", self.pending_compaction_bytes_hard, soft + 1, u64::MAX)?;
-        for (name, kind) in [("compression", self.compression), ("blob_compression", self.blob_compression)] {
+        let of_tables = [("compression", self.compression), ("blob_compression", self.blob_compression)].into_iter();
+        let of_bottom = self.bottommost_compression.map(|kind| ("bottommost_compression", kind));
+        let of_levels = self.compression_per_level.iter().map(|&kind| ("compression_per_level", kind));
+        for (name, kind) in of_tables.chain(of_bottom).chain(of_levels) {
             if !matches!(kind, Compression::None | Compression::Snappy | Compression::Lz4 | Compression::Zstd) {
                 return Err(Error::invalid_argument(format!(
                     "option {name} is {kind:?}, which can be read but not written; choose None, Snappy, Lz4 or Zstd"
@@ -526,6 +559,23 @@ mod tests {
     fn defaults_are_in_range() {
         Options::default().validate().unwrap();
         FamilyOptions::default().validate().unwrap();
+    }
+
+    #[test]
+    fn each_level_is_compressed_as_it_says() {
+        use Compression::{Lz4, None, Snappy, Zstd};
+        let even = FamilyOptions::default();
+        let bottom = FamilyOptions { bottommost_compression: Some(Zstd), ..FamilyOptions::default() };
+        let levels = FamilyOptions { compression_per_level: vec![None, Snappy, Zstd], ..FamilyOptions::default() };
+        let both = FamilyOptions { compression_per_level: vec![None, Snappy], ..bottom.clone() };
+        let with = |options: &FamilyOptions| [0, 4, 5, 6].map(|level| options.compression_at(level, 4, 6));
+        assert_eq!(with(&even), [Lz4; 4]);
+        assert_eq!(with(&bottom), [Lz4, Lz4, Lz4, Zstd]);
+        assert_eq!(with(&levels), [None, Snappy, Zstd, Zstd]);
+        assert_eq!(with(&both), [None, Snappy, Snappy, Zstd]);
+        assert_eq!(bottom.compression_at(0, 6, 0), Lz4, "the first flush is not at the bottom");
+        assert_eq!([&even, &bottom, &levels].map(FamilyOptions::compression_of_loads), [Lz4, Zstd, Zstd]);
+        assert!(FamilyOptions { compression_per_level: vec![Compression::Lz4hc], ..even }.validate().is_err());
     }
 
     #[test]

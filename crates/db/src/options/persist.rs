@@ -1,7 +1,7 @@
 //! The store's OPTIONS file: what it says of each column family, and what is written to the next one.
 //!
-//! Options that Esker does not model are carried from file to file as they are, so that RocksDB finds them again.
-//! Numbers that RocksDB allows and Esker does not are brought into Esker's ranges; what cannot be honoured at all, a
+//! Options that Esker does not model are carried from file to file as they are, so that RocksDB finds them again; so are those that
+//! the caller does not choose. Numbers that RocksDB allows and Esker does not are brought into Esker's ranges, but stay in the file; what cannot be honoured at all, a
 //! compression that Esker cannot write, is an error unless the caller says what to use instead. What the tree itself would have to be
 //! otherwise for is an error whatever the caller says.
 
@@ -26,6 +26,10 @@ use crate::{Error, ErrorKind};
 /// What RocksDB has no option for stands in a comment: for RocksDB, values are separated at the flush.
 const SEPARATION_NOTE: &str = "esker.separation";
 const AT_WRITE: &str = "at-write";
+
+const BOTTOMMOST: &str = "bottommost_compression";
+const AS_THE_OTHERS: &str = "kDisableCompressionOption";
+const PER_LEVEL: &str = "compression_per_level";
 
 /// The OPTIONS file that was found, to be carried on; without families that have gone since.
 #[derive(Debug, Default)]
@@ -119,7 +123,10 @@ fn is_set(section: Option<&Section>, key: &str) -> Result<bool, DecodeError> {
 }
 
 fn compression(section: Option<&Section>, key: &str, default: Compression) -> Result<Compression, Wrong> {
-    let Some(name) = section.and_then(|section| section.get(key)) else { return Ok(default) };
+    section.and_then(|section| section.get(key)).map_or(Ok(default), |name| named_compression(key, name))
+}
+
+fn named_compression(key: &str, name: &str) -> Result<Compression, Wrong> {
     match Compression::from_option_name(name) {
         Some(Compression::Lz4hc) => Ok(Compression::Lz4),
         Some(kind) => Ok(kind),
@@ -127,6 +134,16 @@ fn compression(section: Option<&Section>, key: &str, default: Compression) -> Re
             "{key}={name}, which Esker cannot write; open with options for the family that say what to use"
         ))),
     }
+}
+
+fn bottommost_compression(section: Option<&Section>) -> Result<Option<Compression>, Wrong> {
+    let name = section.and_then(|section| section.get(BOTTOMMOST)).filter(|name| *name != AS_THE_OTHERS);
+    name.map(|name| named_compression(BOTTOMMOST, name)).transpose()
+}
+
+fn compression_per_level(section: Option<&Section>) -> Result<Vec<Compression>, Wrong> {
+    let names = section.and_then(|section| section.get(PER_LEVEL)).unwrap_or_default();
+    names.split(':').filter(|name| !name.is_empty()).map(|name| named_compression(PER_LEVEL, name)).collect()
 }
 
 fn checksum(section: Option<&Section>) -> Option<ChecksumKind> {
@@ -237,6 +254,8 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         blob_partition: None,
         blob_compression: compression(family, "blob_compression_type", default.blob_compression)?,
         compression: compression(family, "compression", default.compression)?,
+        bottommost_compression: bottommost_compression(family)?,
+        compression_per_level: compression_per_level(family)?,
         block_bytes: number(table, "block_size", default.block_bytes, 256, 16 * MIB)?,
         restart_interval: count(table, "block_restart_interval", default.restart_interval, 1, 1024)?,
         bloom_bits_per_key: bloom_bits(table, default.bloom_bits_per_key),
@@ -266,6 +285,62 @@ fn level_count(section: Option<&Section>) -> Result<usize, Wrong> {
     Ok(levels)
 }
 
+/// A key, and what stands there for what is in force.
+type Line<O = FamilyOptions> = (&'static str, fn(&O) -> String);
+
+/// These are the process's and are not read. Written where the caller chose something else than the default; else what is found stays.
+const DATABASE_LINES: [Line<Options>; 4] = [
+    ("max_background_jobs", |options| options.background_jobs.max(1).to_string()),
+    ("max_total_wal_size", |options| options.wal_bytes_max.to_string()),
+    ("recycle_log_file_num", |options| options.recycled_logs_max.to_string()),
+    ("max_manifest_file_size", |options| options.manifest_bytes_max.to_string()),
+];
+
+/// Written where the file would be read otherwise: what RocksDB allows and Esker does not stays as it is found.
+const FAMILY_LINES: [Line; 18] = [
+    ("num_levels", |options| options.level_count.to_string()),
+    ("write_buffer_size", |options| options.write_buffer_bytes.to_string()),
+    ("max_write_buffer_number", |options| options.write_buffer_count_max.to_string()),
+    ("min_blob_size", |options| options.min_blob_size.to_string()),
+    ("blob_file_size", |options| options.blob_file_bytes.to_string()),
+    ("blob_compression_type", |options| options.blob_compression.option_name().to_owned()),
+    ("compression", |options| options.compression.option_name().to_owned()),
+    (BOTTOMMOST, |options| options.bottommost_compression.map_or(AS_THE_OTHERS, Compression::option_name).to_owned()),
+    (PER_LEVEL, |options| {
+        options.compression_per_level.iter().map(|kind| kind.option_name()).collect::<Vec<_>>().join(":")
+    }),
+    ("target_file_size_base", |options| options.target_file_bytes.to_string()),
+    ("max_bytes_for_level_base", |options| options.level_base_bytes.to_string()),
+    // With six digits, as RocksDB has them.
+    ("max_bytes_for_level_multiplier", |options| format!("{:.6}", options.level_multiplier as f64)),
+    ("prefix_extractor", |options| options.prefix.map_or_else(|| "nullptr".to_owned(), |prefix| prefix.to_string())),
+    ("level0_file_num_compaction_trigger", |options| options.level0_compaction_trigger.to_string()),
+    ("level0_slowdown_writes_trigger", |options| options.level0_slowdown_trigger.to_string()),
+    ("level0_stop_writes_trigger", |options| options.level0_stop_trigger.to_string()),
+    ("soft_pending_compaction_bytes_limit", |options| options.pending_compaction_bytes_soft.to_string()),
+    ("hard_pending_compaction_bytes_limit", |options| options.pending_compaction_bytes_hard.to_string()),
+];
+
+/// The same of its tables.
+const TABLE_LINES: [Line; 4] = [
+    ("block_size", |options| options.block_bytes.to_string()),
+    ("block_restart_interval", |options| options.restart_interval.to_string()),
+    ("checksum", |options| options.checksum.option_name().to_owned()),
+    ("filter_policy", |options| match options.bloom_bits_per_key {
+        bits if bits > 0.0 => format!("bloomfilter:{bits}:false"),
+        _ => "nullptr".to_owned(),
+    }),
+];
+
+/// How many lines are read in the light of another: compaction trigger, slowdown and stop.
+const LINES_DEPTH: usize = 3;
+
+fn set_if_absent(section: &mut Section, key: &str, value: &str) {
+    if section.get(key).is_none() {
+        section.set(key, value);
+    }
+}
+
 /// The next OPTIONS file: what is in force, over what was carried on.
 pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, foreign: &ForeignOptions) -> String {
     let mut file = foreign.0.lock().clone();
@@ -276,10 +351,13 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
         foreign.forget(&name);
     }
     let database = file.database_mut();
-    database.set("max_background_jobs", options.background_jobs.max(1));
-    database.set("max_total_wal_size", options.wal_bytes_max);
-    database.set("recycle_log_file_num", options.recycled_logs_max);
-    database.set("max_manifest_file_size", options.manifest_bytes_max);
+    let unchosen = Options::default();
+    for (key, line) in DATABASE_LINES {
+        let wanted = line(options);
+        if database.get(key).is_none() || wanted != line(&unchosen) {
+            database.set(key, wanted);
+        }
+    }
     if options.keep_space_options {
         kept::note(database, options);
     }
@@ -293,13 +371,28 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
     let fell_back = falls_back(file.family(name)).unwrap_or(false);
-    let had_prefix = known_prefix(file.family(name)).is_some();
+    // A line may be read in the light of others, so all are looked at again once one has changed.
+    for _ in 0..=LINES_DEPTH {
+        let found = read_family(file, name).ok();
+        let change = |section: &mut Section, lines: &[Line]| {
+            let mut has_changed = false;
+            for (key, line) in lines {
+                let wanted = line(options);
+                if section.get(key).is_none() || found.as_ref().is_none_or(|found| line(found) != wanted) {
+                    section.set(key, wanted);
+                    has_changed = true;
+                }
+            }
+            has_changed
+        };
+        let has_changed = change(file.family_mut(name), &FAMILY_LINES);
+        if !change(file.table_mut(name), &TABLE_LINES) && !has_changed {
+            break;
+        }
+    }
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
-    family.set("num_levels", options.level_count);
-    family.set("level_compaction_dynamic_level_bytes", true);
-    family.set("write_buffer_size", options.write_buffer_bytes);
-    family.set("max_write_buffer_number", options.write_buffer_count_max);
+    set_if_absent(family, "level_compaction_dynamic_level_bytes", "true");
     family.set("enable_blob_files", separation.moves_out());
     if separation == Separation::AtWrite {
         family.set_note(SEPARATION_NOTE, AT_WRITE);
@@ -312,33 +405,7 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
     } else if separation == Separation::Off && fell_back {
         family.set("enable_blob_garbage_collection", false);
     }
-    family.set("min_blob_size", options.min_blob_size);
-    family.set("blob_file_size", options.blob_file_bytes);
-    family.set("blob_compression_type", options.blob_compression.option_name());
-    family.set("compression", options.compression.option_name());
-    family.set("target_file_size_base", options.target_file_bytes);
-    family.set("max_bytes_for_level_base", options.level_base_bytes);
-    family.set_f64("max_bytes_for_level_multiplier", options.level_multiplier as f64);
-    match options.prefix {
-        Some(prefix) => family.set("prefix_extractor", prefix),
-        None if had_prefix => family.set("prefix_extractor", "nullptr"),
-        None => {}
-    }
-    family.set("level0_file_num_compaction_trigger", options.level0_compaction_trigger);
-    family.set("level0_slowdown_writes_trigger", options.level0_slowdown_trigger);
-    family.set("level0_stop_writes_trigger", options.level0_stop_trigger);
-    family.set("soft_pending_compaction_bytes_limit", options.pending_compaction_bytes_soft);
-    family.set("hard_pending_compaction_bytes_limit", options.pending_compaction_bytes_hard);
-    let table = file.table_mut(name);
-    table.set("block_size", options.block_bytes);
-    table.set("block_restart_interval", options.restart_interval);
-    table.set("checksum", options.checksum.option_name());
-    table.set("format_version", 5);
-    if options.bloom_bits_per_key > 0.0 {
-        table.set("filter_policy", format_args!("bloomfilter:{}:false", options.bloom_bits_per_key));
-    } else {
-        table.set("filter_policy", "nullptr");
-    }
+    set_if_absent(file.table_mut(name), "format_version", "5");
 }
 
 #[cfg(test)]
@@ -365,6 +432,8 @@ mod tests {
             blob_partition: None,
             blob_compression: Compression::Zstd,
             compression: Compression::Snappy,
+            bottommost_compression: Some(Compression::Zstd),
+            compression_per_level: vec![Compression::None, Compression::Lz4],
             block_bytes: 5000,
             restart_interval: 3,
             bloom_bits_per_key: 5.5,
@@ -403,6 +472,56 @@ mod tests {
         assert_eq!(file.family("default").unwrap().get("report_bg_io_stats"), Some("true"));
     }
 
+    /// Goal: what the caller does not choose stands there as before, though Esker has no such number, filter or factor; what he chooses is read
+    /// back, whatever stood there.
+    #[test]
+    fn what_nobody_chose_stays_as_it_was_found() {
+        let lines = [
+            "max_background_jobs=16",
+            "max_total_wal_size=1G",
+            "recycle_log_file_num=4",
+            "max_manifest_file_size=1T",
+            "[CFOptions \"default\"]",
+            "num_levels=12",
+            "write_buffer_size=1K",
+            "level_compaction_dynamic_level_bytes=false",
+            "compression=kLZ4HCCompression",
+            "compression_per_level=kNoCompression:kLZ4HCCompression",
+            "bottommost_compression=kZSTDNotFinalCompression",
+            "max_bytes_for_level_multiplier=2.500000",
+            "prefix_extractor=my.Own",
+            "level0_file_num_compaction_trigger=30",
+            "level0_slowdown_writes_trigger=20",
+            "level0_stop_writes_trigger=-1",
+            "hard_pending_compaction_bytes_limit=0",
+            "[TableOptions/BlockBasedTable \"default\"]",
+            "block_size=1",
+            "format_version=2",
+            "filter_policy=ribbonfilter:10:0",
+        ];
+        let text =
+            format!("[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n{}\n", lines.join("\n"));
+        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+        let printed = |options: &Options, family: FamilyOptions| {
+            let family =
+                Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
+            print(options, &BTreeMap::from([(0, family)]), &read.foreign)
+        };
+        let options = read.families["default"].clone().unwrap();
+        options.validate().unwrap();
+        let unchosen = printed(&Options::default(), options.clone());
+        for line in lines {
+            assert!(unchosen.lines().any(|printed| printed.trim() == line), "{line} is not in:\n{unchosen}");
+        }
+        let chosen = Options { background_jobs: 3, ..Options::default() };
+        // Each of these is read in the light of the one before.
+        let family = FamilyOptions { level0_compaction_trigger: 4, level0_slowdown_trigger: 30, ..options };
+        let text = printed(&chosen, family.clone());
+        assert!(text.contains("max_background_jobs=3\n") && text.contains("recycle_log_file_num=4\n"), "{text}");
+        let again = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+        assert_eq!(format!("{:?}", again.families["default"].clone().unwrap()), format!("{family:?}"));
+    }
+
     #[test]
     fn a_tree_of_one_level_is_an_error_and_one_of_many_has_as_many_as_there_can_be() {
         let levels = |count: i32| {
@@ -420,10 +539,14 @@ mod tests {
     #[test]
     fn a_compression_that_cannot_be_written_is_an_error_of_that_family_only() {
         let text = b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n\
-            [CFOptions \"default\"]\ncompression=kZlibCompression\n[CFOptions \"other\"]\n";
+            [CFOptions \"default\"]\ncompression=kZlibCompression\n[CFOptions \"other\"]\n\
+            [CFOptions \"bottom\"]\nbottommost_compression=kZlibCompression\n\
+            [CFOptions \"levels\"]\ncompression_per_level=kNoCompression:kZlibCompression\n";
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
-        let error = read.families["default"].clone().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
+        for name in ["default", "bottom", "levels"] {
+            let error = read.families[name].clone().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
+        }
         assert!(read.families["other"].is_ok());
     }
 }
