@@ -27,6 +27,9 @@ use crate::{Error, ErrorKind};
 const SEPARATION_NOTE: &str = "esker.separation";
 const AT_WRITE: &str = "at-write";
 
+/// The first release of RocksDB that has blob files: 6.18.
+const BLOBS_SINCE: (u32, u32) = (6, 18);
+
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
 const PER_LEVEL: &str = "compression_per_level";
@@ -179,6 +182,12 @@ fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
     Ok(is_set(section, "enable_blob_garbage_collection")? && cutoff.is_some_and(|part| part >= 1.0))
 }
 
+/// Whether the release that wrote the file has blob files; one before would refuse options for them.
+fn knows_blobs(file: &OptionsFile) -> bool {
+    let mut numbers = file.rocksdb_version().unwrap_or_default().split('.').map_while(|part| part.parse::<u32>().ok());
+    numbers.next().zip(numbers.next()).is_none_or(|release| release >= BLOBS_SINCE)
+}
+
 fn accept_database(section: Option<&Section>) -> Result<(), Wrong> {
     if is_set(section, "allow_ingest_behind")? {
         return Err(ingests_behind("allow_ingest_behind"));
@@ -247,7 +256,8 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
             Some(true) => Separation::AtFlush,
             Some(false) if falls_back(family)? => Separation::FallBack,
             Some(false) => Separation::Off,
-            None => default.separation,
+            None if knows_blobs(file) => default.separation,
+            None => Separation::Off,
         },
         min_blob_size: number(family, "min_blob_size", default.min_blob_size, 0, value_bytes_max)?,
         blob_file_bytes: number(family, "blob_file_size", default.blob_file_bytes, 64 * KIB, 4 * GIB)?,
@@ -297,28 +307,36 @@ const DATABASE_LINES: [Line<Options>; 4] = [
 ];
 
 /// Written where the file would be read otherwise: what RocksDB allows and Esker does not stays as it is found.
-const FAMILY_LINES: [Line; 18] = [
+const FAMILY_LINES: [Line; 12] = [
     ("num_levels", |options| options.level_count.to_string()),
     ("write_buffer_size", |options| options.write_buffer_bytes.to_string()),
     ("max_write_buffer_number", |options| options.write_buffer_count_max.to_string()),
-    ("min_blob_size", |options| options.min_blob_size.to_string()),
-    ("blob_file_size", |options| options.blob_file_bytes.to_string()),
-    ("blob_compression_type", |options| options.blob_compression.option_name().to_owned()),
     ("compression", |options| options.compression.option_name().to_owned()),
-    (BOTTOMMOST, |options| options.bottommost_compression.map_or(AS_THE_OTHERS, Compression::option_name).to_owned()),
-    (PER_LEVEL, |options| {
-        options.compression_per_level.iter().map(|kind| kind.option_name()).collect::<Vec<_>>().join(":")
-    }),
     ("target_file_size_base", |options| options.target_file_bytes.to_string()),
     ("max_bytes_for_level_base", |options| options.level_base_bytes.to_string()),
     // With six digits, as RocksDB has them.
     ("max_bytes_for_level_multiplier", |options| format!("{:.6}", options.level_multiplier as f64)),
-    ("prefix_extractor", |options| options.prefix.map_or_else(|| "nullptr".to_owned(), |prefix| prefix.to_string())),
     ("level0_file_num_compaction_trigger", |options| options.level0_compaction_trigger.to_string()),
     ("level0_slowdown_writes_trigger", |options| options.level0_slowdown_trigger.to_string()),
     ("level0_stop_writes_trigger", |options| options.level0_stop_trigger.to_string()),
     ("soft_pending_compaction_bytes_limit", |options| options.pending_compaction_bytes_soft.to_string()),
     ("hard_pending_compaction_bytes_limit", |options| options.pending_compaction_bytes_hard.to_string()),
+];
+
+/// The same for what RocksDB takes the same default for.
+const SELDOM_LINES: [Line; 3] = [
+    (BOTTOMMOST, |options| options.bottommost_compression.map_or(AS_THE_OTHERS, Compression::option_name).to_owned()),
+    (PER_LEVEL, |options| {
+        options.compression_per_level.iter().map(|kind| kind.option_name()).collect::<Vec<_>>().join(":")
+    }),
+    ("prefix_extractor", |options| options.prefix.map_or_else(|| "nullptr".to_owned(), |prefix| prefix.to_string())),
+];
+
+/// The same for what releases before [`BLOBS_SINCE`] do not know, and refuse the file for.
+const BLOB_LINES: [Line; 3] = [
+    ("min_blob_size", |options| options.min_blob_size.to_string()),
+    ("blob_file_size", |options| options.blob_file_bytes.to_string()),
+    ("blob_compression_type", |options| options.blob_compression.option_name().to_owned()),
 ];
 
 /// The same of its tables.
@@ -371,29 +389,40 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
     let fell_back = falls_back(file.family(name)).unwrap_or(false);
+    let says_blobs = knows_blobs(file) || separation != Separation::Off;
     // A line may be read in the light of others, so all are looked at again once one has changed.
     for _ in 0..=LINES_DEPTH {
         let found = read_family(file, name).ok();
-        let change = |section: &mut Section, lines: &[Line]| {
+        let change = |section: &mut Section, lines: &[Line], is_always_said: bool| {
             let mut has_changed = false;
             for (key, line) in lines {
                 let wanted = line(options);
-                if section.get(key).is_none() || found.as_ref().is_none_or(|found| line(found) != wanted) {
+                if (is_always_said && section.get(key).is_none())
+                    || found.as_ref().is_none_or(|found| line(found) != wanted)
+                {
                     section.set(key, wanted);
                     has_changed = true;
                 }
             }
             has_changed
         };
-        let has_changed = change(file.family_mut(name), &FAMILY_LINES);
-        if !change(file.table_mut(name), &TABLE_LINES) && !has_changed {
+        let family = file.family_mut(name);
+        let changes = [
+            change(family, &FAMILY_LINES, true),
+            change(family, &SELDOM_LINES, false),
+            change(family, &BLOB_LINES, says_blobs),
+            change(file.table_mut(name), &TABLE_LINES, true),
+        ];
+        if !changes.contains(&true) {
             break;
         }
     }
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
     set_if_absent(family, "level_compaction_dynamic_level_bytes", "true");
-    family.set("enable_blob_files", separation.moves_out());
+    if says_blobs || family.get("enable_blob_files").is_some() {
+        family.set("enable_blob_files", separation.moves_out());
+    }
     if separation == Separation::AtWrite {
         family.set_note(SEPARATION_NOTE, AT_WRITE);
     } else {
@@ -520,6 +549,38 @@ mod tests {
         assert!(text.contains("max_background_jobs=3\n") && text.contains("recycle_log_file_num=4\n"), "{text}");
         let again = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         assert_eq!(format!("{:?}", again.families["default"].clone().unwrap()), format!("{family:?}"));
+    }
+
+    /// Goal: a release without blob files finds no options for them, as long as there are none; it has no values separated, either.
+    #[test]
+    fn releases_without_blob_files_are_told_nothing_of_them() {
+        let of_release = |release: &str| {
+            let text = format!(
+                "[Version]\nrocksdb_version={release}\noptions_file_version=1.1\n[DBOptions]\n[CFOptions \"default\"]\n"
+            );
+            OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap()
+        };
+        let printed = |read: &OptionsInFile, options: FamilyOptions| {
+            let family =
+                Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1), "session".into());
+            print(&Options::default(), &BTreeMap::from([(0, family)]), &read.foreign)
+        };
+        let old = of_release("6.17.3");
+        let options = old.families["default"].clone().unwrap();
+        assert_eq!(options.separation, Separation::Off);
+        assert!(!printed(&old, options.clone()).contains("blob"));
+        for separation in [Separation::AtFlush, Separation::FallBack] {
+            let text = printed(&old, FamilyOptions { separation, ..options.clone() });
+            let again = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+            assert_eq!(again.families["default"].clone().unwrap().separation, separation, "{text}");
+        }
+        for release in ["6.18.0", "7.8.3", "10.0.1"] {
+            let new = of_release(release);
+            let options = new.families["default"].clone().unwrap();
+            assert_eq!(options.separation, Separation::AtFlush);
+            let text = printed(&new, FamilyOptions { separation: Separation::Off, ..options });
+            assert!(text.contains("enable_blob_files=false") && text.contains("min_blob_size=4096"), "{text}");
+        }
     }
 
     #[test]
