@@ -140,16 +140,16 @@ impl Listing {
         self.logs.range(first..).map(|(&number, &bytes)| (number, bytes))
     }
 
-    /// Logs before `first` that RocksDB would read for its transactions: those from `kept_from` on, which it is told by manifests since 5.14;
-    /// before, all of a store that has any.
+    /// Logs before `first` that RocksDB would read for transactions, if it is told to have any: those from `kept_from` on, which its manifests
+    /// say since 5.13. Where no OPTIONS file tells, that they say so is enough.
     pub(super) fn logs_kept_before(
         &self,
         first: FileNumber,
         kept_from: FileNumber,
-        has_transactions: bool,
+        allows_2pc: Option<bool>,
     ) -> impl Iterator<Item = FileNumber> + '_ {
-        let is_said = kept_from > FileNumber::default();
-        let from = if is_said || has_transactions { kept_from.min(first) } else { first };
+        let may_have = allows_2pc.unwrap_or(kept_from > FileNumber::default());
+        let from = if may_have { kept_from.min(first) } else { first };
         self.logs.range(from..first).map(|(&number, _)| number)
     }
 

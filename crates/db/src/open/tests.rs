@@ -14,7 +14,7 @@ use esker_log::scan::{RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
 use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
-use crate::version::{TableFile, current_manifest, write_new};
+use crate::version::{TableFile, current_manifest, recover, write_new};
 use crate::{Db, ErrorKind};
 
 const DIR: &str = "/db";
@@ -123,11 +123,18 @@ fn a_prepared_transaction_in_a_log_that_was_flushed_is_refused() {
         line.into_iter().for_each(|line| append_to_options(&disk, "[DBOptions]", line));
         disk
     };
-    assert_refused(&with(Some(1), None, &prepared), &options, "prepared");
-    assert_refused(&with(None, Some("allow_2pc=true"), &prepared), &options, "prepared");
+    let said = Some("allow_2pc=true");
+    assert_refused(&with(Some(1), said, &prepared), &options, "prepared");
+    assert_refused(&with(None, said, &prepared), &options, "prepared");
+    let unsaid = with(Some(1), None, &prepared);
+    let of_options = |path: &PathBuf| path.to_string_lossy().contains("OPTIONS-");
+    for path in unsaid.paths().into_iter().filter(of_options) {
+        unsaid.env().files.remove(&path).unwrap();
+    }
+    assert_refused(&unsaid, &options, "prepared");
     // The counterparts: nothing is prepared there, or RocksDB would not read it either.
-    let (committed, other) = (puts(&[*b"ab"]), Some("allow_2pc=false"));
-    let accepted = [(Some(1), None, &committed), (Some(2), None, &prepared), (None, other, &prepared)];
+    let committed = puts(&[*b"ab"]);
+    let accepted = [(Some(1), said, &committed), (Some(2), said, &prepared), (Some(1), None, &prepared)];
     for (kept_from, line, operations) in accepted {
         let disk = with(kept_from, line, operations);
         drop(Db::open_read_only_with_env(DIR, options.clone(), disk.env()).unwrap());
@@ -135,6 +142,18 @@ fn a_prepared_transaction_in_a_log_that_was_flushed_is_refused() {
         assert_eq!(db.get("a").unwrap(), None);
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
     }
+}
+
+/// Goal: a manifest says which logs are needed: RocksDB, told to have transactions, would else read every log that lies there.
+#[test]
+fn a_manifest_says_from_which_log_on_they_are_needed() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let db = open(&disk, &options).unwrap();
+    let wal = *db.store().state.lock().wals.keys().next().unwrap();
+    let recovered = recover(&*disk.env().files, Path::new(DIR)).unwrap();
+    assert_eq!(recovered.log_number_min, wal);
+    assert_eq!(recovered.families[&0].log_number, wal);
 }
 
 /// Goal: batches whose operations share a number, as write-prepared transactions have them, are refused: the older of two values would win. Those

@@ -57,8 +57,8 @@ pub(crate) struct OptionsInFile {
     pub(crate) families: BTreeMap<String, crate::Result<FamilyOptions>>,
     /// Where the logs are, if RocksDB was told to keep them apart from the store, or did not mind saying the obvious.
     pub(crate) wal_dir: Option<PathBuf>,
-    /// Whether it was opened for transactions that are prepared first, then committed.
-    pub(crate) allows_2pc: bool,
+    /// Whether it was opened for transactions that are prepared first, then committed; `None` if there is no file that says so.
+    pub(crate) allows_2pc: Option<bool>,
     pub(crate) foreign: ForeignOptions,
 }
 
@@ -86,7 +86,7 @@ impl OptionsInFile {
             };
         }
         let wal_dir = file.database().and_then(|section| section.get_string("wal_dir")).filter(|dir| !dir.is_empty());
-        let allows_2pc = is_set(file.database(), "allow_2pc").map_err(decode)?;
+        let allows_2pc = Some(is_set(file.database(), "allow_2pc").map_err(decode)?);
         let wal_dir = wal_dir.map(PathBuf::from);
         Ok(Self { families, wal_dir, allows_2pc, foreign: ForeignOptions(Mutex::new(file)) })
     }

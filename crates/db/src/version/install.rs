@@ -183,6 +183,8 @@ impl Store {
             next_file_number: Some(self.next_file_number()),
             last_sequence: Some(self.visible().max(newest)),
             max_column_family: Some(family_id_max),
+            // What RocksDB reads logs from, if it is to have transactions.
+            min_log_number_to_keep: parts.iter().map(|(_, _, log_number)| *log_number).min(),
             ..VersionEdit::default()
         });
         edits
