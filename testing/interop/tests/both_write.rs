@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
-use esker::{ChecksumKind, Compression, Db, Options};
+use esker::env::Env;
+use esker::{ChecksumKind, Compression, Db, FamilyOptions, Options};
+use esker_format::rocksdb::internal_key::SequenceNumber;
+use esker_format::rocksdb::write_batch::WriteBatch;
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
 use esker_interop::{db_bench, directory, ldb, sst_dump};
+use esker_log::writer::LogWriter;
 
 const FAMILIES: [&str; 3] = [MIXED, SEPARATE, INLINE];
 
@@ -153,4 +157,52 @@ fn esker_reads_the_column_families_that_ldb_creates_and_drops() {
     must("flushing", db.flush());
     must("closing", db.close());
     ldb::assert_holds(&store, &expected);
+}
+
+/// A log of the writes that RocksDB's programs make and its tools do not, as the last life left it.
+fn write_log(store: &Path, number: u64, batches: Vec<WriteBatch>) {
+    let path = store.join(format!("{number:06}.log"));
+    let mut log = LogWriter::new(must("creating a log", Env::os().files.create(&path)));
+    for batch in batches {
+        must("writing a log", log.append(&[batch.bytes()]));
+    }
+    must("syncing a log", log.sync());
+}
+
+/// Goal: a single deletion that a newer value hides is still there when RocksDB lets the next one cancel that value.
+/// Method: the first value in the deepest level; its deletion and the second value flushed by Esker; the second deletion merged with
+/// that by RocksDB, above the deepest level.
+#[test]
+fn what_a_single_deletion_cancelled_stays_gone_when_rocksdb_goes_on() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let open = || {
+        let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        must("opening", Db::open(&store, Options { create_if_missing: true, families, ..Options::default() }))
+    };
+    let db = open();
+    must("putting", db.put("key", "first"));
+    must("flushing", db.flush());
+    must("compacting", db.compact_range(&db.default_column_family(), None, None));
+    must("closing", db.close());
+    let batch = |sequence: u64, value: Option<&[u8]>| {
+        let mut batch = WriteBatch::new();
+        let added = match value {
+            Some(value) => batch.put(0, b"key", value),
+            None => batch.single_delete(0, b"key"),
+        };
+        must("filling a batch", added);
+        batch.set_sequence(SequenceNumber::new(sequence));
+        batch
+    };
+    write_log(&store, 1000, vec![batch(20, None), batch(30, Some(b"second"))]);
+    let db = open();
+    assert_eq!(must("reading", db.get("key")).as_deref(), Some(&b"second"[..]));
+    must("closing", db.close());
+    write_log(&store, 2000, vec![batch(40, None)]);
+    db_bench::db_bench(&store, &["--use_existing_db=1", "--disable_auto_compactions=1", "--benchmarks=compact0"]);
+    assert!(ldb::scan(&store, "default").is_empty(), "what was deleted is there again");
+    let db = open();
+    assert_eq!(must("reading", db.get("key")), None);
 }

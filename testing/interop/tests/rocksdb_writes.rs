@@ -198,6 +198,38 @@ fn options_that_esker_does_not_know_are_carried_on() {
     ldb::assert_holds(&store, &expected);
 }
 
+/// Goal: nothing of what RocksDB was told is lost or changed by a life of Esker's to whom nobody said anything.
+#[test]
+fn options_that_nobody_chose_stay_as_they_were() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let more = [
+        "--max_background_jobs=16",
+        "--max_total_wal_size=1073741824",
+        "--bloom_bits=10",
+        "--use_ribbon_filter=1",
+        "--max_bytes_for_level_multiplier=2.5",
+        "--min_level_to_compress=2",
+        "--level0_stop_writes_trigger=2000000",
+        "--format_version=4",
+        "--benchmarks=fillrandom",
+    ];
+    let mut expected = fill(&store, &more);
+    let before = newest_options(&store);
+    for told in ["max_background_jobs=16", "filter_policy=ribbonfilter", "max_bytes_for_level_multiplier=2.5"] {
+        assert!(before.contains(told), "db_bench did not write {told}:\n{before}");
+    }
+    let db = must("opening in place", Db::open(&store, Options::default()));
+    workload::change(&db, &mut expected, &mut Numbers::new(3));
+    workload::compact(&db);
+    must("closing", db.close());
+    let after = newest_options(&store);
+    for line in before.lines().filter(|line| !line.trim_start().starts_with('#')) {
+        assert!(after.lines().any(|other| other.trim() == line.trim()), "Esker changed {line}:\n{after}");
+    }
+    ldb::assert_holds(&store, &expected);
+}
+
 fn newest_options(store: &Path) -> String {
     let names = directory::names(store);
     let newest = names.iter().rfind(|name| name.starts_with("OPTIONS-"));
