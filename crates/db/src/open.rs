@@ -281,11 +281,7 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
         counters: Counters::default(),
         trash,
         log_numbers: recovered.families.iter().map(|(&id, family)| (id, family.log_number)).collect(),
-        durable_logs: recovered
-            .durable_logs
-            .range(first_log(&recovered)..)
-            .map(|(&log, &bytes)| (log, bytes))
-            .collect(),
+        durable_logs: recovered.durable_logs.range(first_log..).map(|(&log, &bytes)| (log, bytes)).collect(),
         last_sequence: recovered.last_sequence,
         next_file: next_file + 1,
         lead: Lead::new(wal_number, recovered.last_sequence),
