@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker::env::Env;
-use esker::{ChecksumKind, Compression, Db, FamilyOptions, Options};
+use esker::{ChecksumKind, Compression, Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::write_batch::WriteBatch;
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, must};
@@ -170,21 +170,36 @@ fn write_log(store: &Path, number: u64, batches: Vec<WriteBatch>) {
 }
 
 /// Goal: a single deletion that a newer value hides is still there when RocksDB lets the next one cancel that value.
-/// Method: the first value in the deepest level; its deletion and the second value flushed by Esker; the second deletion merged with
+/// Method: the first value in the deepest level, a table around it above that; its deletion and the second value flushed by Esker; the second deletion merged with
 /// that by RocksDB, above the deepest level.
 #[test]
 fn what_a_single_deletion_cancelled_stays_gone_when_rocksdb_goes_on() {
     let directory = must("making a directory", tempfile::tempdir());
     let store = directory.path().join("store");
     let open = || {
-        let family = FamilyOptions { write_buffer_bytes: 64 << 10, ..FamilyOptions::default() };
+        let compression = Compression::None;
+        let family = FamilyOptions { level_base_bytes: 16 << 10, compression, ..FamilyOptions::default() };
         let families = [("default".to_owned(), family)].into();
         must("opening", Db::open(&store, Options { create_if_missing: true, families, ..Options::default() }))
     };
     let db = open();
     must("putting", db.put("key", "first"));
+    // So much that a level is wanted above the deepest.
+    for n in 0..50 {
+        must("putting", db.put(format!("key {n}"), [b'v'; 1000]));
+    }
     must("flushing", db.flush());
-    must("compacting", db.compact_range(&db.default_column_family(), None, None));
+    let family = db.default_column_family();
+    must("compacting", db.compact_range(&family, None, None));
+    let around = directory.path().join("around.sst");
+    let mut table = must("beginning a table", SstFileWriter::create(&around, &FamilyOptions::default()));
+    must("filling a table", table.put("a", "").and_then(|()| table.put("z", "")));
+    must("finishing a table", table.finish());
+    must("taking a table in", db.ingest(&family, &[&around], &IngestOptions::default()));
+    assert_eq!(
+        db.stats().families[0].levels.iter().map(|level| level.files).collect::<Vec<_>>(),
+        [0, 0, 0, 0, 0, 1, 1]
+    );
     must("closing", db.close());
     let batch = |sequence: u64, value: Option<&[u8]>| {
         let mut batch = WriteBatch::new();
@@ -202,7 +217,9 @@ fn what_a_single_deletion_cancelled_stays_gone_when_rocksdb_goes_on() {
     must("closing", db.close());
     write_log(&store, 2000, vec![batch(40, None)]);
     db_bench::db_bench(&store, &["--use_existing_db=1", "--disable_auto_compactions=1", "--benchmarks=compact0"]);
-    assert!(ldb::scan(&store, "default").is_empty(), "what was deleted is there again");
+    let left: Vec<_> = ldb::scan(&store, "default").into_keys().collect();
+    assert!(!left.contains(&b"key".to_vec()), "what was deleted is there again");
+    assert_eq!(left.len(), 52);
     let db = open();
     assert_eq!(must("reading", db.get("key")), None);
 }

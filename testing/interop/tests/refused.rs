@@ -117,7 +117,8 @@ fn a_store_of_plain_tables_that_has_only_a_log_is_refused() {
 #[test]
 fn another_order_of_files_is_refused() {
     refused("a store whose oldest tables go first", &["fifo"], |store| {
-        bench(store, &["--benchmarks=fillrandom,flush", "--compaction_style=2"]);
+        let fifo = ["--compaction_style=2", "--fifo_compaction_max_table_files_size_mb=100"];
+        bench(store, &[fifo.as_slice(), &["--benchmarks=fillrandom,flush"]].concat());
         assert!(directory::count(store, ".sst") > 0);
     });
 }
