@@ -164,8 +164,10 @@ impl Config {
             file_bytes: self.target_file_size.0.max(1 << 10),
             purge_threshold_bytes: self.purge_threshold.0.max(1 << 10),
             purge_rewrite_threshold_bytes: self.purge_rewrite_threshold.map(|size| size.0),
-            // Beyond what there is, the original rewrites always or never; it takes what is no number for never, as `min` does.
-            purge_rewrite_garbage_ratio: self.purge_rewrite_garbage_ratio.min(1.0).max(0.0),
+            // Beyond what there is, the original rewrites always or never; never, too, where it is no number.
+            purge_rewrite_garbage_ratio: Some(self.purge_rewrite_garbage_ratio)
+                .filter(|ratio| !ratio.is_nan())
+                .map_or(1.0, |ratio| ratio.clamp(0.0, 1.0)),
             recycle_files: self.enable_log_recycle,
             prefill_bytes: self.prefill_limit.map_or(0, |size| size.0),
             ..Options::default()
