@@ -232,6 +232,7 @@ fn a_finish_that_panics_refuses_who_waits_in_every_schedule() {
         queue.exclusive(|()| ());
         let late = queue.submit_and_finish(9, &terms(|_| true), |_, _| Ok(()), |()| true, |(), _, _| Ok(()));
         assert_eq!(late.unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert_eq!(queue.error().map(|error| error.kind()), Some(ErrorKind::ReadOnly));
     };
     shuttle::check_random(move || schedule(|()| true), 1000);
     shuttle::check_random(move || schedule(|()| false), 1000);
