@@ -74,7 +74,7 @@ fn a_lost_sector_of_a_closed_log_is_damage() {
     let whole = closed();
     for path in last_files(&whole) {
         let length = whole.file_bytes(&path).unwrap().len();
-        assert!(length > 12 << 10, "{}", path.display());
+        assert!(length > 10 << 10, "{}", path.display());
         for sector in (0..length).step_by(512) {
             let what = format!("{} at {sector}", path.display());
             let disk = damaged(&whole, &path, |bytes| bytes[sector..length.min(sector + 512)].fill(0));
