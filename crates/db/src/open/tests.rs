@@ -457,6 +457,10 @@ fn values_of_files_that_are_written_to_are_cached_and_read_ahead_and_lent_after_
     for _ in 0..2 {
         assert_eq!(get().as_ptr(), mapped.as_ptr(), "it is where it was");
         assert_eq!(scan()[7].as_ptr(), mapped.as_ptr());
+        // Of these the cache has none.
+        let many = db.multi_get([[8], [9]]).unwrap();
+        let lent = db.get([9]).unwrap().unwrap();
+        assert_eq!(many[1].as_ref().unwrap().as_ref().unwrap().as_ptr(), lent.as_ptr());
     }
 }
 

@@ -166,7 +166,9 @@ impl Store {
         }
         let mut batch = BlobBatch::default();
         for (at, key, index) in keys.pointers() {
+            // What lies in memory gains nothing by a copy beside others.
             if let Ok(blob) = file_of(view, &index)
+                && !blob.is_memory()
                 && let Ok(extent) = blob.extent(key, &index)
             {
                 batch.add(blob, extent, at);
