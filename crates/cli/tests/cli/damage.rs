@@ -102,5 +102,5 @@ fn what_is_missing_of_the_log_of_a_closed_store_is_damage() {
         place.run("get", ["b"]).failed(&["corruption", "repair", log.to_str().unwrap()]);
     }
     std::fs::write(&log, bytes).unwrap();
-    assert_eq!(place.run("get", ["b"]).done().text(), "two\n");
+    assert_eq!(place.run("get", ["b"]).done().text(), "two");
 }

@@ -211,6 +211,12 @@ impl Room {
         self.reserved.load(Ordering::Acquire)
     }
 
+    /// Leaves nothing of what writers were let write.
+    #[cfg(test)]
+    pub(crate) fn take_back(&self) {
+        self.credit.store(0, Ordering::Release);
+    }
+
     /// What whole files that come in leave to writers of the disk (W5).
     fn of_writers(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed) / FILES_MIN
