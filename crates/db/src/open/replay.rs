@@ -119,7 +119,7 @@ impl Logs {
                     Values::Whole => {}
                     Values::Lost(_) | Values::Damaged(_) if store.options.wal_recovery == RecoveryMode::SkipCorrupt => {
                         skipped.insert((log.number, offset));
-                        found.skipped_bytes += record.len() as u64;
+                        found.skipped_bytes = found.skipped_bytes.saturating_add(record.len() as u64);
                         expected = Some(sequence + count);
                         continue;
                     }
@@ -167,7 +167,7 @@ impl Logs {
             // In mode SkipCorrupt what is missing; of that, what is there and no record was passed over.
             let durable = store.durable_logs.get(&log.number).copied().unwrap_or(0);
             let missing = end.map_or(0, |end| if lacks(end, durable) { durable - end } else { 0 });
-            found.skipped_bytes += scanner.skipped_bytes().max(missing);
+            found.skipped_bytes = found.skipped_bytes.saturating_add(scanner.skipped_bytes().max(missing));
             ends.extend(end.map(|end| (log.number, end)));
         }
         check_durable(store, &ends, &mut found)?;
@@ -292,7 +292,7 @@ fn check_durable(store: &Store, ends: &BTreeMap<FileNumber, u64>, found: &mut Re
             continue;
         }
         if store.options.wal_recovery == RecoveryMode::SkipCorrupt {
-            found.skipped_bytes += if end.is_none() { durable } else { 0 };
+            found.skipped_bytes = found.skipped_bytes.saturating_add(if end.is_none() { durable } else { 0 });
             continue;
         }
         let is = end.map_or("it is not there".to_owned(), |end| format!("its records end at byte {end}"));

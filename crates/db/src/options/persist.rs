@@ -323,6 +323,9 @@ const FAMILY_LINES: [Line; 12] = [
     ("hard_pending_compaction_bytes_limit", |options| options.pending_compaction_bytes_hard.to_string()),
 ];
 
+/// Keys of a family whose values may be none of Esker's.
+const REFUSED: [&str; 5] = ["num_levels", "compression", BOTTOMMOST, PER_LEVEL, "blob_compression_type"];
+
 /// The same for what RocksDB takes the same default for.
 const SELDOM_LINES: [Line; 3] = [
     (BOTTOMMOST, |options| options.bottommost_compression.map_or(AS_THE_OTHERS, Compression::option_name).to_owned()),
@@ -390,6 +393,15 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
     let fell_back = falls_back(file.family(name)).unwrap_or(false);
     let says_blobs = knows_blobs(file) || separation != Separation::Off;
+    if matches!(read_family(file, name), Err(Wrong::Unsupported(_))) {
+        // The caller said what to use in place of that, and nothing of the rest.
+        let family = file.family_mut(name);
+        for (key, line) in FAMILY_LINES.iter().chain(&SELDOM_LINES).chain(&BLOB_LINES) {
+            if REFUSED.contains(key) && family.get(key).is_some() {
+                family.set(key, line(options));
+            }
+        }
+    }
     // A line may be read in the light of others, so all are looked at again once one has changed.
     for _ in 0..=LINES_DEPTH {
         let found = read_family(file, name).ok();
@@ -528,9 +540,10 @@ mod tests {
             "format_version=2",
             "filter_policy=ribbonfilter:10:0",
         ];
-        let text =
-            format!("[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n{}\n", lines.join("\n"));
-        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+        let text_of = |lines: &[&str]| {
+            format!("[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n{}\n", lines.join("\n"))
+        };
+        let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text_of(&lines).as_bytes()).unwrap();
         let printed = |options: &Options, family: FamilyOptions| {
             let family =
                 Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
@@ -549,6 +562,18 @@ mod tests {
         assert!(text.contains("max_background_jobs=3\n") && text.contains("recycle_log_file_num=4\n"), "{text}");
         let again = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         assert_eq!(format!("{:?}", again.families["default"].clone().unwrap()), format!("{family:?}"));
+        // Whoever says what to use in place of what Esker lacks has said nothing of the rest.
+        let text = text_of(&lines)
+            .replace("kLZ4HCCompression\n", "kZlibCompression\n")
+            .replace("num_levels=12", "num_levels=1");
+        let foreign = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
+        assert!(matches!(foreign.families["default"], Err(_)));
+        let family = read.families["default"].clone().unwrap();
+        let family = Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
+        let text = print(&Options::default(), &BTreeMap::from([(0, family)]), &foreign.foreign);
+        for line in lines.iter().filter(|line| !REFUSED.iter().any(|key| line.starts_with(&format!("{key}=")))) {
+            assert!(text.lines().any(|printed| printed.trim() == *line), "{line} is not in:\n{text}");
+        }
     }
 
     /// Goal: a release without blob files finds no options for them, as long as there are none; it has no values separated, either.
