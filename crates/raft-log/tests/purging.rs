@@ -199,6 +199,48 @@ fn a_full_disk_with_a_rewrite_queue_that_is_due_gives_up_what_nobody_needs() {
     }
 }
 
+/// Nor does it fail for want of room to tell what is gone, whatever else that room could be used for.
+#[test]
+fn a_full_disk_with_a_rewrite_queue_that_must_be_told_gives_up_what_nobody_needs() {
+    for recycle_files in [true, false] {
+        let disk = SimDisk::new();
+        let log = open(&disk, &Options { recycle_files, file_bytes: 32 << 10, ..options() });
+        let keys: Vec<String> = (0..300).map(|key| format!("key of some length {key}")).collect();
+        let mut batch = LogBatch::new();
+        keys.iter().for_each(|key| batch.put(1, key.as_bytes(), b"value").unwrap());
+        log.write(&mut batch, false).unwrap();
+        fill(&log, 1, 1, 150);
+        fill(&log, 3, 1, 3);
+        log.move_on(None).unwrap();
+        log.compact_to(1, 111).unwrap();
+        log.purge_stale().unwrap();
+        fill(&log, 2, 1, 200);
+        log.compact_to(2, 201).unwrap();
+        log.compact_to(1, 113).unwrap();
+        // More than the last block of the rewrite queue has room for.
+        keys.iter().for_each(|key| batch.delete(1, key.as_bytes()));
+        batch.clean(3);
+        log.write(&mut batch, false).unwrap();
+        let before = log.stats();
+        disk.set_capacity(Some(used_bytes(&disk)));
+        if let Err(error) = log.purge() {
+            assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+        }
+        assert!(log.stats().append.first_file > before.append.first_file, "{:?}", log.stats());
+        log.purge().unwrap();
+        assert!(log.stats().rewrite.bytes < before.rewrite.bytes);
+        log.sync().unwrap();
+        drop(log);
+        disk.set_capacity(None);
+        let log = open(&disk, &options());
+        assert_eq!(
+            (log.first_index(1), log.last_index(1), log.get(1, keys[0].as_bytes())),
+            (Some(113), Some(150), None)
+        );
+        assert_eq!(log.first_index(3), None);
+    }
+}
+
 /// One group that there is no room to move keeps no file that it has nothing in.
 #[test]
 fn a_full_disk_keeps_no_file_for_a_group_that_cannot_be_moved() {

@@ -30,7 +30,7 @@ use crate::queue::Tail;
 use crate::raft_log::RaftLog;
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::write::closed;
+use crate::write::{closed, wants_room};
 use crate::{Error, ErrorKind, Result};
 use pick::{Facts, HEAVY_ENTRIES, Marks, Plan};
 use rewrite::{BATCH_BYTES, Scope};
@@ -183,6 +183,9 @@ impl Store {
         reclaim.tail()?.check()?;
         let mut asked = BTreeSet::new();
         if self.rewrite_is_due(reclaim) {
+            // It may take the room that is left for this, without which no file of the append queue goes (P1).
+            let carried = self.carry(reclaim);
+            reclaim.put_off(carried)?;
             asked.extend(self.rewrite_again(reclaim)?);
         }
         let (first, last) = self.append.span();
@@ -258,8 +261,21 @@ impl Store {
         })
     }
 
-    /// Tells the rewrite queue what is gone (P1).
+    /// Tells the rewrite queue what is gone (P1). Nothing goes before that: for want of room what was preallocated for users' batches is given back.
     fn carry(&self, reclaim: &mut Reclaim) -> Result<()> {
+        match self.carry_once(reclaim) {
+            Err(error) if wants_room(&error) => {
+                self.commit.exclusive(|lead| {
+                    self.catch_up(lead)?;
+                    lead.tail.as_mut().ok_or_else(closed)?.finish()
+                })?;
+                self.carry_once(reclaim)
+            }
+            done => done,
+        }
+    }
+
+    fn carry_once(&self, reclaim: &mut Reclaim) -> Result<()> {
         let gone = self.groups.gone();
         let mut owed: Vec<(u64, Owed)> = Vec::new();
         self.groups.for_each(|id, group| {
