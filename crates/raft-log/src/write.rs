@@ -174,7 +174,7 @@ impl Drop for Showing<'_> {
 }
 
 /// Whether room on the disk would help, or a quota of it; descriptors may have run out as well.
-fn wants_room(error: &Error) -> bool {
+pub(crate) fn wants_room(error: &Error) -> bool {
     let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
     said.is_some_and(|said| matches!(said.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
 }
@@ -395,8 +395,12 @@ impl Queue {
                 let bytes = batches.iter().map(|batch| batch.len()).sum();
                 let Some(dir) = self.elsewhere(tail, bytes) else { return Err(error) };
                 leave()?;
-                self.rotate(tail, Some(dir))?;
-                append_group(tail, batches)
+                match self.rotate(tail, Some(dir)) {
+                    Ok(()) => append_group(tail, batches),
+                    Err(worse) if worse.kind() == ErrorKind::ReadOnly => Err(worse),
+                    // That it cannot be begun there either is no reason not to look for room here.
+                    Err(_) => Err(error),
+                }
             }
             done => done,
         }

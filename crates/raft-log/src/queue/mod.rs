@@ -161,7 +161,7 @@ impl Queue {
         is_tried.then_some(other)
     }
 
-    /// Ends the last file and begins the next, in directory `dir`, or else in the first with room for it.
+    /// Ends the last file and begins the next, in directory `dir`, or else in the first with room for it, or with the most.
     /// If that fails, the last file stays what it is.
     pub(crate) fn rotate(&self, tail: &mut Tail, dir: Option<usize>) -> Result<()> {
         let sequence = tail.file.id.sequence.saturating_add(1);
@@ -382,12 +382,17 @@ fn recycle(shape: &Shape, from: &Path, to: &Path) -> esker_env::Result<Option<Ar
     files.recycle(from, to).map(Some)
 }
 
-/// The first directory with room for a file; the log's own if none has.
+/// The first directory with room for a file; that with the most of it if none has.
 fn roomy_dir(shape: &Shape) -> usize {
     if shape.dirs.len() == 1 {
         return 0;
     }
-    shape.dirs.iter().position(|dir| has_room(shape, dir, shape.file_bytes)).unwrap_or(0)
+    let room =
+        |dir: usize| shape.dirs.get(dir).map_or(0, |dir| shape.env.files.space(dir).map_or(0, |space| space.available));
+    let dirs = 0..shape.dirs.len();
+    // Of equal ones, the last is the greatest to `max_by_key`.
+    let most = || dirs.clone().rev().max_by_key(|dir| room(*dir)).unwrap_or(0);
+    dirs.clone().find(|dir| room(*dir) >= shape.file_bytes).unwrap_or_else(most)
 }
 
 fn has_room(shape: &Shape, dir: &Path, bytes: u64) -> bool {
