@@ -4,7 +4,8 @@
 //! - C2: [`RaftLog::check`] also reads every batch whole: both checksums, the entries unpacked, every entry within them.
 //! - C3: in the append queue the entries of a group follow one another, unless a command between them says that those
 //!   before are gone: nothing else makes a gap. In the rewrite queue only what is alive is carried on, so gaps say nothing.
-//! - C4: a last file that ends torn is a crash's work, and no damage; any other is, and so is one with less in it than when the log was closed.
+//! - C4: a last file that ends torn is a crash's work, and no damage; any other is, and so is one with less in it than when the log was closed,
+//!   or one that is gone since.
 //!
 //! Cost: inspecting reads like an open; checking reads once more and unpacks.
 
@@ -79,6 +80,8 @@ pub struct Inspection {
     /// Files before a gap in their queue's numbers, which an open leaves out: the loss of a file leaves such, and so does a purge of
     /// raft-engine's that power loss cut short. Nothing else tells which it was.
     pub stale: Vec<PathBuf>,
+    /// Last files of queues when the log was closed that are gone, with any behind them.
+    pub missing: Vec<PathBuf>,
     /// Files that wait to be written over.
     pub reserved_files: usize,
 }
@@ -188,7 +191,7 @@ impl RaftLog {
         let listing = listing(env, dir.as_ref(), options)?;
         let (inspection, groups) = inspect(env, options, &listing)?;
         let mut check = Check { inspection, ..Check::default() };
-        check.errors.extend(listing.closed_error.clone());
+        check.errors.extend(listing.closed_error.iter().chain(&listing.missing).cloned());
         let mut damaged = Vec::new();
         let total = check.inspection.files.iter().map(|file| file.valid_bytes).sum();
         for queue in [&listing.rewrite, &listing.append] {
@@ -206,7 +209,7 @@ impl RaftLog {
 
 fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
     let listing = list(&*env.files, &dirs(dir, options)?)?;
-    if listing.append.is_empty() && listing.rewrite.is_empty() {
+    if listing.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir));
     }
     Ok(listing)
@@ -238,6 +241,7 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspectio
     let groups = Arc::new(Groups::new());
     let mut found = Inspection {
         stale: listing.stale.iter().map(|file| file.path.clone()).collect(),
+        missing: listing.missing.iter().filter_map(|error| error.path().map(Path::to_owned)).collect(),
         reserved_files: listing.reserved.len(),
         ..Inspection::default()
     };

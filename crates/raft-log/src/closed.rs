@@ -8,13 +8,14 @@
 //!   gives no other file their number. So it stays until the next close, and holds, too, if there is none.
 //! - N2: it goes, durably, before anything after which it would not hold: before damage is cut off that any is tolerated of, before numbers begin
 //!   anew where files are gone, before items are taken out.
-//! - N3: a file that it names and that is not there says nothing: raft-engine may have given it up.
-//! - N4: without it, or with a damaged one, ends are told as they are after a crash. So nothing fails that could not write it.
+//! - N3: a file that it names and that is not there was given up if later ones are. Nobody gives up the last of a queue: if none is there, that is
+//!   damage, too.
+//! - N4: without it, or with one that is damaged or cannot be read, ends are told as they are after a crash. So nothing fails that could not write it.
 //!
 //! Cost: a small file, two syncs and a rename for each close of a log that something was written to.
 
 use std::io::ErrorKind as IoKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::FileSystem;
 use esker_format::raft::closed::{Closed, NAME, NEW_NAME};
@@ -44,10 +45,10 @@ pub(crate) fn write(files: &dyn FileSystem, dir: &Path, closed: &Closed) -> Resu
     })
 }
 
-/// Takes the note in `dir` away, durably (N2).
-pub(crate) fn forget(files: &dyn FileSystem, dir: &Path) -> Result<()> {
-    match files.remove(&dir.join(NAME)) {
+/// Takes the note away, durably (N2), wherever it lies: of two directories, now one may be the log's own and now the other.
+pub(crate) fn forget(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
+    dirs.iter().try_for_each(|dir| match files.remove(&dir.join(NAME)) {
         Err(error) if error.kind() != IoKind::NotFound => Err(error.into()),
         _ => Ok(files.sync_dir(dir)?),
-    }
+    })
 }

@@ -80,7 +80,7 @@ impl RaftLog {
         let dirs = dirs(dir.as_ref(), options)?;
         let listing = || list(&*env.files, &dirs);
         let found = listing()?;
-        if found.append.is_empty() && found.rewrite.is_empty() {
+        if found.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir.as_ref()));
         }
         let _locks =
@@ -100,8 +100,8 @@ impl RaftLog {
                 }
             }
         }
-        if !renewed.is_empty() && listing.closed.is_some() {
-            closed::forget(&*env.files, dir.as_ref())?;
+        if !renewed.is_empty() && listing.has_note {
+            closed::forget(&*env.files, &dirs)?;
         }
         for (new, found) in &renewed {
             env.files.rename(new, &found.path)?;

@@ -214,6 +214,25 @@ fn numbers_that_begin_anew_are_not_those_that_were_closed() {
     }
 }
 
+/// Goal: a note that nobody can read does not come to hold for files that begin anew, nor does one that lies in the other directory.
+#[test]
+fn no_note_is_left_where_numbers_begin_anew() {
+    for (dir, name) in [("/log", "CLOSED"), ("/spill", "CLOSED")] {
+        let (disk, options) = (closed(), Options { spill_dir: Some("/spill".into()), ..options() });
+        disk.env().files.create_dir_all(Path::new("/spill")).unwrap();
+        let note = Path::new(dir).join(name);
+        if dir == "/log" {
+            assert!(disk.flip_bit(&note, 100));
+        } else {
+            disk.env().files.rename(Path::new(NOTE), &note).unwrap();
+        }
+        last_files(&disk).iter().for_each(|path| remove(&disk, path));
+        let log = open(&disk, &options).unwrap();
+        assert!(disk.file_bytes(&note).is_none(), "{dir}");
+        drop(log);
+    }
+}
+
 /// Goal: an open that tolerates any damage may die at any of its operations: the next finds the same damage, or none.
 #[test]
 fn a_tolerant_open_that_dies_leaves_no_note_of_what_it_cut() {

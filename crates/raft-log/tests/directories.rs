@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use esker_env::sim::{SimDisk, Survivors};
 use esker_env::{AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Space};
@@ -209,6 +209,65 @@ fn where_there_is_no_log_none_begins_unless_that_is_wanted() {
     assert_eq!(open(&disk, &wanted).unwrap().last_index(1), Some(8));
 }
 
+/// What another log has spilled, and a directory that is named like a file, are no log at a wrong path.
+#[test]
+fn a_log_has_something_in_its_own_directory() {
+    let disk = three_files();
+    let wanted = Options { create_if_missing: false, ..options() };
+    put(&disk, &file("/spill", 4), b"RAFT-LOG");
+    let wrong = |options: &Options| RaftLog::open_with_env("/wrong", options.clone(), disk.env()).map(drop);
+    disk.env().files.create_dir_all(&file("/wrong", 1)).unwrap();
+    let before = disk.paths();
+    for options in [&wanted, &Options { spill_dir: None, ..wanted.clone() }] {
+        assert_eq!(wrong(options).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    }
+    assert_eq!(disk.paths(), before, "nothing was made");
+    // All of its files may have been spilled.
+    for number in 1..=3 {
+        move_to_spill(&disk, &format!("{number:016}.raftlog"));
+    }
+    disk.env().files.remove(&file("/spill", 4)).unwrap();
+    move_to_spill(&disk, "0000000000000001.rewrite");
+    assert_eq!(open(&disk, &wanted).unwrap().last_index(1), Some(8));
+}
+
+fn move_to_spill(disk: &SimDisk, name: &str) {
+    let bytes = disk.file_bytes(&Path::new("/log").join(name)).unwrap();
+    put(disk, &Path::new("/spill").join(name), &bytes);
+    disk.env().files.remove(&Path::new("/log").join(name)).unwrap();
+}
+
+/// The last file of a queue is given up by nobody: where it is gone since the log was closed, so is what was acknowledged.
+#[test]
+fn a_last_file_that_is_gone_is_damage() {
+    for name in ["0000000000000003.raftlog", "0000000000000001.rewrite"] {
+        let disk = three_files();
+        move_to_spill(&disk, name);
+        let alone = |recovery_mode| Options { spill_dir: None, recovery_mode, ..options() };
+        let before = disk.paths();
+        for mode in [RecoveryMode::AbsoluteConsistency, RecoveryMode::TolerateTail] {
+            let error = open(&disk, &alone(mode)).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*Path::new("/log").join(name))));
+            assert!(error.to_string().contains("CLOSED"), "{error}");
+        }
+        assert_eq!(disk.paths(), before, "nothing is made, nor the note taken away");
+        let found = check(&disk, &alone(RecoveryMode::TolerateTail)).unwrap();
+        assert_eq!((found.is_sound(), found.inspection.missing.len()), (false, 1), "{found:?}");
+        let other = disk.after_process_death();
+        let log = open(&disk, &options()).unwrap();
+        assert_eq!((log.first_index(1), log.last_index(1)), (Some(1), Some(8)));
+        assert!(log.recovery().missing.is_empty() && check(&disk, &options()).unwrap().is_sound());
+        // Whoever tolerates that goes on with what is there, and is told once.
+        let log = open(&other, &alone(RecoveryMode::TolerateAny)).unwrap();
+        assert_eq!(log.recovery().missing, [Path::new("/log").join(name)]);
+        let next = log.last_index(1).unwrap() + 1;
+        write(&log, next);
+        drop(log);
+        let log = open(&other, &alone(RecoveryMode::TolerateTail)).unwrap();
+        assert_eq!((log.last_index(1), log.recovery().missing.len()), (Some(next), 0));
+    }
+}
+
 /// Two disks, one for each of the log's directories; and a process that may run out of descriptors.
 #[derive(Debug)]
 struct Machine {
@@ -218,19 +277,25 @@ struct Machine {
     out_of_descriptors: AtomicBool,
     /// No name in the second one can be made durable.
     spill_fails: AtomicBool,
+    /// What creating a file in the second one, and opening the note in the first, fails with, if it does.
+    spill_refuses: AtomicI32,
+    note_refuses: AtomicI32,
 }
 
 impl Machine {
     fn new() -> Arc<Self> {
         let (main, spill) = (SimDisk::new(), SimDisk::new());
         let files = [main.env().files, spill.env().files];
-        let (out_of_descriptors, spill_fails) = Default::default();
-        Arc::new(Self { main, spill, files, out_of_descriptors, spill_fails })
+        let (out_of_descriptors, spill_fails, spill_refuses, note_refuses) = Default::default();
+        Arc::new(Self { main, spill, files, out_of_descriptors, spill_fails, spill_refuses, note_refuses })
     }
 
     fn open(self: &Arc<Self>, options: &Options) -> RaftLog {
-        let env = Env { files: Arc::<Self>::clone(self), ..self.main.env() };
-        RaftLog::open_with_env("/log", options.clone(), env).unwrap()
+        RaftLog::open_with_env("/log", options.clone(), self.env()).unwrap()
+    }
+
+    fn env(self: &Arc<Self>) -> Env {
+        Env { files: Arc::<Self>::clone(self), ..self.main.env() }
     }
 
     fn at(&self, path: &Path) -> &dyn FileSystem {
@@ -246,8 +311,18 @@ impl Machine {
     }
 }
 
+fn refused(errno: &AtomicI32, path: &Path) -> esker_env::Result<()> {
+    match errno.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        errno => Err(esker_env::Error::new("opening", path, std::io::Error::from_raw_os_error(errno))),
+    }
+}
+
 impl FileSystem for Machine {
     fn create(&self, path: &Path) -> esker_env::Result<Arc<dyn AppendFile>> {
+        if path.starts_with("/spill") {
+            refused(&self.spill_refuses, path)?;
+        }
         self.descriptor(path)?.create(path)
     }
     fn reopen(&self, path: &Path, len: u64) -> esker_env::Result<Arc<dyn AppendFile>> {
@@ -260,6 +335,9 @@ impl FileSystem for Machine {
         self.descriptor(to)?.recycle(from, to)
     }
     fn open(&self, path: &Path) -> esker_env::Result<Arc<dyn ReadFile>> {
+        if path.ends_with("CLOSED") {
+            refused(&self.note_refuses, path)?;
+        }
         self.descriptor(path)?.open(path)
     }
     fn list(&self, dir: &Path) -> esker_env::Result<Vec<DirEntry>> {
@@ -382,6 +460,56 @@ fn a_file_that_waits_in_the_other_directory_is_written_over_for_want_of_room() {
     }
     assert!(log.stats().recycled_files > 0, "not all were given up");
     assert_eq!(log.entries(1, 10, 15, None).unwrap().len(), 5);
+}
+
+/// Where the other directory takes no file, waiting ones beside the full one go for a write, as if it were not there.
+#[test]
+fn a_spill_directory_that_refuses_keeps_no_write_from_the_room_of_waiting_files() {
+    for errno in [30, 5] {
+        let (machine, options) = (Machine::new(), Options { file_bytes: 64 << 10, ..options() });
+        let log = machine.open(&options);
+        for index in 1..=12 {
+            try_write(&log, index, 30 << 10).unwrap();
+        }
+        log.compact_to(1, 13).unwrap();
+        log.purge().unwrap();
+        let waiting = log.stats().recycled_files;
+        assert!(waiting > 1);
+        machine.main.set_capacity(Some(used_bytes(&machine.main)));
+        machine.spill_refuses.store(errno, Ordering::Relaxed);
+        try_write(&log, 13, 70 << 10).unwrap();
+        assert!(log.stats().recycled_files < waiting);
+        assert_eq!(log.entry(1, 13).unwrap().unwrap().len(), 70 << 10);
+    }
+}
+
+/// What files take of the disk.
+fn used_bytes(disk: &SimDisk) -> u64 {
+    let files = disk.env().files;
+    disk.paths().iter().filter_map(|path| files.metadata(path).ok()).map(|found| found.allocated).sum()
+}
+
+/// A note that cannot be read is as good as a damaged one; one that could be with a descriptor is not passed over.
+#[test]
+fn a_note_that_cannot_be_read_keeps_nobody_out() {
+    let (machine, options) = (Machine::new(), options());
+    let log = machine.open(&options);
+    (1..=8).for_each(|index| write(&log, index));
+    log.close().unwrap();
+    let open = |mode| {
+        let options = Options { recovery_mode: mode, ..options.clone() };
+        RaftLog::open_with_env("/log", options, machine.env())
+    };
+    let check = || RaftLog::check_with_env("/log", &options, &machine.env(), &mut |_, _| {});
+    machine.note_refuses.store(24, Ordering::Relaxed);
+    assert_eq!(open(RecoveryMode::TolerateTail).unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(check().unwrap_err().kind(), ErrorKind::Exhausted);
+    for errno in [5, 13] {
+        machine.note_refuses.store(errno, Ordering::Relaxed);
+        assert!(!check().unwrap().is_sound());
+        open(RecoveryMode::AbsoluteConsistency).unwrap_err();
+        assert_eq!(open(RecoveryMode::TolerateTail).unwrap().last_index(1), Some(8));
+    }
 }
 
 /// Goal: a process that is out of descriptors when a file is full writes nothing, and goes on when it has some again; so does it where

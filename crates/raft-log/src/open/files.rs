@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::{DirEntry, FileKind, FileSystem};
+use esker_env::{FileKind, FileSystem};
 use esker_format::file_name::FileName as DbFileName;
-use esker_format::raft::closed::{self, Closed, FileEnd};
+use esker_format::raft::closed::{self, Closed};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use esker_format::{DecodeErrorKind, cask};
@@ -40,14 +40,16 @@ pub(crate) struct Listing {
     pub(crate) closed: Option<Closed>,
     /// What is wrong with the note that says so.
     pub(crate) closed_error: Option<Error>,
+    /// Whether any directory has such a note, whatever it says.
+    pub(crate) has_note: bool,
+    /// Last files of queues, when it was closed, that are gone with all that may have followed them ([`crate::closed`], N3).
+    pub(crate) missing: Vec<Error>,
 }
 
 impl Listing {
-    /// Whether files of a queue are gone that were there when the log was closed, so that their numbers may come again.
-    pub(crate) fn is_behind_closed(&self) -> bool {
-        let is_behind = |queue: &[Found], end: FileEnd| queue.last().is_none_or(|last| last.id.sequence < end.sequence);
-        self.closed
-            .is_some_and(|closed| is_behind(&self.append, closed.append) || is_behind(&self.rewrite, closed.rewrite))
+    /// Whether there is no file of the log.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.append.is_empty() && self.rewrite.is_empty()
     }
 }
 
@@ -67,15 +69,22 @@ pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
 /// # Errors
 /// `NotFound` if there is none and `create_if_missing` is not set; `InvalidArgument` if something else is there.
 pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_missing: bool) -> Result<()> {
-    let mut other = None;
-    for dir in dirs {
-        for name in names(files, dir)?.into_iter().map(|entry| entry.name) {
+    let (mut other, mut is_there, mut is_own) = (None, false, false);
+    for (at, dir) in dirs.iter().enumerate() {
+        for name in file_names(files, dir)? {
             // What an unfinished fork is, [`list`] says.
-            if matches!(FileName::parse(&name), Some(FileName::Log(_))) || name == UNFINISHED {
+            if name == UNFINISHED {
                 return Ok(());
             }
+            let name_of_log = FileName::parse(&name);
+            is_there |= matches!(name_of_log, Some(FileName::Log(_)));
+            is_own |= at == 0 && matches!(name_of_log, Some(FileName::Log(_) | FileName::Lock));
             other = other.or_else(|| other_store(&name).map(|reason| (dir, reason)));
         }
+    }
+    // What another log has spilled makes none of a wrong path.
+    if is_there && (is_own || create_if_missing) {
+        return Ok(());
     }
     match (other, dirs.first()) {
         (Some((dir, reason)), _) => Err(Error::invalid_argument(reason).with_path(dir)),
@@ -98,12 +107,13 @@ fn other_store(name: &str) -> Option<&'static str> {
     of_cask.then_some("there is a Cask; open it with Cask, and give the log a directory of its own")
 }
 
-/// What is in `dir`; nothing if it does not exist.
-fn names(files: &dyn FileSystem, dir: &Path) -> Result<Vec<DirEntry>> {
-    match files.list(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        names => Ok(names?),
-    }
+/// What is in `dir`, but for directories; nothing if it does not exist.
+fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item = String> + use<>> {
+    let entries = match files.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        entries => entries?,
+    };
+    Ok(entries.into_iter().filter(|entry| entry.kind != FileKind::Directory).map(|entry| entry.name))
 }
 
 /// Lists `dirs`; one that does not exist is empty.
@@ -114,20 +124,22 @@ fn names(files: &dyn FileSystem, dir: &Path) -> Result<Vec<DirEntry>> {
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
     for (dir, path) in dirs.iter().enumerate() {
-        for entry in names(files, path)?.into_iter().filter(|entry| entry.kind != FileKind::Directory) {
-            if entry.name == UNFINISHED {
+        for name in file_names(files, path)? {
+            if name == UNFINISHED {
                 let reason = "a fork was not finished here: this is no log; make it again, into the same directory";
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));
             }
-            if entry.name == closed::NAME && dir == 0 {
+            listing.has_note |= name == closed::NAME;
+            if name == closed::NAME && dir == 0 {
                 match crate::closed::read(files, path) {
                     Ok(closed) => listing.closed = closed,
-                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                    // What will be there another time is not passed over.
+                    Err(error) if matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Busy) => return Err(error),
                     Err(error) => listing.closed_error = Some(error),
                 }
             }
-            let found = |id| Found { id, path: path.join(&entry.name), dir, closed_bytes: 0 };
-            match FileName::parse(&entry.name) {
+            let found = |id| Found { id, path: path.join(&name), dir, closed_bytes: 0 };
+            match FileName::parse(&name) {
                 Some(FileName::Log(id)) if id.queue == Kind::Append => listing.append.push(found(id)),
                 Some(FileName::Log(id)) => listing.rewrite.push(found(id)),
                 Some(FileName::Reserved(sequence)) => {
@@ -157,7 +169,26 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
             listing.stale.extend(queue.drain(..=before));
         }
     }
+    if let (Some(closed), Some(dir)) = (listing.closed, dirs.first()) {
+        for (kind, queue, end) in
+            [(Kind::Append, &listing.append, closed.append), (Kind::Rewrite, &listing.rewrite, closed.rewrite)]
+        {
+            if queue.last().is_none_or(|last| last.id.sequence < end.sequence) {
+                listing.missing.push(missing(dir, FileId::new(kind, end.sequence), end.bytes));
+            }
+        }
+    }
     Ok(listing)
+}
+
+/// What is said of a file that was the last of its queue, and neither is there nor one behind it.
+fn missing(dir: &Path, id: FileId, bytes: u64) -> Error {
+    let reason = format!(
+        "this file is gone, and any behind it: the log was closed with {bytes} bytes in it, according to the file {} there; see that the directory \
+         it spills to is there, and given; remove {0} if files were removed or restored on purpose",
+        closed::NAME
+    );
+    Error::new(ErrorKind::Corruption, reason).with_path(&dir.join(id.to_string()))
 }
 
 /// Of files with one number, takes out of `queue` the one that nothing was written to.

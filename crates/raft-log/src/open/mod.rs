@@ -70,6 +70,8 @@ pub struct Recovery {
     /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A file behind them was lost, or raft-engine's
     /// purge had given them up and a power loss kept them.
     pub stale: Vec<PathBuf>,
+    /// Last files of queues when the log was closed that are gone, with any behind them: so it was told to go on without, or begin anew.
+    pub missing: Vec<PathBuf>,
 }
 
 /// Opens the log in `dir`.
@@ -81,6 +83,12 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
         let reason = "a file behind it is missing, so it would be left out; a purge of raft-engine's that power loss cut short leaves it so, too";
         return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
+    }
+    if let Some(error) = listing.missing.first().filter(|_| options.recovery_mode != RecoveryMode::TolerateAny)
+        // Where all is gone, whoever wants a new log gets it.
+        && !listing.is_empty()
+    {
+        return Err(error.clone());
     }
     if let Some(error) = &listing.closed_error
         && options.recovery_mode == RecoveryMode::AbsoluteConsistency
@@ -95,11 +103,13 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let append = replay_queue(&env, &options, &listing.append, &groups, &mut recovery)?;
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
+    recovery.missing = listing.missing.iter().filter_map(|error| error.path().map(Path::to_owned)).collect();
 
     let is_cut = options.recovery_mode == RecoveryMode::TolerateAny && !recovery.cuts.is_empty();
+    let is_begun = listing.append.is_empty() || listing.rewrite.is_empty();
     let mut closed = listing.closed;
-    if closed.is_some() && (is_cut || listing.is_behind_closed()) {
-        closed::forget(&*env.files, dir)?;
+    if listing.has_note && (is_cut || is_begun || !listing.missing.is_empty()) {
+        closed::forget(&*env.files, &dirs)?;
         closed = None;
     }
     // Left alone, they would stand before files in use once those with their numbers are gone.

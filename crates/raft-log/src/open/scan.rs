@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use esker_env::os::prefetch;
 use esker_env::{Access, FileSystem, Mapping};
+use esker_format::raft::closed::NAME;
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::{FileId, Queue};
@@ -373,7 +374,12 @@ pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Sc
 pub(crate) fn lost_since_closed(found: &Found, valid_len: u64) -> Option<String> {
     let bytes = found.closed_bytes;
     (valid_len < bytes)
-        .then(|| format!("no batch is whole from here on, though the log was closed with {bytes} bytes of them"))
+        .then(|| {
+            format!(
+                "no batch is whole from here on, though the log was closed with {bytes} bytes of them, according to the file {NAME} in its \
+                 directory; remove that if files were shortened or restored on purpose"
+            )
+        })
 }
 
 /// No crash takes what a log was closed with.
