@@ -390,7 +390,6 @@ fn what_is_kept_about_files_that_are_gone_goes() {
     assert_eq!(files.kept.lock().unwrap().iter().collect::<Vec<_>>(), [&log.join(name(first))]);
 }
 
-/// The original refuses one key of those that it calls internal; any other with their prefix is a user's.
 /// The original counts from the first index to where it is then, though there were fewer entries.
 #[test]
 fn compacting_says_how_far_the_first_index_went_up() {
@@ -402,6 +401,7 @@ fn compacting_says_how_far_the_first_index_went_up() {
     assert_eq!((engine.compact_to(2, 100), engine.compact_to(3, 100)), (99, 0));
 }
 
+/// The original refuses one key of those that it calls internal; any other with their prefix is a user's.
 #[test]
 fn one_key_is_reserved() {
     let mut batch = LogBatch::default();
