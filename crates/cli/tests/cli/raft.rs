@@ -161,6 +161,22 @@ fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
 }
 
 #[test]
+fn repair_says_which_file_is_missing_and_goes_on_without_it() {
+    let place = loaded();
+    let is_append = |path: &PathBuf| path.extension().is_some_and(|found| found == "raftlog");
+    let last = contents(&place).into_iter().map(|(path, _)| path).filter(is_append).max().unwrap();
+    std::fs::remove_file(&last).unwrap();
+    assert!(RaftLog::open(place.store(), options()).is_err());
+    let told = format!("{}: it is not there, and what it held is lost", last.display());
+    for arguments in [&["--dry-run"][..], &[]] {
+        let text = raft(&place, "repair", arguments).done().text().to_owned();
+        assert!(text.contains(&told) && !text.contains("nothing to repair"), "{text}");
+    }
+    reopen(&place).close().unwrap();
+    assert!(raft(&place, "repair", NONE).done().text().contains("nothing to repair"));
+}
+
+#[test]
 fn repair_drops_truncates_and_compacts_groups() {
     let place = loaded();
     let arguments = ["--drop-group", "2", "--truncate", "1:21", "--compact", "1:6"];

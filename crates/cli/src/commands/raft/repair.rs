@@ -47,7 +47,7 @@ pub(crate) struct Repair {
     #[arg(long)]
     dry_run: bool,
 
-    /// Print an object: cuts, dropped, truncated, compacted
+    /// Print an object: missing, cuts, dropped, truncated, compacted
     #[arg(long)]
     json: bool,
 }
@@ -72,6 +72,8 @@ impl FromStr for GroupIndex {
 /// What changed, or would.
 #[derive(Debug, Default)]
 struct Done {
+    /// Files that a close wrote down and that are gone.
+    missing: Vec<PathBuf>,
     cuts: Vec<Cut>,
     copies: Vec<PathBuf>,
     dropped: Vec<u64>,
@@ -90,7 +92,7 @@ impl Repair {
         let found = self.log.inspect()?;
         let groups: Vec<u64> = found.groups.iter().map(|group| group.group).collect();
         self.refuse_unknown(&groups)?;
-        let mut done = Done { cuts: found.cuts, ..Done::default() };
+        let mut done = Done { missing: found.missing, cuts: found.cuts, ..Done::default() };
         if self.dry_run {
             done.dropped = self.drop_group.clone();
             for &GroupIndex { group, index } in &self.truncate {
@@ -208,6 +210,9 @@ fn copy(path: &Path) -> Result<PathBuf, Failure> {
 impl Done {
     fn print(&self, out: &mut Output, is_dry: bool) -> Result<(), Failure> {
         let would = if is_dry { "would be " } else { "" };
+        for path in &self.missing {
+            out.line(format_args!("{}: it is not there, and what it held is lost", path_text(path)))?;
+        }
         for cut in &self.cuts {
             let (path, bytes) = (path_text(&cut.path), Bytes(cut.bytes));
             out.line(format_args!("{path}: {would}cut at byte {}, {bytes} behind it", cut.offset))?;
@@ -233,7 +238,8 @@ impl Done {
             let damages = plural(self.dead_damages, "damage", "damages");
             out.line(format_args!("{damages} left, in what nobody needs; `esker raft purge --all` gives it up"))?;
         }
-        let is_nothing = self.cuts.is_empty()
+        let is_nothing = self.missing.is_empty()
+            && self.cuts.is_empty()
             && self.dropped.is_empty()
             && self.truncated.is_empty()
             && self.compacted.is_empty()
@@ -248,6 +254,7 @@ impl Done {
         };
         json!({
             "dry_run": is_dry,
+            "missing": self.missing.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "cuts": self.cuts.iter().map(cut_object).collect::<Vec<Value>>(),
             "copies": self.copies.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "dropped": self.dropped,
