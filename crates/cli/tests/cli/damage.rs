@@ -104,3 +104,29 @@ fn what_is_missing_of_the_log_of_a_closed_store_is_damage() {
     std::fs::write(&log, bytes).unwrap();
     assert_eq!(place.run("get", ["b"]).done().text(), "two");
 }
+
+#[test]
+fn a_repair_says_what_is_missing_of_the_log_of_a_closed_store() {
+    for case in ["zeroes", "cut behind its first record", "removed"] {
+        let place = Place::new();
+        let db = Db::open(place.store(), Options { create_if_missing: true, ..Options::default() }).unwrap();
+        ["a", "b", "c"].into_iter().for_each(|key| db.put(key, "value").unwrap());
+        db.close().unwrap();
+        let log = place.files(".log").remove(0);
+        let bytes = std::fs::read(&log).unwrap();
+        let is_recyclable = (5..9).contains(&bytes[6]);
+        let first = u16::from_le_bytes([bytes[4], bytes[5]]) as usize + if is_recyclable { 11 } else { 7 };
+        let left = if case.starts_with("cut") { first } else { 0 };
+        match case {
+            "zeroes" => std::fs::write(&log, vec![0; bytes.len()]).unwrap(),
+            "removed" => std::fs::remove_file(&log).unwrap(),
+            _ => std::fs::write(&log, &bytes[..first]).unwrap(),
+        }
+        let lost = bytes.len() - left;
+        let repaired = place.run("repair", NONE).done();
+        let text = repaired.text();
+        assert!(text.contains(&format!("lost: {lost} B of the logs")), "{case}: {text}");
+        assert!(!text.contains("nothing is lost"), "{case}: {text}");
+        assert_eq!(place.run("count", NONE).done().text(), if left > 0 { "1\n" } else { "0\n" }, "{case}");
+    }
+}

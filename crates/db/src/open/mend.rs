@@ -9,10 +9,10 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch::{self, Record};
-use esker_log::scan::{RecoveryMode, Scanner};
+use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::pointers::is_needed;
-use super::replay::{Logs, check_batch};
+use super::replay::{Logs, check_batch, missing_bytes};
 use super::{Recovery, family_options, files, new_identity, new_session};
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -109,7 +109,7 @@ pub(crate) fn replay_all(
 }
 
 /// Replays all logs: every batch that is whole, and of it every record that is `wanted`, given with its log and its sequence
-/// number. Where they point to is the caller's to find out. `full` is called with a family whose memtable is full.
+/// number; what the manifest says is durable of them and is missing counts as skipped. Where they point to is the caller's to find out. `full` is called with a family whose memtable is full.
 pub(crate) fn replay_wanted(
     store: &Store,
     mut wanted: impl FnMut(FileNumber, u64, &Record<'_>) -> Result<bool>,
@@ -148,8 +148,14 @@ pub(crate) fn replay_wanted(
             }
         }
         found.wal_files += 1;
-        found.skipped_bytes += scanner.skipped_bytes();
+        let missing = match scanner.end() {
+            LogEnd::Clean { offset } | LogEnd::Torn { offset, .. } => missing_bytes(store, *number, offset),
+            LogEnd::NotReached => 0,
+        };
+        found.skipped_bytes += scanner.skipped_bytes().max(missing);
     }
+    let gone = store.durable_logs.keys().filter(|number| !wals.contains_key(number));
+    found.skipped_bytes += gone.map(|&number| missing_bytes(store, number, 0)).sum::<u64>();
     Ok((found, last))
 }
 

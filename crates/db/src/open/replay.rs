@@ -165,8 +165,7 @@ impl Logs {
                 LogEnd::NotReached => {}
             }
             // In mode SkipCorrupt what is missing; of that, what is there and no record was passed over.
-            let durable = store.durable_logs.get(&log.number).copied().unwrap_or(0);
-            let missing = end.map_or(0, |end| if lacks(end, durable) { durable - end } else { 0 });
+            let missing = end.map_or(0, |end| missing_bytes(store, log.number, end));
             found.skipped_bytes = found.skipped_bytes.saturating_add(scanner.skipped_bytes().max(missing));
             ends.extend(end.map(|end| (log.number, end)));
         }
@@ -283,12 +282,18 @@ fn lacks(end: u64, before: u64) -> bool {
     end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= before
 }
 
+/// What a log that ends at `end` lacks of what the manifest says is durable of it.
+pub(super) fn missing_bytes(store: &Store, log: FileNumber, end: u64) -> u64 {
+    let durable = store.durable_logs.get(&log).copied().unwrap_or(0);
+    if lacks(end, durable) { durable - end } else { 0 }
+}
+
 /// Whether the logs are there as far as the manifest says that they are durable: what is missing of that, no crash has taken. `ends`
 /// is where they end. In mode `SkipCorrupt` a log that is gone is counted; what others lack was.
 fn check_durable(store: &Store, ends: &BTreeMap<FileNumber, u64>, found: &mut Recovery) -> Result<()> {
     for (&number, &durable) in &store.durable_logs {
         let end = ends.get(&number).copied();
-        if !lacks(end.unwrap_or(0), durable) {
+        if missing_bytes(store, number, end.unwrap_or(0)) == 0 {
             continue;
         }
         if store.options.wal_recovery == RecoveryMode::SkipCorrupt {
