@@ -21,7 +21,7 @@ pub(crate) const UNFINISHED: &str = "UNFINISHED-REPAIR";
 /// How far an earlier repair got.
 #[derive(Debug)]
 pub(super) enum Begun {
-    /// There was none, or it has begun this manifest, which may not be whole.
+    /// There was none, or it was to make this manifest: it is not current, nor is anything of that number or above part of the store.
     Manifest(Option<FileNumber>),
     /// Its manifest is the current one: it has only files left to move.
     Current,

@@ -48,12 +48,21 @@ pub(super) fn is_damage(error: &Error) -> bool {
 }
 
 impl Survey {
-    /// `begun` is the manifest of a repair that died, which may not be whole.
+    /// `begun` is the manifest of a repair that died: what it has left is numbered from there on, need not be whole, and holds nothing that
+    /// is not elsewhere.
     pub(super) fn of(files: &dyn FileSystem, dir: &Path, begun: Option<FileNumber>) -> Result<Self> {
         let listed = files.list(dir)?;
         let mut names: BTreeSet<FileName> = listed.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
         let highest_number = names.iter().filter_map(FileName::number).map(FileNumber::get).max().unwrap_or(0);
-        names.retain(|name| begun.is_none_or(|begun| *name != FileName::Manifest(begun)));
+        if let Some(begun) = begun {
+            names.retain(|name| match name {
+                FileName::Table(number)
+                | FileName::LegacyTable(number)
+                | FileName::Blob(number)
+                | FileName::Manifest(number) => *number < begun,
+                _ => true,
+            });
+        }
         let mut survey = Self { names, highest_number, ..Self::default() };
         survey.manifest = survey.choose(files, dir)?;
         if survey.manifest.is_none() {

@@ -38,6 +38,8 @@ pub(super) struct Workshop {
     env: Env,
     survey: Survey,
     report: DbRepair,
+    /// The manifest of a repair that died.
+    begun: Option<FileNumber>,
     /// What is known of files that will not be used.
     why: BTreeMap<FileName, AsideReason>,
 }
@@ -77,7 +79,7 @@ impl Workshop {
         let mut survey = Survey::of(&*env.files, dir, begun)?;
         let damage = std::mem::take(&mut survey.damage);
         let report = DbRepair { had_manifest: survey.manifest.is_some(), damage, ..DbRepair::default() };
-        Ok(Self { dir: dir.to_owned(), options, env, survey, report, why: BTreeMap::new() })
+        Ok(Self { dir: dir.to_owned(), options, env, survey, report, begun, why: BTreeMap::new() })
     }
 
     pub(super) fn run(mut self) -> Result<DbRepair> {
@@ -92,29 +94,36 @@ impl Workshop {
         let recovered = self.recovered(&blobs, sources.keys().copied().collect())?;
         let mut store = self.store(&recovered, &blobs)?;
         let first_new = store.next_file_number() - 1;
-        let built = self.build(&mut store, &mut blobs, &mut sources);
-        if let Err(error) = built.and_then(|parts| self.install(&store, first_new, &parts)) {
-            // What cannot be removed, the next repair puts aside.
-            let _ = self.remove_new(first_new);
-            return Err(error);
-        }
+        // What one that died has left stays behind its mark.
+        let manifest = self.begun.unwrap_or(FileNumber::new(first_new));
+        aside::mark(&*files, &self.dir, manifest)?;
+        let built = match self.build(&mut store, &mut blobs, &mut sources, first_new) {
+            Ok(built) => built,
+            Err(error) => {
+                // What cannot be removed, the next repair puts aside.
+                let _ = self.remove_new(first_new);
+                return Err(error);
+            }
+        };
+        self.install(&store, manifest, &built)?;
         let (recovered, put_aside) = aside::finish(&*files, &self.dir, &self.why)?;
         self.report.put_aside = put_aside;
         self.report.describe(&recovered);
         Ok(self.report)
     }
 
-    /// Removes what this repair wrote, unless a manifest may name it.
+    /// Removes what this repair wrote, which no manifest names yet, and then its mark.
     fn remove_new(&self, first_new: u64) -> Result<()> {
         let files = &*self.env.files;
-        if durable::is_there(files, &self.dir.join(aside::UNFINISHED))? {
-            return Ok(());
-        }
         for entry in files.list(&self.dir)? {
             let number = FileName::parse(&entry.name).and_then(|name| name.number());
             if number.is_some_and(|number| number.get() >= first_new) {
                 files.remove(&self.dir.join(&entry.name))?;
             }
+        }
+        if self.begun.is_none() {
+            files.sync_dir(&self.dir)?;
+            files.remove(&self.dir.join(aside::UNFINISHED))?;
         }
         Ok(())
     }
@@ -286,12 +295,13 @@ impl Workshop {
         mend::store_to_mend(dir, options, env, recovered, registered, next_file, &mut self.report.damage)
     }
 
-    /// Files for every family.
+    /// Files for every family, all of them durable.
     fn build(
         &mut self,
         store: &mut Store,
         blobs: &mut Blobs,
         sources: &mut BTreeMap<u32, Vec<Source>>,
+        first_new: u64,
     ) -> Result<Vec<(Arc<Family>, Arc<Version>)>> {
         let newest = |of: &Vec<Source>| of.iter().map(|source| source.meta.largest_sequence.get()).max().unwrap_or(0);
         let flushed: BTreeMap<u32, u64> = sources.iter().map(|(&family, of)| (family, newest(of))).collect();
@@ -314,6 +324,7 @@ impl Workshop {
             };
             built.push((family.clone(), Arc::new(version)));
         }
+        self.make_durable(first_new, built.iter().map(|(_, version)| &**version))?;
         Ok(built)
     }
 
@@ -522,22 +533,24 @@ impl Workshop {
     }
 
     /// Makes the versions the store (P2).
-    fn install(&self, store: &Store, first_new: u64, built: &[(Arc<Family>, Arc<Version>)]) -> Result<()> {
+    fn install(&self, store: &Store, manifest: FileNumber, built: &[(Arc<Family>, Arc<Version>)]) -> Result<()> {
         let files = &*store.env.files;
         // No log of the store as it was is needed.
         let first_log = store.new_file_number();
         let parts: Vec<_> =
             built.iter().map(|(family, version)| (family.clone(), version.clone(), first_log)).collect();
-        self.make_durable(first_new, built.iter().map(|(_, version)| &**version))?;
         let mut installer = store.installer.lock();
-        let manifest = store.new_file_number();
-        aside::mark(files, &self.dir, manifest)?;
         if !self.survey.has(&FileName::Identity) {
             let temporary = store.path_of(&FileName::Temporary(manifest));
             files.write_atomically(&store.path_of(&FileName::Identity), &temporary, store.db_id.as_bytes())?;
         }
         store.write_options_file(&mut installer)?;
         let edits = store.edits_of(&parts, installer.family_id_max);
+        // CURRENT never named it.
+        let path = store.path_of(&FileName::Manifest(manifest));
+        if durable::is_there(files, &path)? {
+            files.remove(&path)?;
+        }
         prepare_new(files, &self.dir, manifest, &edits)?;
         set_current(files, &self.dir, manifest)
     }

@@ -21,8 +21,10 @@ fn wrecks(seed: u64) -> Vec<(&'static str, Scene)> {
 fn wreck(seed: u64, how: &str) -> Scene {
     let scene = Scene::new(400 + seed, 50, true);
     let files = scene.disk.env().files;
-    if how == "damaged copy" {
-        become_a_copy(&scene);
+    match how {
+        "damaged copy" => become_a_copy(&scene),
+        "a table is missing" => lose_a_table(&scene),
+        _ => {}
     }
     for path in scene.files() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -52,6 +54,21 @@ fn become_a_copy(scene: &Scene) {
     }
 }
 
+/// Removes one of several tables; there is a log, too, of which a repair makes one.
+fn lose_a_table(scene: &Scene) {
+    let db = open(&scene.disk, &scene.options).unwrap();
+    for key in ["one", "two"] {
+        db.put(key, "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.put("three", "value").unwrap();
+    db.close().unwrap();
+    let tables: Vec<PathBuf> =
+        scene.files().into_iter().filter(|path| path.extension() == Some("sst".as_ref())).collect();
+    assert!(tables.len() > 1, "{tables:?}");
+    scene.disk.env().files.remove(&tables[0]).unwrap();
+}
+
 /// Goal: a repair may die at each of its operations. Until it is run again the store is what it was or does not open; then it is what it would have
 /// become, and nothing was thrown away on the way.
 #[test]
@@ -59,8 +76,8 @@ fn a_repair_that_dies_can_be_run_again() {
     let test = "a_repair_that_dies_can_be_run_again";
     let tally = Tally::new(test);
     for seed in seeds(2) {
-        let copy = (seed == 0).then(|| ("damaged copy", wreck(seed, "damaged copy")));
-        for (how, scene) in wrecks(seed).into_iter().chain(copy) {
+        let others = ["damaged copy", "a table is missing"].into_iter().filter(|_| seed == 0);
+        for (how, scene) in wrecks(seed).into_iter().chain(others.map(|how| (how, wreck(seed, how)))) {
             let healthy = scene.again();
             let first = healthy.op_count();
             scene.repair(&healthy).unwrap();
@@ -80,12 +97,42 @@ fn a_repair_that_dies_can_be_run_again() {
                     {
                         assert!(contents(&db).unwrap() == scene.expected, "{what}: it opens as something else");
                     }
-                    scene.repair(&image.disk).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    let again = scene.repair(&image.disk);
+                    let again = again.unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+                    assert!(
+                        again.had_manifest || how == "no manifest",
+                        "{what}: the manifest is not believed any more"
+                    );
                     assert_nothing_is_thrown_away(&scene.disk, &scene.files(), &image.disk, &what);
                     assert!(scene_contents(&scene, &image.disk, &what) == expected, "{what}, run again");
                 }
             }
         }
+    }
+}
+
+/// Goal: so it is of one that dies more than once: what the first has left counts as little for the third as for the second.
+#[test]
+fn a_repair_that_dies_twice_can_be_run_again() {
+    let how = "a table is missing";
+    let scene = wreck(0, how);
+    let healthy = scene.again();
+    let first = healthy.op_count();
+    scene.repair(&healthy).unwrap();
+    let expected = scene_contents(&scene, &healthy, how);
+    let ops = healthy.op_count();
+    for (n, m) in (first..ops).step_by(3).flat_map(|n| (first..ops).step_by(4).map(move |m| (n, m))) {
+        let what = format!("died at {n}, and at {m}");
+        let disk = scene.again();
+        disk.die_after(n);
+        let _ = scene.repair(&disk);
+        let left = disk.after_process_death();
+        left.die_after(left.op_count() + m - first);
+        let _ = scene.repair(&left);
+        let left = left.after_process_death();
+        let again = scene.repair(&left).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
+        assert!(again.had_manifest, "{what}: the manifest is not believed any more");
+        assert!(scene_contents(&scene, &left, &what) == expected, "{what}, run again");
     }
 }
 
