@@ -751,6 +751,14 @@ fn a_lost_sector_of_a_live_value_is_no_hole() {
     let error = db.backup("/copies/other", &mut |_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     assert!(disk.env().files.metadata("/copies/other".as_ref()).is_err());
+    // Where both have damage, each its own, a file of the backup that was refused is what it was.
+    let is_blob = |path: &PathBuf| path.starts_with(COPY) && path.extension().is_some_and(|of| of == "blob");
+    let blob = disk.paths().into_iter().find(is_blob).unwrap();
+    flip(&disk, &blob, 40);
+    let before = disk.file_bytes(&blob);
+    let error = db.backup(COPY, &mut |_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(disk.file_bytes(&blob) == before, "a file of the earlier backup was replaced");
 }
 
 /// Goal: what is not this store's backup is not written into: another store's, one that was written to, and whatever else.

@@ -117,6 +117,11 @@ impl Store {
             let holed = self.check_file(&member.said(), &path)?;
             if let Some(number) = member.blob_number().filter(|_| !holed.is_empty()) {
                 passed_over.insert(number, holed);
+                // The one in whose place it comes goes now.
+                if target.said(member.name()).is_some() {
+                    moment.refuse_lost_values(&passed_over)?;
+                    passed_over.clear();
+                }
             }
             target.settle_file(member.name(), &path)?;
             teller.advance(member.bytes());
