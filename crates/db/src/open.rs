@@ -73,7 +73,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
         return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
     }
     if !exists {
-        files::may_create(&env, dir, &options)?;
+        files::may_create(&env, dir, options.create_if_missing)?;
         durable::create_dir(&*env.files, dir)?;
     }
     let lock_path = dir.join(FileName::Lock.to_string());
@@ -100,6 +100,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
     if !files::store_exists(&env, dir)? {
+        files::may_create(&env, dir, false)?;
         return Err(files::no_store(dir));
     }
     // Before anything is read: a hole that comes later would be in what is read now (`reclaim/punch.rs` H6). Where a system has no such

@@ -54,7 +54,9 @@ fn a_store_without_a_manifest_is_mended() {
         name == "CURRENT" || name.starts_with("MANIFEST")
     });
     lost.for_each(|path| std::fs::remove_file(path).unwrap());
-    place.run("get", ["in the log"]).failed(&[]);
+    place.run("get", ["in the log"]).failed(&["corruption", "repair"]);
+    place.run("stats", NONE).failed(&["corruption", "repair"]);
+    assert!(place.run("check", NONE).no().text().contains("no CURRENT"));
     let text = place.run("repair", NONE).done();
     assert!(text.text().contains("no manifest") && text.text().contains("nothing is lost"), "{}", text.text());
     assert_eq!(place.run("count", NONE).done().text(), "41\n");
@@ -102,4 +104,16 @@ fn what_nothing_names_is_told_and_no_damage() {
     assert!(text.text().contains("nothing names") && text.text().contains("999999.sst"), "{}", text.text());
     let orphans = place.run("check", ["--json"]).done().json()["orphans"].clone();
     assert_eq!(orphans.as_array().unwrap().len(), 1, "{orphans}");
+}
+
+#[test]
+fn an_unfinished_copy_is_told() {
+    let place = Place::new();
+    place.write("copy/UNFINISHED-COPY", b"");
+    let copy = place.path("copy");
+    for command in ["get", "stats"] {
+        let key = (command == "get").then_some("key");
+        let arguments = [command, copy.to_str().unwrap()].into_iter().chain(key);
+        esker(arguments).failed(&["corruption", "not finished"]);
+    }
 }

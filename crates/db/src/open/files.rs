@@ -11,7 +11,7 @@ use esker_log::copying::UNFINISHED;
 
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
-use crate::options::{Options, OptionsInFile};
+use crate::options::OptionsInFile;
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
@@ -44,7 +44,7 @@ pub(super) fn no_store(dir: &Path) -> Error {
 }
 
 /// Refuses to make a store where none was asked for, or among other files.
-pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()> {
+pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Result<()> {
     let strangers = strangers(env, dir)?;
     if let Some(stranger) = strangers.iter().find(|name| *name == UNFINISHED).or(strangers.first()) {
         return Err(match FileName::parse(stranger) {
@@ -57,14 +57,14 @@ pub(super) fn may_create(env: &Env, dir: &Path, options: &Options) -> Result<()>
                     format!("holds {stranger:?} but no CURRENT to say what is live; repair it, or restore a backup");
                 Error::new(ErrorKind::Corruption, reason).with_path(dir)
             }
-            _ if !options.create_if_missing => no_store(dir),
+            _ if !create_if_missing => no_store(dir),
             _ => {
                 let reason = format!("is no store and holds {stranger:?}; give an empty or a new directory");
                 Error::invalid_argument(reason).with_path(dir)
             }
         });
     }
-    if options.create_if_missing { Ok(()) } else { Err(no_store(dir)) }
+    if create_if_missing { Ok(()) } else { Err(no_store(dir)) }
 }
 
 /// Whether the file at `path` has to be written so that others may go.
