@@ -149,7 +149,9 @@ fn print_lost(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
     if more > 0 {
         out.line(format_args!("lost: {more} more values"))?;
     }
-    let lost_nothing = done.lost_log_bytes + done.lost_tables + done.lost_blocks + done.lost_values == 0
+    // What only the manifest knew of, nobody misses.
+    let lost_nothing = done.had_manifest
+        && done.lost_log_bytes + done.lost_tables + done.lost_blocks + done.lost_values == 0
         && done.put_aside.iter().all(|file| file.reason != AsideReason::Damaged);
     if lost_nothing { out.line("nothing is lost") } else { Ok(()) }
 }

@@ -58,7 +58,7 @@ fn a_store_without_a_manifest_is_mended() {
     place.run("stats", NONE).failed(&["corruption", "repair"]);
     assert!(place.run("check", NONE).no().text().contains("no CURRENT"));
     let text = place.run("repair", NONE).done();
-    assert!(text.text().contains("no manifest") && text.text().contains("nothing is lost"), "{}", text.text());
+    assert!(text.text().contains("no manifest") && !text.text().contains("lost"), "{}", text.text());
     assert_eq!(place.run("count", NONE).done().text(), "41\n");
     assert_eq!(place.run("get", ["in the log"]).done().out, b"only");
     assert!(place.run("check", NONE).done().text().contains("no damage"));
@@ -104,6 +104,22 @@ fn what_nothing_names_is_told_and_no_damage() {
     assert!(text.text().contains("nothing names") && text.text().contains("999999.sst"), "{}", text.text());
     let orphans = place.run("check", ["--json"]).done().json()["orphans"].clone();
     assert_eq!(orphans.as_array().unwrap().len(), 1, "{orphans}");
+}
+
+#[test]
+fn a_table_that_is_missing_is_lost_where_the_manifest_is_too() {
+    let place = loaded();
+    place.run("put", ["in the log", "only"]).done();
+    place.run("put", ["after it", "more"]).done();
+    std::fs::remove_file(&place.files(".sst")[0]).unwrap();
+    std::fs::remove_file(place.store().join("CURRENT")).unwrap();
+    let is_manifest = |path: &std::path::PathBuf| path.to_str().unwrap().contains("MANIFEST-");
+    let manifest = place.files("").into_iter().find(is_manifest).unwrap();
+    let bytes = std::fs::read(&manifest).unwrap();
+    flip_bit(&manifest, bytes.len() - 1);
+    let text = place.run("repair", NONE).done();
+    assert!(text.text().contains("no manifest") && text.text().contains("lost: all of 1 table"), "{}", text.text());
+    assert!(text.text().contains("may be missing"), "{}", text.text());
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub struct DbRepair {
     /// recycled one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) what its former life left behind it.
     pub lost_log_bytes: u64,
     /// Tables that are not there, that nothing can be read of, or that were put aside as nothing says of which column family they are: each
-    /// with some keys that nobody can name.
+    /// with some keys that nobody can name. Without a manifest, one that parts of one name need not be missing: it may have been removed later.
     pub lost_tables: u64,
     /// Blocks of tables that are lost, each with some keys that nobody can name.
     pub lost_blocks: u64,

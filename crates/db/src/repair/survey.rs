@@ -138,7 +138,7 @@ impl Survey {
         Ok(best.map(|(_, recovered)| recovered))
     }
 
-    fn has_table(&self, number: FileNumber) -> bool {
+    pub(super) fn has_table(&self, number: FileNumber) -> bool {
         [FileName::Table(number), FileName::LegacyTable(number)].iter().any(|name| self.names.contains(name))
     }
 
@@ -204,6 +204,13 @@ pub(super) fn distinct_names(ids: &BTreeSet<u32>, mut known: BTreeMap<u32, Strin
 }
 
 impl Hints {
+    /// Tables that no edit takes away, by itself or with their family; each with its level.
+    pub(super) fn live_tables(&self) -> impl Iterator<Item = (u32, &TableMeta)> {
+        let tables = self.tables.iter().filter(|(number, _)| !self.gone.contains(number));
+        let tables = tables.filter(|(_, (family, ..))| !self.dropped.contains(family));
+        tables.map(|(_, (_, level, meta))| (*level, meta))
+    }
+
     /// Takes what every edit of a manifest that decodes says, whatever is missing between them.
     fn read(&mut self, files: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
         let path = dir.join(FileName::Manifest(number).to_string());

@@ -158,12 +158,25 @@ impl Workshop {
                     }
                 }
             }
-            None => wanted.extend(self.survey.names.iter().filter_map(|name| match name {
-                FileName::Table(number) | FileName::LegacyTable(number) if !self.survey.hints.gone.contains(number) => {
-                    Some((*name, *number, None))
+            None => {
+                wanted.extend(self.survey.names.iter().filter_map(|name| match name {
+                    FileName::Table(number) | FileName::LegacyTable(number)
+                        if !self.survey.hints.gone.contains(number) =>
+                    {
+                        Some((*name, *number, None))
+                    }
+                    _ => None,
+                }));
+                for number in self.survey.hints.live_tables().map(|(_, meta)| meta.number) {
+                    if !self.survey.has_table(number) {
+                        self.report.lost_tables += 1;
+                        let path = self.dir.join(FileName::Table(number).to_string());
+                        let reason =
+                            "a manifest names this file, but it is not there: it may be missing, or was removed later";
+                        self.report.damage.push(Error::corruption(&path, 0, reason));
+                    }
                 }
-                _ => None,
-            })),
+            }
         }
         let mut sources: BTreeMap<u32, Vec<Source>> = BTreeMap::new();
         let mut strangers = Vec::new();
