@@ -77,8 +77,9 @@ impl Survey {
     /// Refuses a store whose tables RocksDB keeps in other directories, which nobody here looks into.
     fn refuse_tables_elsewhere(&self, dir: &Path) -> Result<()> {
         let Some(manifest) = &self.manifest else {
-            let mut wanted = self.hints.tables.iter().filter(|(number, _)| !self.hints.gone.contains(number));
-            return wanted.try_for_each(|(_, (_, level, meta))| check_place(dir, *level, meta));
+            // Their levels are not asked for.
+            let mut elsewhere = self.hints.live_tables().filter(|(_, meta)| meta.path_id != 0);
+            return elsewhere.try_for_each(|(level, meta)| check_place(dir, level, meta));
         };
         for ((level, _), meta) in manifest.families.values().flat_map(|family| &family.tables) {
             check_place(dir, *level, meta)?;
@@ -88,7 +89,7 @@ impl Survey {
         if count > 0 && !tables_of(manifest).any(|table| self.has_table(table)) {
             let reason = format!(
                 "the manifest names {count} tables, of which none is here: if they lie in another directory, move them here; if \
-                 they are lost, move CURRENT and the manifest away, and what logs and blob files hold is made a store"
+                 they are lost, move CURRENT and the manifest away, and what the logs hold is made a store"
             );
             return Err(Error::new(ErrorKind::NotFound, reason).with_path(dir));
         }
