@@ -190,7 +190,7 @@ fn tables_of(manifest: &Recovered) -> impl Iterator<Item = FileNumber> {
 pub(super) fn distinct_names(ids: &BTreeSet<u32>, mut known: BTreeMap<u32, String>) -> BTreeMap<u32, String> {
     let mut names = BTreeMap::from([(0, "default".to_owned())]);
     let is_free = |names: &BTreeMap<u32, String>, name: &String| names.values().all(|taken| taken != name);
-    for &id in ids.iter().rev() {
+    for &id in ids.iter().rev().filter(|id| **id != 0) {
         if let Some(name) = known.remove(&id).filter(|name| is_free(&names, name)) {
             names.insert(id, name);
         }
@@ -241,7 +241,8 @@ impl Hints {
         if let Some(name) = edit.column_family_add {
             self.families.entry(edit.column_family).or_insert(name);
         }
-        if edit.column_family_drop {
+        // The default one cannot be dropped.
+        if edit.column_family_drop && edit.column_family != 0 {
             self.dropped.insert(edit.column_family);
         }
         self.family_id_max = self.family_id_max.max(edit.max_column_family.unwrap_or(0)).max(edit.column_family);
