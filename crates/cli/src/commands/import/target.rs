@@ -84,9 +84,12 @@ impl Target {
         match self {
             Self::Db { db, family } => {
                 let (path, write_amplification) = (db.path().to_owned(), db.stats().write_amplification());
+                let before = db.stats().on_disk.total_bytes();
                 drop(family);
                 db.close()?;
-                Ok(Cost { bytes_on_disk: bytes_at_rest(&path)?, write_amplification })
+                // All is imported, though somebody else may write to it by now.
+                let bytes_on_disk = bytes_at_rest(&path).unwrap_or(before);
+                Ok(Cost { bytes_on_disk, write_amplification })
             }
             Self::Cask(cask) => {
                 let bytes_on_disk = cask.stats().bytes;
