@@ -6,7 +6,7 @@
 //! - C3: `--json` prints one object, or one per line where there is a stream of them. Sizes in it are bytes, keys and values hexadecimal.
 //! - C4: keys and values are bytes. What is no text survives in arguments, files, output and paths.
 //! - C5: a reader that closes stdout early, as `head` does, is no error.
-//! - C6: what only reads opens the store for reading only: it takes no lock and writes nothing.
+//! - C6: what only reads opens the store for reading only: it keeps no writer out and writes nothing.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use crate::failure::{Failure, warn};
 use crate::kind::Kind;
 use crate::sizes::{Bytes, parse_bytes, plural};
 
-/// For reading: takes no lock, writes nothing.
+/// For reading: keeps no writer out, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
     refuse_other(path)?;
     Db::open_read_only(path, Options::default()).map_err(|error| why_not(path, error))

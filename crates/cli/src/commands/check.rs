@@ -21,7 +21,7 @@ use crate::stores::open_read_only;
 ///
 /// Checksums, the order of keys, levels that overlap, pointers into blob files, and what of them the manifest counts as garbage.
 /// Prints what was read, each damage with its file and offset, and files that nothing names. Exit code 1 if there is any damage.
-/// Takes no lock and changes nothing.
+/// Keeps no writer out and changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The store's directory

@@ -17,7 +17,7 @@ use crate::stores::open_read_only;
 
 /// Show what a store is made of: levels, files, blobs, amplification
 ///
-/// Reads the log, too, and shows what is only there as memtables. Takes no lock and changes nothing.
+/// Reads the log, too, and shows what is only there as memtables. Keeps no writer out and changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// The store's directory
