@@ -271,6 +271,7 @@ fn repair_says_which_entries_are_lost_and_how_to_go_on_without_them() {
     let is_lost = |batch: &serde_json::Value| batch["lost"].as_array().is_some_and(|lost| !lost.is_empty());
     // In the entries of its first batch: opening reads only the items of old files.
     flip_bit(&file, 100);
+    assert!(place.run("check", NONE).no().text().contains("esker raft check --spill-dir"));
     let check = raft(&place, "check", ["--json"]).no().json();
     assert!(is_lost(&check), "{check}");
     let lost = check["lost"][0].clone();

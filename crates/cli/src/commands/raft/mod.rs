@@ -52,7 +52,12 @@ impl Raft {
 
 /// What `esker check` does with a Raft log.
 pub(super) fn check(store: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
-    check::Check::of(store, json).run(out)
+    let answer = check::Check::of(store, json).run(out)?;
+    if answer == Answer::No && !json {
+        // Where its files lie elsewhere, too, they are missed here.
+        out.line("with a spill directory: `esker raft check --spill-dir`")?;
+    }
+    Ok(answer)
 }
 
 /// What `esker stats` does with a Raft log.
