@@ -124,7 +124,7 @@ pub(crate) fn replay_wanted(
             let first = match check_batch(&path, offset, batch) {
                 Ok((first, _)) => first,
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    found.skipped_bytes += batch.len() as u64;
+                    found.skipped_bytes = found.skipped_bytes.saturating_add(batch.len() as u64);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -152,10 +152,11 @@ pub(crate) fn replay_wanted(
             LogEnd::Clean { offset } | LogEnd::Torn { offset, .. } => missing_bytes(store, *number, offset),
             LogEnd::NotReached => 0,
         };
-        found.skipped_bytes += scanner.skipped_bytes().max(missing);
+        found.skipped_bytes = found.skipped_bytes.saturating_add(scanner.skipped_bytes().max(missing));
     }
     let gone = store.durable_logs.keys().filter(|number| !wals.contains_key(number));
-    found.skipped_bytes += gone.map(|&number| missing_bytes(store, number, 0)).sum::<u64>();
+    let gone = gone.map(|&number| missing_bytes(store, number, 0));
+    found.skipped_bytes = gone.fold(found.skipped_bytes, u64::saturating_add);
     Ok((found, last))
 }
 

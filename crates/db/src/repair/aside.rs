@@ -70,14 +70,17 @@ pub(super) fn begin(env: &Env, dir: &Path) -> Result<(Box<dyn Lock>, Begun)> {
     }
     let marked = files.read(&mark)?;
     let named = std::str::from_utf8(&marked).ok().and_then(FileName::parse).and_then(|name| name.number());
-    let begun = match named.filter(|named| current_manifest(files, dir).ok() == Some(*named)) {
-        None => Begun::Manifest(named),
-        Some(current) => match recover_from(files, dir, current) {
+    let current = current_manifest(files, dir).ok();
+    let begun = match named {
+        Some(named) if current == Some(named) => match recover_from(files, dir, named) {
             Ok(_) => Begun::Current,
             // It was whole: what can be read of it holds.
             Err(error) if is_damage(&error) => Begun::Manifest(None),
             Err(error) => return Err(error),
         },
+        // Where nothing says which one is current, a whole one may have been.
+        Some(named) if current.is_none() && recover_from(files, dir, named).is_ok() => Begun::Manifest(None),
+        named => Begun::Manifest(named),
     };
     Ok((lock, begun))
 }

@@ -66,7 +66,8 @@ impl Survey {
         let mut survey = Self { names, highest_number, ..Self::default() };
         survey.manifest = survey.choose(files, dir)?;
         if survey.manifest.is_none() {
-            for number in survey.manifests() {
+            // What the newest says of a file holds.
+            for number in survey.manifests().into_iter().rev() {
                 survey.hints.read(files, dir, number)?;
             }
         }
