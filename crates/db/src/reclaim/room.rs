@@ -17,8 +17,8 @@
 //! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. It begins when the bound is kept, since what it
 //!   replaces becomes garbage, too. Until a version names the files, or they are given up,
 //!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
-//! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and it came no
-//!   nearer to what it asks for; or, where somebody is always at work, once others were let write many times as much. What only the bound
+//! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and a few times
+//!   little of what it lacks was freed, be it for others; or, where somebody is always at work, once others were let write many times as much. What only the bound
 //!   kept waiting goes ahead then.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
@@ -65,8 +65,10 @@ const FILE_BYTES_MIN: u64 = 64 << 10;
 /// Who writes at full speed waits again before this is over.
 const PRESSED: Duration = Duration::from_millis(100);
 
-/// Who waits tries again to bring more to light if it was brought nearer to what it wants by this part of that.
+/// Who waits was brought nearer to what it wants by this part of what it lacked.
 const NEARER_PART: i64 = 16;
+/// And gives up once it had what is hidden brought to light so often without that: others may have hidden more just after the first time.
+const TRIES_MAX: u32 = 3;
 /// And lets others go ahead with so many times as much: no more may wait beside it and have their turn first, each for as much.
 const TURNS_MAX: i64 = 16;
 
@@ -85,7 +87,7 @@ pub(crate) struct Room {
     meter: Option<Arc<Meter>>,
     /// Bytes that writers may write before they look again.
     credit: AtomicI64,
-    /// Bytes that they were let write within what is left, ever: by this, who waits sees how much went to others.
+    /// Bytes that they were let write, the credit included, ever.
     granted: AtomicI64,
     /// Bytes of deletions that went ahead without credit since memtables were last sealed for their sake.
     overdrawn: AtomicI64,
@@ -238,9 +240,29 @@ impl Room {
         self.overdrawn.load(Ordering::Relaxed) > most && self.overdrawn.swap(0, Ordering::Relaxed) > most
     }
 
+    /// Takes back what writers were let write, and have not written.
+    fn withdraw(&self) -> i64 {
+        let credit = self.credit.swap(0, Ordering::AcqRel);
+        self.granted.fetch_sub(credit.max(0), Ordering::Relaxed);
+        credit
+    }
+
+    /// Lets one write so many bytes, and whoever comes next so many more.
+    fn grant(&self, bytes: i64, more: i64) {
+        self.granted.fetch_add(bytes.saturating_add(more), Ordering::Relaxed);
+        self.credit.store(more, Ordering::Release);
+    }
+
     /// Who looked in vain leaves others what they were let write, as far as it is still there: they need not look for that.
     fn give_back(&self, credit: i64, left: i64) {
-        self.credit.fetch_add(credit.min(left).max(0), Ordering::AcqRel);
+        let back = credit.min(left).max(0);
+        self.granted.fetch_add(back, Ordering::Relaxed);
+        self.credit.fetch_add(back, Ordering::AcqRel);
+    }
+
+    /// Bytes that went to writers, ever, and to files that come in as far as they take as much: by this, who waits sees what went to others.
+    fn taken(&self) -> i64 {
+        self.granted.load(Ordering::Relaxed).saturating_sub(self.credit.load(Ordering::Relaxed).max(0))
     }
 
     /// Says what was found.
@@ -315,6 +337,31 @@ impl<'a> Wanted<'a> {
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
         self.room.wanted.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// How often somebody who waits had what is hidden brought to light, and whether that freed anything (W6).
+#[derive(Debug)]
+struct Squeezed {
+    /// What is left, and what went to others, is more than this if enough was freed since the last time.
+    enough: i64,
+    in_vain: u32,
+}
+
+impl Default for Squeezed {
+    fn default() -> Self {
+        Self { enough: i64::MIN, in_vain: 0 }
+    }
+}
+
+impl Squeezed {
+    /// Whether it is worth another try, where so much of what is `wanted` is left, and so much has been `taken`, ever.
+    fn tries_again(&mut self, wanted: i64, left: i64, taken: i64) -> bool {
+        let freed = left.saturating_add(COPIES.saturating_mul(taken));
+        self.in_vain += u32::from(freed <= self.enough);
+        // Of what is lacking, which may be far more than what little is asked for.
+        self.enough = freed.saturating_add(wanted.saturating_sub(left).max(wanted) / NEARER_PART);
+        self.in_vain < TRIES_MAX
     }
 }
 
@@ -444,7 +491,7 @@ impl Store {
 
     /// The same once writers have to look again before they write more.
     pub(crate) fn left_afresh(&self) -> Left {
-        self.room.credit.store(0, Ordering::Release);
+        self.room.withdraw();
         self.left()
     }
 
@@ -512,11 +559,10 @@ impl Store {
     /// more: nothing can be freed, or others were let write many times as much meanwhile, and would for ever (W6).
     fn wait_until<T>(&self, wanted: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
         let _wanted = Wanted::of(&self.room, wanted);
-        let granted = || self.room.granted.load(Ordering::Relaxed);
-        let (began, mut is_last, mut squeezed) = (granted(), false, None);
+        let (began, mut is_last, mut squeezed) = (self.room.taken(), false, Squeezed::default());
         loop {
             self.check_takes_writes()?;
-            let to_others = granted().saturating_sub(began);
+            let to_others = self.room.taken().saturating_sub(began);
             let most = wanted.max(CREDIT_BYTES_MAX).saturating_mul(TURNS_MAX);
             if let Some(taken) = take(is_last || to_others >= most) {
                 return Ok(taken);
@@ -548,9 +594,9 @@ impl Store {
             Admitted { room: &self.room, bytes }
         };
         // Somebody may have come before; whoever takes of it now is counted, or waits.
-        let credit = self.room.credit.swap(0, Ordering::AcqRel);
+        let credit = self.room.withdraw();
         if credit > bytes {
-            self.room.credit.store(credit - bytes, Ordering::Release);
+            self.room.grant(bytes, credit - bytes);
             return Some(admitted());
         }
         self.refresh_room();
@@ -560,9 +606,7 @@ impl Store {
         let more = for_writers.saturating_sub(bytes);
         if more > 0 {
             let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
-            let more = more.min(most);
-            self.room.granted.fetch_add(bytes + more - credit.max(0), Ordering::Relaxed);
-            self.room.credit.store(more, Ordering::Release);
+            self.room.grant(bytes, more.min(most));
             return Some(admitted());
         }
         if on_disk <= bytes || !is_last {
@@ -570,14 +614,14 @@ impl Store {
             return None;
         }
         // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
-        self.room.credit.store(GRACE_BYTES.min(on_disk), Ordering::Release);
+        self.room.grant(bytes, GRACE_BYTES.min(on_disk));
         Some(admitted())
     }
 
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.
     fn take_for_files(&self, bytes: u64, keeps_bound: bool) -> Option<Reserved> {
         let _alone = self.room.look();
-        let credit = self.room.credit.swap(0, Ordering::AcqRel);
+        let credit = self.room.withdraw();
         self.refresh_room();
         let left = self.left();
         self.room.note_left(&left);
@@ -587,6 +631,8 @@ impl Store {
             self.room.give_back(credit, self.for_writers(&left) / COPIES);
             return None;
         }
+        // A file's bytes come once.
+        self.room.grant(signed(bytes) / COPIES, 0);
         Some(self.room.reserve(bytes))
     }
 
@@ -600,7 +646,7 @@ impl Store {
 
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
     /// says why, and whoever waits goes on without what it would have freed.
-    fn get_on(&self, wanted: i64, squeezed: &mut Option<i64>) -> bool {
+    fn get_on(&self, wanted: i64, squeezed: &mut Squeezed) -> bool {
         if self.options.background_jobs == 0 && self.run_due_work().is_err() {
             return false;
         }
@@ -634,20 +680,18 @@ impl Store {
     }
 
     /// What is in memory hides what it overwrites, and reclaim may have had too little reason to look. `false` if nothing was written since
-    /// that was last tried, or if it brought whoever asks no nearer to what is `wanted` when it did that last, with so much left: others who
-    /// write need not end first.
-    fn squeeze(&self, wanted: i64, squeezed: &mut Option<i64>) -> bool {
+    /// that was last tried, or if it freed too little of what whoever asks lacks of what is `wanted` too often: others who write need not end first.
+    fn squeeze(&self, wanted: i64, squeezed: &mut Squeezed) -> bool {
         // Others wait here until it is tried, and then elsewhere for the work that it brought.
         let mut tried_at = self.room.squeezed_at.lock();
         if self.may_free(&self.state.lock()) {
             return true;
         }
         let (now, left) = (self.visible().get() + 1, self.for_writers(&self.left()));
-        let is_nearer = squeezed.is_none_or(|before| left.saturating_sub(before) > wanted / NEARER_PART);
-        if *tried_at == now || !is_nearer {
+        if *tried_at == now || !squeezed.tries_again(wanted, left, self.room.taken()) {
             return false;
         }
-        (*tried_at, *squeezed) = (now, Some(left));
+        *tried_at = now;
         let ids: Vec<u32> = self.families.load().keys().copied().collect();
         if self.flush(&ids).is_err() {
             return false;
@@ -735,7 +779,7 @@ mod tests {
         });
         assert!(admitted.is_ok(), "{admitted:?}");
         drop(admitted);
-        assert!(db.stats().flushes - before <= 2, "{}", db.stats().flushes - before);
+        assert!(db.stats().flushes - before <= u64::from(TRIES_MAX), "{}", db.stats().flushes - before);
         for _ in 0..5 {
             db.put("small", "small").unwrap();
             assert!(store.take(bytes, false).is_none());
@@ -757,7 +801,7 @@ mod tests {
             store.take_for_files(bytes, false)
         });
         assert_eq!(reserved.unwrap_err().kind(), crate::ErrorKind::Exhausted);
-        assert!(db.stats().flushes - before <= 2, "{}", db.stats().flushes - before);
+        assert!(db.stats().flushes - before <= u64::from(TRIES_MAX), "{}", db.stats().flushes - before);
     }
 
     /// Goal (W1): nor does a batch wait for ever where somebody is always at work, and others take what that frees.
@@ -780,6 +824,99 @@ mod tests {
         });
         store.state.lock().compacting -= 1;
         assert!(admitted.unwrap().is_some() && looks.get() > 1, "it waits at first, and not for ever");
+    }
+
+    /// Goal (W1): who waits does not go beyond the bound as long as something is freed, though others come first and take it.
+    #[test]
+    fn what_others_take_of_what_is_freed_counts_for_who_waits() {
+        let db = small(0);
+        let (store, looks, bytes) = (db.store(), Cell::new(0u32), 1 << 18);
+        let fill_up = || Some(store.room.reserve(store.for_writers(&store.left_afresh()).max(0) as u64));
+        let full = Cell::new(fill_up());
+        let admitted = store.wait_until(COPIES * bytes, |is_last| {
+            looks.set(looks.get() + 1);
+            assert!(!is_last, "at look {}", looks.get());
+            db.delete(looks.get().to_le_bytes()).unwrap();
+            if looks.get() > 1 {
+                drop(full.take());
+                assert!(store.take(bytes, false).is_some());
+                full.set(if looks.get() < 10 { fill_up() } else { None });
+            }
+            store.take(bytes, is_last)
+        });
+        assert!(admitted.is_ok() && looks.get() == 10, "{admitted:?}");
+    }
+
+    /// Goal (W3): nobody is refused for what others began to hide just after it had all brought to light.
+    #[test]
+    fn what_is_hidden_later_is_brought_to_light_too() {
+        let family = FamilyOptions {
+            min_blob_size: 1000,
+            write_buffer_bytes: 1 << 20,
+            blob_file_bytes: 1 << 20,
+            blob_compression: Compression::None,
+            ..FamilyOptions::default()
+        };
+        let db = open(Options { max_disk_bytes: 64 << 20, max_space_amp: 50.0, ..Options::default() }, family);
+        (0..10u8).for_each(|n| db.put([n], vec![n; 1 << 20]).unwrap());
+        db.flush().unwrap();
+        let (store, looks, bytes) = (db.store(), Cell::new(0u32), 1 << 20);
+        let lacking = store.room.reserve(store.left_afresh().disk as u64 + (2 << 20));
+        let admitted = store.wait_until(COPIES * bytes, |is_last| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
+                (0..8u8).for_each(|n| db.delete([n]).unwrap());
+            }
+            store.take(bytes, is_last)
+        });
+        assert!(admitted.is_ok(), "{admitted:?} after {} looks", looks.get());
+        drop(lacking);
+    }
+
+    /// Goal (W6): who wants little where much is lacking gets an answer, though others free a little again and again, and a few flushes do for it.
+    #[test]
+    fn what_frees_little_of_what_is_lacking_keeps_nobody_waiting() {
+        let db = small(0);
+        let (store, looks, before) = (db.store(), Cell::new(0u32), db.stats().flushes);
+        let lacking = store.room.reserve(store.left_afresh().bound as u64 + (10 << 20));
+        let admitted = store.wait_until(COPIES * 100, |is_last| {
+            looks.set(looks.get() + 1);
+            assert!(looks.get() < 10, "after {} flushes", db.stats().flushes - before);
+            lacking.note_written(64 << 10);
+            db.delete(looks.get().to_le_bytes()).unwrap();
+            store.take(100, is_last)
+        });
+        assert!(admitted.is_ok(), "{admitted:?}");
+        assert!(db.stats().flushes - before <= u64::from(TRIES_MAX), "{}", db.stats().flushes - before);
+    }
+
+    /// Goal (W6): the same where others bring files, or are let go beyond the bound.
+    #[test]
+    fn whatever_others_are_let_write_has_its_turn_once() {
+        for of_files in [true, false] {
+            let db = small(0);
+            let (store, looks) = (db.store(), Cell::new(0u32));
+            let bytes = signed(store.left().slack);
+            let _beyond = store.room.reserve(64 << 20);
+            store.state.lock().compacting += 1;
+            let admitted = store.wait_until(COPIES * bytes, |is_last| {
+                looks.set(looks.get() + 1);
+                if looks.get() == 5 {
+                    return Some(None);
+                }
+                for _ in 0..400 {
+                    let is_let = match of_files {
+                        true => store.take_for_files(4 << 20, false).is_some(),
+                        false => store.take(1 << 18, true).is_some(),
+                    };
+                    assert!(is_let);
+                    store.room.credit.store(0, Ordering::Relaxed);
+                }
+                store.take(bytes, is_last).map(Some)
+            });
+            store.state.lock().compacting -= 1;
+            assert!(admitted.unwrap().is_some() && looks.get() > 1, "it waits at first, and not for ever");
+        }
     }
 
     /// Goal (W3): deletions that take of what is kept are flushed, though a put waits and looks again and again; a large put that comes makes
