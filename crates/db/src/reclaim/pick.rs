@@ -612,6 +612,12 @@ pub(super) fn retain_pointed_to(files: &mut Vec<Use>, version: &Version, damaged
     let mut missing: BTreeSet<FileNumber> = files.iter().map(|file| file.number).collect();
     for (_, table) in version.tables().filter(|(_, table)| !damaged.contains(&table.number())) {
         match (table.known_blob_refs(), table.meta.oldest_blob_file) {
+            // Of many tables each points into a few of many files.
+            (Some(refs), _) if refs.len() < missing.len() => {
+                for file in refs.keys() {
+                    missing.remove(file);
+                }
+            }
             (Some(refs), _) => missing.retain(|file| !refs.contains_key(file)),
             (None, Some(oldest)) => drop(missing.split_off(&oldest)),
             (None, None) => {}
@@ -653,7 +659,7 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
-    use crate::version::{Edit, Garbage};
+    use crate::version::{Edit, Garbage, testing};
     use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
 
     const NEED: Need = Need {
@@ -766,6 +772,32 @@ mod tests {
         assert_eq!(db.reclaim(&db.default_column_family(), 0.2).unwrap().passes, 1);
         let left: Vec<FileNumber> = family.view.load().version.blobs().keys().copied().collect();
         assert!(left.len() == 3 && left.contains(&orphan), "{left:?}");
+    }
+
+    /// Goal: whether tables point into few or many of the files, those are retained into which one does.
+    #[test]
+    fn files_that_tables_point_into_are_retained() {
+        let db = Db::open_with_env(
+            "/db",
+            Options { create_if_missing: true, background_jobs: 0, ..Options::default() },
+            SimDisk::new().env(),
+        )
+        .unwrap();
+        let tables = [2..4u64, 3..4, 90..99].map(|files| {
+            let refs = files.map(|file| (FileNumber::new(file), 10)).collect();
+            (0, testing::pointing_table(db.store(), 1, &[("k", 1, None)], &refs))
+        });
+        testing::install(&db, tables.into(), 100);
+        let version = db.store().family(0).unwrap().view.load().version.clone();
+        let retained = |files: &[u64]| {
+            let mut files =
+                files.iter().map(|&n| Use { number: FileNumber::new(n), disk_bytes: 100, live_bytes: 10 }).collect();
+            retain_pointed_to(&mut files, &version, &BTreeSet::new());
+            files.into_iter().map(|file| file.number.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(retained(&[1, 2, 3, 4, 5, 91, 92, 99]), [2, 3, 91, 92]);
+        assert_eq!(retained(&[3]), [3]);
+        assert_eq!(retained(&[7]), []);
     }
 
     #[test]
