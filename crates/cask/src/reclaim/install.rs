@@ -22,6 +22,7 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
     let gone = plan.victims.get(..output.done).unwrap_or_default();
     let file = output.file.as_ref().map(|file| &file.data);
     if let Err(error) = edit(store, &output, gone) {
+        file.iter().for_each(|file| store.forget_hintless(file.number));
         if let Some(file) = file
             && error.kind() != crate::ErrorKind::ReadOnly
         {
@@ -51,6 +52,8 @@ pub(crate) fn install(store: &Store, plan: &Plan, output: Output) -> Result<()> 
     for victim in gone {
         let table = store.files.load().without(victim.number);
         store.files.replace(Arc::new(table));
+        // Who holds it keeps its space.
+        store.forget_hintless(victim.number);
     }
     drop(installer);
     drop(gate);

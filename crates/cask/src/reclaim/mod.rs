@@ -157,20 +157,22 @@ impl Store {
             if self.is_closing() {
                 break;
             }
-            if self.files.load().get(file.number).is_some() {
-                // Whoever seals it writes it, too.
-                if !file.is_sealed() || !self.is_hintless(file.number) {
-                    continue;
-                }
-                match self.try_hint(&file) {
-                    Err(error) if error.kind() == ErrorKind::Exhausted => break,
-                    Err(_) => continue,
-                    Ok(()) => {}
-                }
+            // Whoever seals it writes it, too.
+            if !file.is_sealed() || !self.is_hintless(file.number) {
+                continue;
             }
-            // Only now: a check passes over a hint that is being written.
-            self.hintless.lock().retain(|other| other.number != file.number);
+            match self.try_hint(&file) {
+                Err(error) if is_shortage(&error) => break,
+                Err(_) => {}
+                // Only now: a check passes over a hint that is being written.
+                Ok(()) => self.forget_hintless(file.number),
+            }
         }
+    }
+
+    /// A file has its hint, or needs none any more.
+    fn forget_hintless(&self, number: FileNumber) {
+        self.hintless.lock().retain(|other| other.number != number);
     }
 
     /// Whether a file waits for its hint.
@@ -183,7 +185,10 @@ impl Store {
 mod tests {
     use esker_env::sim::SimDisk;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::file::DataFile;
     use crate::{Cask, CaskOptions, CaskWriteOptions};
 
     /// Goal (R6): a file that takes several passes is read twice at most, and each of its deletions is copied once.
@@ -301,5 +306,65 @@ mod tests {
         assert_eq!(store.merge_while_due().unwrap(), 1);
         assert_eq!((store.hintless.lock().len(), disk.file_bytes(&path)), (0, Some(hint)));
         assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+    }
+
+    /// A store of one stripe with a long sealed file of which four records in ten live, and a short one of which all do.
+    fn partly_dead(disk: &SimDisk, merge_batch_bytes: u64) -> (Cask, [Arc<DataFile>; 2]) {
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: 1,
+            background_jobs: 0,
+            merge_batch_bytes,
+            ..CaskOptions::default()
+        };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        let mut files = [(0, 1000), (1, 100)].map(|(file, len)| {
+            for n in 0..250 {
+                cask.put([file, n], vec![n; len]).unwrap();
+            }
+            cask.store().seal_everything().unwrap().pop().unwrap()
+        });
+        files.sort_by_key(|file| file.number);
+        for n in 0..150 {
+            cask.put([0, n], "").unwrap();
+        }
+        (cask, files)
+    }
+
+    /// Goal: what waits for a hint and is merged away, or was never installed, keeps no space until the store is closed.
+    #[test]
+    fn files_without_a_hint_give_their_space_back() {
+        let disk = SimDisk::new();
+        let (cask, [kept, dead]) = partly_dead(&disk, 1 << 20);
+        for n in 0..250 {
+            cask.put([1, n], "").unwrap();
+        }
+        let store = cask.store();
+        let available = || store.env.files.space(&store.dir).unwrap().available;
+        let leave = |bytes: u64| {
+            disk.set_capacity(None);
+            let space = store.env.files.space(&store.dir).unwrap();
+            disk.set_capacity(Some(space.total - space.available + bytes));
+        };
+        for file in [&kept, &dead] {
+            store.env.files.remove(&store.path_of(esker_format::cask::FileName::Hint(file.number))).unwrap();
+            store.hintless.lock().push(file.clone());
+        }
+        let dead_bytes = dead.end();
+        drop(dead);
+        leave(20_000);
+        let before = available();
+        assert_eq!(store.merge_while_due().unwrap_err().kind(), ErrorKind::Exhausted);
+        assert_eq!((store.files.load().iter().count(), store.hintless.lock().len()), (2, 1));
+        assert!(available() >= before + dead_bytes, "{before}, {}", available());
+
+        // Room for the copy, but neither for its hint nor for a manifest.
+        let copy = kept.usage().live_bytes() + esker_format::cask::record::FIRST_OFFSET;
+        leave(copy.next_multiple_of(4096));
+        let before = available();
+        let plan = Plan { victims: vec![kept], need: 0 };
+        assert_eq!(store.merge(&plan).unwrap_err().kind(), ErrorKind::Exhausted);
+        assert!(cask.stats().merge_written_bytes > 100_000, "it got so far: {:?}", cask.stats());
+        assert_eq!((available(), store.hintless.lock().len()), (before, 1));
     }
 }
