@@ -64,21 +64,23 @@ impl Store {
     fn merge_one_due(&self) -> Result<bool> {
         let now = self.env.clock.unix_seconds();
         let due = |room| pick::due(&self.files.load(), &self.options, now, room);
-        let shortage = self.state.lock().merge_error.clone().filter(is_shortage);
-        let is_short = shortage.is_some();
-        let mut result = match (due(None), shortage) {
+        let last = self.state.lock().merge_error.clone().filter(is_shortage);
+        let was_short = last.is_some();
+        let mut result = match (due(None), last) {
             (None, _) => Ok(false),
             // It would fill the disk for everybody, again and again.
             (Some(plan), Some(shortage)) if plan.need > self.room_for_merges() => Err(shortage),
             (Some(plan), _) => self.merge(&plan).map(|_| true),
         };
-        if result.as_ref().is_err_and(is_shortage)
+        let shortage = result.as_ref().err().filter(|error| is_shortage(error)).cloned();
+        if shortage.is_some()
             && let Some(plan) = due(Some(self.room_for_merges()))
         {
             result = self.merge(&plan).map(|_| true);
         }
-        if is_short || !matches!(result, Ok(false)) {
-            self.state.lock().merge_error = result.as_ref().err().cloned();
+        if was_short || !matches!(result, Ok(false)) {
+            // What had room makes none for what had not.
+            self.state.lock().merge_error = shortage.or_else(|| result.as_ref().err().cloned());
         }
         result
     }
@@ -366,5 +368,28 @@ mod tests {
         assert_eq!(store.merge(&plan).unwrap_err().kind(), ErrorKind::Exhausted);
         assert!(cask.stats().merge_written_bytes > 100_000, "it got so far: {:?}", cask.stats());
         assert_eq!((available(), store.hintless.lock().len()), (before, 1));
+    }
+
+    /// Goal: nor is it begun anew after each small one for which there is room.
+    #[test]
+    fn small_merges_on_a_full_disk_begin_no_large_one() {
+        let disk = SimDisk::new();
+        let (cask, files) = partly_dead(&disk, 1 << 12);
+        drop(files);
+        let store = cask.store();
+        for n in 0..6 {
+            drop(store.seal_everything().unwrap());
+            // Not yet.
+            store.is_work_due.store(false, Ordering::Relaxed);
+            cask.put([2], [n; 100]).unwrap();
+        }
+        let before = cask.stats();
+        let space = store.env.files.space(&store.dir).unwrap();
+        let room = 20_000;
+        disk.set_capacity(Some(space.total - space.available + room));
+        let _ = store.merge_while_due();
+        let after = cask.stats();
+        assert!(after.merges >= before.merges + 5 && after.background_error.is_some(), "{after:?}");
+        assert!(after.merge_written_bytes < before.merge_written_bytes + 2 * room, "{after:?}");
     }
 }
