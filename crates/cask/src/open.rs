@@ -26,7 +26,7 @@ use esker_format::cask::{FileName, FileNumber};
 use esker_log::copying::{UNFINISHED, remove_mark};
 use esker_log::distrust;
 
-use crate::file::{ActiveFile, FileTable};
+use crate::file::{ActiveFile, DataFile, FileTable};
 use crate::keydir::KeyDir;
 use crate::manifest::{self, Installer};
 use crate::options::{CaskDamage, CaskOptions};
@@ -290,7 +290,7 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
             })?;
         }
         let room = store.file_room();
-        let has_room = !data.is_damaged() && data.end() < room;
+        let has_room = !data.is_damaged() && data.end() < room && !is_slow(store, files, data);
         let stripe = if has_room { stripes.next() } else { None };
         let is_reserved = has_room && stripe.is_none() && data.end() == FIRST_OFFSET;
         let synced = if file.is_torn { data.end() } else { 0 };
@@ -310,6 +310,12 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What [`Store::retire_slow`] ends, as far as it can be told by what others have taken since: lives of a store may be short.
+fn is_slow(store: &Store, files: &[OpenedFile], data: &DataFile) -> bool {
+    let later = files.iter().map(|file| &file.data).filter(|other| other.number > data.number);
+    data.dead_len() > 0 && later.map(|other| other.end()).sum::<u64>() >= store.round_bytes()
 }
 
 #[cfg(test)]

@@ -215,10 +215,15 @@ impl Store {
         Ok(())
     }
 
+    /// What is written while writers go round all stripes.
+    pub(crate) fn round_bytes(&self) -> u64 {
+        self.options.file_bytes.saturating_mul(self.options.stripes as u64)
+    }
+
     /// Ends files that have had dead records while writers went round all stripes, though somebody writes to them now and then. Only files that
     /// have ended are merged, and what is dead in another keeps deletions in all of them (R2 of `reclaim`).
     pub(crate) fn retire_slow(&self) {
-        let round = self.options.file_bytes.saturating_mul(self.options.stripes as u64);
+        let round = self.round_bytes();
         let (_, written) = self.stripes.written();
         for mut state in self.stripes.free() {
             let with_dead = state.file.as_ref().filter(|file| file.data.dead_len() > 0);

@@ -1,8 +1,9 @@
 use std::path::Path;
 
+use esker_env::sim::SimDisk;
 use esker_format::cask::hint::{Block, Builder, Entry, Footer};
 
-use crate::{Cask, CaskOptions, CaskStats};
+use crate::{Cask, CaskOptions, CaskStats, CaskWriteOptions};
 
 fn options(open_threads: usize) -> CaskOptions {
     let (create_if_missing, background_jobs) = (true, 0);
@@ -87,4 +88,27 @@ fn a_hint_that_turns_out_bad_at_its_end_counts_for_nothing() {
     assert_eq!(cask.recovery().bad_hints, [dir.path().join("000002.hint")]);
     assert!(contents(&cask) == wanted);
     assert_eq!(counts(&cask.stats()), known);
+}
+
+/// Goal: a file with something dead in it that nobody writes to is ended, and keeps no deletions any more, though no life of the store is long.
+#[test]
+fn a_file_that_nobody_writes_to_is_ended_by_an_open() {
+    let disk = SimDisk::new();
+    let options = CaskOptions { file_bytes: 8 << 10, stripes: 2, merge_garbage_ratio: 0.3, ..options(0) };
+    let open = || Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let to = |stripe| CaskWriteOptions { stripe: Some(stripe), ..CaskWriteOptions::default() };
+    let mut cask = open();
+    for value in ["", "behind"] {
+        cask.put_with("left", value, &to(0)).unwrap();
+    }
+    for n in 0..5000u32 {
+        cask.put_with(n.to_le_bytes(), "", &to(1)).unwrap();
+        cask.delete_with(n.to_le_bytes(), &to(1)).unwrap();
+        if n % 200 == 0 {
+            cask.close().unwrap();
+            cask = open();
+        }
+    }
+    assert!(cask.stats().tombstones < 1000, "{:?}", cask.stats());
+    assert_eq!(cask.get("left").unwrap().unwrap(), *b"behind");
 }
