@@ -52,7 +52,10 @@ fn print_text(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> R
     ))?;
     for path in &recovery.torn_files {
         // Natural after a power loss, so not damage; but whoever looks shall know.
-        out.line(format_args!("{} ends torn: what is behind was never acknowledged as durable", path.display()))?;
+        out.line(format_args!(
+            "{} ends torn: what is behind is left out, as what a crash had under way",
+            path.display()
+        ))?;
     }
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;
