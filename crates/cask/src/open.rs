@@ -40,7 +40,7 @@ pub(crate) use load::Loader;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CaskRecovery {
-    /// Files whose last records a crash had cut off: nothing that was durable was in them.
+    /// Files whose last records a crash had cut off, or what looks the same: what the manifest knew to be durable was not in them.
     pub torn_files: Vec<PathBuf>,
     /// Hints that were missing or bad, so that the data file was read. Unless the store was opened for reading only, or the data file is
     /// damaged, or there is no room, they are written anew.

@@ -17,8 +17,9 @@ const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// What an open makes of damage of which it is not certain which keys it was of.
 ///
-/// Sealed files whose hints are good say of every record whose it is, and so does a record in which one bit is flipped: then reads of that key
-/// fail, and the store is opened in any case.
+/// Sealed files whose hints are good say of every record whose it is, and so does a record in which one bit is flipped, unless its value is longer
+/// than 64 KiB and has the bit, or it would take longer than some tens of milliseconds to find (of one with a long key and value, or of many
+/// that follow each other): then reads of that key fail, and the store is opened in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CaskDamage {
     /// The open fails with `Corruption`, and says where the damage is: an older value might be shown for the newest otherwise, or a key

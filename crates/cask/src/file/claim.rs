@@ -5,7 +5,7 @@
 //! - A2: else head and key are taken at their word, if they make a record that ends within the damage.
 //! - A3: a claim is never served. It keeps what is older from being taken for its key's newest (`suspects.rs`).
 //!
-//! Cost: one CRC of a damaged record for each bit of its head and key, up to a bound.
+//! Cost: one CRC of a damaged record for each bit of its head and key, and one of a byte for each bit of its value, up to a bound.
 
 use std::ops::Range;
 
@@ -34,11 +34,14 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>,
     let mut found = Vec::new();
     let (mut offset, mut budget) = (range.start, SEARCH_BYTES_MAX);
     while let Some(rest) = super::walk::slice(bytes, offset..range.end).filter(|rest| !rest.is_empty()) {
-        let raw = corrected(rest, salt, &mut budget);
+        // The value first: that costs least.
+        let said = Record::decode(rest).ok();
+        let lacks_value_bit = said.is_some_and(|record| lacks_value_bit(rest, &record, salt, &mut budget));
+        let raw = if lacks_value_bit { None } else { corrected(rest, salt, &mut budget) };
         // A2.
         let record = Record::decode(raw.as_deref().unwrap_or(rest)).ok();
         let Some(record) = record.filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else { break };
-        let is_certain = raw.is_some() || lacks_value_bit(rest, &record, salt);
+        let is_certain = raw.is_some() || lacks_value_bit;
         found.push(Claim { offset, key: record.key.to_vec(), version: record.version, is_certain });
         offset += record.bytes();
     }
@@ -46,12 +49,15 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>,
 }
 
 /// A1: whether `record`, with which `raw` begins, would hold with one bit of its value flipped.
-fn lacks_value_bit(raw: &[u8], record: &Record<'_>, salt: u32) -> bool {
+fn lacks_value_bit(raw: &[u8], record: &Record<'_>, salt: u32, budget: &mut u64) -> bool {
     let raw = usize::try_from(record.bytes()).ok().and_then(|bytes| raw.get(..bytes));
     let Some((said, rest)) = raw.and_then(|raw| raw.split_first_chunk::<4>()) else { return false };
     if record.value.len() > VALUE_BYTES_MAX {
         return false;
     }
+    // One CRC of a byte for each bit.
+    let Some(left) = budget.checked_sub(8 * record.value.len() as u64) else { return false };
+    *budget = left;
     let missing = crc32c_extend(salt, rest) ^ u32::from_le_bytes(*said);
     // A CRC is linear: what a bit makes of it depends on nothing but how many bytes follow. It begins and ends inverted.
     let mut changes: [u32; 8] = std::array::from_fn(|bit| !crc32c_extend(!0, &[1 << bit]));
@@ -135,6 +141,17 @@ mod tests {
                 assert_eq!(claims(&damaged, SALT, from..to), (vec![claim], to), "bit {bit}");
             }
         }
+    }
+
+    /// Goal: a file of damaged records holds up no open.
+    #[test]
+    fn bits_of_values_are_looked_for_within_the_bound() {
+        let (mut bytes, second) = file();
+        bytes[second as usize - 1] ^= 1;
+        let raw = &bytes[START as usize..second as usize];
+        let (record, mut budget) = (Record::decode(raw).unwrap(), 5000);
+        let found: Vec<_> = (0..3).map(|_| lacks_value_bit(raw, &record, SALT, &mut budget)).collect();
+        assert_eq!((found, budget), (vec![true, true, false], 200));
     }
 
     #[test]
