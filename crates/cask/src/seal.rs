@@ -155,6 +155,7 @@ impl Store {
             return Err(error);
         }
         state.seal_error = None;
+        state.lack = None;
         state.merge_is_due = true;
         Ok(true)
     }

@@ -67,6 +67,17 @@ pub(crate) struct State {
     pub(crate) is_closing: bool,
     pub(crate) seal_error: Option<Error>,
     pub(crate) merge_error: Option<Error>,
+    pub(crate) lack: Option<Lack>,
+}
+
+/// There was no room for a merge, though there seemed to be: none that may write as much is begun before there is more, or a file was sealed, as
+/// where nobody says what a quota leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lack {
+    /// What it may have written at most.
+    pub(crate) most: u64,
+    /// What there was once it had given back what it took.
+    pub(crate) room: u64,
 }
 
 /// The right to merge, or to keep merges away. Merges that were put off meanwhile are due when it is given back.

@@ -24,8 +24,9 @@ use std::sync::atomic::Ordering;
 
 use esker_format::cask::FileNumber;
 pub(crate) use pick::Plan;
+use pick::Room;
 
-use crate::store::Store;
+use crate::store::{Lack, Store};
 use crate::{Error, ErrorKind, Result};
 
 /// Records that one merge copies at most: 24 bytes of memory each.
@@ -69,14 +70,14 @@ impl Store {
         let mut result = match (due(None), last) {
             (None, _) => Ok(false),
             // It would fill the disk for everybody, again and again.
-            (Some(plan), Some(shortage)) if plan.need > self.room_for_merges() => Err(shortage),
-            (Some(plan), _) => self.merge(&plan).map(|_| true),
+            (Some(plan), Some(shortage)) if !self.room_for_merges().is_enough(plan.need, plan.most) => Err(shortage),
+            (Some(plan), _) => self.merge_due(&plan),
         };
         let shortage = result.as_ref().err().filter(|error| is_shortage(error)).cloned();
         if shortage.is_some()
             && let Some(plan) = due(Some(self.room_for_merges()))
         {
-            result = self.merge(&plan).map(|_| true);
+            result = self.merge_due(&plan);
         }
         if was_short || !matches!(result, Ok(false)) {
             // What had room makes none for what had not.
@@ -85,8 +86,26 @@ impl Store {
         result
     }
 
+    fn merge_due(&self, plan: &Plan) -> Result<bool> {
+        let merged = self.merge(plan);
+        if merged.as_ref().is_err_and(is_shortage) {
+            let room = self.free_bytes();
+            // One that needs more than there is says nothing of others.
+            let lack = (plan.need <= room).then_some(Lack { most: plan.most, room });
+            let mut state = self.state.lock();
+            state.lack = lack.or(state.lack);
+        }
+        merged.map(|_| true)
+    }
+
+    fn room_for_merges(&self) -> Room {
+        let need = self.free_bytes();
+        let lack = self.state.lock().lack.filter(|lack| need <= lack.room);
+        Room { need, most: lack.map_or(u64::MAX, |lack| lack.most.saturating_sub(1)) }
+    }
+
     /// How much a merge may copy; all that it likes where the system does not say.
-    fn room_for_merges(&self) -> u64 {
+    fn free_bytes(&self) -> u64 {
         self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available.saturating_sub(ROOM_BYTES_KEPT))
     }
 
@@ -214,7 +233,7 @@ mod tests {
         let file = store.seal_everything().unwrap().remove(0);
         let usage = file.usage();
         assert_eq!((usage.tombstones, usage.records), (count.into(), u64::from(2 * count) + 1));
-        store.merge_whole(Plan { victims: vec![file], need: 0 }).unwrap();
+        store.merge_whole(Plan { victims: vec![file], need: 0, most: 0 }).unwrap();
         let stats = cask.stats();
         assert_eq!((stats.merge_written_bytes, stats.tombstones), (usage.bytes, count.into()), "{stats:?}");
         assert!(stats.merges > 3 && stats.merged_bytes <= 2 * usage.bytes, "{stats:?}");
@@ -364,7 +383,7 @@ mod tests {
         let copy = kept.usage().live_bytes() + esker_format::cask::record::FIRST_OFFSET;
         leave(copy.next_multiple_of(4096));
         let before = available();
-        let plan = Plan { victims: vec![kept], need: 0 };
+        let plan = Plan { victims: vec![kept], need: 0, most: 0 };
         assert_eq!(store.merge(&plan).unwrap_err().kind(), ErrorKind::Exhausted);
         assert!(cask.stats().merge_written_bytes > 100_000, "it got so far: {:?}", cask.stats());
         assert_eq!((available(), store.hintless.lock().len()), (before, 1));
@@ -391,5 +410,45 @@ mod tests {
         let after = cask.stats();
         assert!(after.merges >= before.merges + 5 && after.background_error.is_some(), "{after:?}");
         assert!(after.merge_written_bytes < before.merge_written_bytes + 2 * room, "{after:?}");
+    }
+
+    /// Goal: nor is one that seems to have room and has none, as that of values that have expired and leave deletions as long as they were; and it
+    /// is done once there is more.
+    #[test]
+    fn a_merge_that_needs_more_room_than_it_seems_to_is_not_tried_again_and_again() {
+        let disk = SimDisk::new();
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: 1,
+            background_jobs: 0,
+            merge_batch_bytes: 1 << 12,
+            ..CaskOptions::default()
+        };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        let store = cask.store();
+        let ends = CaskWriteOptions { ttl: Some(std::time::Duration::from_secs(1)), ..CaskWriteOptions::default() };
+        for n in 0..250 {
+            cask.put_with([n; 200], "", &ends).unwrap();
+        }
+        for n in 0..3 {
+            drop(store.seal_everything().unwrap());
+            // Not yet.
+            store.is_work_due.store(false, Ordering::Relaxed);
+            cask.put([2], [n; 100]).unwrap();
+        }
+        disk.clock().advance(std::time::Duration::from_secs(10));
+        let space = store.env.files.space(&store.dir).unwrap();
+        let room = 30_000;
+        disk.set_capacity(Some(space.total - space.available + room));
+        for _ in 0..10 {
+            assert_eq!(store.merge_while_due().unwrap_err().kind(), ErrorKind::Exhausted);
+        }
+        let stats = cask.stats();
+        // Once before the small ones, and once behind each.
+        assert!(stats.merges == 2 && stats.merge_written_bytes < 4 * room, "{stats:?}");
+        disk.set_capacity(None);
+        assert!(store.merge_while_due().unwrap() > 0);
+        let stats = cask.stats();
+        assert!(stats.background_error.is_none() && stats.keys == 1 && stats.files == 1, "{stats:?}");
     }
 }

@@ -12,15 +12,31 @@ pub(crate) struct Plan {
     pub(crate) victims: Vec<Arc<DataFile>>,
     /// What the merge writes, about.
     pub(crate) need: u64,
+    /// The most that it may write: what has expired may leave deletions as long as it was.
+    pub(crate) most: u64,
+}
+
+/// What a merge may write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) need: u64,
+    pub(crate) most: u64,
+}
+
+impl Room {
+    pub(crate) const fn is_enough(self, need: u64, most: u64) -> bool {
+        need <= self.need && most <= self.most
+    }
 }
 
 impl Plan {
     fn of(candidate: Candidate) -> Self {
-        Self { need: candidate.need(), victims: vec![candidate.file] }
+        Self { need: candidate.need(), most: candidate.most, victims: vec![candidate.file] }
     }
 
     fn add(&mut self, candidate: Candidate) {
         self.need += candidate.need();
+        self.most += candidate.most;
         self.victims.push(candidate.file);
     }
 }
@@ -31,6 +47,8 @@ struct Candidate {
     usage: FileUsage,
     /// Bytes that come back if it is merged.
     gain: u64,
+    /// What a merge of it alone writes at most.
+    most: u64,
     /// Bytes of deletions that stay.
     stuck: u64,
 }
@@ -86,14 +104,15 @@ fn candidates(files: &FileTable, now: u64) -> Vec<Candidate> {
         let (gone, stuck) = if can_go { (usage.tombstone_bytes, 0) } else { (0, usage.tombstone_bytes) };
         // Some of what has expired may be dead besides: then there is less to gain, and a merge that finds out.
         let gain = (usage.dead_bytes + gone + file.expired_bytes(now)).min(usage.bytes);
-        Candidate { file: file.clone(), usage, gain, stuck }
+        let most = usage.bytes.saturating_sub(usage.dead_bytes + gone);
+        Candidate { file: file.clone(), usage, gain, most, stuck }
     });
     measured.collect()
 }
 
 /// The files that are worth merging by the options' ratio: the one that gives most, and others as long as what
 /// lives in all of them fits into one merge. Where there is no more than `room`, the one that needs least of it.
-pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64, room: Option<u64>) -> Option<Plan> {
+pub(crate) fn due(files: &FileTable, options: &CaskOptions, now: u64, room: Option<Room>) -> Option<Plan> {
     let candidates = candidates(files, now);
     let is_due = |candidate: &Candidate| {
         candidate.gain > 0 && candidate.gain as f64 >= options.merge_garbage_ratio * candidate.usage.bytes as f64
@@ -137,7 +156,7 @@ fn blockers(files: &FileTable, candidates: &[Candidate], options: &CaskOptions) 
 
 /// All files that give anything back, and small ones that fit into one, in as many plans as it takes. Where there is no more than `room`, those
 /// for which it is enough.
-pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Option<u64>) -> Vec<Plan> {
+pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Option<Room>) -> Vec<Plan> {
     let (mut found, others): (Vec<Candidate>, Vec<Candidate>) =
         candidates(files, now).into_iter().partition(|candidate| candidate.gain > 0);
     let small: Vec<Candidate> = others.into_iter().filter(|candidate| candidate.is_small(file_bytes)).collect();
@@ -148,11 +167,11 @@ pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Opt
     plans(found, file_bytes, room)
 }
 
-fn plans(mut candidates: Vec<Candidate>, file_bytes: u64, room: Option<u64>) -> Vec<Plan> {
+fn plans(mut candidates: Vec<Candidate>, file_bytes: u64, room: Option<Room>) -> Vec<Plan> {
     if let Some(room) = room {
         // One by one: what each gives back is there for the next.
-        candidates.retain(|candidate| candidate.gain > 0 && candidate.need() <= room);
-        candidates.sort_by_key(Candidate::need);
+        candidates.retain(|candidate| candidate.gain > 0 && room.is_enough(candidate.need(), candidate.most));
+        candidates.sort_by_key(|candidate| (candidate.need(), candidate.most));
         return candidates.into_iter().map(Plan::of).collect();
     }
     let mut plans: Vec<Plan> = Vec::new();
