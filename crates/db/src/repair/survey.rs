@@ -256,3 +256,20 @@ impl Hints {
         self.tables.extend(edit.new_files.into_iter().map(|(level, table)| (table.number, (family, level, table))));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_family_is_called_so_whatever_an_edit_says() {
+        let known = BTreeMap::from([(0, "another".to_owned()), (1, "one".to_owned())]);
+        let names = distinct_names(&BTreeSet::from([0, 1]), known);
+        assert_eq!(names, BTreeMap::from([(0, "default".to_owned()), (1, "one".to_owned())]));
+        let mut hints = Hints::default();
+        for column_family in [0, 1] {
+            hints.take(VersionEdit { column_family, column_family_drop: true, ..VersionEdit::default() });
+        }
+        assert_eq!(hints.dropped, BTreeSet::from([1]));
+    }
+}
