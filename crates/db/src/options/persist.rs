@@ -567,7 +567,7 @@ mod tests {
             .replace("kLZ4HCCompression\n", "kZlibCompression\n")
             .replace("num_levels=12", "num_levels=1");
         let foreign = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
-        assert!(matches!(foreign.families["default"], Err(_)));
+        assert!(foreign.families["default"].is_err());
         let family = read.families["default"].clone().unwrap();
         let family = Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), &foreign.foreign);
