@@ -32,7 +32,6 @@
 //! Cost: of a short list, `log4(n)` levels of two comparisons on average, a cache miss for each; a key after all others, one comparison.
 //! Of a long one, a search in the cache ([`super::fingers`]) and some three to six nodes at the lowest two levels.
 
-use std::cell::Cell;
 use std::cmp::Ordering as Order;
 use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
@@ -172,7 +171,7 @@ impl SkipList {
     /// Of two entries with equal keys both stay, in any order; going backward only one of them may be met.
     /// Ends the process if memory cannot be had, or if key or value exceed 4 GiB, which no batch can hold.
     pub(super) fn insert(&self, user_key: &[u8], tag: u64, value: &[u8]) {
-        let height = random_height();
+        let height = height_of(user_key, tag);
         let node = self.new_node(height, user_key, tag, value);
         self.height.fetch_max(height, Ordering::Relaxed);
         let place = Place { user_key, tag };
@@ -302,8 +301,12 @@ impl SkipList {
         for (level, (gap, last)) in gaps.iter_mut().zip(&self.last).enumerate().take(height) {
             let last = NonNull::new(last.load(Ordering::Acquire));
             let Some(last) = last.filter(|&last| is_before(self.entry(last).key())) else { return false };
+            // One that a thread noted late may be any node: the way from there is no longer than from a finger.
             // SAFETY: only nodes linked at a level are stored as last of it; this one goes before `place`.
-            *gap = unsafe { self.walk(last, level, ptr::null_mut(), is_before) };
+            let Some(found) = (unsafe { self.walk_some(last, level, ptr::null_mut(), is_before) }) else {
+                return false;
+            };
+            *gap = found;
         }
         true
     }
@@ -543,20 +546,20 @@ unsafe fn link_at<'a>(node: NodePointer, level: usize) -> &'a Link {
     unsafe { link.as_ref() }
 }
 
-/// 1, and one more with a chance of a quarter each, up to [`HEIGHT_MAX`]. Heights decide how fast, never what, is found.
-fn random_height() -> usize {
-    thread_local! {
-        static STATE: Cell<u64> = const { Cell::new(0) };
-    }
-    STATE.with(|state| {
-        // SplitMix64: every state is as good as any other, so every thread may begin with the same.
-        let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        state.set(next);
-        let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let zeroes = (mixed ^ (mixed >> 31)).trailing_zeros() as usize;
-        (1 + zeroes / 2).min(HEIGHT_MAX)
-    })
+/// 1, and one more with a chance of a quarter each, up to [`HEIGHT_MAX`]. Heights decide how fast, never what, is found. This one follows from what
+/// is added and from nothing else: what threads draw for themselves is fair only of each that adds many entries.
+#[inline]
+fn height_of(user_key: &[u8], tag: u64) -> usize {
+    let end = match user_key.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end),
+        None => user_key.iter().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+    };
+    // SplitMix64: no two entries of a store have one tag.
+    let next = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ end;
+    let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let zeroes = (mixed ^ (mixed >> 31)).trailing_zeros() as usize;
+    (1 + zeroes / 2).min(HEIGHT_MAX)
 }
 
 #[cfg(test)]

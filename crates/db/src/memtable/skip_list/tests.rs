@@ -93,16 +93,61 @@ fn equal_keys_both_stay() {
 
 #[test]
 fn a_quarter_of_nodes_is_higher_by_one() {
-    let mut counts = [0u32; HEIGHT_MAX + 1];
     let (nodes, highest) = if cfg!(miri) { (1 << 12, 2) } else { (1 << 16, 4) };
-    for _ in 0..nodes {
-        counts[random_height()] += 1;
+    let entries: [fn(u64) -> ([u8; 12], u64); 5] = [
+        |number| (*b"the same key", number << 8 | 1),
+        |number| (*b"of a quarter", number << 10 | 1),
+        |number| (padded(number), 1),
+        |number| (padded(number), number << 8 | 1),
+        |number| (padded(u64::MAX - number), (1 << 40) + number << 8),
+    ];
+    for (case, entry) in entries.into_iter().enumerate() {
+        let mut counts = [0u32; HEIGHT_MAX + 1];
+        for (key, tag) in (0..nodes).map(entry) {
+            counts[height_of(&key, tag)] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        for height in 1..=highest {
+            let expected = nodes as f64 * 0.75 * 0.25f64.powi(height as i32 - 1);
+            assert!((f64::from(counts[height]) / expected - 1.0).abs() < 0.25, "{case}: {counts:?}");
+        }
     }
-    assert_eq!(counts[0], 0);
-    for height in 1..=highest {
-        let expected = f64::from(nodes) * 0.75 * 0.25f64.powi(height as i32 - 1);
-        assert!((f64::from(counts[height]) / expected - 1.0).abs() < 0.25, "{counts:?}");
+}
+
+fn padded(number: u64) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[4..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Goal: threads that add little, as those of a server that has one for each connection, find as fast. Method: each adds one.
+#[test]
+fn threads_that_add_one_entry_each_make_a_list_as_high() {
+    let (list, threads) = (SkipList::default(), if cfg!(miri) { 16 } else { 256 });
+    for thread in 0..threads {
+        std::thread::scope(|scope| {
+            scope.spawn(|| list.insert(&padded(thread * 7919), thread << 8 | 1, b"")).join().unwrap()
+        });
     }
+    let tall = list.tall_count.load(Ordering::Relaxed) as u64;
+    assert!((threads / 8..threads / 2).contains(&tall), "{tall} of {threads}");
+}
+
+#[test]
+fn a_late_note_of_the_last_node_is_not_followed_far() {
+    let (list, count) = (SkipList::default(), STEPS_MAX as u64 * 4);
+    for number in 0..count {
+        list.insert(&padded(number), number + 1, b"");
+    }
+    let is_found = |number| {
+        let gap = Gap { before: list.head(), after: ptr::null_mut() };
+        list.find_gaps_at_end(Place { user_key: &padded(number), tag: 0 }, 1, &mut [gap; HEIGHT_MAX])
+    };
+    assert!(is_found(count));
+    list.last[0].store(list.first().unwrap().node.as_ptr(), Ordering::Release);
+    assert!(is_found(3) && !is_found(count));
+    list.insert(&padded(count), count + 1, b"");
+    assert_eq!(keys(&list).last(), Some(&internal(&padded(count), count + 1)));
 }
 
 /// Goal: S5 under contention. Method: threads add interleaved keys to the same places, some at the end, some in the
