@@ -17,6 +17,7 @@ use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
+use esker_log::pacer::GiveWay;
 
 use crate::blob::{BlobFile, BlobWriter, Course};
 use crate::compaction::{Fate, Levels};
@@ -74,6 +75,7 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     internal: Vec<u8>,
     record: Vec<u8>,
     course: Course,
+    give_way: GiveWay,
     table_bytes: u64,
     blob_bytes: u64,
 }
@@ -186,6 +188,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             internal: Vec::new(),
             record: Vec::new(),
             course: Course::default(),
+            give_way: GiveWay::default(),
             table_bytes: 0,
             blob_bytes: 0,
         }
@@ -230,6 +233,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             reserved.note_written(bytes);
         }
         if self.load_from.is_none() { self.sync_ahead(bytes) } else { Ok(()) }
+    }
+
+    /// An entry of `bytes`, or its value, was worked on: callers come first, but for whoever loads, who is one.
+    #[inline]
+    fn note_work(&mut self, bytes: u64) {
+        if self.load_from.is_none() {
+            self.give_way.after(bytes, &self.store.env);
+        }
     }
 
     /// Waits until there is room for `bytes` more of a load.
@@ -374,6 +385,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let added = self.add_entry(key.user_key, &internal, &encoded, Some(reference));
         (self.index, self.internal) = (encoded, internal);
         added?;
+        self.note_work(written);
         self.note_written(written)?;
         if full { self.finish_blob() } else { Ok(()) }
     }
@@ -388,6 +400,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         if self.open_table_bytes() >= self.table_bytes_max && self.level > 0 && !self.ends_with(user_key) {
             self.finish_table()?;
         }
+        self.note_work((internal.len() + value.len()) as u64);
         let is_older_version = self.ends_with(user_key);
         let table = match &mut self.table {
             Some(table) => table,

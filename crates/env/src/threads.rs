@@ -17,4 +17,7 @@ pub trait Threads: Debug + Send + Sync {
     /// # Errors
     /// The system had no thread to give.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Thread>>;
+
+    /// Leaves the processor to another thread that is ready to run, if there is one; nothing, where a system knows no such thing.
+    fn give_way(&self) {}
 }

@@ -31,4 +31,8 @@ impl Threads for OsThreads {
         let handle = builder.spawn(work).map_err(|source| Error::new("starting a thread", Path::new(name), source))?;
         Ok(Box::new(OsThread { handle: Some(handle), ended_well: false }))
     }
+
+    fn give_way(&self) {
+        std::thread::yield_now();
+    }
 }
