@@ -238,8 +238,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     /// An entry of `bytes`, or its value, was worked on: callers come first, but for whoever loads, who is one.
     #[inline]
     fn note_work(&mut self, bytes: u64) {
-        if self.load_from.is_none() {
-            self.give_way.after(bytes, &self.store.env);
+        if self.load_from.is_none() && self.give_way.after(bytes, &self.store.env) {
+            self.store.make_wanted_log();
         }
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) blobs: BlobReader,
     pub(crate) trash: Arc<Trash>,
+    /// Whether the next log should be made ahead of time.
+    pub(crate) wants_log: AtomicBool,
     /// Whether holes are not wanted, or the file system turned out to have none.
     pub(crate) cannot_punch: AtomicBool,
     /// How fast reclaim may go.
@@ -127,8 +129,6 @@ pub(crate) struct State {
     pub(crate) spare_log: Option<SpareLog>,
     /// Logs that nobody needs any more, to be written over.
     pub(crate) retired_logs: Vec<PathBuf>,
-    /// Whether the next log should be made ahead of time.
-    pub(crate) wants_log: bool,
     /// Blob files that grow, and whose bytes should be on their way to the device.
     pub(crate) blob_syncs: Vec<BlobSync>,
     /// Families with memtables that wait for their flush, and perhaps a few without.
@@ -250,6 +250,7 @@ impl Store {
         let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()), parts.options.mmap_reads);
         let store = Self {
             default_family: parts.default_family,
+            wants_log: AtomicBool::new(false),
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
             pacer: pacer(&parts.env, &parts.options),
             pace: Pace::new(parts.options.background_jobs, parts.options.reclaim_mode),

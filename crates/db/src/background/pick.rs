@@ -101,7 +101,7 @@ impl Store {
         if let Some(sync) = state.blob_syncs.pop() {
             return Some(Work::Sync(sync));
         }
-        if std::mem::take(&mut state.wants_log) {
+        if self.wants_log.swap(false, Ordering::Relaxed) {
             state.guests += 1;
             return Some(Work::Log);
         }

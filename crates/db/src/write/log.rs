@@ -16,7 +16,7 @@
 //!
 //! A log is preallocated for what its memtables will hold, so that small writes are copied into mapped memory; it is sealed before
 //! its last sync. Where space is short nothing is preallocated. Background threads make the next log when half of one is
-//! written, and sync the last one before they flush what it holds: nobody who writes waits for a device when memtables are sealed.
+//! written, in the middle of other work, too, and sync the last one before they flush what it holds: nobody who writes waits for a device when memtables are sealed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -346,10 +346,19 @@ impl Store {
 
     /// Asks for the next log; the background makes it.
     fn ask_for_log(&self) {
-        let mut state = self.state.lock();
-        state.wants_log = state.spare_log.is_none();
+        let state = self.state.lock();
+        self.wants_log.store(state.spare_log.is_none(), Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The same, by whoever is at other work: while all threads are, nobody would make it, and writers wait for the device.
+    #[inline]
+    pub(crate) fn make_wanted_log(&self) {
+        if self.wants_log.load(Ordering::Relaxed) && self.wants_log.swap(false, Ordering::Relaxed) {
+            // Should it fail, whoever needs it makes it, and is told.
+            let _ = self.make_spare_log();
+        }
     }
 
     /// What a background thread does when it was asked for. Should it fail, whoever needs the log makes it, and is told.

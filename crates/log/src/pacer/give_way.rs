@@ -27,14 +27,16 @@ pub struct GiveWay {
 }
 
 impl GiveWay {
-    /// Gives way if it is time to: an entry of `bytes` was worked on.
+    /// Gives way if it is time to: an entry of `bytes` was worked on. Whether it came to the end of a piece.
     #[inline]
-    pub fn after(&mut self, bytes: u64, env: &Env) {
+    pub fn after(&mut self, bytes: u64, env: &Env) -> bool {
         self.done_bytes = self.done_bytes.saturating_add(ENTRY_BYTES).saturating_add(bytes);
-        if self.done_bytes >= PIECE_BYTES {
+        let is_due = self.done_bytes >= PIECE_BYTES;
+        if is_due {
             self.done_bytes = 0;
             self.give_way(env);
         }
+        is_due
     }
 
     fn give_way(&mut self, env: &Env) {
