@@ -100,7 +100,7 @@ impl RaftLog {
     /// that was begun before.
     ///
     /// # Errors
-    /// If what was written could not be made durable.
+    /// If what was written could not be made durable; again, if it is called again.
     pub fn close(&self) -> Result<()> {
         self._end.close()
     }

@@ -1,7 +1,7 @@
 //! What all parts of an open log share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_env::Env;
 use esker_format::raft::closed::Closed;
@@ -43,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Why nothing can be written any more.
     pub(crate) write_error: Mutex<Option<Error>>,
+    /// Why the log could not be closed in order.
+    pub(crate) close_error: OnceLock<Error>,
     /// What the log's own purging failed with last.
     pub(crate) purge_error: Mutex<Option<Error>>,
     /// Whether the log is closing, for whoever sleeps.
@@ -69,7 +71,7 @@ impl Store {
             let _ = self.catch_up(lead);
             lead.tail.take()
         });
-        let Some(mut tail) = tail else { return Ok(()) };
+        let Some(mut tail) = tail else { return self.close_error.get().map_or(Ok(()), |error| Err(error.clone())) };
         let appended = tail.finish().map(|()| tail.end());
         drop(tail);
         let rewritten = self.close_reclaim();
@@ -84,6 +86,8 @@ impl Store {
             let _ = closed::write(&*self.env.files, &self.dir, closed);
         }
         self.rights.lock().take();
-        closed.map(drop)
+        closed.map(drop).inspect_err(|error| {
+            self.close_error.get_or_init(|| error.clone());
+        })
     }
 }

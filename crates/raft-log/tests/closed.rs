@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::sim::{SimDisk, Survivors};
+use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
 
 const NOTE: &str = "/log/CLOSED";
@@ -295,6 +295,23 @@ fn a_note_is_written_where_there_is_something_to_note() {
     assert_eq!(disk.file_bytes(Path::new(NOTE)), before, "it holds all the same");
     assert!(disk.paths().iter().all(|path| !path.ends_with("CLOSED.new")));
     assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(61));
+}
+
+/// Goal: whoever closes a log that could not be closed in order is told, however often.
+#[test]
+fn a_close_that_failed_is_told_again() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options()).unwrap();
+    let mut batch = LogBatch::new();
+    batch.add_entries(1, 1, [[1; 400]]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    disk.fail_from(disk.op_count(), Fault::Eio);
+    let error = log.close().unwrap_err();
+    disk.heal();
+    for _ in 0..2 {
+        let again = log.close().unwrap_err();
+        assert_eq!((again.kind(), again.to_string()), (error.kind(), error.to_string()));
+    }
 }
 
 /// Goal: of a file out of which items were taken nothing is missing, wherever that ends.

@@ -14,7 +14,7 @@ pub(crate) mod scan;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_env::{Env, durable};
 use esker_format::raft::file_header::FileHeader;
@@ -150,6 +150,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         reclaim: Mutex::new(Reclaim::new(rewrite_tail, rewritten)),
         counters: Counters::default(),
         write_error: Mutex::new(None),
+        close_error: OnceLock::new(),
         purge_error: Mutex::new(None),
         closing: Mutex::new(false),
         wake: Condvar::new(),
