@@ -5,7 +5,7 @@
 //! - C3: in the append queue the entries of a group follow one another, unless a command between them says that those
 //!   before are gone: nothing else makes a gap. In the rewrite queue only what is alive is carried on, so gaps say nothing.
 //! - C4: a last file that ends torn is a crash's work, and no damage; any other is, and so is one with less in it than when the log was closed,
-//!   or one that is gone since.
+//!   or one that is gone since ([`crate::closed`]).
 //!
 //! Cost: inspecting reads like an open; checking reads once more and unpacks.
 
@@ -80,7 +80,7 @@ pub struct Inspection {
     /// Files before a gap in their queue's numbers, which an open leaves out: the loss of a file leaves such, and so does a purge of
     /// raft-engine's that power loss cut short. Nothing else tells which it was.
     pub stale: Vec<PathBuf>,
-    /// Last files of queues when the log was closed that are gone, with any behind them.
+    /// Files that are gone since the log was closed: last files of queues, with any behind them, or else the last of those that are missing before.
     pub missing: Vec<PathBuf>,
     /// Files that wait to be written over.
     pub reserved_files: usize,

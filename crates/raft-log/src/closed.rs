@@ -1,4 +1,4 @@
-//! The note that a close leaves: how much of the last file of each queue is whole and durable.
+//! The note that a close leaves: how much of the last file of each queue is whole and durable, and which is the first that is needed.
 //!
 //! A crash may tear the end of a queue's last file, so an open cuts it there; nothing in raft-engine's files tells that from rot in one that
 //! was closed in order, which would take all that was acknowledged behind it. The note does: a file that it names and that has whole
@@ -11,6 +11,8 @@
 //! - N3: a file that it names and that is not there was given up if later ones are. Nobody gives up the last of a queue: if none is there, that is
 //!   damage, too.
 //! - N4: without it, or with one that is damaged or cannot be read, ends are told as they are after a crash. So nothing fails that could not write it.
+//! - N5: nobody gives up a file that is needed before something was written that says so, or moves what it held. Where both queues end as they did
+//!   when the log was closed, to the byte, all files are there from the first that was needed on, or it is damage.
 //!
 //! Cost: a small file, two syncs and a rename for each close of a log that something was written to.
 

@@ -24,7 +24,7 @@ pub enum RecoveryMode {
     /// damage is an error.
     #[default]
     TolerateTail,
-    /// Any file is cut where it is damaged, and the log goes on with the next, and without last files that are gone since it was closed. Groups
+    /// Any file is cut where it is damaged, and the log goes on with the next, and without files that are gone since it was closed. Groups
     /// may have lost entries.
     TolerateAny,
 }

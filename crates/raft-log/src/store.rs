@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use esker_env::Env;
-use esker_format::raft::closed::Closed;
+use esker_format::raft::closed::{Closed, QueueEnd};
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
 use esker_log::publish::Published;
@@ -66,19 +66,23 @@ impl Store {
     pub(crate) fn close(&self) -> Result<()> {
         *self.closing.lock() = true;
         self.wake.notify_all();
-        let tail = self.commit.exclusive(|lead| {
+        let (tail, is_indexed) = self.commit.exclusive(|lead| {
             // If a thread panicked over it, what is written is still closed in order.
-            let _ = self.catch_up(lead);
-            lead.tail.take()
+            let caught_up = self.catch_up(lead);
+            (lead.tail.take(), caught_up.is_ok())
         });
         let Some(mut tail) = tail else { return self.close_error.get().map_or(Ok(()), |error| Err(error.clone())) };
         let appended = tail.finish().map(|()| tail.end());
         drop(tail);
         let rewritten = self.close_reclaim();
+        let closed = appended.and_then(|append| Ok(Closed { append, rewrite: rewritten? }));
+        let closed = closed.map(|Closed { append, rewrite }| {
+            let first = |queue, end| if is_indexed { self.end_since_needed(queue, end) } else { end };
+            Closed { append: first(&self.append, append), rewrite: first(&self.rewrite, rewrite) }
+        });
         self.append.close();
         self.rewrite.close();
         self.blocks.forget_all();
-        let closed = appended.and_then(|append| Ok(Closed { append, rewrite: rewritten? }));
         if let Ok(closed) = &closed
             && self.closed != Some(*closed)
         {
@@ -89,5 +93,12 @@ impl Store {
         closed.map(drop).inspect_err(|error| {
             self.close_error.get_or_init(|| error.clone());
         })
+    }
+
+    /// `end`, with the first file of the queue that some group needs.
+    fn end_since_needed(&self, queue: &Queue, end: QueueEnd) -> QueueEnd {
+        // An atomic group may speak of files that were given up.
+        let first = self.needed(queue.kind, end.sequence).max(queue.span().0);
+        QueueEnd { first, ..end }
     }
 }

@@ -160,11 +160,13 @@ fn a_log_does_not_spill_to_its_own_directory() {
     }
 }
 
-/// A purge of raft-engine's that a power loss cut short leaves files before a gap, too, so opening goes on; it is not passed over in silence.
+/// A purge of raft-engine's that a power loss cut short leaves files before a gap, too, so opening a log that was killed goes on; it is not passed
+/// over in silence.
 #[test]
 fn files_before_a_lost_one_are_told() {
     let disk = three_files();
     disk.env().files.remove(&file("/log", 2)).unwrap();
+    disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
     let found = check(&disk, &options()).unwrap();
     assert_eq!(found.inspection.stale, [file("/log", 1)]);
     assert!(!found.is_sound());
@@ -266,6 +268,59 @@ fn a_last_file_that_is_gone_is_damage() {
         let log = open(&other, &alone(RecoveryMode::TolerateTail)).unwrap();
         assert_eq!((log.last_index(1), log.recovery().missing.len()), (Some(next), 0));
     }
+}
+
+/// A file that is needed is given up by nobody who wrote nothing: where one is gone since the log was closed, from the middle or from the front, so
+/// is what was acknowledged.
+#[test]
+fn a_needed_file_that_is_gone_is_damage() {
+    for numbers in [&[2][..], &[1], &[1, 2]] {
+        let disk = three_files();
+        numbers.iter().for_each(|number| move_to_spill(&disk, &format!("{number:016}.raftlog")));
+        let last = numbers[numbers.len() - 1];
+        let alone = |recovery_mode| Options { spill_dir: None, recovery_mode, ..options() };
+        let before = disk.paths();
+        assert_eq!(open(&disk, &alone(RecoveryMode::AbsoluteConsistency)).unwrap_err().kind(), ErrorKind::Corruption);
+        let error = open(&disk, &alone(RecoveryMode::TolerateTail)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", last))), "{error}");
+        assert!(error.to_string().contains("CLOSED"), "{error}");
+        assert_eq!(disk.paths(), before, "nothing is made, nor the note taken away");
+        let found = check(&disk, &alone(RecoveryMode::TolerateTail)).unwrap();
+        assert_eq!((found.is_sound(), &found.inspection.missing), (false, &vec![file("/log", last)]), "{found:?}");
+        let other = disk.after_process_death();
+        let log = open(&disk, &options()).unwrap();
+        assert_eq!((log.first_index(1), log.last_index(1)), (Some(1), Some(8)));
+        assert!(log.recovery().missing.is_empty() && check(&disk, &options()).unwrap().is_sound());
+        let log = open(&other, &alone(RecoveryMode::TolerateAny)).unwrap();
+        assert_eq!(log.recovery().missing, [file("/log", last)]);
+        drop(log);
+        let log = open(&other, &alone(RecoveryMode::TolerateTail)).unwrap();
+        assert!(log.recovery().missing.is_empty());
+    }
+}
+
+/// What nobody needs may go without a word: raft-engine gives it up and writes nothing. So may anything once something was written.
+#[test]
+fn files_that_nobody_needs_are_not_missed() {
+    let remove = |disk: &SimDisk, number| disk.env().files.remove(&file("/log", number)).unwrap();
+    let disk = three_files();
+    let log = open(&disk, &options()).unwrap();
+    log.compact_to(1, 5).unwrap();
+    log.close().unwrap();
+    remove(&disk, 1);
+    let other = disk.after_process_death();
+    remove(&other, 2);
+    assert_eq!(open(&other, &options()).unwrap_err().path(), Some(&*file("/log", 2)));
+    let log = open(&disk, &options()).unwrap();
+    assert_eq!((log.first_index(1), log.last_index(1), log.recovery().missing.len()), (Some(5), Some(8), 0));
+    drop(log);
+    let disk = three_files();
+    let log = open(&disk, &options()).unwrap();
+    write(&log, 9);
+    let left = disk.after_process_death();
+    remove(&left, 1);
+    let log = open(&left, &options()).unwrap();
+    assert_eq!((log.last_index(1), log.recovery().missing.len()), (Some(9), 0));
 }
 
 /// Two disks, one for each of the log's directories; and a process that may run out of descriptors.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use esker_env::{FileKind, FileSystem};
 use esker_format::file_name::FileName as DbFileName;
-use esker_format::raft::closed::{self, Closed};
+use esker_format::raft::closed::{self, Closed, QueueEnd};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use esker_format::{DecodeErrorKind, cask};
@@ -42,7 +42,8 @@ pub(crate) struct Listing {
     pub(crate) closed_error: Option<Error>,
     /// Whether any directory has such a note, whatever it says.
     pub(crate) has_note: bool,
-    /// Last files of queues, when it was closed, that are gone with all that may have followed them ([`crate::closed`], N3).
+    /// What is gone since it was closed: the last files of queues with all that may have followed them, or else the last of those that are missing
+    /// before them ([`crate::closed`], N3 and N5).
     pub(crate) missing: Vec<Error>,
 }
 
@@ -170,25 +171,50 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
         }
     }
     if let (Some(closed), Some(dir)) = (listing.closed, dirs.first()) {
-        for (kind, queue, end) in
-            [(Kind::Append, &listing.append, closed.append), (Kind::Rewrite, &listing.rewrite, closed.rewrite)]
-        {
+        let queues =
+            [(Kind::Append, &listing.append, closed.append), (Kind::Rewrite, &listing.rewrite, closed.rewrite)];
+        let is_as_closed =
+            queues.iter().all(|(_, queue, end)| queue.last().is_some_and(|last| ends_at(files, last, end)));
+        for (kind, queue, end) in queues {
+            let file = |sequence| dir.join(FileId::new(kind, sequence).to_string());
             if queue.last().is_none_or(|last| last.id.sequence < end.sequence) {
-                listing.missing.push(missing(dir, FileId::new(kind, end.sequence), end.bytes));
+                listing.missing.push(missing_last(&file(end.sequence), end.bytes));
+            } else if let Some(first) = queue.first().map(|first| first.id.sequence)
+                && is_as_closed
+                && first > end.first
+            {
+                listing.missing.push(missing_needed(&file(first - 1)));
             }
         }
     }
     Ok(listing)
 }
 
+/// Whether a queue whose last file is `last` ends where it did when the log was closed.
+fn ends_at(files: &dyn FileSystem, last: &Found, end: &QueueEnd) -> bool {
+    last.id.sequence == end.sequence && files.metadata(&last.path).is_ok_and(|found| found.len == end.bytes)
+}
+
 /// What is said of a file that was the last of its queue, and neither is there nor one behind it.
-fn missing(dir: &Path, id: FileId, bytes: u64) -> Error {
+fn missing_last(path: &Path, bytes: u64) -> Error {
+    missing(path, format_args!("this file is gone, and any behind it: the log was closed with {bytes} bytes in it"))
+}
+
+/// What is said of a file that was needed, and is not there though nothing was written since.
+fn missing_needed(path: &Path) -> Error {
+    missing(
+        path,
+        format_args!("this file is gone: the log was closed with something in it that is alive, or in one before it"),
+    )
+}
+
+fn missing(path: &Path, what: std::fmt::Arguments<'_>) -> Error {
     let reason = format!(
-        "this file is gone, and any behind it: the log was closed with {bytes} bytes in it, according to the file {} there; see that the directory \
-         it spills to is there, and given; remove {0} if files were removed or restored on purpose",
+        "{what}, according to the file {} there; see that the directory it spills to is there, and given; remove {0} if files were removed or \
+         restored on purpose",
         closed::NAME
     );
-    Error::new(ErrorKind::Corruption, reason).with_path(&dir.join(id.to_string()))
+    Error::new(ErrorKind::Corruption, reason).with_path(path)
 }
 
 /// Of files with one number, takes out of `queue` the one that nothing was written to.

@@ -70,7 +70,8 @@ pub struct Recovery {
     /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A file behind them was lost, or raft-engine's
     /// purge had given them up and a power loss kept them.
     pub stale: Vec<PathBuf>,
-    /// Last files of queues when the log was closed that are gone, with any behind them: so it was told to go on without, or begin anew.
+    /// Files that are gone since the log was closed, which was told to go on without: last files of queues, with any behind them, or else the last of
+    /// those that are missing before.
     pub missing: Vec<PathBuf>,
 }
 

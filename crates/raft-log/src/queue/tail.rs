@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use esker_env::{AppendFile, FileSystem};
-use esker_format::raft::closed::FileEnd;
+use esker_format::raft::closed::QueueEnd;
 use esker_log::distrust;
 
 use super::LogFile;
@@ -132,9 +132,10 @@ impl Tail {
         })
     }
 
-    /// Where the file ends.
-    pub(crate) fn end(&self) -> FileEnd {
-        FileEnd { sequence: self.file.id.sequence, bytes: self.file.len() }
+    /// Where the file ends; it is spoken of alone.
+    pub(crate) fn end(&self) -> QueueEnd {
+        let sequence = self.file.id.sequence;
+        QueueEnd { first: sequence, sequence, bytes: self.file.len() }
     }
 
     /// Ends the file at its last batch, durably. Appending on is possible, but costs a system call each.

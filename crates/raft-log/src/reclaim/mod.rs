@@ -20,7 +20,7 @@ mod rewrite;
 
 use std::collections::BTreeSet;
 
-use esker_format::raft::closed::FileEnd;
+use esker_format::raft::closed::QueueEnd;
 use esker_format::raft::file_name::{FileId, Queue as Kind};
 
 use crate::batch::LogBatch;
@@ -358,7 +358,7 @@ impl Store {
     }
 
     /// The first file of a queue that some group needs; `barrier` if that is less.
-    fn needed(&self, kind: Kind, barrier: u64) -> u64 {
+    pub(crate) fn needed(&self, kind: Kind, barrier: u64) -> u64 {
         let mut needed = barrier;
         self.groups.for_each(|_, group| needed = needed.min(group.oldest_file(kind).unwrap_or(needed)));
         needed
@@ -381,7 +381,7 @@ impl Store {
         removed.map(|()| count)
     }
 
-    pub(crate) fn close_reclaim(&self) -> Result<FileEnd> {
+    pub(crate) fn close_reclaim(&self) -> Result<QueueEnd> {
         let mut tail = self.reclaim.lock().tail.take().ok_or_else(closed)?;
         tail.finish().map(|()| tail.end())
     }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use esker_format::compression::{self, Compression};
-use esker_format::raft::closed::{Closed, FileEnd};
+use esker_format::raft::closed::{Closed, QueueEnd};
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::internal_key::FileNumber;
@@ -74,8 +74,8 @@ pub fn make(target: &str) -> Vec<Vec<u8>> {
     seeds.into_iter().step_by(stride).collect()
 }
 
-fn end(sequence: u64, bytes: u64) -> FileEnd {
-    FileEnd { sequence, bytes }
+fn end(sequence: u64, bytes: u64) -> QueueEnd {
+    QueueEnd { first: 1, sequence, bytes }
 }
 
 fn all(images: &[Image], end: &str) -> Vec<Vec<u8>> {
