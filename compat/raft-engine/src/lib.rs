@@ -3,7 +3,7 @@
 //! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories.
 //!
 //! What differs: what panics in the original (a gap, a compacted index, a failed sync) is an [`Error`]; `Engine::sync`
-//! syncs; a log that is closed has a file `CLOSED`, which the original passes over, and with less in it than that says is damaged; a fork of a log that is not there is an error; there are no features `failpoints`, `nightly` and `swap`; and of `internals` there is what watches, dumps and purges, not
+//! syncs; a log that is closed has a file `CLOSED`, which the original passes over, and with less in it than that says, or with no files beside that, is damaged; a fork of a log that is not there is an error; there are no features `failpoints`, `nightly` and `swap`; and of `internals` there is what watches, dumps and purges, not
 //! the parts that the original is built of.
 
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@
 //! - N2: it goes, durably, before anything after which it would not hold: before damage is cut off that any is tolerated of, before numbers begin
 //!   anew where files are gone, before items are taken out.
 //! - N3: a file that it names and that is not there was given up if later ones are. Nobody gives up the last of a queue: if none is there, that is
-//!   damage, too.
+//!   damage, too, and if all files are gone.
 //! - N4: without it, or with one that is damaged or cannot be read, ends are told as they are after a crash. So nothing fails that could not write it.
 //! - N5: nobody gives up a file that is needed before something was written that says so, or moves what it held. Where both queues end as they did
 //!   when the log was closed, to the byte, all files are there from the first that was needed on, or it is damage.

@@ -195,7 +195,7 @@ fn numbers_that_begin_anew_are_not_those_that_were_closed() {
         remove(&disk, APPEND);
         remove(&disk, REWRITE);
         disk.die_after(disk.op_count() + op);
-        let died = match open(&disk, &options()) {
+        let died = match open(&disk, &mode(RecoveryMode::TolerateAny)) {
             Ok(log) => {
                 let mut batch = LogBatch::new();
                 batch.add_entries(1, 1, [[7; 400]]).unwrap();
@@ -205,6 +205,12 @@ fn numbers_that_begin_anew_are_not_those_that_were_closed() {
         };
         for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: op }] {
             let left = disk.after_power_loss(survivors);
+            let is_left = |path: &PathBuf| path.extension().is_some();
+            if left.file_bytes(Path::new(NOTE)).is_some() {
+                assert!(!left.paths().iter().any(is_left), "dead after {op}: it went before the first file came");
+                assert_eq!(open(&left, &options()).unwrap_err().kind(), ErrorKind::Corruption, "dead after {op}");
+                remove(&left, NOTE);
+            }
             let log = open(&left, &options()).unwrap_or_else(|error| panic!("dead after {op}: {error}"));
             assert_eq!(log.recovery().cuts, [], "dead after {op}");
         }

@@ -323,6 +323,30 @@ fn files_that_nobody_needs_are_not_missed() {
     assert_eq!((log.last_index(1), log.recovery().missing.len()), (Some(9), 0));
 }
 
+/// Where all is gone but the note, no empty log takes the place of what was acknowledged.
+#[test]
+fn a_log_of_which_only_the_note_is_left_is_damaged() {
+    let disk = three_files();
+    (1..=3).for_each(|number| move_to_spill(&disk, &format!("{number:016}.raftlog")));
+    move_to_spill(&disk, "0000000000000001.rewrite");
+    let alone = |recovery_mode| Options { spill_dir: None, recovery_mode, ..options() };
+    let before = disk.paths();
+    for mode in [RecoveryMode::AbsoluteConsistency, RecoveryMode::TolerateTail] {
+        let error = open(&disk, &alone(mode)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", 3))));
+        assert!(error.to_string().contains("CLOSED"), "{error}");
+    }
+    assert_eq!(disk.paths(), before, "nothing is made, nor the note taken away");
+    let found = check(&disk, &alone(RecoveryMode::TolerateTail)).unwrap();
+    assert_eq!((found.is_sound(), found.inspection.missing.len()), (false, 2), "{found:?}");
+    let other = disk.after_process_death();
+    assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8));
+    // Who wants a new log says so.
+    assert!(open(&other, &alone(RecoveryMode::TolerateAny)).unwrap().is_empty());
+    disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
+    assert!(open(&disk, &alone(RecoveryMode::TolerateTail)).unwrap().is_empty());
+}
+
 /// Two disks, one for each of the log's directories; and a process that may run out of descriptors.
 #[derive(Debug)]
 struct Machine {

@@ -48,9 +48,14 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Whether there is no file of the log.
+    /// Whether there is no file of the log, nor a note that there should be one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.append.is_empty() && self.rewrite.is_empty()
+        self.append.is_empty() && self.rewrite.is_empty() && self.missing.is_empty()
+    }
+
+    /// Says what is missing first.
+    pub(crate) fn refuse_missing(&self) -> Result<()> {
+        self.missing.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

@@ -85,11 +85,8 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         let reason = "a file behind it is missing, so it would be left out; a purge of raft-engine's that power loss cut short leaves it so, too";
         return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
     }
-    if let Some(error) = listing.missing.first().filter(|_| options.recovery_mode != RecoveryMode::TolerateAny)
-        // Where all is gone, whoever wants a new log gets it.
-        && !listing.is_empty()
-    {
-        return Err(error.clone());
+    if options.recovery_mode != RecoveryMode::TolerateAny {
+        listing.refuse_missing()?;
     }
     if let Some(error) = &listing.closed_error
         && options.recovery_mode == RecoveryMode::AbsoluteConsistency
