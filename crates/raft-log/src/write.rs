@@ -384,8 +384,9 @@ impl Queue {
     /// after `leave`.
     pub(crate) fn append(&self, tail: &mut Tail, batches: &[&Encoded], leave: impl Fn() -> Result<()>) -> Result<u64> {
         tail.check()?;
-        self.take_back(tail)?;
-        if self.is_full(tail) {
+        // A successor in the other directory makes what does not go void (Q2).
+        let is_stuck = tail.has_successor() && self.take_back(tail).is_err();
+        if is_stuck || self.is_full(tail) {
             leave()?;
             self.rotate(tail, None)?;
         }

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use esker_env::sim::{SimDisk, Survivors};
 use esker_env::{AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Space};
@@ -359,6 +359,10 @@ struct Machine {
     /// What creating a file in the second one, and opening the note in the first, fails with, if it does.
     spill_refuses: AtomicI32,
     note_refuses: AtomicI32,
+    /// The second one answers nothing, but for making files and saying that it did not.
+    spill_is_dead: AtomicBool,
+    /// Is written to and closed once the first one was listed.
+    closes: Mutex<Option<RaftLog>>,
 }
 
 impl Machine {
@@ -366,7 +370,18 @@ impl Machine {
         let (main, spill) = (SimDisk::new(), SimDisk::new());
         let files = [main.env().files, spill.env().files];
         let (out_of_descriptors, spill_fails, spill_refuses, note_refuses) = Default::default();
-        Arc::new(Self { main, spill, files, out_of_descriptors, spill_fails, spill_refuses, note_refuses })
+        let (spill_is_dead, closes) = Default::default();
+        Arc::new(Self {
+            main,
+            spill,
+            files,
+            out_of_descriptors,
+            spill_fails,
+            spill_refuses,
+            note_refuses,
+            spill_is_dead,
+            closes,
+        })
     }
 
     fn open(self: &Arc<Self>, options: &Options) -> RaftLog {
@@ -379,6 +394,13 @@ impl Machine {
 
     fn at(&self, path: &Path) -> &dyn FileSystem {
         &*self.files[usize::from(path.starts_with("/spill"))]
+    }
+
+    fn alive(&self, path: &Path) -> esker_env::Result<&dyn FileSystem> {
+        if self.spill_is_dead.load(Ordering::Relaxed) && path.starts_with("/spill") {
+            return Err(esker_env::Error::new("asking", path, std::io::Error::from_raw_os_error(5)));
+        }
+        Ok(self.at(path))
     }
 
     fn descriptor(&self, path: &Path) -> esker_env::Result<&dyn FileSystem> {
@@ -402,7 +424,8 @@ impl FileSystem for Machine {
         if path.starts_with("/spill") {
             refused(&self.spill_refuses, path)?;
         }
-        self.descriptor(path)?.create(path)
+        let made = self.descriptor(path)?.create(path);
+        self.alive(path).and(made)
     }
     fn reopen(&self, path: &Path, len: u64) -> esker_env::Result<Arc<dyn AppendFile>> {
         self.descriptor(path)?.reopen(path, len)
@@ -420,10 +443,17 @@ impl FileSystem for Machine {
         self.descriptor(path)?.open(path)
     }
     fn list(&self, dir: &Path) -> esker_env::Result<Vec<DirEntry>> {
-        self.descriptor(dir)?.list(dir)
+        let listed = self.descriptor(dir)?.list(dir);
+        if dir == Path::new("/log")
+            && let Some(log) = self.closes.lock().unwrap().take()
+        {
+            (9..=16).for_each(|index| write(&log, index));
+            log.close().unwrap();
+        }
+        listed
     }
     fn metadata(&self, path: &Path) -> esker_env::Result<Metadata> {
-        self.at(path).metadata(path)
+        self.alive(path)?.metadata(path)
     }
     fn create_dir_all(&self, dir: &Path) -> esker_env::Result<()> {
         self.at(dir).create_dir_all(dir)
@@ -435,7 +465,7 @@ impl FileSystem for Machine {
         self.at(from).link(from, to)
     }
     fn remove(&self, path: &Path) -> esker_env::Result<()> {
-        self.at(path).remove(path)
+        self.alive(path)?.remove(path)
     }
     fn remove_dir(&self, dir: &Path) -> esker_env::Result<()> {
         self.at(dir).remove_dir(dir)
@@ -450,7 +480,7 @@ impl FileSystem for Machine {
         self.at(path).punch_hole(path, range)
     }
     fn space(&self, path: &Path) -> esker_env::Result<Space> {
-        self.at(path).space(path)
+        self.alive(path)?.space(path)
     }
     fn lock(&self, path: &Path) -> esker_env::Result<Box<dyn Lock>> {
         self.descriptor(path)?.lock(path)
@@ -559,6 +589,70 @@ fn a_spill_directory_that_refuses_keeps_no_write_from_the_room_of_waiting_files(
         try_write(&log, 13, 70 << 10).unwrap();
         assert!(log.stats().recycled_files < waiting);
         assert_eq!(log.entry(1, 13).unwrap().unwrap().len(), 70 << 10);
+    }
+}
+
+/// Nor from the room that there is beside the full file, where it is less than a whole file takes.
+#[test]
+fn a_spill_directory_that_refuses_keeps_no_write_from_little_room() {
+    for errno in [30, 5, 2] {
+        let machine = Machine::new();
+        let options = Options { file_bytes: 64 << 10, recycle_files: false, ..options() };
+        let log = machine.open(&options);
+        (1..=3).for_each(|index| assert!(try_write(&log, index, 30 << 10).is_ok()));
+        machine.main.set_capacity(Some(used_bytes(&machine.main) + (40 << 10)));
+        machine.spill_refuses.store(errno, Ordering::Relaxed);
+        try_write(&log, 4, 30 << 10).unwrap();
+        assert_eq!(log.stats().append.last_file, 2);
+        // That there is no more is told as such.
+        assert_eq!(try_write(&log, 5, 30 << 10).unwrap_err().kind(), ErrorKind::Exhausted);
+        drop(log);
+        assert_eq!(machine.open(&options).last_index(1), Some(4));
+    }
+}
+
+/// Goal: a spill directory that dies and answers nothing any more keeps a log with a full disk from writing only as long as that is full; an empty
+/// file that it may have made all the same harms none of what is written then.
+#[test]
+fn a_spill_directory_that_dies_ends_no_log() {
+    for (moves, recycle_files) in [(false, false), (false, true), (true, false)] {
+        let machine = Machine::new();
+        let options = Options { file_bytes: 64 << 10, recycle_files, ..options() };
+        let log = machine.open(&options);
+        let mut next = 1;
+        let mut write = |bytes: usize| {
+            let done = try_write(&log, next, bytes);
+            next += u64::from(done.is_ok());
+            done.map(|_| next - 1)
+        };
+        write(30 << 10).unwrap();
+        machine.main.set_capacity(Some(0));
+        machine.spill_is_dead.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(write(70 << 10).unwrap_err().kind(), ErrorKind::Exhausted);
+        }
+        assert_eq!(files_in(&machine, "/spill", ".raftlog"), 1);
+        if moves {
+            // The same for the rewrite queue.
+            log.move_on(None).unwrap_err();
+        }
+        machine.main.set_capacity(None);
+        let mut last = 0;
+        for _ in 0..6 {
+            last = write(30 << 10).unwrap();
+        }
+        if moves {
+            log.move_on(None).unwrap();
+        }
+        let found = RaftLog::check_with_env("/log", &options, &machine.env(), &mut |_, _| {}).unwrap();
+        assert!(found.is_sound(), "{found:?}");
+        drop(log);
+        machine.spill_is_dead.store(false, Ordering::Relaxed);
+        let log = machine.open(&options);
+        assert_eq!((log.first_index(1), log.last_index(1)), (Some(1), Some(last)));
+        assert_eq!((log.recovery().cuts.len(), log.recovery().stale.len()), (0, 0));
+        assert_eq!(log.entries(1, 1, last + 1, None).unwrap().len() as u64, last);
+        assert_eq!(files_in(&machine, "/spill", ".raftlog"), 0);
     }
 }
 

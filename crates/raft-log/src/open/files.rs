@@ -34,7 +34,8 @@ pub(crate) struct Listing {
     pub(crate) reserved: Vec<Found>,
     /// Files before a gap in their queue's numbers: one between was lost, or a crash kept them from being removed by raft-engine.
     pub(crate) stale: Vec<Found>,
-    /// Files without a whole header whose number another has in the other directory: a power loss took their removal back.
+    /// Files without a whole header whose number another has in the other directory, or had: a power loss took their removal back, or they could not
+    /// be removed.
     pub(crate) void: Vec<Found>,
     /// What the log was when it was closed.
     pub(crate) closed: Option<Closed>,
@@ -171,8 +172,9 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
             [a, b] => a.id.sequence.checked_add(1) != Some(b.id.sequence),
             _ => false,
         });
-        if let Some(before) = gap {
-            listing.stale.extend(queue.drain(..=before));
+        for found in queue.drain(..gap.map_or(0, |before| before + 1)) {
+            let left = if is_void(files, &found)? { &mut listing.void } else { &mut listing.stale };
+            left.push(found);
         }
     }
     if let (Some(closed), Some(dir)) = (listing.closed, dirs.first()) {
@@ -271,9 +273,11 @@ mod tests {
             env.files.create_dir_all(Path::new(dir)).unwrap();
             for sequence in names {
                 let name = FileId::new(Kind::Append, *sequence).to_string();
-                env.files.create(&Path::new(dir).join(name)).unwrap();
+                let file = env.files.create(&Path::new(dir).join(name)).unwrap();
+                file.append(&[&[7; 100]]).unwrap();
             }
         }
+        env.files.create(Path::new("/a/0000000000000000.raftlog")).unwrap();
         env.files.create(Path::new("/a/0000000000000003.rewrite")).unwrap();
         env.files.create(Path::new("/a/0000000000000009.raftlog.reserved")).unwrap();
         env.files.create(Path::new("/a/LOCK")).unwrap();
@@ -282,6 +286,7 @@ mod tests {
         let numbers = |files: &[Found]| files.iter().map(|file| (file.id.sequence, file.dir)).collect::<Vec<_>>();
         assert_eq!(numbers(&listing.append), [(4, 0), (5, 0), (6, 1), (7, 1)]);
         assert_eq!(numbers(&listing.stale), [(1, 0), (2, 0)]);
+        assert_eq!(numbers(&listing.void), [(0, 0)], "it holds nothing");
         assert_eq!(numbers(&listing.rewrite), [(3, 0)]);
         assert_eq!(numbers(&listing.reserved), [(9, 0)]);
     }

@@ -4,7 +4,8 @@
 //!   over, or removed, in their order, each durably before the next: what a killed process or a power loss leaves of them follows without a
 //!   gap, is replayed harmlessly and given up again. What a gap is in front of is not replayed.
 //! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
-//!   power loss can only cut the last file.
+//!   power loss can only cut the last file. What is left of one that could not be created, in a directory that answers nothing, is void beside one
+//!   of its number in the other directory; without that, nothing is appended.
 //! - Q3: a recycled file's old bytes fail the new salt; one that is linked elsewhere (a fork) is never written over. Numbers
 //!   are unique within a queue only, so a file is never written over for the other queue.
 
@@ -21,9 +22,10 @@ use esker_format::raft::file_name::{FileId, FileName, Queue as Kind, SEQUENCE_MA
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::{Bytes, End, LogFile};
-pub(crate) use tail::{Sync, Tail};
+pub(crate) use tail::{Left, Sync, Tail};
 
 use crate::listener::Listeners;
+use crate::write::wants_room;
 use crate::{Error, ErrorKind, Result};
 
 /// Sequence number of a queue's first file.
@@ -161,23 +163,23 @@ impl Queue {
         is_tried.then_some(other)
     }
 
-    /// Ends the last file and begins the next, in directory `dir`, or else in the first with room for it, or with the most.
-    /// If that fails, the last file stays what it is.
+    /// Ends the last file and begins the next, in directory `dir`, or else in the first with room for it, or with the most, or where that cannot be,
+    /// in the other. If that fails, the last file stays what it is.
     pub(crate) fn rotate(&self, tail: &mut Tail, dir: Option<usize>) -> Result<()> {
         let sequence = tail.file.id.sequence.saturating_add(1);
         if sequence > SEQUENCE_MAX {
             return Err(Error::new(ErrorKind::Corruption, "no file number follows").with_path(&tail.file.path));
         }
-        self.take_back(tail)?;
-        tail.finish()?;
-        let next = match self.begin(sequence, dir) {
-            Ok(next) => next,
-            Err(Unbegun { error, left }) => {
-                tail.left = left;
-                let worse = self.take_back(tail).err().filter(|error| error.kind() == ErrorKind::ReadOnly);
-                return Err(worse.unwrap_or(error));
+        let dir = match self.take_back(tail) {
+            Ok(()) => dir,
+            Err(error) => {
+                let mut dirs = 0..self.shape.dirs.len();
+                Some(dirs.find(|at| tail.lets_begin_in(*at) && dir.is_none_or(|dir| dir == *at)).ok_or(error)?)
             }
         };
+        tail.finish()?;
+        let mut next = self.begin_somewhere(tail, sequence, dir)?;
+        next.left = std::mem::take(&mut tail.left);
         tail.file.seal();
         self.files.write().push_back(Arc::clone(&next.file));
         *tail = next;
@@ -185,16 +187,47 @@ impl Queue {
         Ok(())
     }
 
-    /// Whatever there is of a file that could not be begun goes, durably: the last file takes batches again, and a successor of
-    /// it must not come back (Q2). Nothing is written until it is gone.
+    /// Begins the file behind `tail`'s in `dir`, or where that is not said and one directory takes none, in the other.
+    fn begin_somewhere(&self, tail: &mut Tail, sequence: u64, dir: Option<usize>) -> Result<Tail> {
+        let unbegun = match self.begin(sequence, dir) {
+            Ok(next) => return Ok(next),
+            Err(unbegun) => unbegun,
+        };
+        let tried = unbegun.dir;
+        let error = self.give_back(tail, unbegun)?;
+        let other = (0..self.shape.dirs.len()).find(|at| *at != tried && tail.lets_begin_in(*at));
+        // Where there is no room for it in the roomiest one, there is none in the other.
+        let Some(other) = other.filter(|_| dir.is_none() && !wants_room(&error)) else { return Err(error) };
+        match self.begin(sequence, Some(other)) {
+            Ok(next) => Ok(next),
+            Err(unbegun) => {
+                let other = self.give_back(tail, unbegun)?;
+                // Room is what can be made.
+                Err(if wants_room(&other) { other } else { error })
+            }
+        }
+    }
+
+    /// Takes back what is left of a file that could not be begun, if that is possible, and says why it could not.
+    fn give_back(&self, tail: &mut Tail, Unbegun { error, left, .. }: Unbegun) -> Result<Error> {
+        tail.left.extend(left);
+        match self.take_back(tail) {
+            Err(worse) if worse.kind() == ErrorKind::ReadOnly => Err(worse),
+            _ => Ok(error),
+        }
+    }
+
+    /// Whatever there is of files that could not be begun goes, durably: the last file takes batches again, and a successor of
+    /// it must not come back (Q2). Nothing is appended until it is gone, or void.
     pub(crate) fn take_back(&self, tail: &mut Tail) -> Result<()> {
-        let Some(path) = &tail.left else { return Ok(()) };
-        match remove_durably(&self.shape, path) {
-            Ok(()) => tail.left = None,
-            // For want of descriptors, say: the next write tries again.
-            Err(error) if error.is_exhausted() => return Err(error.into()),
-            Err(error) => {
-                return Err(tail.broke("taking back a file that could not be begun; reopen to go on", error));
+        while let Some(left) = tail.left.last() {
+            match remove_durably(&self.shape, &left.path) {
+                Ok(()) => drop(tail.left.pop()),
+                // For want of descriptors, say: the next write tries again.
+                Err(error) if left.is_void || error.is_exhausted() => return Err(error.into()),
+                Err(error) => {
+                    return Err(tail.broke("taking back a file that could not be begun; reopen to go on", error));
+                }
             }
         }
         Ok(())
@@ -240,7 +273,8 @@ impl Queue {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             removed => {
                 let gone = removed.and_then(|()| self.shape.env.files.sync_dir(base));
-                gone.map_err(|error| Unbegun { error: error.into(), left: Some(to) })?;
+                let left = |path| Left { sequence: id.sequence, path, dir, is_void: false };
+                gone.map_err(|error| Unbegun { error: error.into(), dir, left: Some(left(to)) })?;
                 retired.pop_front();
             }
         }
@@ -406,8 +440,10 @@ type Recycled = (usize, Arc<dyn AppendFile>);
 #[derive(Debug)]
 pub(crate) struct Unbegun {
     error: Error,
-    /// Where something of it may be, or come back to after a power loss.
-    left: Option<PathBuf>,
+    /// The directory in which it should have been.
+    dir: usize,
+    /// What may be of it, or come back after a power loss.
+    left: Option<Left>,
 }
 
 impl From<Unbegun> for Error {
@@ -429,7 +465,7 @@ pub(crate) fn begin_file(
         None => {
             let dir = dir.unwrap_or_else(|| roomy_dir(shape));
             let path = shape.dirs.get(dir).cloned().unwrap_or_default().join(id.to_string());
-            let append = create(shape, &path)?;
+            let append = create(shape, id, dir, &path)?;
             // Before the header, which would have a block of its own elsewhere: with one extent more, ext4 keeps them outside of the inode and
             // every sync writes two blocks of them. Measured with 16 synced writers: an eighth more batches.
             reserve(shape, id, &*append);
@@ -442,7 +478,8 @@ pub(crate) fn begin_file(
         drop(append);
         // It holds nothing; the next attempt takes it away if this one cannot.
         let _ = files.remove(&path);
-        return Err(Unbegun { error: error.into(), left: Some(path) });
+        let left = Left { sequence: id.sequence, path, dir, is_void: false };
+        return Err(Unbegun { error: error.into(), dir, left: Some(left) });
     }
     Ok(open_tail(shape, id, dir, shape.header, append))
 }
@@ -477,17 +514,20 @@ fn reserve(shape: &Shape, id: FileId, append: &dyn AppendFile) -> bool {
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.
-fn create(shape: &Shape, path: &Path) -> std::result::Result<Arc<dyn AppendFile>, Unbegun> {
+fn create(shape: &Shape, id: FileId, dir: usize, path: &Path) -> std::result::Result<Arc<dyn AppendFile>, Unbegun> {
     let files = &shape.env.files;
+    let unbegun = |error: esker_env::Error, is_void| {
+        let is_none = matches!(files.metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+        // Where nothing was made, nothing is to be taken back: for want of descriptors that would fail, too.
+        let left = (!is_none).then(|| Left { sequence: id.sequence, path: path.to_owned(), dir, is_void });
+        Unbegun { error: error.into(), dir, left }
+    };
     let made = match files.create(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            remove_durably(shape, path).and_then(|()| files.create(path))
+            remove_durably(shape, path).map_err(|error| unbegun(error, false))?;
+            files.create(path)
         }
         made => made,
     };
-    made.map_err(|error| {
-        let is_none = matches!(files.metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-        // Where nothing was made, nothing is to be taken back: for want of descriptors that would fail, too.
-        Unbegun { error: error.into(), left: (!is_none).then(|| path.to_owned()) }
-    })
+    made.map_err(|error| unbegun(error, true))
 }

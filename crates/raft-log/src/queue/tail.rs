@@ -20,10 +20,21 @@ pub(crate) struct Tail {
     room: u64,
     /// Whether something was appended since the last sync.
     pub(super) unsynced: bool,
-    /// Where something of a successor that could not be begun may be: it goes before anything is appended.
-    pub(super) left: Option<PathBuf>,
+    /// Where something of files that could not be begun may be. A successor goes before anything is appended.
+    pub(super) left: Vec<Left>,
     /// Why nothing may be written any more: what is durable is unknown.
     broken: Arc<OnceLock<Error>>,
+}
+
+/// What there may be of a file that could not be begun.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(super) sequence: u64,
+    pub(super) path: PathBuf,
+    /// Which of the log's directories it lies in.
+    pub(super) dir: usize,
+    /// It has no header: beside a file with its number in the other directory it is nothing, as the next open knows.
+    pub(super) is_void: bool,
 }
 
 /// A sync of what was appended so far, for another thread than the writer.
@@ -73,7 +84,7 @@ fn broke(
 impl Tail {
     /// `room` bytes of it were preallocated.
     pub(crate) fn new(files: Arc<dyn FileSystem>, file: Arc<LogFile>, append: Arc<dyn AppendFile>, room: u64) -> Self {
-        Self { files, file, append, room, unsynced: false, left: None, broken: Arc::default() }
+        Self { files, file, append, room, unsynced: false, left: Vec::new(), broken: Arc::default() }
     }
 
     /// Refuses to write where an earlier failure left something unknown.
@@ -130,6 +141,16 @@ impl Tail {
             append: Arc::clone(&self.append),
             broken: Arc::clone(&self.broken),
         })
+    }
+
+    /// Whether the next file may be begun in this directory, whatever is left.
+    pub(super) fn lets_begin_in(&self, dir: usize) -> bool {
+        self.left.iter().all(|left| left.is_void && left.dir != dir)
+    }
+
+    /// Whether something may be left of a successor.
+    pub(crate) fn has_successor(&self) -> bool {
+        self.left.iter().any(|left| left.sequence > self.file.id.sequence)
     }
 
     /// Where the file ends; it is spoken of alone.
