@@ -173,8 +173,12 @@ impl Drop for Showing<'_> {
     }
 }
 
-/// Whether room on the disk would help, or a quota of it; descriptors may have run out as well.
+/// Whether room on the disk would help, or a quota of it; descriptors may have run out as well, and a sync that failed for want of it ends
+/// all writing.
 pub(crate) fn wants_room(error: &Error) -> bool {
+    if error.kind() != ErrorKind::Exhausted {
+        return false;
+    }
     let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
     said.is_some_and(|said| matches!(said.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use esker_env::sim::{SimDisk, Survivors};
+use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_env::{AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Space};
 use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
 
@@ -654,6 +654,39 @@ fn a_spill_directory_that_dies_ends_no_log() {
         assert_eq!(log.entries(1, 1, last + 1, None).unwrap().len() as u64, last);
         assert_eq!(files_in(&machine, "/spill", ".raftlog"), 0);
     }
+}
+
+/// Goal: files that wait to be written over are not given up for a log that will write no more, though its sync failed for want of room.
+#[test]
+fn a_sync_that_fails_for_want_of_room_gives_up_no_files() {
+    let waiting = || {
+        let disk = SimDisk::new();
+        let log = open(&disk, &options()).unwrap();
+        (1..=20).for_each(|index| write(&log, index));
+        log.compact_to(1, 20).unwrap();
+        log.purge().unwrap();
+        write(&log, 21);
+        (disk, log)
+    };
+    let mut ended = 0;
+    for op in 0.. {
+        let (disk, log) = waiting();
+        let before = log.stats();
+        assert!(before.recycled_files > 2);
+        let begun = disk.op_count();
+        disk.fail_at(begun + op, Fault::NoSpace);
+        let done = try_write(&log, 22, 300);
+        let after = log.stats();
+        if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+            ended += 1;
+            assert!(after.recycled_files + 1 >= before.recycled_files, "{op}: but for the one that was taken");
+        }
+        if done.is_ok() && disk.op_count() <= begun + op {
+            assert!(after.append.last_file > before.append.last_file, "the write began a file");
+            break;
+        }
+    }
+    assert!(ended > 0);
 }
 
 /// What files take of the disk.
