@@ -197,6 +197,15 @@ fn a_log_begins_in_no_directory_of_another_store() {
     let disk = three_files();
     put(&disk, Path::new("/log/CURRENT"), b"something");
     assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8));
+    // Which says nothing of the other directory, unless files of the log are there, too.
+    let disk = three_files();
+    put(&disk, Path::new("/spill/CURRENT"), b"something");
+    let before = disk.paths();
+    let error = open(&disk, &options()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidArgument, Some(Path::new("/spill"))));
+    assert_eq!(disk.paths(), before, "nothing was made");
+    move_to_spill(&disk, "0000000000000002.raftlog");
+    assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8));
 }
 
 #[test]

@@ -78,24 +78,25 @@ pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
 pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_missing: bool) -> Result<()> {
     let (mut other, mut is_there, mut is_own) = (None, false, false);
     for (at, dir) in dirs.iter().enumerate() {
+        let (mut of_other, mut of_log) = (None, false);
         for name in file_names(files, dir)? {
             // What an unfinished fork is, [`list`] says.
             if name == UNFINISHED {
                 return Ok(());
             }
             let name_of_log = FileName::parse(&name);
-            is_there |= matches!(name_of_log, Some(FileName::Log(_)));
+            of_log |= matches!(name_of_log, Some(FileName::Log(_)));
             is_own |= at == 0 && matches!(name_of_log, Some(FileName::Log(_) | FileName::Lock));
-            other = other.or_else(|| other_store(&name).map(|reason| (dir, reason)));
+            of_other = of_other.or_else(|| other_store(&name));
         }
-    }
-    // What another log has spilled makes none of a wrong path.
-    if is_there && (is_own || create_if_missing) {
-        return Ok(());
+        is_there |= of_log;
+        // Beside files of the log it is a stray one.
+        other = other.or(of_other.filter(|_| !of_log).map(|reason| (dir, reason)));
     }
     match (other, dirs.first()) {
         (Some((dir, reason)), _) => Err(Error::invalid_argument(reason).with_path(dir)),
-        (None, Some(dir)) if !create_if_missing => {
+        // What another log has spilled makes none of a wrong path.
+        (None, Some(dir)) if !(create_if_missing || is_there && is_own) => {
             let reason = "there is no Raft log here; check the path, or set create_if_missing to begin one";
             Err(Error::new(ErrorKind::NotFound, reason).with_path(dir))
         }
