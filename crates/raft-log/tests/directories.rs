@@ -698,6 +698,20 @@ fn a_sync_that_fails_for_want_of_room_gives_up_no_files() {
     assert!(ended > 0);
 }
 
+/// Goal: who looks at a log that is closed meanwhile sees no damage: the note that is read is older than the files.
+#[test]
+fn a_check_beside_a_close_finds_no_damage() {
+    let (machine, options) = (Machine::new(), options());
+    let log = machine.open(&options);
+    (1..=8).for_each(|index| write(&log, index));
+    log.close().unwrap();
+    *machine.closes.lock().unwrap() = Some(machine.open(&options));
+    let found = RaftLog::check_with_env("/log", &options, &machine.env(), &mut |_, _| {}).unwrap();
+    assert!(machine.closes.lock().unwrap().is_none());
+    assert!(found.is_sound(), "{found:?}");
+    assert_eq!(machine.open(&options).last_index(1), Some(16));
+}
+
 /// What files take of the disk.
 fn used_bytes(disk: &SimDisk) -> u64 {
     let files = disk.env().files;

@@ -131,6 +131,14 @@ fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item =
 /// What the system said.
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
+    // First: whoever has the log open may begin files, and note them, while it is looked at.
+    match dirs.first().map(|dir| crate::closed::read(files, dir)) {
+        None => {}
+        Some(Ok(closed)) => listing.closed = closed,
+        // What will be there another time is not passed over.
+        Some(Err(error)) if matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Busy) => return Err(error),
+        Some(Err(error)) => listing.closed_error = Some(error),
+    }
     for (dir, path) in dirs.iter().enumerate() {
         for name in file_names(files, path)? {
             if name == UNFINISHED {
@@ -138,14 +146,6 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));
             }
             listing.has_note |= name == closed::NAME;
-            if name == closed::NAME && dir == 0 {
-                match crate::closed::read(files, path) {
-                    Ok(closed) => listing.closed = closed,
-                    // What will be there another time is not passed over.
-                    Err(error) if matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Busy) => return Err(error),
-                    Err(error) => listing.closed_error = Some(error),
-                }
-            }
             let found = |id| Found { id, path: path.join(&name), dir, closed_bytes: 0 };
             match FileName::parse(&name) {
                 Some(FileName::Log(id)) if id.queue == Kind::Append => listing.append.push(found(id)),
