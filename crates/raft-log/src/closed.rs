@@ -20,7 +20,7 @@ use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
 
 use esker_env::FileSystem;
-use esker_format::raft::closed::{Closed, NAME, NEW_NAME};
+use esker_format::raft::closed::{Closed, LEN_BYTES, NAME, NEW_NAME};
 
 use crate::{Error, Result};
 
@@ -30,11 +30,15 @@ use crate::{Error, Result};
 /// `Corruption` if it is damaged, `UnsupportedFormat` if a newer version wrote it. What the system said.
 pub(crate) fn read(files: &dyn FileSystem, dir: &Path) -> Result<Option<Closed>> {
     let path = dir.join(NAME);
-    let bytes = match files.read(&path) {
+    let file = match files.open(&path) {
         Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
-        bytes => bytes?,
+        file => file?,
     };
-    let decoded = Closed::decode(&bytes);
+    // However long it is, one byte too many tells.
+    let mut bytes = [0; LEN_BYTES + 1];
+    let got = file.read_at(0, &mut bytes)?;
+    let bytes = bytes.get(..got).unwrap_or_default();
+    let decoded = Closed::decode(bytes);
     decoded.map(Some).map_err(|error| Error::decode(&path, 0, "reading what a log was when it was closed", error))
 }
 

@@ -111,6 +111,17 @@ fn a_torn_end_is_told_and_is_no_damage() {
     assert_eq!(found.batches, 39);
 }
 
+/// However long the note is, no more of it is read than there can be.
+#[test]
+fn a_note_that_is_far_too_long_is_told_as_damaged() {
+    let (dir, log) = loaded();
+    log.close().unwrap();
+    let path = dir.path().join("CLOSED");
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    let found = check(dir.path());
+    assert_eq!((found.errors.len(), found.errors[0].path()), (1, Some(&*path)));
+}
+
 #[test]
 fn entries_missing_in_the_middle_are_a_gap() {
     let (dir, log) = loaded();
