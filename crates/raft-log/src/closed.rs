@@ -6,8 +6,8 @@
 //!
 //! - N1: it bounds from below. Whoever goes on with the log, Esker or raft-engine, adds to the files that it names, or gives them up, and
 //!   gives no other file their number. So it stays until the next close, and holds, too, if there is none.
-//! - N2: it goes, durably, before anything after which it would not hold: before damage is cut off that any is tolerated of, before numbers begin
-//!   anew where files are gone, before items are taken out.
+//! - N2: it goes, durably, before anything after which it would not hold: before damage is cut off that any is tolerated of, before an end is cut
+//!   off while it cannot be read, before numbers begin anew where files are gone, before items are taken out.
 //! - N3: a file that it names and that is not there was given up if later ones are. Nobody gives up the last of a queue: if none is there, that is
 //!   damage, too, and if all files are gone.
 //! - N4: without it, or with one that is damaged or cannot be read, ends are told as they are after a crash. So nothing fails that could not write it.

@@ -712,6 +712,25 @@ fn a_check_beside_a_close_finds_no_damage() {
     assert_eq!(machine.open(&options).last_index(1), Some(16));
 }
 
+/// Goal: a note that cannot be read now does not come to hold for an end that was cut off meanwhile.
+#[test]
+fn a_note_that_cannot_be_read_goes_with_what_is_cut() {
+    let (machine, options) = (Machine::new(), options());
+    let log = machine.open(&options);
+    (1..=8).for_each(|index| write(&log, index));
+    log.close().unwrap();
+    let last = file("/log", 3);
+    let bytes = machine.main.file_bytes(&last).unwrap();
+    machine.main.overwrite(&last, bytes[..bytes.len() - 100].to_vec());
+    machine.note_refuses.store(5, Ordering::Relaxed);
+    let log = machine.open(&options);
+    assert_eq!((log.last_index(1), log.recovery().cuts.len()), (Some(7), 1));
+    // As if it were killed now, and the note could be read again.
+    let left = machine.main.after_process_death();
+    assert_eq!(left.file_bytes(Path::new("/log/CLOSED")), None);
+    assert_eq!(open(&left, &Options { spill_dir: None, ..options }).unwrap().last_index(1), Some(7));
+}
+
 /// What files take of the disk.
 fn used_bytes(disk: &SimDisk) -> u64 {
     let files = disk.env().files;

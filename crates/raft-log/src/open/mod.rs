@@ -103,7 +103,9 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();
     recovery.missing = listing.missing.iter().filter_map(|error| error.path().map(Path::to_owned)).collect();
 
-    let is_cut = options.recovery_mode == RecoveryMode::TolerateAny && !recovery.cuts.is_empty();
+    // A tail that is torn lies behind what a note says that was read; one that was not may be read another time.
+    let holds_behind = options.recovery_mode != RecoveryMode::TolerateAny && listing.closed_error.is_none();
+    let is_cut = !holds_behind && !recovery.cuts.is_empty();
     let is_begun = listing.append.is_empty() || listing.rewrite.is_empty();
     let mut closed = listing.closed;
     if listing.has_note && (is_cut || is_begun || !listing.missing.is_empty()) {
