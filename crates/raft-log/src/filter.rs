@@ -19,6 +19,7 @@ use crate::batch::LogBatch;
 use crate::closed;
 use crate::open::files::{Found, dirs, list};
 use crate::open::scan::{Batch, How, Source, Step, Walk};
+use crate::options::RecoveryMode;
 use crate::raft_log::RaftLog;
 use crate::{Error, ErrorKind, Options, Result};
 
@@ -62,13 +63,15 @@ pub type Decide<'a> = dyn FnMut(Queue, u64, Offered) -> Result<Verdict> + 'a;
 
 impl RaftLog {
     /// Takes out of the files of the log in `dir` what `decide` says, those of one queue or of the append queue and then the rewrite queue.
-    /// Returns the files that were written anew. Of `options`, `spill_dir` and `compress_from_bytes` count.
+    /// Returns the files that were written anew. Of `options`, `spill_dir`, `compress_from_bytes` and whether `recovery_mode` tolerates any damage
+    /// count.
     ///
     /// Nothing looks at what that makes of the log: a gap in a group's entries is one.
     ///
     /// # Errors
     /// - `Busy`: the log is open.
     /// - `NotFound`: there is none.
+    /// - `Corruption`: files are gone since the log was closed, and that is not tolerated; nothing was changed.
     /// - What `decide` says, and what files say: nothing, or not all, was done (X2).
     pub fn filter(
         dir: impl AsRef<Path>,
@@ -87,6 +90,9 @@ impl RaftLog {
             dirs.iter().map(|dir| env.files.lock(&dir.join(LOCK)).map_err(Error::from)).collect::<Result<Vec<_>>>()?;
         // Whoever had the right may have changed them.
         let listing = listing()?;
+        if options.recovery_mode != RecoveryMode::TolerateAny {
+            listing.refuse_missing()?;
+        }
         let mut renewed = Vec::new();
         for (kind, files) in [(Queue::Append, &listing.append), (Queue::Rewrite, &listing.rewrite)] {
             if queue.is_some_and(|only| only != kind) {

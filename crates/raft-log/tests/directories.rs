@@ -356,6 +356,22 @@ fn a_log_of_which_only_the_note_is_left_is_damaged() {
     assert!(open(&disk, &alone(RecoveryMode::TolerateTail)).unwrap().is_empty());
 }
 
+/// Items are not taken out of a part of a log that passes for all of it.
+#[test]
+fn a_filter_takes_no_part_of_a_log_for_the_whole() {
+    let disk = three_files();
+    move_to_spill(&disk, "0000000000000003.raftlog");
+    let alone = |recovery_mode| Options { spill_dir: None, recovery_mode, ..options() };
+    let mut discard = |_, _, _| Ok(Verdict::Discard);
+    let before = disk.paths();
+    let error =
+        RaftLog::filter("/log", &alone(RecoveryMode::TolerateTail), &disk.env(), None, &mut discard).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", 3))));
+    assert_eq!(disk.paths(), before);
+    RaftLog::filter("/log", &alone(RecoveryMode::TolerateAny), &disk.env(), None, &mut discard).unwrap();
+    assert!(open(&disk, &alone(RecoveryMode::TolerateTail)).unwrap().is_empty());
+}
+
 /// Two disks, one for each of the log's directories; and a process that may run out of descriptors.
 #[derive(Debug)]
 struct Machine {
