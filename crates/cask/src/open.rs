@@ -282,18 +282,17 @@ fn reopen_unsealed(store: &Store, files: &[OpenedFile]) -> Result<()> {
     for file in files.iter().filter(|file| file.state.is_open()) {
         let data = &file.data;
         let append = store.env.files.reopen(&data.path, data.end())?;
-        if file.is_torn {
-            // What was cut off must not come back behind what is written now.
-            append.sync().inspect_err(|_| {
-                // Should that fail too, the error that is told is the worse one.
-                let _ = distrust::warn(&*store.env.files, &store.dir);
-            })?;
-        }
+        // What was cut off must not come back behind what is written now. A process that died between the two leaves nothing to cut, and an end that
+        // the manifest may know for durable: so of every file. One that nothing is written to costs its close no sync in turn.
+        append.sync().inspect_err(|_| {
+            // Should that fail too, the error that is told is the worse one.
+            let _ = distrust::warn(&*store.env.files, &store.dir);
+        })?;
         let room = store.file_room();
         let has_room = !data.is_damaged() && data.end() < room && !is_slow(store, files, data);
         let stripe = if has_room { stripes.next() } else { None };
         let is_reserved = has_room && stripe.is_none() && data.end() == FIRST_OFFSET;
-        let synced = if file.is_torn { data.end() } else { 0 };
+        let synced = data.end();
         let active = if stripe.is_some() || is_reserved {
             crate::seal::preallocate(&*append, room)?;
             append.advise(Access::Random);

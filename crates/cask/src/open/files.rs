@@ -17,8 +17,6 @@ use crate::{Error, Result};
 pub(crate) struct Opened {
     pub(crate) data: Arc<DataFile>,
     pub(crate) state: FileState,
-    /// A crash had cut it off; only of files that were open.
-    pub(crate) is_torn: bool,
 }
 
 pub(crate) fn open_all(env: &Env, dir: &Path, manifest: &Manifest, is_read_only: bool) -> Result<Vec<Opened>> {
@@ -56,7 +54,7 @@ fn open(env: &Env, dir: &Path, file: &File, is_read_only: bool) -> Result<Opened
     } else {
         data.set_end(len);
     }
-    Ok(Opened { data: Arc::new(data), state: file.state, is_torn: false })
+    Ok(Opened { data: Arc::new(data), state: file.state })
 }
 
 /// The head says what the manifest says too. One that is damaged is damage of no record; another file's is another matter.

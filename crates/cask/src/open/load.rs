@@ -41,7 +41,7 @@ const SHARDS_AT_ONCE: usize = 64;
 
 pub(crate) struct Loader {
     pub(super) keydir: KeyDir,
-    files: Vec<Mutex<OpenedFile>>,
+    files: Vec<OpenedFile>,
     /// The same files, by ascending number, for whoever looks one up.
     pub(super) by_number: Vec<Known>,
     pub(super) keep_versions: usize,
@@ -123,7 +123,7 @@ impl Loader {
         Self {
             keydir,
             by_number: files.iter().map(known).collect(),
-            files: files.into_iter().map(Mutex::new).collect(),
+            files,
             keep_versions,
             mends_hints,
             key_count: AtomicU64::new(0),
@@ -148,7 +148,7 @@ impl Loader {
         while self.failure.lock().is_none() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let (Some(file), Some(known)) = (self.files.get(index), self.by_number.get(index)) else { break };
-            self.read_file(env, &mut file.lock(), known, &mut batch)?;
+            self.read_file(env, file.state, known, &mut batch)?;
         }
         batch.hand_on(&self.keydir);
         Ok(())
@@ -167,10 +167,10 @@ impl Loader {
         Ok(())
     }
 
-    fn read_file(&self, env: &Env, file: &mut OpenedFile, known: &Known, batch: &mut Batch) -> Result<()> {
+    fn read_file(&self, env: &Env, state: FileState, known: &Known, batch: &mut Batch) -> Result<()> {
         let data = &known.data;
-        let tally = match file.state {
-            FileState::Open { durable_bytes } => self.read_open(file, durable_bytes, batch)?,
+        let tally = match state {
+            FileState::Open { durable_bytes } => self.read_open(data, durable_bytes, batch)?,
             FileState::Sealed { record_count, .. } => match self.read_hint(env, known, record_count, batch)? {
                 Some(tally) => tally,
                 None => {
@@ -253,8 +253,7 @@ impl Loader {
 
     /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was. One that has damage in it was
     /// written whole: what of it holds counts.
-    fn read_open(&self, file: &mut OpenedFile, durable_bytes: u64, batch: &mut Batch) -> Result<Tally> {
-        let data = file.data.clone();
+    fn read_open(&self, data: &DataFile, durable_bytes: u64, batch: &mut Batch) -> Result<Tally> {
         let bytes = data.bytes_left()?;
         let mut walk = Walk::torn_behind(&bytes, data.salt, durable_bytes);
         let mut pending = Vec::new();
@@ -262,7 +261,7 @@ impl Loader {
         let mut damage = None;
         loop {
             let step = walk.step();
-            let note = |range| self.note_damage(&data, &bytes, range, durable_bytes, version_of(&step));
+            let note = |range| self.note_damage(data, &bytes, range, durable_bytes, version_of(&step));
             let damage_end = damage.take().map(note);
             match step {
                 Step::Record { offset, record, raw } => {
@@ -274,16 +273,15 @@ impl Loader {
                 Step::Damage(range) => damage = Some(range),
                 Step::End { at, is_torn } => {
                     let end = pending.first().map_or(at, |(offset, ..)| *offset);
-                    file.is_torn = is_torn || end != at;
                     data.set_end(damage_end.unwrap_or(end));
-                    if file.is_torn {
+                    if is_torn || end != at {
                         self.recovery.lock().torn_files.push(data.path.clone());
                     }
                     return Ok(tally);
                 }
             }
             for (offset, record, bytes) in pending.drain(..) {
-                self.meet(&data, &entry(offset, &record, bytes), &mut tally, batch)?;
+                self.meet(data, &entry(offset, &record, bytes), &mut tally, batch)?;
             }
         }
     }
@@ -365,7 +363,7 @@ impl Loader {
             uncertain: self.uncertain.into_inner(),
             hintless: self.hintless.into_inner(),
             keydir: self.keydir,
-            files: self.files.into_iter().map(Mutex::into_inner).collect(),
+            files: self.files,
             recovery,
             version_max: self.version_max.into_inner(),
             key_count: self.key_count.into_inner(),
