@@ -14,10 +14,6 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// What a damaged record says of its version is believed so far beyond what is known otherwise, which takes a million records a second some days
-/// to reach. More is damage.
-const AHEAD_MAX: u64 = 1 << 40;
-
 /// Where a key's newest record was, and its version.
 #[derive(Debug, Clone)]
 pub(crate) struct Suspect {
@@ -61,10 +57,8 @@ impl Suspects {
     /// The version of the next record, from that which would follow those that hold: who writes one of the keys anew is to be newer, in a later
     /// life of the store, too.
     pub(crate) fn next_version(&self, known: u64) -> u64 {
-        let by_key = self.by_key.lock();
-        let believed =
-            by_key.values().map(|suspect| suspect.version).filter(|version| version.saturating_sub(AHEAD_MAX) < known);
-        believed.max().map_or(known, |highest| known.max(highest + 1))
+        let highest = self.by_key.lock().values().map(|suspect| suspect.version).max();
+        highest.map_or(known, |highest| known.max(highest.saturating_add(1)))
     }
 
     #[inline]

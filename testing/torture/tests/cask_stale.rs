@@ -178,7 +178,8 @@ fn damage_of_a_key_that_cannot_be_told_is_refused() {
 fn a_key_written_anew_is_newer_than_its_damaged_record() {
     let serve = || CaskOptions { damage: CaskDamage::Serve, ..options() };
     let open = |disk: &SimDisk| Cask::open_with_env("/store", serve(), disk.env()).unwrap();
-    for (version_byte, is_last) in [(None, true), (Some(4), true), (Some(4), false), (Some(5), false)] {
+    for (version_byte, is_last) in [(None, true), (Some(4), true), (Some(4), false), (Some(5), true), (Some(5), false)]
+    {
         let what = format!("byte {version_byte:?} of the version, the last record: {is_last}");
         let disk = SimDisk::new();
         let cask = open(&disk);
@@ -194,7 +195,7 @@ fn a_key_written_anew_is_newer_than_its_damaged_record() {
         let path = path.unwrap();
         assert!(disk.flip_bit(&path, 8 * (32 + 20 + 3 + 50)));
         if let Some(byte) = version_byte {
-            assert!(disk.flip_bit(&path, 8 * (32 + 12 + byte)));
+            assert!(disk.flip_bit(&path, 8 * (32 + 12 + byte) + 1));
         }
         let cask = open(&disk);
         assert_eq!(cask.get("key").unwrap_err().kind(), ErrorKind::Corruption, "{what}");
@@ -203,9 +204,54 @@ fn a_key_written_anew_is_newer_than_its_damaged_record() {
         cask.close().unwrap();
         for _ in 0..2 {
             let cask = open(&disk);
-            assert_eq!(cask.get("key").unwrap().as_deref(), Some(&b"again"[..]), "{what}");
+            let got = cask.get("key").unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(got.as_deref(), Some(&b"again"[..]), "{what}");
             cask.put("more", "").unwrap();
             cask.close().unwrap();
+        }
+    }
+}
+
+/// Goal: the same where a merge or a repair has copied the record, and the hint is gone with it; and damage of a copy that nobody needs any more
+/// hides no newer value.
+#[test]
+fn a_key_written_anew_is_newer_than_its_damaged_copy() {
+    let serve = || CaskOptions { damage: CaskDamage::Serve, ..options() };
+    let open = |disk: &SimDisk| Cask::open_with_env("/store", serve(), disk.env()).unwrap();
+    for (is_repaired, is_newer_there) in [(false, false), (false, true), (true, false)] {
+        let what = format!("copied by a repair: {is_repaired}, newer: {is_newer_there}");
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        for value in ["key", "other", "other"].map(|key| (key, [1; 100])) {
+            cask.put(value.0, value.1).unwrap();
+        }
+        cask.compact().unwrap();
+        cask.close().unwrap();
+        let last = |disk: &SimDisk| {
+            disk.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "data")).max().unwrap()
+        };
+        if is_repaired {
+            // Of a file with a bad head all records are copied.
+            assert!(disk.flip_bit(&last(&disk), 8));
+            assert_eq!(Cask::repair_with_env("/store", &disk.env()).unwrap().put_aside.len(), 1);
+        }
+        let path = last(&disk);
+        if is_newer_there {
+            open(&disk).put("key", "again").unwrap();
+        }
+        assert!(disk.flip_bit(&path, 8 * (32 + 20 + 3 + 50)));
+        assert!(disk.flip_bit(&path, 8 * (32 + 12 + 5) + 1));
+        disk.env().files.remove(&path.with_extension("hint")).unwrap();
+        if !is_newer_there {
+            let cask = open(&disk);
+            assert_eq!(cask.get("key").unwrap_err().kind(), ErrorKind::Corruption, "{what}");
+            cask.put("key", "again").unwrap();
+        }
+        for _ in 0..2 {
+            let cask = open(&disk);
+            let got = cask.get("key").unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(got.as_deref(), Some(&b"again"[..]), "{what}");
+            cask.put("more", "").unwrap();
         }
     }
 }

@@ -9,11 +9,13 @@
 
 use std::ops::Range;
 
+use esker_format::cask::data_file::DataFileHeader;
 use esker_format::cask::record::{self, HEAD_BYTES_MAX, Record};
 use esker_format::checksum::crc32c_extend;
 
-/// Versions this high are not believed without a CRC: random bytes nearly all are.
-pub(super) const VERSION_PLAUSIBLE_MAX: u64 = 1 << 48;
+/// Versions this far beyond what a file's head says are not believed without a CRC: random bytes nearly all are. So far a claim may push those that
+/// are given after it (`suspects.rs`).
+const VERSIONS_AHEAD_MAX: u64 = 1 << 48;
 /// In a longer value no flipped bit is looked for: some bit would explain other damage too often, here once in some thousands of times.
 const VALUE_BYTES_MAX: usize = 1 << 16;
 /// Flipped bits are looked for as long as CRCs of so many bytes take: some tens of milliseconds for a stretch of damage.
@@ -31,6 +33,7 @@ pub(crate) struct Claim {
 
 /// The records that were in `range` of a file, in which nothing holds, up to the first that says nothing; and where that is.
 pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>, u64) {
+    let begin = version_at_begin(bytes);
     let mut found = Vec::new();
     let (mut offset, mut budget) = (range.start, SEARCH_BYTES_MAX);
     while let Some(rest) = super::walk::slice(bytes, offset..range.end).filter(|rest| !rest.is_empty()) {
@@ -39,13 +42,25 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>,
         let lacks_value_bit = said.is_some_and(|record| lacks_value_bit(rest, &record, salt, &mut budget));
         let raw = if lacks_value_bit { None } else { corrected(rest, salt, &mut budget) };
         // A2.
-        let record = Record::decode(raw.as_deref().unwrap_or(rest)).ok();
-        let Some(record) = record.filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else { break };
+        let Ok(record) = Record::decode(raw.as_deref().unwrap_or(rest)) else { break };
         let is_certain = raw.is_some() || lacks_value_bit;
+        if !is_certain && record.version >= begin.saturating_add(VERSIONS_AHEAD_MAX) {
+            break;
+        }
         found.push(Claim { offset, key: record.key.to_vec(), version: record.version, is_certain });
         offset += record.bytes();
     }
     (found, offset)
+}
+
+/// What the head of a file says of its versions: those that writers give it are no lower, those that a merge copies no higher.
+fn version_at_begin(bytes: &[u8]) -> u64 {
+    DataFileHeader::decode(bytes).map_or(0, |head| head.clean_as_of)
+}
+
+/// A record that holds may lie in the file `bytes` as long as its version is lower than this.
+pub(super) fn plausible_versions_end(bytes: &[u8]) -> u64 {
+    version_at_begin(bytes).saturating_add(2 * VERSIONS_AHEAD_MAX)
 }
 
 /// A1: whether `record`, with which `raw` begins, would hold with one bit of its value flipped.

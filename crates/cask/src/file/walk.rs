@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES, Record};
 
-use super::claim::{self, VERSION_PLAUSIBLE_MAX};
+use super::claim;
 
 /// The fault model's unit of what survives.
 const SECTOR_BYTES: u64 = 512;
@@ -169,9 +169,10 @@ impl<'a> Walk<'a> {
 
     /// The same, without trusting the head at `offset`. Nothing, once that was too much work: then bytes were made to look like heads.
     pub(crate) fn search(&self, offset: u64) -> u64 {
+        let versions_end = claim::plausible_versions_end(self.bytes);
         for offset in offset + 1..self.len() {
             let rest = slice(self.bytes, offset..self.len()).unwrap_or_default();
-            let Some(record) = Record::decode(rest).ok().filter(|record| record.version < VERSION_PLAUSIBLE_MAX) else {
+            let Some(record) = Record::decode(rest).ok().filter(|record| record.version < versions_end) else {
                 continue;
             };
             let Some(left) = self.search_bytes.get().checked_sub(record.bytes()) else { break };
@@ -187,6 +188,8 @@ impl<'a> Walk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_format::cask::FileNumber;
+    use esker_format::cask::data_file::DataFileHeader;
     use esker_format::compression::Compression;
 
     const SALT: u32 = 99;
@@ -322,6 +325,23 @@ mod tests {
         bytes.resize(bytes.len() + 400_000, 1);
         record(2, b"key", b"behind").encode(SALT, &mut bytes).unwrap();
         assert_eq!(walk(&bytes, true), (vec![], vec![(32, bytes.len() as u64)], bytes.len() as u64, false));
+    }
+
+    /// Goal: records are found behind damage whatever the versions of the store have come to.
+    #[test]
+    fn versions_may_be_as_high_as_the_head_says() {
+        for begin in [1, 1 << 48, 1 << 52] {
+            let number = FileNumber::new(1).unwrap();
+            let mut bytes = DataFileHeader { number, salt: SALT, clean_as_of: begin }.encode();
+            record(begin, b"first", &[7; 100]).encode(SALT, &mut bytes).unwrap();
+            let second = bytes.len() as u64;
+            // Others' damage may have pushed it on.
+            let version = begin + (1 << 48);
+            record(version, b"second", b"").encode(SALT, &mut bytes).unwrap();
+            bytes[record::FIRST_OFFSET as usize..][..HEAD_BYTES].fill(0xff);
+            let end = bytes.len() as u64;
+            assert_eq!(walk(&bytes, true), (vec![version], vec![(record::FIRST_OFFSET, second)], end, false));
+        }
     }
 
     #[test]

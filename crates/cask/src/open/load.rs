@@ -302,8 +302,11 @@ impl Loader {
             }
         }
         // Versions ascend in a file that writers filled; none of one that a merge filled is higher than what it is clean as of.
-        let next = next.filter(|next| data.clean_as_of > 0 && *next > data.clean_as_of);
-        let version_max = next.map_or(u64::MAX, |next| next - 1);
+        let version_max = match next.filter(|_| data.clean_as_of > 0) {
+            Some(next) if next > data.clean_as_of => next - 1,
+            Some(_) => data.clean_as_of,
+            None => u64::MAX,
+        };
         let mut suspects = self.suspects.lock();
         for Claim { offset, key, version, is_certain } in found {
             let version = if is_certain { version } else { version.min(version_max) };
