@@ -66,7 +66,7 @@ pub(crate) struct Located {
     /// The time of the newest is over, where history is kept: that ended it.
     is_over: bool,
     /// A record with the key's tag cannot be read: it may be the key's. Or one that was newer could not be read at the open.
-    is_damaged: bool,
+    pub(crate) is_damaged: bool,
 }
 
 impl<'a> Change<'a> {
@@ -464,10 +464,9 @@ impl Store {
 }
 
 impl Located {
-    /// Older versions up to this one; `None` if there are none.
-    pub(crate) fn up_to(&self, version: u64) -> Option<Vec<Slot>> {
-        let older: Vec<Slot> = self.old.iter().filter(|(old, _)| *old <= version).map(|(_, slot)| *slot).collect();
-        (!older.is_empty()).then_some(older)
+    /// Older versions up to this one.
+    pub(crate) fn up_to(&self, version: u64) -> Vec<Slot> {
+        self.old.iter().filter(|(old, _)| *old <= version).map(|(_, slot)| *slot).collect()
     }
 
     fn take(&mut self, slot: Slot, version: u64) {

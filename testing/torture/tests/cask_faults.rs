@@ -1,9 +1,15 @@
 //! A call of the disk fails: a Cask says so, loses nothing, and goes on where it can.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::env::Env;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
-use esker::{Cask, CaskOptions, ErrorKind};
+use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Past, Step, contents, options, run_on, steps, verified};
 use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -333,5 +339,59 @@ fn a_failed_append_leaves_nothing_that_passes_for_damage() {
         assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{kept_bytes} bytes");
         let now = [("before", b"x".to_vec()), ("after", b"y".to_vec())];
         assert_eq!(contents(&cask).unwrap(), now.map(|(key, value)| (key.into(), value)).into());
+    }
+}
+
+/// Goal: versions that ended with a value whose time is over stay so though a read fails while a merge takes them out of the directory, whichever
+/// it is.
+#[test]
+fn no_read_that_fails_in_a_merge_brings_ended_versions_back() {
+    let (reads, failing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let mut failed = 0;
+    for n in 0.. {
+        let disk = SimDisk::new();
+        let (count, which) = (Arc::clone(&reads), Arc::clone(&failing));
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Map(path) => Err(esker::env::Error::new("mapping", path, std::io::ErrorKind::OutOfMemory.into())),
+            Call::Read(path) if count.fetch_add(1, Ordering::Relaxed) == which.load(Ordering::Relaxed) => {
+                Err(esker::env::Error::new("reading", path, std::io::ErrorKind::Other.into()))
+            }
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        let options = CaskOptions {
+            create_if_missing: true,
+            background_jobs: 0,
+            open_threads: 0,
+            stripes: 1,
+            keep_versions: 3,
+            merge_garbage_ratio: 1.0,
+            ..CaskOptions::default()
+        };
+        let cask = Cask::open_with_env("/store", options.clone(), env).unwrap();
+        // Ends the file; there is nothing to merge.
+        cask.put("key", "older").unwrap();
+        cask.compact().unwrap();
+        let ends = CaskWriteOptions { ttl: Some(Duration::from_secs(1)), ..CaskWriteOptions::default() };
+        cask.put_with("key", "ends", &ends).unwrap();
+        cask.put("other", "").unwrap();
+        disk.clock().advance(Duration::from_secs(10));
+        let first = reads.load(Ordering::Relaxed);
+        failing.store(first + n, Ordering::Relaxed);
+        failed += u64::from(cask.compact().is_err());
+        failing.store(u64::MAX, Ordering::Relaxed);
+        let is_over = reads.load(Ordering::Relaxed) <= first + n;
+        for _ in 0..2 {
+            let _ = cask.compact();
+            assert!(cask.get("key").unwrap().is_none(), "read {n} failed");
+        }
+        cask.close().unwrap();
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        assert!(cask.get("key").unwrap().is_none(), "read {n} failed: what was ended is back");
+        assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+        if is_over {
+            assert!(n > failed && failed > 0, "{failed} of {n}");
+            break;
+        }
     }
 }

@@ -97,7 +97,7 @@ fn swap(store: &Store, moved: &Move, file: Option<&DataFile>) {
             store.keydir.replace(moved.hash, moved.from, copy.with_old(original.is_old()));
             store.bury(&original);
         }
-        (Some(original), None) if matches!(moved.fate, Fate::Ended) => end_history(store, moved, &original),
+        (Some(original), None) if matches!(moved.fate, Fate::Ended) => end_history(store, moved, &original, file),
         (Some(original), None) => store.forget(moved.hash, &original),
         // Superseded meanwhile: the copy was dead before it was ever seen.
         (None, Some(copy)) => store.bury(&copy),
@@ -105,15 +105,30 @@ fn swap(store: &Store, moved: &Move, file: Option<&DataFile>) {
     }
 }
 
-/// The key of a record that has expired is gone up to that version, as the deletion in the new file says.
-fn end_history(store: &Store, moved: &Move, original: &Slot) {
-    let files = store.files.load();
-    let raw = files.get(moved.from.file).and_then(|file| file.record_bytes(original).ok());
-    let record = raw.as_ref().and_then(|raw| Record::decode(raw).ok());
-    let older = record.and_then(|record| store.locate(moved.hash, record.key).ok()?.up_to(record.version));
+/// The key of a record that has expired is gone up to that version, as the deletion in the new file says. Where nobody can tell which records these
+/// are, they stay, and so do the files that may have them: with what counts as damage in it, each keeps the deletion from going (R2), and the next
+/// open, which reads them anew, takes them for dead.
+fn end_history(store: &Store, moved: &Move, original: &Slot, file: Option<&DataFile>) {
+    let older = older_versions(store, moved, original);
+    if older.is_none() {
+        for slot in store.keydir.all(moved.hash).iter() {
+            let _ = store.with_file_of(&slot, |file| file.mark_damaged());
+        }
+        // What this merge has copied gets there yet.
+        file.iter().for_each(|file| file.mark_damaged());
+    }
     if !original.is_old() {
         store.key_locks.count_keys(moved.hash, -1);
     }
     store.forget(moved.hash, original);
     older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));
+}
+
+/// The slots of the key's versions up to that of `original`; `None` if something that is needed for that cannot be read.
+fn older_versions(store: &Store, moved: &Move, original: &Slot) -> Option<Vec<Slot>> {
+    let files = store.files.load();
+    let raw = files.get(moved.from.file)?.record_bytes(original).ok()?;
+    let record = Record::decode(&raw).ok()?;
+    let located = store.locate(moved.hash, record.key).ok()?;
+    (!located.is_damaged).then(|| located.up_to(record.version))
 }
