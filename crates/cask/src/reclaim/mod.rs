@@ -118,7 +118,7 @@ impl Store {
         drop(self.seal_everything()?);
         let _merging = self.lock_merging()?;
         self.remove_leftovers();
-        let (mut damage, mut shortage) = (Ok(()), None);
+        let (mut damage, mut shortage, mut short) = (Ok(()), None, Vec::new());
         let everything = |room| {
             let now = self.env.clock.unix_seconds();
             pick::everything(&self.files.load(), self.options.file_bytes, now, room)
@@ -129,19 +129,27 @@ impl Store {
                 break;
             }
             for plan in plans {
+                // Their numbers alone: who holds a file keeps its space.
+                let victims: Vec<_> = plan.victims.iter().map(|file| file.number).collect();
                 match self.merge_whole(plan) {
                     // The file is marked, and out of the next round's plans: the others give back what they can.
                     Err(error) if error.kind() == ErrorKind::Corruption => damage = damage.and(Err(error)),
                     // So can those for which there is room.
-                    Err(error) if is_shortage(&error) => shortage = Some(error),
+                    Err(error) if is_shortage(&error) => {
+                        short.extend(victims);
+                        shortage = Some(error);
+                    }
                     merged => merged?,
                 }
             }
         }
         self.make_hints();
+        damage?;
+        // What gave room for the others may have come to be enough for these; what others sealed meanwhile lacks none.
+        let mut left = everything(None).into_iter().flat_map(|plan| plan.victims);
         match shortage {
-            Some(shortage) if !everything(None).is_empty() => Err(shortage),
-            _ => damage,
+            Some(shortage) if left.any(|file| short.contains(&file.number)) => Err(shortage),
+            _ => Ok(()),
         }
     }
 
@@ -450,5 +458,59 @@ mod tests {
         assert!(store.merge_while_due().unwrap() > 0);
         let stats = cask.stats();
         assert!(stats.background_error.is_none() && stats.keys == 1 && stats.files == 1, "{stats:?}");
+    }
+
+    /// Goal: a compaction that had too little room at first ends well once what it gave back is enough, small files that wait to become one and all.
+    #[test]
+    fn a_compaction_that_makes_its_own_room_ends_well() {
+        let disk = SimDisk::new();
+        let options = CaskOptions { create_if_missing: true, stripes: 1, background_jobs: 0, ..CaskOptions::default() };
+        let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+        let store = cask.store();
+        // One of which two records in five live, one of which none does, and two small ones.
+        for (file, count) in [(0, 50), (1, 50), (2, 4), (3, 4)] {
+            (0..count).for_each(|n| assert!(cask.put([file, n], [n; 2000]).is_ok()));
+            drop(store.seal_everything().unwrap());
+        }
+        (0..30).for_each(|n| assert!(cask.put([0, n], "").is_ok()));
+        (0..50).for_each(|n| assert!(cask.put([1, n], "").is_ok()));
+        drop(store.seal_everything().unwrap());
+        let space = store.env.files.space(&store.dir).unwrap();
+        disk.set_capacity(Some(space.total - space.available + 50_000));
+        store.compact().unwrap();
+        let stats = cask.stats();
+        assert_eq!((stats.dead_bytes, stats.sealed_files), (0, 1), "{stats:?}");
+        assert!((30..50).all(|n| *cask.get([0, n]).unwrap().unwrap() == [n; 2000]));
+    }
+
+    /// Goal: one that meets damage and runs out of room tells of the damage first.
+    #[test]
+    fn a_compaction_without_room_tells_of_damage() {
+        let disk = SimDisk::new();
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: 1,
+            background_jobs: 0,
+            // Each file is merged alone.
+            file_bytes: 64 << 10,
+            merge_garbage_ratio: 1.0,
+            ..CaskOptions::default()
+        };
+        let open = || Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let cask = open();
+        for file in 0..2 {
+            (0..60).for_each(|n| assert!(cask.put([file, n], [n; 1000]).is_ok()));
+            drop(cask.store().seal_everything().unwrap());
+        }
+        (0..2).for_each(|file| assert!(cask.put([file, 59], "").is_ok()));
+        let damaged = cask.store().files.load().iter().map(|file| file.path.clone()).next().unwrap();
+        cask.close().unwrap();
+        assert!(disk.flip_bit(&damaged, 8 * 600));
+        let cask = open();
+        drop(cask.store().seal_everything().unwrap());
+        let space = cask.store().env.files.space(&cask.store().dir).unwrap();
+        disk.set_capacity(Some(space.total - space.available + 40_000));
+        let told: Vec<_> = (0..2).map(|_| cask.store().compact().unwrap_err().kind()).collect();
+        assert_eq!(told, [ErrorKind::Corruption, ErrorKind::Exhausted]);
     }
 }

@@ -155,7 +155,7 @@ fn blockers(files: &FileTable, candidates: &[Candidate], options: &CaskOptions) 
 }
 
 /// All files that give anything back, and small ones that fit into one, in as many plans as it takes. Where there is no more than `room`, those
-/// for which it is enough.
+/// for which it is enough, the small ones once no other is left.
 pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Option<Room>) -> Vec<Plan> {
     let (mut found, others): (Vec<Candidate>, Vec<Candidate>) =
         candidates(files, now).into_iter().partition(|candidate| candidate.gain > 0);
@@ -169,10 +169,14 @@ pub(crate) fn everything(files: &FileTable, file_bytes: u64, now: u64, room: Opt
 
 fn plans(mut candidates: Vec<Candidate>, file_bytes: u64, room: Option<Room>) -> Vec<Plan> {
     if let Some(room) = room {
-        // One by one: what each gives back is there for the next.
-        candidates.retain(|candidate| candidate.gain > 0 && room.is_enough(candidate.need(), candidate.most));
-        candidates.sort_by_key(|candidate| (candidate.need(), candidate.most));
-        return candidates.into_iter().map(Plan::of).collect();
+        let (mut found, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| candidate.gain > 0);
+        found.retain(|candidate| room.is_enough(candidate.need(), candidate.most));
+        if !found.is_empty() {
+            // One by one: what each gives back is there for the next.
+            found.sort_by_key(|candidate| (candidate.need(), candidate.most));
+            return found.into_iter().map(Plan::of).collect();
+        }
+        candidates = others;
     }
     let mut plans: Vec<Plan> = Vec::new();
     let (mut bytes, mut records) = (0, 0);
@@ -187,6 +191,7 @@ fn plans(mut candidates: Vec<Candidate>, file_bytes: u64, room: Option<Room>) ->
             }
         }
     }
+    plans.retain(|plan| room.is_none_or(|room| room.is_enough(plan.need, plan.most)));
     for plan in &mut plans {
         plan.victims.sort_unstable_by_key(|file| file.number);
     }
