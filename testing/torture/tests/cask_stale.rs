@@ -347,6 +347,37 @@ fn a_check_does_not_miss_a_hint() {
     assert!(cask.check(&mut |_| ()).unwrap().errors.is_empty());
 }
 
+/// Goal: what a writer has of a hint while it writes one is no damage to a check beside it, however little it is; a flipped bit of a whole one is.
+#[test]
+fn a_check_beside_a_writer_passes_over_a_hint_that_is_being_written() {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", CaskOptions { file_bytes: 64 << 10, ..options() }, disk.env()).unwrap();
+    (0..150u8).for_each(|n| assert!(cask.put([n; 60], "").is_ok()));
+    cask.compact().unwrap();
+    let hint = disk.paths().into_iter().find(|path| path.extension().is_some_and(|end| end == "hint")).unwrap();
+    let whole = disk.file_bytes(&hint).unwrap();
+    let reader = Cask::open_read_only_with_env("/store", options(), disk.env()).unwrap();
+    let check = |raw: &[u8]| {
+        disk.overwrite(&hint, raw.to_vec());
+        let check = reader.check(&mut |_| ()).unwrap();
+        (check.hints, check.errors.len())
+    };
+    assert!(whole.len() > 2 * 4096 && check(&whole) == (1, 0));
+    for len in (0..whole.len()).step_by(71).chain(whole.len() - 50..whole.len()) {
+        assert_eq!(check(&whole[..len]), (0, 0), "{len} bytes");
+    }
+    for byte in (0..whole.len()).step_by(71).chain(4..8).chain(whole.len() - 48..whole.len()) {
+        for bit in 0..8 {
+            let mut flipped = whole.clone();
+            flipped[byte] ^= 1 << bit;
+            assert_eq!(check(&flipped), (1, 1), "bit {bit} of byte {byte}");
+        }
+    }
+    // To whoever writes the store it is no riddle.
+    disk.overwrite(&hint, whole[..whole.len() / 2].to_vec());
+    assert_eq!(cask.check(&mut |_| ()).unwrap().errors.len(), 1);
+}
+
 /// Goal: a hint that is missing or bad is written anew by the next open that may write, and by none that may not; nor one of a file with damage,
 /// of which it would lack a record.
 #[test]
