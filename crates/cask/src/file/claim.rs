@@ -44,7 +44,8 @@ pub(crate) fn claims(bytes: &[u8], salt: u32, range: Range<u64>) -> (Vec<Claim>,
         // A2.
         let Ok(record) = Record::decode(raw.as_deref().unwrap_or(rest)) else { break };
         let is_certain = raw.is_some() || lacks_value_bit;
-        if !is_certain && record.version >= begin.saturating_add(VERSIONS_AHEAD_MAX) {
+        let versions_end = if is_certain { 2 * VERSIONS_AHEAD_MAX } else { VERSIONS_AHEAD_MAX };
+        if record.version >= begin.saturating_add(versions_end) {
             break;
         }
         found.push(Claim { offset, key: record.key.to_vec(), version: record.version, is_certain });
