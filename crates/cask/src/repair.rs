@@ -23,7 +23,6 @@ use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::hint::Footer;
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
-use esker_format::cask::record::VERSION_MAX;
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::distrust;
 
@@ -337,8 +336,8 @@ impl Repair<'_> {
         let fs = &*self.env.files;
         let next_version =
             self.known.as_ref().map_or(1, |known| known.next_version).max(self.version_max.saturating_add(1));
-        if next_version > VERSION_MAX {
-            let reason = "a data file says that no version can follow its own; restore a backup";
+        if next_version > open::NEXT_VERSION_MAX {
+            let reason = "manifest or data files say that next to no version can follow their own; restore a backup";
             return Err(Error::new(ErrorKind::Exhausted, reason).with_path(self.dir));
         }
         fs.sync_dir(self.dir)?;

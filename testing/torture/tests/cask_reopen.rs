@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Thread, Threads};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker_format::cask::manifest::Manifest;
 use esker_format::cask::record::{Record, VERSION_MAX};
 use esker_torture::cask::{Op, Past, Step, contents, options, run, steps, verified};
 use esker_torture::crash::{FAULTS, Replay, Tally, disk, power_losses};
@@ -482,6 +483,16 @@ fn a_store_that_has_used_all_versions_takes_no_writes() {
     disk.overwrite(path, raw);
     let error = open(&disk, &one_stripe()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    let cask = Cask::open_read_only_with_env("/store", one_stripe(), disk.env()).unwrap();
+    assert_eq!(cask.get("key").unwrap().unwrap(), b"value");
+
+    // Nor one whose manifest says that it has so few left that the next life might use them up.
+    let disk = SimDisk::new();
+    open(&disk, &one_stripe()).unwrap().put("key", "value").unwrap();
+    let path = Path::new("/store/MANIFEST");
+    let manifest = Manifest::decode(&disk.file_bytes(path).unwrap()).unwrap();
+    disk.overwrite(path, Manifest { next_version: VERSION_MAX, ..manifest }.encode());
+    assert_eq!(open(&disk, &one_stripe()).map(drop).unwrap_err().kind(), ErrorKind::Exhausted);
     let cask = Cask::open_read_only_with_env("/store", one_stripe(), disk.env()).unwrap();
     assert_eq!(cask.get("key").unwrap().unwrap(), b"value");
 }
