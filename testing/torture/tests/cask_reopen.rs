@@ -2,7 +2,7 @@
 //! beside somebody who writes.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
@@ -495,6 +495,39 @@ fn a_store_that_has_used_all_versions_takes_no_writes() {
     assert_eq!(open(&disk, &one_stripe()).map(drop).unwrap_err().kind(), ErrorKind::Exhausted);
     let cask = Cask::open_read_only_with_env("/store", one_stripe(), disk.env()).unwrap();
     assert_eq!(cask.get("key").unwrap().unwrap(), b"value");
+}
+
+/// Goal: a file that cannot be mapped is read no more often for much damage than for little.
+#[test]
+fn damage_that_a_hint_passes_over_is_read_once() {
+    let reads = [1, 3].map(|damaged| {
+        let options = CaskOptions { file_bytes: 64 << 10, ..one_stripe() };
+        let disk = SimDisk::new();
+        let cask = open(&disk, &options).unwrap();
+        (0..10u8).for_each(|n| assert!(cask.put([n], [n; 900]).is_ok()));
+        cask.close().unwrap();
+        let path = Path::new("/store/000001.data");
+        (0..damaged).for_each(|n| assert!(disk.flip_bit(path, 8 * (32 + 921 * 2 * n + 500))));
+        // Seals the file, whose hint lacks these records.
+        let cask = open(&disk, &options).unwrap();
+        let _ = cask.compact();
+        cask.close().unwrap();
+        let reads = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&reads);
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Map(path) => Err(esker::env::Error::new("mapping", path, std::io::ErrorKind::OutOfMemory.into())),
+            Call::Read(read) => {
+                count.fetch_add(u64::from(read == path), Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        let cask = Cask::open_with_env("/store", options, env).unwrap();
+        assert_eq!(cask.recovery().damage.len() as u64, damaged);
+        reads.load(Ordering::Relaxed)
+    });
+    assert_eq!(reads[0], reads[1]);
 }
 
 /// Goal: what is deleted stays so when more versions are kept from now on.

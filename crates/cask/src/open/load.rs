@@ -207,8 +207,11 @@ impl Loader {
         if end != data.end() {
             gaps.push((end..data.end(), None));
         }
-        for (gap, next) in gaps {
-            self.note_damage(data, &data.bytes(0..data.end())?, gap, data.end(), next);
+        if !gaps.is_empty() {
+            let bytes = data.bytes(0..data.end())?;
+            for (gap, next) in gaps {
+                self.note_damage(data, &bytes, gap, data.end(), next);
+            }
         }
         // It is set once: every file is read once.
         let _ = known.hint.set(hint);
