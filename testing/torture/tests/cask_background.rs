@@ -2,12 +2,14 @@
 //!
 //! A thread looks at the clock each time that it looks for work. So a test waits until it has looked often enough, not for time to pass.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use esker::env::sim::{SimClock, SimDisk, Survivors};
 use esker::env::{Clock, Env};
 use esker::{Cask, CaskOptions, CaskWriteOptions};
+use esker_torture::hooked::{Call, Hooked};
 
 /// How long a thread that does nothing at all is waited for: then the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -278,5 +280,39 @@ fn one_thread_merges_once_in_an_interval() {
     disk.clock().advance(Duration::from_secs(3600));
     clock.wait_for(|looks| looks.monotonic, 10);
     assert_eq!(cask.len(), 0, "{:?}", cask.stats());
+    cask.close().unwrap();
+}
+
+/// Goal: a merge that could not open its file for want of descriptors is done once there are some, though nobody writes and there is no more room
+/// than there was.
+#[test]
+fn a_merge_that_lacked_a_descriptor_is_tried_again() {
+    let disk = SimDisk::new();
+    let (tries, is_armed) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
+    let (came, has_come) = std::sync::mpsc::channel();
+    let fails = is_armed.clone();
+    let files = Hooked::new(disk.env().files, move |call| match call {
+        Call::Create(path) if path.extension().is_some_and(|end| end == "data") && fails.load(Ordering::Relaxed) => {
+            if tries.fetch_add(1, Ordering::Relaxed) == 0 {
+                let too_many = std::io::Error::from_raw_os_error(24);
+                return Err(esker::env::Error::new("creating", path, too_many));
+            }
+            let _ = came.send(());
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let options = CaskOptions { merge_interval_ms: 10, background_jobs: 1, ..options() };
+    let cask = Cask::open_with_env("/store", options, env).unwrap();
+    let short = CaskWriteOptions { ttl: Some(Duration::from_secs(60)), ..CaskWriteOptions::default() };
+    for n in 0..50u8 {
+        cask.put_with([n], [7; 100], &short).unwrap();
+    }
+    // Ends the files, of which none has anything to give yet.
+    cask.compact().unwrap();
+    is_armed.store(true, Ordering::Relaxed);
+    disk.clock().advance(Duration::from_secs(61));
+    has_come.recv_timeout(PATIENCE).expect("the merge is tried again");
     cask.close().unwrap();
 }

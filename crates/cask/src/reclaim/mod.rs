@@ -20,6 +20,7 @@ mod install;
 mod pick;
 mod run;
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use esker_format::cask::FileNumber;
@@ -38,6 +39,12 @@ const ROUNDS_MAX: usize = 4;
 
 fn is_shortage(error: &Error) -> bool {
     error.kind() == ErrorKind::Exhausted
+}
+
+/// Descriptors may be had again without more room than there was.
+fn is_shortage_of_space(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
+    source.is_some_and(|source| matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
 impl Store {
@@ -88,7 +95,7 @@ impl Store {
 
     fn merge_due(&self, plan: &Plan) -> Result<bool> {
         let merged = self.merge(plan);
-        if merged.as_ref().is_err_and(is_shortage) {
+        if merged.as_ref().is_err_and(is_shortage_of_space) {
             let room = self.free_bytes();
             // One that needs more than there is says nothing of others.
             let lack = (plan.need <= room).then_some(Lack { most: plan.most, room });
