@@ -111,3 +111,37 @@ fn a_checkpoint_that_comes_to_a_closed_store_leaves_it_alone() {
         assert!(later.iter().all(|line| !line.contains("/store")), "{later:?}");
     });
 }
+
+/// Goal: a close reaches a writer that waits for another's merge, which it would do itself then: it goes on before the merge has ended.
+#[test]
+fn a_close_reaches_a_writer_that_waits_for_a_merge() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let options = CaskOptions { file_bytes: 4 << 10, ..options() };
+    let cask = Cask::open_with_env("/store", options.clone(), meanwhile.env(&disk)).unwrap();
+    for key in ["stays", "goes", "goes"] {
+        cask.put_with(key, [7; 900], &to(0)).unwrap();
+    }
+    cask.put_with("key", [7; 900], &to(1)).unwrap();
+    let is_data = |call: Call<'_>| matches!(call, Call::Create(path) if path.extension().is_some_and(|e| e == "data"));
+    let held = Held::new(&meanwhile, is_data);
+    let (written, is_written) = channel();
+    thread::scope(|scope| {
+        let (merger, writer) = (cask.clone(), cask.clone());
+        let merging = scope.spawn(move || merger.compact());
+        held.wait();
+        scope.spawn(move || {
+            // Until a file is full, which it seals; and then there are merges to do.
+            let put = |n: u8| writer.put_with([n], [n; 900], &to(1)).map_err(|error| error.kind());
+            written.send((0..20).map(put).find_map(Result::err)).unwrap();
+        });
+        assert!(is_written.recv_timeout(A_WHILE).is_err(), "the writer does not wait for the merge");
+        let closing = scope.spawn(|| cask.close());
+        assert_eq!(is_written.recv_timeout(PATIENCE).unwrap(), Some(ErrorKind::Closed));
+        assert!(!merging.is_finished());
+        held.go_on.send(()).unwrap();
+        let _ = merging.join().unwrap();
+        closing.join().unwrap().unwrap();
+    });
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    assert_eq!(cask.get([0]).unwrap().unwrap(), [0; 900]);
+}
