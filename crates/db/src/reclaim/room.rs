@@ -18,8 +18,8 @@
 //!   replaces becomes garbage, too. Until a version names the files, or they are given up,
 //!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
 //! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and a few times
-//!   little of what it lacks was freed, be it for others; or, where somebody is always at work, once others were let write many times as much. What only the bound
-//!   kept waiting goes ahead then.
+//!   little of what it lacks was freed, be it for others; or, where somebody is always at work, once others were let write many times
+//!   what all want who wait: what goes ahead then, beyond the bound, is a small part of that, however many they are.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
@@ -69,7 +69,7 @@ const PRESSED: Duration = Duration::from_millis(100);
 const NEARER_PART: i64 = 16;
 /// And gives up once it had what is hidden brought to light so often without that: others may have hidden more just after the first time.
 const TRIES_MAX: u32 = 3;
-/// And lets others go ahead with so many times as much: no more may wait beside it and have their turn first, each for as much.
+/// And lets others go ahead with so many times what all want who wait: each has its turn many times before somebody goes beyond the bound.
 const TURNS_MAX: i64 = 16;
 
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
@@ -556,14 +556,17 @@ impl Store {
     }
 
     /// Waits until `take` has got something, for which it has to have so much `wanted` of the disk. It is told when the bound need not be heeded any
-    /// more: nothing can be freed, or others were let write many times as much meanwhile, and would for ever (W6).
+    /// more: nothing can be freed, or others were let write many times what all want meanwhile, and would for ever (W6).
     fn wait_until<T>(&self, wanted: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
         let _wanted = Wanted::of(&self.room, wanted);
         let (began, mut is_last, mut squeezed) = (self.room.taken(), false, Squeezed::default());
+        let mut wanted_by_all = CREDIT_BYTES_MAX;
         loop {
             self.check_takes_writes()?;
             let to_others = self.room.taken().saturating_sub(began);
-            let most = wanted.max(CREDIT_BYTES_MAX).saturating_mul(TURNS_MAX);
+            // Whoever had its turn just now is about to wait again.
+            wanted_by_all = wanted_by_all.max(self.room.wanted.load(Ordering::Acquire));
+            let most = wanted_by_all.saturating_mul(TURNS_MAX);
             if let Some(taken) = take(is_last || to_others >= most) {
                 return Ok(taken);
             }
@@ -917,6 +920,35 @@ mod tests {
             store.state.lock().compacting -= 1;
             assert!(admitted.unwrap().is_some() && looks.get() > 1, "it waits at first, and not for ever");
         }
+    }
+
+    /// Goal (W1): where many wait and somebody is always at work, who comes late goes beyond the bound only after all have had their turns: else
+    /// what it takes would be a reason for the next.
+    #[test]
+    fn who_waits_beside_many_lets_all_of_them_have_their_turns() {
+        let db = small(0);
+        let (store, looks, bytes) = (db.store(), Cell::new(0), 1 << 18);
+        let _others: Vec<_> = (0..63).map(|_| Wanted::of(&store.room, COPIES * bytes)).collect();
+        let fill_up = || Some(store.room.reserve(store.for_writers(&store.left_afresh()).max(0) as u64));
+        let full = Cell::new(fill_up());
+        store.state.lock().compacting += 1;
+        let admitted = store.wait_until(COPIES * bytes, |is_last| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 9 {
+                return Some(None);
+            }
+            let admitted = store.take(bytes, is_last).map(Some);
+            for _ in 0..1000 {
+                drop(full.take());
+                assert!(store.take(bytes, false).is_some());
+                full.set(fill_up());
+            }
+            admitted
+        });
+        store.state.lock().compacting -= 1;
+        assert!(admitted.unwrap().is_some(), "nobody waits for ever");
+        let turns = (looks.get() - 1) * 1000;
+        assert_eq!(turns, 4000, "64 times 48 turns, and up to a thousand more");
     }
 
     /// Goal (W3): deletions that take of what is kept are flushed, though a put waits and looks again and again; a large put that comes makes
