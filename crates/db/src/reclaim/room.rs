@@ -617,7 +617,7 @@ impl Store {
             return None;
         }
         // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
-        self.room.grant(bytes, GRACE_BYTES.min(on_disk));
+        self.room.grant(bytes, GRACE_BYTES.min(on_disk - bytes));
         Some(admitted())
     }
 
@@ -949,6 +949,19 @@ mod tests {
         assert!(admitted.unwrap().is_some(), "nobody waits for ever");
         let turns = (looks.get() - 1) * 1000;
         assert_eq!(turns, 4000, "64 times 48 turns, and up to a thousand more");
+    }
+
+    /// Goal (W2): what is let write beyond the bound is there on the disk.
+    #[test]
+    fn what_goes_beyond_the_bound_takes_no_more_of_the_disk_than_there_is() {
+        let db = small(64 << 20);
+        let (store, bytes, more) = (db.store(), 100_000, 1000);
+        let lacking = store.left_afresh().disk - COPIES * (bytes + more);
+        let _full = store.room.reserve(lacking as u64);
+        assert!(store.left().bound < 0 && store.take(bytes, false).is_none());
+        assert!(store.take(bytes, true).is_some());
+        let credit = store.room.credit.load(Ordering::Relaxed);
+        assert!((1..=more).contains(&credit), "{credit}");
     }
 
     /// Goal (W3): deletions that take of what is kept are flushed, though a put waits and looks again and again; a large put that comes makes
