@@ -723,6 +723,7 @@ mod tests {
     use std::cell::Cell;
 
     use esker_env::sim::SimDisk;
+    use esker_format::rocksdb::blob::BlobIndex;
     use esker_format::rocksdb::internal_key::FileNumber;
 
     use super::*;
@@ -1030,6 +1031,16 @@ mod tests {
         db.wait_for_compact().unwrap();
         let version = store.family(0).unwrap().view.load().version.clone();
         assert_eq!(version.bytes_into(&refs.keys().copied().collect(), [&pointing]), 0);
+    }
+
+    /// Goal: the same of one that says nothing, and is read for it.
+    #[test]
+    fn what_pointers_of_a_table_say_is_summed_up_without_overflow() {
+        let db = small(0);
+        let file = FileNumber::new(1);
+        let index = BlobIndex { file, offset: 100, bytes: u64::MAX, compression: Compression::None };
+        let table = testing::table_of_pointers(db.store(), 1, &[("k", 1, index), ("l", 2, index)]);
+        assert_eq!(table.blob_refs().unwrap().get(&file), Some(&u64::MAX));
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.

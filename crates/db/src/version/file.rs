@@ -201,7 +201,8 @@ impl TableFile {
             let key = InternalKey::decode(entries.key()).map_err(decode)?;
             if key.kind == ValueKind::BlobIndex {
                 let index = BlobIndex::decode(entries.value()).map_err(decode)?;
-                *refs.entry(index.file).or_insert(0) += accounted_bytes(&index, key.user_key.len());
+                let bytes = refs.entry(index.file).or_insert(0);
+                *bytes = bytes.saturating_add(accounted_bytes(&index, key.user_key.len()));
             }
             entries.next()?;
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
-use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 
 use super::{Edit, TableFile};
@@ -28,6 +29,41 @@ pub(crate) fn pointing_table(
     entries: &[Entry<'_>],
     refs: &BlobRefs,
 ) -> Arc<TableFile> {
+    let entries = entries.iter().map(|(user_key, sequence, value)| {
+        let kind = if value.is_some() { ValueKind::Value } else { ValueKind::Deletion };
+        (internal(user_key, *sequence, kind), value.unwrap_or_default().as_bytes().to_vec())
+    });
+    write(store, epoch_number, entries, refs, refs.keys().next().copied())
+}
+
+/// The same of pointers into blob files, of which the table itself says nothing.
+pub(crate) fn table_of_pointers(
+    store: &Store,
+    epoch_number: u64,
+    entries: &[(&str, u64, BlobIndex)],
+) -> Arc<TableFile> {
+    let oldest = entries.iter().map(|(.., index)| index.file).min();
+    let entries = entries.iter().map(|(user_key, sequence, index)| {
+        let mut value = Vec::new();
+        index.encode(&mut value);
+        (internal(user_key, *sequence, ValueKind::BlobIndex), value)
+    });
+    write(store, epoch_number, entries, &BlobRefs::new(), oldest)
+}
+
+fn internal(user_key: &str, sequence: u64, kind: ValueKind) -> Vec<u8> {
+    let mut key = Vec::new();
+    internal_key::append(&mut key, user_key.as_bytes(), SequenceNumber::new(sequence), kind);
+    key
+}
+
+fn write(
+    store: &Store,
+    epoch_number: u64,
+    entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    refs: &BlobRefs,
+    oldest_blob_file: Option<FileNumber>,
+) -> Arc<TableFile> {
     let number = store.new_file_number();
     let path = store.path_of(&FileName::Table(number));
     let identity = TableIdentity {
@@ -40,19 +76,14 @@ pub(crate) fn pointing_table(
     };
     let options = TableOptions::of(&FamilyOptions::default());
     let mut writer = TableWriter::create(&*store.env.files, &path, number, &options, &identity).unwrap();
-    for (user_key, sequence, value) in entries {
-        let kind = if value.is_some() { ValueKind::Value } else { ValueKind::Deletion };
-        let mut key = Vec::new();
-        internal_key::append(&mut key, user_key.as_bytes(), SequenceNumber::new(*sequence), kind);
-        writer.add(&key, value.unwrap_or_default().as_bytes()).unwrap();
-    }
+    entries.for_each(|(key, value)| writer.add(&key, &value).unwrap());
     if !refs.is_empty() {
         writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(refs));
     }
     let summary = writer.finish().unwrap();
     let meta = TableMeta {
         number,
-        oldest_blob_file: refs.keys().next().copied(),
+        oldest_blob_file,
         file_bytes: summary.file_bytes,
         smallest: summary.smallest,
         largest: summary.largest,
