@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
 
 use super::pick::overlap_bytes_max;
@@ -206,7 +206,9 @@ fn move_value(
         let reason = format!("a value lies in blob file {}, which the store does not have", index.file);
         return Err(Error::new(ErrorKind::Corruption, reason));
     };
-    let bytes = accounted_bytes(index, key.user_key.len());
+    // Before anything is done for it: a damaged pointer may say any length.
+    let extent = blob.file.extent(key.user_key, index)?;
+    let bytes = extent.end - extent.start;
     if !plan.victims.is_empty() {
         outputs.store().pace(bytes)?;
     }

@@ -167,7 +167,10 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use esker_format::rocksdb::blob::BlobIndex;
+
     use super::*;
+    use crate::version::testing::{install, table_of_pointers};
     use crate::{Compression, Db, FamilyOptions, Options};
 
     /// Goal: what comes while somebody reclaims by hand is not waited for: only files that were there before are emptied.
@@ -194,6 +197,28 @@ mod tests {
             assert_eq!(victims, numbers[..count]);
         }
     }
+
+    /// Goal: a pass that meets a pointer to more than any file holds ends, and tells of it.
+    #[test]
+    fn a_pointer_to_more_than_a_file_holds_is_damage() {
+        let family =
+            FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
+        let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), family)].into());
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        for round in 0..2u8 {
+            (round * 10..20).for_each(|n| db.put([n], [round; 500]).unwrap());
+            db.flush().unwrap();
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let store = db.store();
+        let file = *store.family(0).unwrap().view.load().version.blobs().keys().next().unwrap();
+        let index = BlobIndex { file, offset: 1000, bytes: 1 << 63, compression: Compression::None };
+        install(&db, vec![(0, table_of_pointers(store, 99, &[("z", 100, index)]))], 100);
+        assert_eq!(db.reclaim(&db.default_column_family(), 0.1).unwrap_err().kind(), crate::ErrorKind::Corruption);
+    }
+
     /// Goal: a reclaim ends with the family that it is for.
     #[test]
     fn nothing_is_left_to_do_for_a_dropped_family() {

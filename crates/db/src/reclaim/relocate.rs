@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::{Relocation, Reserved};
@@ -79,7 +78,9 @@ fn rewrite(
             let reason = format!("a value lies in blob file {}, which the store does not have", index.file);
             return Err(Error::new(ErrorKind::Corruption, reason));
         };
-        let bytes = accounted_bytes(&index, key.user_key.len());
+        // Before anything is done for it: a damaged pointer may say any length.
+        let extent = blob.file.extent(key.user_key, &index)?;
+        let bytes = extent.end - extent.start;
         store.pace(bytes)?;
         garbage.entry(index.file).or_default().add(1, bytes);
         outputs.add_moved(key, &index, &blob.file)
