@@ -21,6 +21,8 @@ impl Filter {
 
     /// What `bytes` are in a table with these properties.
     pub(super) fn new(bytes: Vec<u8>, properties: &TableProperties) -> Self {
+        // A Ribbon filter, say, denies nothing: that is no word for a key, nor worth its memory.
+        let bytes = if filter::is_understood(&bytes) { bytes } else { Vec::new() };
         Self { bytes, has_keys: properties.has_whole_key_filter(), prefixes: properties.filtered_prefixes() }
     }
 
@@ -53,5 +55,32 @@ impl Filter {
     /// Memory that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_format::rocksdb::filter::FilterBuilder;
+
+    use super::*;
+
+    /// Goal: of a Ribbon filter, say, nobody believes that it has a key only because it does not deny it.
+    #[test]
+    fn a_filter_that_is_not_understood_knows_of_no_key() {
+        let mut builder = FilterBuilder::new(10.0).unwrap();
+        builder.add(b"there");
+        let bytes = builder.finish();
+        let of = |bytes: Vec<u8>| Filter::new(bytes, &TableProperties::default());
+        let understood = of(bytes.clone());
+        assert!(understood.has_keys() && understood.may_hold(b"there") && !understood.may_hold(b"missing"));
+        let marker = bytes.len() - 5;
+        for raw in [0xfe, 7] {
+            let mut other = bytes.clone();
+            other[marker] = raw;
+            let other = of(other);
+            assert!(!other.has_keys() && other.may_hold(b"there") && other.may_hold(b"missing"));
+            assert_eq!(other.memory_bytes(), 0);
+        }
+        assert!(!of(Vec::new()).has_keys());
     }
 }

@@ -158,19 +158,26 @@ pub fn may_contain(filter: &[u8], user_key: &[u8]) -> bool {
     may_contain_hash(filter, hash(user_key))
 }
 
+/// Whether `filter` is of a kind known here, and not empty: of others, [`may_contain`] says yes to whatever it is asked.
+pub fn is_understood(filter: &[u8]) -> bool {
+    parts(filter).is_some()
+}
+
+/// The lines and the number of probes; `None` of a filter that is not understood.
+#[inline]
+fn parts(filter: &[u8]) -> Option<(&[u8], u8)> {
+    let (lines, &[marker, kind, probes, reserved_low, reserved_high]) = filter.split_last_chunk::<TRAILER_BYTES>()?;
+    // Zeroes in the top three bits of `probes` stand for lines of 64 bytes.
+    let known = marker == 0xff && kind == 0 && (1..=30).contains(&probes) && reserved_low == 0 && reserved_high == 0;
+    (known && lines.len() >= LINE_BYTES).then_some((lines, probes))
+}
+
 /// As [`may_contain`], for the key with this [`hash`].
 #[inline]
 pub fn may_contain_hash(filter: &[u8], hash: u64) -> bool {
-    let Some((lines, &[marker, kind, probes, reserved_low, reserved_high])) =
-        filter.split_last_chunk::<TRAILER_BYTES>()
-    else {
+    let Some((lines, probes)) = parts(filter) else {
         return true;
     };
-    // Zeroes in the top three bits of `probes` stand for lines of 64 bytes.
-    let known = marker == 0xff && kind == 0 && (1..=30).contains(&probes) && reserved_low == 0 && reserved_high == 0;
-    if !known || lines.len() < LINE_BYTES {
-        return true;
-    }
     let (offset, seed) = place(hash, lines.len());
     let Some(line) = lines.get(offset..).and_then(|rest| rest.first_chunk::<LINE_BYTES>()) else {
         return true;
