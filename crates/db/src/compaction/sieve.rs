@@ -11,7 +11,9 @@
 //!   it; what becomes of them is not decided here, nor counted.
 //! - S6: a single deletion that something newer hides goes with the value right below it, which it cancels, or as a tombstone does (S2).
 //!   Alone it stays: that value lies deeper, and once RocksDB lets a later single deletion cancel the newer value, it would show again.
-//!   What is newer keeps its number (S3) as long, since at the bottom nothing lies deeper.
+//!   What is newer keeps its number (S3) as long, since at the bottom nothing lies deeper. Right below another
+//!   that stays it goes: no value lies between the two any more, and before the next older single deletion at most one does, as users promise
+//!   RocksDB: whichever of the two is left cancels it. So what is put and deleted again and again leaves one, and not one for each time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -51,6 +53,8 @@ pub(crate) struct Sieve<'a> {
     user_key: Vec<u8>,
     /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
     stripe: Option<usize>,
+    /// Whether nothing but single deletions of `user_key` was met in that stripe, of which the newest stays.
+    below_single: bool,
     garbage: BTreeMap<FileNumber, Garbage>,
 }
 
@@ -59,7 +63,7 @@ impl<'a> Sieve<'a> {
         let may_hold_below = Box::new(may_hold_below);
         let garbage = BTreeMap::new();
         let (is_deepest, above, user_key, stripe) = (false, None, Vec::new(), None);
-        Self { snapshots, may_hold_below, is_deepest, above, user_key, stripe, garbage }
+        Self { snapshots, may_hold_below, is_deepest, above, user_key, stripe, below_single: false, garbage }
     }
 
     /// The same, knowing whether nothing lies below the run (S3).
@@ -81,17 +85,21 @@ impl<'a> Sieve<'a> {
             self.user_key.clear();
             self.user_key.extend_from_slice(key.user_key);
             self.stripe = self.stripe_above(key.user_key)?;
+            self.below_single = false;
         }
         let stripe = self.stripe_of(key.sequence);
         let shadowed = self.stripe == Some(stripe);
         self.stripe = Some(stripe);
+        let is_single = key.kind == ValueKind::SingleDeletion;
         if !shadowed && !self.is_spent_tombstone(key, stripe) {
+            self.below_single = is_single;
             let is_value = matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
             return Ok(if self.is_deepest && stripe == 0 && is_value { Fate::Timeless } else { Fate::Kept });
         }
+        self.below_single &= shadowed && is_single;
         match key.kind {
             ValueKind::BlobIndex => self.count_garbage(key.user_key, value)?,
-            ValueKind::SingleDeletion if shadowed && !self.is_spent_tombstone(key, stripe) => {
+            ValueKind::SingleDeletion if shadowed && !self.below_single && !self.is_spent_tombstone(key, stripe) => {
                 return Ok(Fate::Undecided);
             }
             _ => {}
@@ -275,6 +283,27 @@ mod tests {
         assert_eq!(poured(&[25], true, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30 a20", "newest of its stripe");
         assert_eq!(poured(&[], false, &[("a", 30, V), ("a", 20, S)]), "a0", "nothing lies deeper");
         assert_eq!(poured(&[15], false, &[("a", 30, V), ("a", 20, S), ("a", 10, V)]), "a30 a20 a0");
+        assert_eq!(poured(&[], true, &[("a", 40, S), ("a", 20, S), ("a", 10, S), ("b", 5, S)]), "a40 b5");
+        assert_eq!(poured(&[], true, &[("a", 40, S), ("a", 20, S), ("a", 10, V)]), "a40");
+        assert_eq!(poured(&[], true, &[("a", 40, S), ("a", 30, V), ("a", 20, S)]), "a40 a20", "below a value");
+        assert_eq!(poured(&[], true, &[("a", 40, S), ("a", 30, D), ("a", 20, S)]), "a40 a20", "below a deletion");
+        assert_eq!(poured(&[30], true, &[("a", 40, S), ("a", 20, S), ("a", 10, S)]), "a40 a20", "a snapshot's stripe");
+    }
+
+    /// S6: what lies above the run is no single deletion that stays in it, nor is that of another key.
+    #[test]
+    fn a_single_deletion_below_what_stays_above_stays() {
+        let above = Arc::new(Memtable::new());
+        above.add(SequenceNumber::new(9), V, b"b", b"");
+        let mut above = above.iter();
+        above.seek_to_first().unwrap();
+        let mut sieve = Sieve::new(&[], |_| true).below(Some(Box::new(above)));
+        let fates = [("a", 8), ("a", 7), ("b", 6), ("b", 5)].map(|(key, sequence)| {
+            let kind = ValueKind::SingleDeletion;
+            let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
+            sieve.fate(&key, b"").unwrap()
+        });
+        assert_eq!(fates, [Fate::Kept, Fate::Dropped, Fate::Undecided, Fate::Undecided]);
     }
 
     #[test]
