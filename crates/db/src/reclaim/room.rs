@@ -36,7 +36,7 @@ use super::{hidden_bytes, pass_bytes};
 use crate::compaction::PARTS_MAX;
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};
-use crate::store::{State, Store};
+use crate::store::{KeptOut, State, Store};
 use crate::version::Version;
 use crate::write::Request;
 use crate::{Error, ErrorKind, Result};
@@ -669,7 +669,7 @@ impl Store {
         if !self.may_free(&state) {
             return None;
         }
-        if !state.is_at_work() {
+        if !state.is_at_work() && (state.can_begin() || self.trash.is_filled()) {
             self.changed.notify_all();
         }
         self.changed.wait_for(&mut state, Duration::from_millis(50));
@@ -715,6 +715,12 @@ impl State {
     /// Whether it shall be.
     fn is_due(&self) -> bool {
         self.compaction_error.is_none() && !(self.to_compact.is_empty() && self.to_flush.is_empty())
+    }
+
+    /// Whether somebody who looks for it may find it now. In families that are kept out nobody does: those who wait would only wake each other.
+    fn can_begin(&self) -> bool {
+        let is_kept_out = |id| self.manual.get(id) == Some(&KeptOut::All);
+        !self.to_flush.is_empty() || !self.to_compact.iter().all(is_kept_out)
     }
 }
 
@@ -1041,6 +1047,24 @@ mod tests {
         let index = BlobIndex { file, offset: 100, bytes: u64::MAX, compression: Compression::None };
         let table = testing::table_of_pointers(db.store(), 1, &[("k", 1, index), ("l", 2, index)]);
         assert_eq!(table.blob_refs().unwrap().get(&file), Some(&u64::MAX));
+    }
+
+    /// Goal: who waits for work wakes others only if they could begin some, and waits all the same for what is kept out a while.
+    #[test]
+    fn nobody_is_woken_for_a_family_that_is_kept_out() {
+        let db = small(0);
+        let mut state = db.store().state.lock();
+        state.to_compact.clear();
+        assert!(!state.is_due() && !state.can_begin());
+        state.to_compact.extend([0, 1]);
+        for (kept_out, can_begin) in [(KeptOut::All, false), (KeptOut::Compactions, true)] {
+            state.manual.extend([(0, KeptOut::All), (1, kept_out)]);
+            assert_eq!((state.is_due(), state.can_begin()), (true, can_begin));
+        }
+        state.manual.insert(1, KeptOut::All);
+        state.to_flush.insert(0);
+        assert!(state.can_begin(), "memtables of such a family are flushed");
+        (state.to_flush, state.manual) = Default::default();
     }
 
     /// Goal (W1): a compaction of a store without blob files holds no writer back, however much it merges; with one, it counts.
