@@ -27,6 +27,8 @@ pub enum Call<'a> {
     Read(&'a Path),
     /// A file is mapped.
     Map(&'a Path),
+    /// A directory is claimed, before parts of its files are given back.
+    Claim(&'a Path),
     /// Anything else that changes files or directories, or takes a lock, is done at this path.
     Other(&'a Path),
 }
@@ -36,7 +38,8 @@ impl<'a> Call<'a> {
     pub fn path(&self) -> &'a Path {
         match self {
             Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) => path,
-            Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) | Self::Other(path) => path,
+            Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
+            Self::Claim(path) | Self::Other(path) => path,
         }
     }
 }
@@ -179,6 +182,7 @@ impl FileSystem for Hooked {
         self.files.share_dir(dir)
     }
     fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        (self.hook)(Call::Claim(dir))?;
         self.files.claim_dir(dir)
     }
 }

@@ -120,7 +120,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns how much came free; `None` where the file system has no holes.
+    /// Returns how much came free; `None` where the file system has no holes, or no locks of directories.
     fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
         let (files, path) = (&*self.env.files, blob.file.path());
         let before = files.metadata(path)?;
@@ -132,6 +132,11 @@ impl Store {
             // A file system that only this process has.
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => None,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Some(0)),
+            // Of descriptors, say, there will be some again: it is told, and tried again once there is more to gain.
+            Err(error) if error.is_exhausted() || error.kind() == std::io::ErrorKind::OutOfMemory => {
+                return Err(error.into());
+            }
+            // A file system that cannot lock a directory.
             Err(_) => return Ok(None),
         };
         let mut punched = blob.holes.punched();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
@@ -171,6 +171,37 @@ fn without_holes_values_are_copied() {
     let stats = db.stats();
     assert!(stats.relocations > 0 && stats.punched_bytes == 0 && stats.background_error.is_none(), "{stats:?}");
     assert!(contents(&db) == expected);
+}
+
+/// Goal: where descriptors have run out for a moment, somebody is told, and holes are made later; where no directory can be locked, values are
+/// copied for good.
+#[test]
+fn a_directory_that_cannot_be_claimed_for_a_moment_has_holes_later() {
+    let (emfile, enolck) = (24, 37);
+    for errno in [emfile, enolck] {
+        let disk = SimDisk::new();
+        large_garbage(&disk);
+        let has_failed = AtomicBool::new(false);
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Claim(dir) if !has_failed.swap(true, Ordering::Relaxed) => {
+                Err(EnvError::new("claiming", dir, std::io::Error::from_raw_os_error(errno)))
+            }
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        let options = Options { max_space_amp: 1.6, ..large_options(ReclaimMode::Auto, false) };
+        let db = Db::open_with_env("/store", options, env).unwrap();
+        db.flush().unwrap();
+        let stats = db.stats();
+        assert!(stats.punches == 1 && stats.punched_bytes == 0, "{stats:?}");
+        assert_eq!(stats.background_error.is_some(), errno == emfile, "{stats:?}");
+        (1..60).step_by(4).for_each(|n| db.delete(key(n)).unwrap());
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        db.flush().unwrap();
+        let stats = db.stats();
+        assert_eq!(stats.punched_bytes > 0, errno == emfile, "{stats:?}");
+        assert!(stats.background_error.is_none(), "{stats:?}");
+    }
 }
 
 /// Goal: a machine that dies among holes, and a call that fails there, lose no value, whatever of the holes survives.
