@@ -86,7 +86,7 @@ impl Db {
     ///
     /// It keeps no writer out, nor does one keep it out. It does share a lock of the directory, by which a writer knows that it must make
     /// no holes in what is read here (`punch_holes`). All files are opened at once, so that it reads on when the writer removes them: their
-    /// space comes back when this handle is gone.
+    /// space comes back when this handle is gone, and with it all iterators and values that it handed out.
     ///
     /// # Errors
     /// As [`open`](Self::open), but `Busy` only if a writer changes the store faster than it can be read: try again.
@@ -147,8 +147,8 @@ impl Db {
     }
 
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values
-    /// that were taken earlier stay readable, until the directory is opened again for writing: that handle knows nothing of them, and may make
-    /// holes where they lie (`punch_holes`).
+    /// that were taken earlier stay readable. Those of a handle for writing only until the directory is opened again for that: the next one knows
+    /// nothing of them, and may make holes where they lie (`punch_holes`).
     ///
     /// What is in memory only because of [`WriteOptions::disable_wal`] is flushed; everything else is in the log
     /// already. The log is synced, so that a closed store survives power loss, and the manifest says how much of it is, so that whoever

@@ -60,7 +60,7 @@ pub struct Recovery {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) store: Arc<Store>,
-    /// `None` when open for reading only.
+    /// `None` when open for reading only: what is read holds the share of the directory itself.
     pub(crate) lock: Option<Box<dyn Lock>>,
 }
 
@@ -90,7 +90,8 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     }
     let limit = (options.max_disk_bytes > 0).then_some(options.max_disk_bytes);
     let (files, meter) = Metered::over(env.files.clone(), dir, limit, files::is_vital)?;
-    let store = read(dir, options, Env { files, ..env }, Some(meter))?;
+    let trash = Trash::new(files.clone());
+    let store = read(dir, options, Env { files, ..env }, trash, Some(meter))?;
     let logs = replay::Logs::check(&store)?;
     begin_writing(&store, &logs)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock) })
@@ -103,9 +104,8 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
         files::may_create(&env, dir, false)?;
         return Err(files::no_store(dir));
     }
-    // Before anything is read: a hole that comes later would be in what is read now (`reclaim/punch.rs` H6). Where a system has no such
-    // lock, the writer cannot have it either.
-    let share = env.files.share_dir(dir).ok();
+    // Before anything is read: a hole that comes later would be in what is read now (`reclaim/punch.rs` H6).
+    let share = share(&env, dir)?;
     // A writer may take away, between two of these reads, what its manifest no longer needs. It always changes the
     // manifest first: if that is as it was before, it names nothing that was missed. But a log may have been due to go before: while a
     // family writes nothing, the manifest says no later than it must from which log on that needs any.
@@ -116,7 +116,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
     loop {
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
-        let opened = read_whole(dir, options.clone(), env.clone());
+        let opened = read_whole(dir, options.clone(), env.clone(), share.clone());
         // A repair that has begun meanwhile says so before it changes anything.
         if !files::store_exists(&env, dir)? {
             return Err(files::no_store(dir));
@@ -137,9 +137,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
         let is_sure = suspect.is_none() || suspect == suspected;
         match opened {
             Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
-            opened if is_as_before && (is_sure || attempts == 0) => {
-                return opened.map(|opened| Opened { lock: share, ..opened });
-            }
+            opened if is_as_before && (is_sure || attempts == 0) => return opened,
             _ if attempts > 0 => {}
             _ => {
                 let reason = "the store changes faster than it can be read; try again";
@@ -177,11 +175,22 @@ impl Suspect {
     }
 }
 
-fn read_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
-    let store = read(dir, options, env, None)?;
+/// The directory, shared with all who must not find holes in it. `None` where the system has no such lock: the writer cannot have it either,
+/// and makes none.
+fn share(env: &Env, dir: &Path) -> Result<Option<Arc<dyn Lock>>> {
+    match env.files.share_dir(dir) {
+        Ok(share) => Ok(Some(share.into())),
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_whole(dir: &Path, options: Options, env: Env, share: Option<Arc<dyn Lock>>) -> Result<Opened> {
+    let trash = Trash::sharing(env.files.clone(), share);
+    let store = read(dir, options, env, trash, None)?;
     let logs = replay::Logs::check(&store)?;
     for (&id, family) in store.families.load().iter() {
-        logs.pointers.show_to(id, &family.view.load());
+        logs.pointers.show_to(id, &family.view.load(), &store.trash);
     }
     let last = logs.replay(&store, |_| Ok(()))?;
     store.publish(store.visible().max(last));
@@ -241,7 +250,7 @@ pub(crate) fn new_session(env: &Env) -> String {
 }
 
 /// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
-fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Result<Store> {
+fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option<Arc<Meter>>) -> Result<Store> {
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
@@ -252,7 +261,6 @@ fn read(dir: &Path, options: Options, env: Env, meter: Option<Arc<Meter>>) -> Re
         0 => BlockCache::new(options.cache_bytes),
         limit_bytes => BlockCache::within_limit(limit_bytes),
     });
-    let trash = Trash::new(env.files.clone());
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);
     check_next_file(next_file, dir)?;
     // The next number is the new log's, so that memtables can say from the start that they need none before it.

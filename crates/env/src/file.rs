@@ -349,7 +349,7 @@ pub trait FileSystem: Debug + Send + Sync {
     /// for whoever has the directory [alone](Self::claim_dir).
     ///
     /// # Errors
-    /// `Unsupported` unless written otherwise: there is nobody to share with.
+    /// `Unsupported` unless written otherwise: there is nobody to share with. So where the system has no such lock.
     fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
         Err(crate::Error::new("sharing", dir, std::io::ErrorKind::Unsupported.into()))
     }
@@ -357,7 +357,8 @@ pub trait FileSystem: Debug + Send + Sync {
     /// The right to take away bytes that only those need who [share](Self::share_dir) `dir`.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody shares it, or has it alone. `Unsupported` unless written otherwise.
+    /// `WouldBlock` if somebody shares it, or has it alone. `Unsupported` unless written otherwise: this process alone has the files. Another
+    /// error where others may have them, and the system has no such lock.
     fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
         Err(crate::Error::new("claiming", dir, std::io::ErrorKind::Unsupported.into()))
     }

@@ -29,6 +29,8 @@ pub enum Call<'a> {
     Map(&'a Path),
     /// A directory is claimed, before parts of its files are given back.
     Claim(&'a Path),
+    /// A directory is shared.
+    Share(&'a Path),
     /// Anything else that changes files or directories, or takes a lock, is done at this path.
     Other(&'a Path),
 }
@@ -37,7 +39,7 @@ impl<'a> Call<'a> {
     /// Where it is done.
     pub fn path(&self) -> &'a Path {
         match self {
-            Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) => path,
+            Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Share(path) => path,
             Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
             Self::Claim(path) | Self::Other(path) => path,
         }
@@ -179,6 +181,7 @@ impl FileSystem for Hooked {
         self.files.lock(path)
     }
     fn share_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {
+        (self.hook)(Call::Share(dir))?;
         self.files.share_dir(dir)
     }
     fn claim_dir(&self, dir: &Path) -> Result<Box<dyn Lock>> {

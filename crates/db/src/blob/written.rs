@@ -42,8 +42,8 @@ struct Link {
 #[derive(Debug)]
 pub(crate) struct WrittenBlob {
     file: Arc<BlobFile>,
-    /// Shared with the version's handle. `None` in a store open for reading, which removes no file.
-    life: Option<Arc<Life>>,
+    /// Shared with the version's handle.
+    life: Arc<Life>,
     /// What the manifest shall say of it, once it is ended.
     addition: OnceLock<BlobFileAddition>,
 }
@@ -70,8 +70,8 @@ impl WrittenBlobs {
     }
 
     /// A file that a store open for reading found the logs to point to.
-    pub(crate) fn add_found(&self, file: Arc<BlobFile>) {
-        self.add(WrittenBlob { file, life: None, addition: OnceLock::new() });
+    pub(crate) fn add_found(&self, file: Arc<BlobFile>, path: PathBuf, trash: &Arc<Trash>) {
+        self.add(WrittenBlob { file, life: Arc::new(Life::new(path, trash.clone())), addition: OnceLock::new() });
     }
 
     /// Whether there never was one: known without a lock.
@@ -93,7 +93,7 @@ impl WrittenBlobs {
         path: PathBuf,
         trash: &Arc<Trash>,
     ) {
-        let life = Some(Arc::new(Life::new(path, trash.clone())));
+        let life = Arc::new(Life::new(path, trash.clone()));
         self.add(WrittenBlob { file: blob.reader().clone(), life, addition: OnceLock::new() });
         active.insert(partition, blob);
     }
@@ -158,7 +158,7 @@ impl WrittenBlobs {
     ) -> impl Iterator<Item = Arc<BlobHandle>> {
         self.links().filter_map(move |link| {
             let WrittenBlob { file, life, addition } = &link.blob;
-            Some(BlobHandle::sharing(addition.get()?.clone(), sealed(file), life.clone()?))
+            Some(BlobHandle::sharing(addition.get()?.clone(), sealed(file), life.clone()))
         })
     }
 
@@ -170,8 +170,6 @@ impl WrittenBlobs {
 
 impl WrittenBlob {
     fn mark_obsolete(&self) {
-        if let Some(life) = &self.life {
-            life.mark_obsolete(self.file.records_end());
-        }
+        self.life.mark_obsolete(self.file.records_end());
     }
 }

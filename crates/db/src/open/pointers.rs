@@ -27,6 +27,7 @@ use esker_log::distrust;
 
 use crate::blob::BlobFile;
 use crate::family::View;
+use crate::reclaim::Trash;
 use crate::store::Store;
 use crate::version::{BlobHandle, Edit, Garbage};
 use crate::{Error, ErrorKind, Result};
@@ -167,10 +168,10 @@ impl Pointers {
     }
 
     /// Leads readers of `view`, of a store open for reading, to the files.
-    pub(super) fn show_to(&self, family: u32, view: &View) {
+    pub(super) fn show_to(&self, family: u32, view: &View, trash: &Arc<Trash>) {
         for found in self.files.values().filter(|found| found.family == family && found.live.count > 0) {
             if let Some(blob) = &found.blob {
-                view.active.blobs.add_found(blob.clone());
+                view.active.blobs.add_found(blob.clone(), found.path.clone(), trash);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use esker_env::FileSystem;
+use esker_env::{FileSystem, Lock};
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -25,16 +25,24 @@ pub(crate) struct Trash {
     held_bytes: AtomicU64,
     /// Held while files are removed.
     is_closed: Mutex<bool>,
+    /// Whoever holds a file of a store open for reading shares its directory with the writer, however long after its close.
+    _share: Option<Arc<dyn Lock>>,
 }
 
 impl Trash {
     pub(crate) fn new(files: Arc<dyn FileSystem>) -> Arc<Self> {
+        Self::sharing(files, None)
+    }
+
+    /// Of a store open for reading, in which nothing is removed: every file holds it, and so `share` until the last of them goes.
+    pub(crate) fn sharing(files: Arc<dyn FileSystem>, share: Option<Arc<dyn Lock>>) -> Arc<Self> {
         Arc::new(Self {
             files,
             waiting: Mutex::default(),
             filled: AtomicBool::new(false),
             held_bytes: AtomicU64::new(0),
             is_closed: Mutex::new(false),
+            _share: share,
         })
     }
 

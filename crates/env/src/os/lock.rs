@@ -99,12 +99,30 @@ impl Drop for OsDirLock {
 
 /// Waits for whoever claimed it.
 pub(super) fn share_dir(dir: &Path) -> io::Result<OsDirLock> {
-    flock_dir(dir, FlockOperation::LockShared)
+    flock_dir(dir, FlockOperation::LockShared).map_err(not_shared)
+}
+
+/// What network file systems say of a lock that they do not have for directories means that there is none.
+fn not_shared(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::BADF | Errno::INVAL) => {
+            io::Error::new(io::ErrorKind::Unsupported, error)
+        }
+        _ => error,
+    }
 }
 
 /// `WouldBlock` if somebody shares it.
 pub(super) fn claim_dir(dir: &Path) -> io::Result<OsDirLock> {
-    flock_dir(dir, FlockOperation::NonBlockingLockExclusive)
+    flock_dir(dir, FlockOperation::NonBlockingLockExclusive).map_err(not_claimed)
+}
+
+/// Never `Unsupported`: that would say that there is nobody to share with, and here are other processes.
+fn not_claimed(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Unsupported => io::Error::other(error),
+        _ => error,
+    }
 }
 
 fn flock_dir(dir: &Path, operation: FlockOperation) -> io::Result<OsDirLock> {
@@ -129,6 +147,19 @@ fn taken(why: &'static str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: who cannot share a directory learns whether there is such a thing at all; who cannot claim it does not take it for his own.
+    #[test]
+    fn a_lock_that_the_file_system_lacks_is_told_from_one_that_was_refused() {
+        for missing in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK, Errno::BADF, Errno::INVAL] {
+            assert_eq!(not_shared(missing.into()).kind(), io::ErrorKind::Unsupported, "{missing}");
+            assert_ne!(not_claimed(missing.into()).kind(), io::ErrorKind::Unsupported, "{missing}");
+        }
+        for refused in [Errno::ACCESS, Errno::MFILE, Errno::NFILE, Errno::NOENT] {
+            assert_eq!(not_shared(refused.into()).raw_os_error(), Some(refused.raw_os_error()), "{refused}");
+            assert_eq!(not_claimed(refused.into()).raw_os_error(), Some(refused.raw_os_error()), "{refused}");
+        }
+    }
 
     /// Goal: what a child still has open, which was forked and does not run its own program yet, keeps nobody out.
     #[test]

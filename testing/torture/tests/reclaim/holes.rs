@@ -152,6 +152,69 @@ fn no_hole_is_made_while_another_handle_reads() {
     assert_sound(&db, "with holes");
 }
 
+/// Goal: what a reader handed out stays what it is when the reader is closed, an iterator and a value of a mapped file; once it is gone,
+/// holes are made.
+#[test]
+fn no_hole_is_made_while_what_a_closed_reader_handed_out_is_held() {
+    for is_iterator in [true, false] {
+        let disk = SimDisk::new();
+        large_garbage(&disk);
+        let options = large_options(ReclaimMode::Auto, false);
+        let mapped = Options { mmap_reads: true, ..options.clone() };
+        let reader = Db::open_read_only_with_env("/store", mapped, disk.env()).unwrap();
+        let seen = contents(&reader);
+        let mut iterator = is_iterator.then(|| reader.iter().unwrap());
+        let value = (!is_iterator).then(|| reader.get(key(3)).unwrap().unwrap());
+        reader.close().unwrap();
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let overwrite = |keys: std::ops::Range<u32>| {
+            for n in keys.step_by(3) {
+                db.put(key(n), large_value(n, 7)).unwrap();
+            }
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+        };
+        overwrite(0..60);
+        assert_eq!(db.stats().punched_bytes, 0, "an iterator: {is_iterator}");
+        assert!(db.stats().punches > 0, "a pass was begun");
+        if let Some(iterator) = &mut iterator {
+            iterator.seek_to_first().unwrap();
+            for (key, value) in &seen {
+                assert!(iterator.key() == key && &iterator.value().unwrap() == value);
+                iterator.next().unwrap();
+            }
+            assert!(!iterator.valid());
+        }
+        assert!(value.is_none_or(|value| value == seen[&key(3)]));
+        drop(iterator);
+        overwrite(1..60);
+        assert!(db.stats().punched_bytes > 0, "an iterator: {is_iterator}");
+        assert_sound(&db, "with holes");
+    }
+}
+
+/// Goal: a reader that cannot keep holes out is refused, but where there is no such lock, which the writer cannot have either.
+#[test]
+fn who_cannot_share_the_directory_does_not_read_unprotected() {
+    let disk = SimDisk::new();
+    let expected = large_garbage(&disk);
+    for (kind, refused) in [
+        (std::io::ErrorKind::PermissionDenied, Some(ErrorKind::Io)),
+        (std::io::ErrorKind::StorageFull, Some(ErrorKind::Exhausted)),
+        (std::io::ErrorKind::Unsupported, None),
+    ] {
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Share(path) => Err(EnvError::new("sharing", path, kind.into())),
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        let reader = Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto, false), env);
+        match refused {
+            Some(refused) => assert_eq!(reader.unwrap_err().kind(), refused),
+            None => assert!(contents(&reader.unwrap()) == expected),
+        }
+    }
+}
+
 /// Goal: where the file system has no holes, values are copied instead, and nobody is told of an error.
 #[test]
 fn without_holes_values_are_copied() {
