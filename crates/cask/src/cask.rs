@@ -49,6 +49,8 @@ struct OpenCask {
     store: Arc<Store>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
     lock: Mutex<Option<Box<dyn Lock>>>,
+    /// The process that opened it. In a child that was forked since, nothing of it may be touched: the files are the parent's.
+    process: u32,
 }
 
 impl Cask {
@@ -140,7 +142,14 @@ impl Cask {
 
     fn new(opened: open::Opened) -> Self {
         let open::Opened { store, lock } = opened;
-        Self { open: Arc::new(OpenCask { store, threads: Mutex::default(), lock: Mutex::new(lock) }) }
+        Self {
+            open: Arc::new(OpenCask {
+                store,
+                threads: Mutex::default(),
+                lock: Mutex::new(lock),
+                process: std::process::id(),
+            }),
+        }
     }
 
     fn start_threads(&self) -> Result<()> {
@@ -434,8 +443,16 @@ impl Cask {
 }
 
 impl OpenCask {
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn close(&self) -> Result<()> {
         let store = &self.store;
+        if self.is_forked() {
+            let reason = "the store is open in the process that this one was forked from";
+            return Err(Error::new(ErrorKind::Closed, reason).with_path(&store.dir));
+        }
         let before = store.condition();
         // No write begins from here on, and those under way end.
         let failed = if before == Condition::Failed { store.check_writable() } else { Ok(()) };
@@ -467,6 +484,11 @@ impl OpenCask {
 
 impl Drop for OpenCask {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // Nor does what they hold end here: a lock may be one that another thread of the parent held.
+            std::mem::forget((self.store.clone(), self.lock.get_mut().take(), std::mem::take(self.threads.get_mut())));
+            return;
+        }
         if self.store.condition() != Condition::Closed {
             let _ = self.close();
         }
@@ -478,6 +500,21 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
+
+    /// Goal: a child that was forked drops or closes what it got, and the parent's files and its lock stay as they are.
+    #[test]
+    fn what_a_forked_child_closes_is_its_parents() {
+        let disk = SimDisk::new();
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, ..CaskOptions::default() };
+        let mut cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        cask.put("key", "value").unwrap();
+        let before = disk.op_count();
+        Arc::get_mut(&mut cask.open).unwrap().process ^= 1;
+        assert_eq!(cask.clone().close().unwrap_err().kind(), ErrorKind::Closed);
+        drop(cask);
+        assert_eq!(disk.op_count(), before);
+        assert_eq!(Cask::open_with_env("/store", options, disk.env()).unwrap_err().kind(), ErrorKind::Busy);
+    }
 
     /// Goal: who was held up while the store was closed neither merges nor seals nor copies: the directory may be another's by then.
     #[test]

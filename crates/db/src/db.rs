@@ -47,6 +47,8 @@ struct OpenDb {
     store: Arc<Store>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
     lock: Mutex<Option<Box<dyn Lock>>>,
+    /// The process that opened it. In a child that was forked since, nothing of it may be touched: the files are the parent's.
+    process: u32,
 }
 
 impl Db {
@@ -104,7 +106,14 @@ impl Db {
 
     fn new(opened: open::Opened) -> Self {
         let open::Opened { store, lock } = opened;
-        Self { open: Arc::new(OpenDb { store, threads: Mutex::default(), lock: Mutex::new(lock) }) }
+        Self {
+            open: Arc::new(OpenDb {
+                store,
+                threads: Mutex::default(),
+                lock: Mutex::new(lock),
+                process: std::process::id(),
+            }),
+        }
     }
 
     fn start_threads(&self) -> Result<()> {
@@ -156,7 +165,8 @@ impl Db {
     /// tell an error to.
     ///
     /// # Errors
-    /// The first failure of these steps, or an earlier one that made the store read-only; the store is closed all the same.
+    /// The first failure of these steps, or an earlier one that made the store read-only; the store is closed all the same. `Closed` if it was
+    /// closed before; of two calls at once the second waits for that. `Closed`, too, in a process that was forked since: nothing is touched.
     pub fn close(self) -> Result<()> {
         self.open.close()
     }
@@ -783,7 +793,16 @@ fn keep_spare(batch: Option<WriteBatch>) {
 }
 
 impl OpenDb {
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn close(&self) -> Result<()> {
+        if self.is_forked() {
+            let reason = "the store is open in the process that this one was forked from";
+            return Err(Error::new(ErrorKind::Closed, reason).with_path(&self.store.dir));
+        }
+        let mut lock = self.lock.lock();
         if self.store.check_open().is_err() {
             return Err(Error::new(ErrorKind::Closed, "the store was closed before").with_path(&self.store.dir));
         }
@@ -798,7 +817,7 @@ impl OpenDb {
         let purged = self.store.trash.purge_again();
         self.store.trash.close();
         // The lock goes last: until here the directory is this store's.
-        self.lock.lock().take();
+        lock.take();
         let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");
         written.and(recorded).and(purged).and(if joined { Ok(()) } else { Err(panicked()) })
     }
@@ -806,7 +825,15 @@ impl OpenDb {
 
 impl Drop for OpenDb {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // Nor does what they hold end here: a lock may be one that another thread of the parent held.
+            std::mem::forget((self.store.clone(), self.lock.get_mut().take(), std::mem::take(self.threads.get_mut())));
+            return;
+        }
         // An explicit `close` has done it, and told its errors.
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::listener::Listener;
 use crate::open::{Recovery, open_store};
 use crate::options::Options;
 use crate::store::Store;
-use crate::{Error, LogBatch, Result};
+use crate::{Error, ErrorKind, LogBatch, Result};
 
 /// One log for any number of Raft groups: entries in order, and keys with values, for each.
 ///
@@ -27,10 +27,20 @@ pub struct RaftLog {
 struct End {
     store: Arc<Store>,
     purger: Mutex<Option<Box<dyn Thread>>>,
+    /// The process that opened it. In a child that was forked since, nothing of it may be touched: the files are the parent's.
+    process: u32,
 }
 
 impl End {
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn close(&self) -> Result<()> {
+        if self.is_forked() {
+            let reason = "the log is open in the process that this one was forked from";
+            return Err(Error::new(ErrorKind::Closed, reason).with_path(&self.store.dir));
+        }
         *self.store.closing.lock() = true;
         self.store.wake.notify_all();
         // Another close waits until this one is over.
@@ -44,6 +54,11 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // Nor does what they hold end here: a lock may be one that another thread of the parent held.
+            std::mem::forget((self.store.clone(), self.purger.get_mut().take()));
+            return;
+        }
         // Who wants to know of a failure calls `close`.
         let _ = self.close();
     }
@@ -90,7 +105,8 @@ impl RaftLog {
             }
             None => None,
         };
-        let end = Arc::new(End { store: Arc::clone(&store), purger: Mutex::new(purger) });
+        let process = std::process::id();
+        let end = Arc::new(End { store: Arc::clone(&store), purger: Mutex::new(purger), process });
         Ok(Self { store, _end: end })
     }
 
@@ -100,7 +116,8 @@ impl RaftLog {
     /// that was begun before.
     ///
     /// # Errors
-    /// If what was written could not be made durable; again, if it is called again.
+    /// If what was written could not be made durable; again, if it is called again. `Closed` in a process that was forked since the log was
+    /// opened: nothing is touched.
     pub fn close(&self) -> Result<()> {
         self._end.close()
     }
@@ -131,5 +148,29 @@ impl RaftLog {
         keys.iter().for_each(|(key, _)| batch.delete(group, key));
         self.write(&mut batch, sync)?;
         Ok(keys.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use super::*;
+
+    /// Goal: a child that was forked drops or closes what it got, and the parent's files and its lock stay as they are.
+    #[test]
+    fn what_a_forked_child_closes_is_its_parents() {
+        let disk = SimDisk::new();
+        let mut log = RaftLog::open_with_env("/log", Options::default(), disk.env()).unwrap();
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, 1, ["entry"]).unwrap();
+        log.write(&mut batch, false).unwrap();
+        let before = disk.op_count();
+        Arc::get_mut(&mut log._end).unwrap().process ^= 1;
+        assert_eq!(log.close().unwrap_err().kind(), ErrorKind::Closed);
+        drop(log);
+        assert_eq!(disk.op_count(), before);
+        let again = RaftLog::open_with_env("/log", Options::default(), disk.env());
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::Busy);
     }
 }
