@@ -96,8 +96,9 @@ impl Store {
 
     /// See [`Db::set_separation`](crate::Db::set_separation).
     pub(crate) fn set_separation(&self, family: &Arc<Family>, separation: Separation) -> Result<()> {
-        self.check_takes_writes()?;
         let mut installer = self.installer.lock();
+        // Under the lock, which close takes after it has said so: or a file might be written into a directory that was given up.
+        self.check_takes_writes()?;
         if family.is_dropped() {
             return Err(Error::invalid_argument(format!("column family {:?} was dropped", family.name)));
         }
@@ -281,6 +282,30 @@ mod tests {
             db.close().unwrap();
             assert_eq!(separation(&open(&disk), "default"), before, "{word}, closed");
         }
+    }
+
+    /// Goal: who was held up while the store was closed writes no options: the directory may be another's by then.
+    /// Method: it waits for the lock, at the latest when the other thread has nothing else to do.
+    #[test]
+    fn a_separation_that_comes_too_late_writes_nothing() {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let store = db.store();
+        let installer = store.installer.lock();
+        let began = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let change = scope.spawn(|| {
+                began.wait();
+                db.set_separation(&db.default_column_family(), Separation::AtWrite)
+            });
+            began.wait();
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            store.stop_writes();
+            let before = disk.op_count();
+            drop(installer);
+            assert_eq!(change.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+            assert_eq!(disk.op_count(), before);
+        });
     }
 
     #[test]
