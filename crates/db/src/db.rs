@@ -626,8 +626,10 @@ impl Db {
     /// [`max_disk_bytes`](Options::max_disk_bytes) leaves little room it waits for what reclaim can free, and is refused once 1/64 of what the
     /// store may take up is left, which is for writers. It holds none of them back.
     ///
+    /// Each load that is finished uses up 2^28 of the store's 2^56 sequence numbers: loads are for many pairs, writes for few.
+    ///
     /// # Errors
-    /// `ReadOnly`, `Closed`; `Exhausted` or `Io` if a thread cannot be started.
+    /// `ReadOnly`, `Closed`; `Exhausted` or `Io` if a thread cannot be started; `Exhausted` if the sequence numbers are used up.
     pub fn bulk_load(&self, family: &ColumnFamily) -> Result<BulkLoad> {
         BulkLoad::begin(self.store(), self.store().own(family)?)
     }

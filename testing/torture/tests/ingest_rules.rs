@@ -43,6 +43,35 @@ fn tables_on(disk: &SimDisk) -> usize {
     disk.paths().iter().filter(is_table).count()
 }
 
+/// Goal: loads that are given up, in whatever order, use up no sequence numbers.
+#[test]
+fn loads_that_are_given_up_use_up_no_sequence_numbers() {
+    const AHEAD: u64 = 1 << 28;
+    let db = open(&SimDisk::new(), 0);
+    let family = db.default_column_family();
+    let begin = || db.bulk_load(&family).unwrap();
+    for _ in 0..10 {
+        drop(begin());
+    }
+    let (first, second) = (begin(), begin());
+    drop(second);
+    drop(begin());
+    drop(first);
+    let (first, second) = (begin(), begin());
+    drop((first, second));
+    let mut load = begin();
+    load.put("key", "value").unwrap();
+    let sequence = load.finish().unwrap().sequence;
+    assert!(sequence <= 2 * AHEAD, "{sequence}");
+    // One that another has begun after does not become the next one's.
+    let (mut first, mut second) = (begin(), begin());
+    first.put("a", "first").unwrap();
+    second.put("b", "second").unwrap();
+    let sequences = [first.finish().unwrap().sequence, second.finish().unwrap().sequence];
+    assert!(sequence < sequences[0] && sequences[0] < sequences[1], "{sequence}, {sequences:?}");
+    assert_eq!(["key", "a", "b"].map(|key| get(&db, key).unwrap()), ["value", "first", "second"]);
+}
+
 #[test]
 fn keys_that_do_not_ascend_are_refused_with_both_named() {
     let disk = SimDisk::new();

@@ -23,7 +23,7 @@ use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, Val
 use parking_lot::Mutex;
 
 use super::batch::{Batch, Step, pack_all};
-use super::install::Outcome;
+use super::install::{LoadSequence, Outcome};
 use super::sst_file::check_next;
 use super::{Brought, Newcomer, Syncer};
 use crate::family::Family;
@@ -47,7 +47,7 @@ pub struct BulkLoad {
     store: Arc<Store>,
     family: Arc<Family>,
     /// The sequence number of the first table.
-    first: SequenceNumber,
+    first: LoadSequence,
     batch: Batch,
     last_key: Vec<u8>,
     loaded: Loaded,
@@ -220,10 +220,10 @@ impl BulkLoad {
         store.check_takes_writes()?;
         let first = store.take_load_sequence()?;
         let writer = if store.options.background_jobs == 0 {
-            let outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, None);
+            let outputs = OutputFiles::loading(store.clone(), family.clone(), first.get(), true, None);
             Writer::Here(Box::new(Sink { outputs, internal: Vec::new() }))
         } else {
-            Writer::Beside(Beside::start(store, family, first)?)
+            Writer::Beside(Beside::start(store, family, first.get())?)
         };
         let (store, family) = (store.clone(), family.clone());
         let (batch, last_key, loaded) = (Batch::default(), Vec::new(), Loaded::default());
@@ -307,7 +307,7 @@ impl BulkLoad {
     }
 
     fn install(self, finished: Finished) -> Result<Loaded> {
-        let (store, family) = (&*self.store, &self.family);
+        let (store, family) = (&self.store, &self.family);
         // Counted until it is in a version, or gone.
         let Finished { edit, mut newcomers, table_bytes, blob_bytes, incoming } = finished;
         let mut _written_again = None;
@@ -325,11 +325,11 @@ impl BulkLoad {
                 blobs.paths.clear();
                 tables.paths.clear();
             };
-            match store.take_in(family, newcomers, &edit.blobs, Some(first), is_named)? {
+            match store.take_in(family, newcomers, &edit.blobs, Some(first.get()), is_named)? {
                 Outcome::TakenIn(ingested) => break ingested.sequence,
                 Outcome::Late(late) => {
                     first = store.take_load_sequence()?;
-                    let finished = renumber(store, family, first, &late)?;
+                    let finished = renumber(store, family, first.get(), &late)?;
                     (newcomers, file_bytes) = (finished.newcomers, file_bytes + finished.table_bytes);
                     tables = Brought { store, paths: paths_of(&newcomers) };
                     if let Some(incoming) = &incoming {

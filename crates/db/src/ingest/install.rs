@@ -24,6 +24,29 @@ pub(super) enum Outcome {
     Late(Vec<Newcomer>),
 }
 
+/// A sequence number that a load took ahead. When it goes, the next load may have it again unless others took some since: either it was not
+/// used, or it is published.
+#[derive(Debug)]
+pub(super) struct LoadSequence {
+    store: Arc<Store>,
+    first: u64,
+    /// What was taken last before.
+    before: u64,
+}
+
+impl LoadSequence {
+    pub(super) fn get(&self) -> SequenceNumber {
+        SequenceNumber::new(self.first)
+    }
+}
+
+impl Drop for LoadSequence {
+    fn drop(&mut self) {
+        let taken = &self.store.load_sequence;
+        let _ = taken.compare_exchange(self.first, self.before, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
 /// What is to be taken in.
 struct Incoming<'a> {
     newcomers: Vec<Newcomer>,
@@ -34,14 +57,18 @@ struct Incoming<'a> {
 
 impl Store {
     /// The sequence number for the first table of a load.
-    pub(super) fn take_load_sequence(&self) -> Result<SequenceNumber> {
-        let next = |last: u64| Some(last.max(self.visible().get()).saturating_add(LOAD_AHEAD));
-        let taken = self.load_sequence.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        let first = taken.ok().and_then(next).unwrap_or(u64::MAX);
-        if first >= SequenceNumber::MAX.get() {
-            return Err(exhausted());
+    pub(super) fn take_load_sequence(self: &Arc<Self>) -> Result<LoadSequence> {
+        let mut before = self.load_sequence.load(Ordering::Acquire);
+        loop {
+            let first = before.max(self.visible().get()).saturating_add(LOAD_AHEAD);
+            if first >= SequenceNumber::MAX.get() {
+                return Err(exhausted());
+            }
+            match self.load_sequence.compare_exchange(before, first, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(LoadSequence { store: self.clone(), first, before }),
+                Err(now) => before = now,
+            }
         }
-        Ok(SequenceNumber::new(first))
     }
 
     /// Takes `newcomers` in, in their order, and the blob files that they point to. `is_named` is called once a manifest may name the

@@ -91,7 +91,7 @@ pub struct Ingested {
 }
 
 /// How far above the last sequence number a load begins: more than is written while most loads go on, and little enough that
-/// 2^28 of them fit into all numbers.
+/// 2^28 of them fit into all numbers. One that is given up gives its numbers back.
 const LOAD_AHEAD: u64 = 1 << 28;
 
 /// A table in the directory that no version names yet.
