@@ -124,7 +124,7 @@ pub(crate) fn write(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -> Res
 /// `Corruption` or `UnsupportedFormat` if it does not decode; `Io`.
 pub(crate) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Manifest>> {
     let path = dir.join(FileName::Manifest.name());
-    let raw = match fs.read(&path) {
+    let raw = match fs.read_small(&path) {
         Ok(raw) => raw,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),

@@ -11,6 +11,9 @@ use crate::Result;
 /// The first bytes of an append to a preallocated file are written after all others: see [`AppendFile`].
 pub const COMMIT_BYTES: usize = 8;
 
+/// What [`FileSystem::read_small`] reads at most: more than the options of a hundred thousand column families take.
+pub const SMALL_BYTES_MAX: u64 = 256 << 20;
+
 /// What a name in a directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
@@ -263,6 +266,21 @@ pub trait AppendFile: Debug + Send + Sync {
     }
 }
 
+/// The first `len` bytes of `file`, or as many as there are.
+fn read_whole(file: &dyn ReadFile, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let wanted = usize::try_from(len).ok().filter(|&wanted| bytes.try_reserve_exact(wanted).is_ok());
+    let Some(wanted) = wanted else {
+        let reason = format!("there is no memory for its {len} bytes");
+        let source = std::io::Error::new(std::io::ErrorKind::OutOfMemory, reason);
+        return Err(crate::Error::new("reading", file.path(), source));
+    };
+    bytes.resize(wanted, 0);
+    let got = file.read_at(0, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
 /// The exclusive right to a directory, given up when dropped.
 pub trait Lock: Debug + Send + Sync {}
 
@@ -363,14 +381,31 @@ pub trait FileSystem: Debug + Send + Sync {
         Err(crate::Error::new("claiming", dir, std::io::ErrorKind::Unsupported.into()))
     }
 
-    /// Reads a whole file; for small ones.
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there is no memory for it, and what else the system said.
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let file = self.open(path)?;
-        let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; len];
-        let got = file.read_at(0, &mut bytes)?;
-        bytes.truncate(got);
-        Ok(bytes)
+        read_whole(&*file, file.len()?)
+    }
+
+    /// Reads a whole file of which nobody makes a large one. What damage or a stranger has made of its length takes no memory.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is longer than [`SMALL_BYTES_MAX`], and what the system said.
+    fn read_small(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let len = file.len()?;
+        if len > SMALL_BYTES_MAX {
+            let reason = format!("it has {len} bytes, far more than such a file is written with");
+            return Err(crate::Error::new(
+                "reading",
+                path,
+                std::io::Error::new(std::io::ErrorKind::InvalidData, reason),
+            ));
+        }
+        read_whole(&*file, len)
     }
 
     /// Writes a small file so that after power loss it is whole or absent: a temporary name, sync, rename, sync of the directory.

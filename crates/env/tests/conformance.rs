@@ -757,6 +757,17 @@ fn small_files_are_written_whole(place: &Place) {
     place.files().write_atomically(&path, &temporary, b"MANIFEST-000005\n").unwrap();
     assert_eq!(place.files().read(&path).unwrap(), b"MANIFEST-000005\n");
     assert_eq!(place.names(), ["CURRENT"]);
+    assert_eq!(place.files().read_small(&path).unwrap(), b"MANIFEST-000005\n");
+}
+
+/// Goal: however long a file has become that nobody writes a long one of, reading it takes no memory.
+#[test]
+fn a_small_file_that_is_endless_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("CURRENT");
+    std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let error = Env::os().files.read_small(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
 }
 
 fn errors_say_what_where_and_why(place: &Place) {

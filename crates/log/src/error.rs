@@ -167,7 +167,8 @@ impl From<esker_env::Error> for Error {
             _ if error.is_exhausted() => ErrorKind::Exhausted,
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             std::io::ErrorKind::WouldBlock => ErrorKind::Busy,
-            std::io::ErrorKind::UnexpectedEof => ErrorKind::Corruption,
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => ErrorKind::Corruption,
+            std::io::ErrorKind::OutOfMemory => ErrorKind::Exhausted,
             _ => ErrorKind::Io,
         };
         let made = Self::new(kind, format!("{}: {}", error.doing(), error.io())).with_path(error.path());

@@ -187,7 +187,7 @@ impl Listing {
             return Ok(OptionsInFile::default());
         };
         let path = dir.join(FileName::Options(newest).to_string());
-        OptionsInFile::parse(&path, &env.files.read(&path)?)
+        OptionsInFile::parse(&path, &env.files.read_small(&path)?)
     }
 
     /// What IDENTITY says; nothing if there is none.
@@ -195,7 +195,7 @@ impl Listing {
         if !self.names.contains(&FileName::Identity) {
             return Ok(String::new());
         }
-        let identity = env.files.read(&dir.join(FileName::Identity.to_string()))?;
+        let identity = env.files.read_small(&dir.join(FileName::Identity.to_string()))?;
         Ok(String::from_utf8_lossy(&identity).trim_end().to_owned())
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn begin(env: &Env, dir: &Path) -> Result<(Box<dyn Lock>, Begun)> {
     if !durable::is_there(files, &mark)? {
         return Ok((lock, Begun::Manifest(None)));
     }
-    let marked = files.read(&mark)?;
+    let marked = files.read_small(&mark)?;
     let named = std::str::from_utf8(&marked).ok().and_then(FileName::parse).and_then(|name| name.number());
     let current = current_manifest(files, dir).ok();
     let begun = match named {

@@ -61,7 +61,7 @@ pub(crate) fn recover(files: &dyn FileSystem, dir: &Path) -> Result<Recovered> {
 /// `NotFound` if there is no CURRENT; corruption if it names none.
 pub(crate) fn current_manifest(files: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
     let current_path = dir.join(FileName::Current.to_string());
-    let current = files.read(&current_path)?;
+    let current = files.read_small(&current_path)?;
     manifest_number(&current).ok_or_else(|| {
         Error::corruption(&current_path, 0, "CURRENT does not name a manifest; restore it, or the store, from a backup")
     })
@@ -113,7 +113,7 @@ pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumbe
 
 /// Which manifest is current, and how long it is: whatever changes a store changes this.
 pub(crate) fn manifest_state(files: &dyn FileSystem, dir: &Path) -> Result<(Vec<u8>, u64)> {
-    let current = files.read(&dir.join(FileName::Current.to_string()))?;
+    let current = files.read_small(&dir.join(FileName::Current.to_string()))?;
     let path = manifest_number(&current).map(|number| dir.join(FileName::Manifest(number).to_string()));
     let bytes = path.and_then(|path| files.metadata(&path).ok()).map_or(0, |metadata| metadata.len);
     Ok((current, bytes))
