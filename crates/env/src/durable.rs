@@ -43,14 +43,17 @@ pub fn create_dir(files: &dyn FileSystem, dir: &Path) -> Result<()> {
     for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         match files.list(ancestor) {
             Ok(names) if names.len() > 1 => break,
-            // Who may not look into it has not made it.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            // Who may not look into it has not made it, nor what was in it before; and may not sync it either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                fresh.pop_if(|(_, was_there)| *was_there);
+                break;
+            }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => fresh.push(ancestor),
+            listed => fresh.push((ancestor, listed.is_ok())),
         }
     }
     files.create_dir_all(dir)?;
-    fresh.into_iter().filter_map(parent).try_for_each(|parent| files.sync_dir(parent))
+    fresh.into_iter().filter_map(|(dir, _)| parent(dir)).try_for_each(|parent| files.sync_dir(parent))
 }
 
 /// Makes `to` of the first `len` bytes of `from`, durable but for its name (D1). `each` is told of every piece; what it

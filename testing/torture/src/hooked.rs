@@ -29,6 +29,8 @@ pub enum Call<'a> {
     Map(&'a Path),
     /// A directory is claimed, before parts of its files are given back.
     Claim(&'a Path),
+    /// The names in a directory are asked for.
+    List(&'a Path),
     /// A directory is shared.
     Share(&'a Path),
     /// Anything else that changes files or directories, or takes a lock, is done at this path.
@@ -41,7 +43,7 @@ impl<'a> Call<'a> {
         match self {
             Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Share(path) => path,
             Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
-            Self::Claim(path) | Self::Other(path) => path,
+            Self::Claim(path) | Self::List(path) | Self::Other(path) => path,
         }
     }
 }
@@ -135,6 +137,7 @@ impl FileSystem for Hooked {
         Ok(Arc::new(HookedReads { file, hook: Arc::clone(&self.hook) }))
     }
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        (self.hook)(Call::List(dir))?;
         let mut entries = self.files.list(dir)?;
         if let Some(sight) = &self.sight {
             sight(&mut entries);
