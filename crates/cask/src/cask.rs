@@ -38,6 +38,11 @@ use crate::{Error, ErrorKind, Result};
 /// Once a write has returned `Ok`, the death of the process does not lose it. With [`CaskWriteOptions::sync`], power loss
 /// does not either. A batch is there whole or not at all. Of writes that were not synced, a power loss may keep a later one
 /// and lose an earlier one, of another key or in the history of the same.
+///
+/// # Processes and directories
+/// A store belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
+/// does nothing, or run another program; it must not use it otherwise. A relative path is resolved when the store is opened. The directory must
+/// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
 #[derive(Debug, Clone)]
 pub struct Cask {
     open: Arc<OpenCask>,
@@ -77,7 +82,7 @@ impl Cask {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with_env(path: impl AsRef<Path>, options: CaskOptions, env: Env) -> Result<Self> {
-        let cask = Self::new(open::open(path.as_ref(), options, env)?);
+        let cask = Self::new(open::open(&env.files.absolute(path.as_ref())?, options, env)?);
         cask.start_threads()?;
         // What was retired by the open, where there is no thread to seal it. A failure is kept as state.
         if cask.store().options.background_jobs == 0 {
@@ -100,7 +105,7 @@ impl Cask {
     /// # Errors
     /// As [`open_read_only`](Self::open_read_only).
     pub fn open_read_only_with_env(path: impl AsRef<Path>, options: CaskOptions, env: Env) -> Result<Self> {
-        Ok(Self::new(open::open_read_only(path.as_ref(), options, env)?))
+        Ok(Self::new(open::open_read_only(&env.files.absolute(path.as_ref())?, options, env)?))
     }
 
     /// Whether there is a Cask in `path`, by what its manifest begins with. `false` also where there is nothing.

@@ -36,6 +36,11 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// # Durability
 /// Once a write has returned `Ok`, the death of the process does not lose it. With [`WriteOptions::sync`], power loss
 /// does not either. A batch is there whole or not at all.
+///
+/// # Processes and directories
+/// A store belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
+/// does nothing, or run another program; it must not use it otherwise. A relative path is resolved when the store is opened. The directory must
+/// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
 #[derive(Debug, Clone)]
 pub struct Db {
     open: Arc<OpenDb>,
@@ -46,6 +51,7 @@ pub struct Db {
 struct OpenDb {
     store: Arc<Store>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
+    /// Held while the store is closed, too: who closes it a second time waits for the end of the first.
     lock: Mutex<Option<Box<dyn Lock>>>,
     /// The process that opened it. In a child that was forked since, nothing of it may be touched: the files are the parent's.
     process: u32,

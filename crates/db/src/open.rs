@@ -67,6 +67,7 @@ pub(crate) struct Opened {
 /// Opens for reading and writing.
 pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
+    let dir = &*env.files.absolute(dir)?;
     let exists = files::store_exists(&env, dir)?;
     if exists && options.error_if_exists {
         let reason = "there is a store already, and error_if_exists is set";
@@ -100,6 +101,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
 /// Opens for reading only: keeps no writer out, writes nothing, and sees the store as it is now.
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
+    let dir = &*env.files.absolute(dir)?;
     if !files::store_exists(&env, dir)? {
         files::may_create(&env, dir, false)?;
         return Err(files::no_store(dir));

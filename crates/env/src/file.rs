@@ -286,6 +286,14 @@ pub trait Lock: Debug + Send + Sync {}
 
 /// Where files live. Paths are absolute or relative to the process; the simulated disk takes them as they are.
 pub trait FileSystem: Debug + Send + Sync {
+    /// `path` as it can be used however long: wherever the process goes, it stands for what it stands for now. Nothing need be there.
+    ///
+    /// # Errors
+    /// The process is nowhere: the directory that it worked in was removed.
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
     /// A new, empty file.
     ///
     /// # Errors

@@ -176,6 +176,10 @@ impl Metered {
 }
 
 impl FileSystem for Metered {
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.files.absolute(path)
+    }
+
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
         let file = self.files.create(path)?;
         Ok(self.metered(path, file))

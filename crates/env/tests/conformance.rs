@@ -866,5 +866,16 @@ fn the_parent_of_a_bare_name_is_here() {
     assert_eq!(disk.paths(), [Path::new("/CURRENT")]);
     let here = Env::os().files;
     here.sync_dir(Path::new("")).unwrap();
+    let at = std::env::current_dir().unwrap();
+    for (path, absolute) in
+        [("", at.clone()), ("data", at.join("data")), ("./a/../b", at.join("a/../b")), ("/x", "/x".into())]
+    {
+        assert_eq!(here.absolute(Path::new(path)).unwrap(), absolute);
+        assert_eq!(
+            disk.absolute(Path::new(path)).unwrap(),
+            Path::new(path),
+            "a simulated disk has no place where one is"
+        );
+    }
     assert_eq!(here.list(Path::new("")).unwrap(), here.list(Path::new(".")).unwrap());
 }

@@ -15,6 +15,10 @@ use crate::{Error, ErrorKind, LogBatch, Result};
 /// One log for any number of Raft groups: entries in order, and keys with values, for each.
 ///
 /// A handle: clone it and use it from as many threads as you like. The last one that is dropped closes the log.
+///
+/// A log belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
+/// does nothing, or run another program; it must not use it otherwise. Relative paths are resolved when the log is opened. The directories must
+/// not be moved or replaced until it is closed: it goes on to write and remove files by their paths.
 #[derive(Debug, Clone)]
 pub struct RaftLog {
     pub(crate) store: Arc<Store>,
@@ -91,12 +95,14 @@ impl RaftLog {
     /// As [`open`](Self::open).
     pub fn open_with(
         dir: impl AsRef<Path>,
-        options: Options,
+        mut options: Options,
         env: Env,
         listeners: Vec<Arc<dyn Listener>>,
     ) -> Result<Self> {
         options.validate()?;
-        let store = Arc::new(open_store(dir.as_ref(), options, env, listeners)?);
+        let dir = env.files.absolute(dir.as_ref())?;
+        options.spill_dir = options.spill_dir.map(|dir| env.files.absolute(&dir)).transpose()?;
+        let store = Arc::new(open_store(&dir, options, env, listeners)?);
         let purger = match store.options.purge_interval {
             Some(interval) => {
                 let purging = Arc::clone(&store);

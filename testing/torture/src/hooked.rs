@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::SimDisk;
@@ -119,6 +119,9 @@ impl fmt::Debug for Hooked {
 }
 
 impl FileSystem for Hooked {
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.files.absolute(path)
+    }
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
         (self.hook)(Call::Create(path))?;
         self.files.create(path).map(|file| self.appended(file))

@@ -433,6 +433,99 @@ fn a_directory_is_open_for_writing_once() {
     }
 }
 
+/// The room in which a process of `a_store_stays_where_it_is…` goes about.
+const WANDERER: &str = "ESKER_TEST_EDGES_WANDERER";
+
+/// Part of the test below, in a process of its own.
+#[test]
+fn the_process_that_goes_elsewhere() {
+    let Some(room) = std::env::var_os(WANDERER).map(PathBuf::from) else { return };
+    std::env::set_current_dir(&room).unwrap();
+    let db = Db::open("db", db_options(Separation::AtFlush)).unwrap();
+    let cask = Cask::open("cask", cask_options()).unwrap();
+    let log = RaftLog::open("log", raft_options()).unwrap();
+    let reader = Db::open_read_only("db", db_options(Separation::AtFlush)).unwrap();
+    std::env::set_current_dir("elsewhere").unwrap();
+    let mut batch = LogBatch::new();
+    for n in 0..40u8 {
+        db.put([n], noise(3000)).unwrap();
+        cask.put([n], noise(3000)).unwrap();
+        batch.add_entries(1, 1 + u64::from(n), [noise(3000)]).unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    cask.compact().unwrap();
+    assert!(reader.check(&mut |_| {}).unwrap().errors.is_empty());
+    assert_eq!(db.path(), room.join("db"));
+    db.close().unwrap();
+    cask.close().unwrap();
+    log.close().unwrap();
+    assert_eq!(std::fs::read_dir(".").unwrap().count(), 0, "nothing lies where the process went");
+    let db = Db::open_read_only(room.join("db"), db_options(Separation::AtFlush)).unwrap();
+    assert_eq!(db.iter().unwrap().entries().count(), 40);
+}
+
+/// Goal: a store that was opened by a relative path stays where it is, wherever its process goes.
+#[test]
+fn a_store_stays_where_it_is_wherever_its_process_goes() {
+    let room = Room::new("wanderer");
+    std::fs::create_dir(room.0.join("elsewhere")).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "edges::the_process_that_goes_elsewhere", "--nocapture"])
+        .env(WANDERER, &room.0)
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    assert!(room.0.join("db/CURRENT").is_file());
+}
+
+/// Goal: a store can be made in an empty directory that is there, though the one above may be entered and not read.
+#[test]
+fn a_store_is_made_below_a_directory_that_may_not_be_read() {
+    let above = Path::new("/above");
+    let refuse = move |call: Call<'_>| match call {
+        Call::List(path) | Call::Other(path) if path == above => {
+            Err(EnvError::new("opening", path, io::ErrorKind::PermissionDenied.into()))
+        }
+        _ => Ok(()),
+    };
+    let disk = SimDisk::new();
+    let env = Env { files: Arc::new(Hooked::new(disk.env().files, refuse)), ..disk.env() };
+    for name in ["db", "cask", "log"] {
+        disk.env().files.create_dir_all(&above.join(name)).unwrap();
+    }
+    drop(Db::open_with_env("/above/db", db_options(Separation::AtFlush), env.clone()).unwrap());
+    drop(Cask::open_with_env("/above/cask", cask_options(), env.clone()).unwrap());
+    drop(RaftLog::open_with_env("/above/log", raft_options(), env.clone()).unwrap());
+    // A name that is new there would have to be made durable.
+    let error = Db::open_with_env("/above/new", db_options(Separation::AtFlush), env).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+}
+
+/// Goal: small files that have become endless, of holes, are damage, and take no memory.
+#[test]
+fn small_files_that_are_endless_are_damage() {
+    let room = Room::new("endless");
+    for ((name, write, _), small) in ENGINES.iter().zip([&["CURRENT", "OPTIONS-"][..], &["MANIFEST"], &["CLOSED"]]) {
+        let path = room.0.join(name);
+        write(&path).unwrap();
+        for small in small {
+            let names =
+                std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let file = path.join(names.filter(|name| name.starts_with(small)).max().unwrap());
+            let before = std::fs::read(&file).unwrap();
+            std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
+            match write(&path) {
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{error}"),
+                // It opens without knowing how it was closed.
+                Ok(()) => assert_eq!(*small, "CLOSED"),
+            }
+            std::fs::write(&file, before).unwrap();
+        }
+    }
+}
+
 /// Goal: in a directory that may not be written, what only reads works, closed cleanly or not; what writes says so and what it is about;
 /// nothing changes.
 #[test]
@@ -461,7 +554,7 @@ fn a_directory_that_may_not_be_written_can_be_read() {
         let disk = disk.after_process_death();
         // As on a file system that is mounted for reading only, or in a directory of somebody else's.
         let refuse = move |call: Call<'_>| match call {
-            Call::Metadata(_) | Call::Open(_) | Call::Read(_) | Call::Map(_) => Ok(()),
+            Call::Metadata(_) | Call::Open(_) | Call::Read(_) | Call::Map(_) | Call::List(_) | Call::Share(_) => Ok(()),
             _ => Err(EnvError::new("changing", call.path(), io::Error::from(kind))),
         };
         let env = Env { files: Arc::new(Hooked::new(disk.env().files, refuse)), ..disk.env() };

@@ -22,6 +22,10 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub struct OsFileSystem;
 
 impl FileSystem for OsFileSystem {
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        std::path::absolute(here_if_empty(path)).map_err(|source| Error::new("resolving", path, source))
+    }
+
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
         let file = OsAppendFile::create(path).map_err(|source| Error::new("creating", path, source))?;
         Ok(Arc::new(file))
