@@ -323,7 +323,7 @@ pub(crate) fn kept_options(dir: &Path, env: &Env) -> Result<Options> {
 }
 
 /// The first log that some family needs.
-fn first_log(recovered: &Recovered) -> FileNumber {
+pub(crate) fn first_log(recovered: &Recovered) -> FileNumber {
     let needed = recovered.families.values().map(|family| family.log_number).min().unwrap_or_default();
     needed.max(recovered.log_number_min)
 }

@@ -10,6 +10,7 @@ use esker_log::{copying, distrust};
 
 use super::survey::is_damage;
 use super::{AsideReason, DbRepair, LOST_KEYS_MAX, LostKey, PutAside};
+use crate::open::first_log;
 use crate::version::{Recovered, current_manifest, recover_from};
 use crate::{Error, ErrorKind, Result};
 
@@ -21,7 +22,8 @@ pub(crate) const UNFINISHED: &str = "UNFINISHED-REPAIR";
 /// How far an earlier repair got.
 #[derive(Debug)]
 pub(super) enum Begun {
-    /// There was none, or it was to make this manifest: it is not current, nor is anything of that number or above part of the store.
+    /// There was none, or it was to make this manifest: it is not current, nor is anything of that number or above part of the store. Also none where
+    /// that is not certain.
     Manifest(Option<FileNumber>),
     /// Its manifest is the current one: it has only files left to move.
     Current,
@@ -70,19 +72,41 @@ pub(super) fn begin(env: &Env, dir: &Path) -> Result<(Box<dyn Lock>, Begun)> {
     }
     let marked = files.read_small(&mark)?;
     let named = std::str::from_utf8(&marked).ok().and_then(FileName::parse).and_then(|name| name.number());
-    let current = current_manifest(files, dir).ok();
     let begun = match named {
-        Some(named) if current == Some(named) => match recover_from(files, dir, named) {
-            Ok(_) => Begun::Current,
-            // It was whole: what can be read of it holds.
-            Err(error) if is_damage(&error) => Begun::Manifest(None),
-            Err(error) => return Err(error),
-        },
-        // Where nothing says which one is current, a whole one may have been.
-        Some(named) if current.is_none() && recover_from(files, dir, named).is_ok() => Begun::Manifest(None),
-        named => Begun::Manifest(named),
+        Some(named) => how_far(files, dir, named)?,
+        None => Begun::Manifest(None),
     };
     Ok((lock, begun))
+}
+
+/// How far the repair got that was to make the manifest `marked`.
+///
+/// RocksDB passes over the mark, and may have written here since. A repair makes no log and no other manifest, and its numbers were free in
+/// the one that it found: where they are not any more, what has them counts.
+fn how_far(files: &dyn FileSystem, dir: &Path, marked: FileNumber) -> Result<Begun> {
+    let names: Vec<FileName> = files.list(dir)?.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
+    let has_log_from = |first| names.iter().any(|name| matches!(name, FileName::Wal(number) if *number >= first));
+    let current = undamaged(current_manifest(files, dir))?;
+    // Where nothing says which one is current, a whole one may have been.
+    let read = undamaged(recover_from(files, dir, current.unwrap_or(marked)))?;
+    // One that needs a log is not the repair's, but has got its number.
+    let is_done = |read: &Recovered| !has_log_from(first_log(read));
+    if current == Some(marked) && read.as_ref().is_some_and(is_done) {
+        return Ok(Begun::Current);
+    }
+    let counts = current == Some(marked)
+        || read.is_some_and(|read| read.next_file_number > marked.get())
+        || has_log_from(marked)
+        || names.iter().any(|name| matches!(name, FileName::Manifest(number) if *number > marked));
+    Ok(Begun::Manifest((!counts).then_some(marked)))
+}
+
+/// What was read, if it is not damaged.
+fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if is_damage(&error) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// From now on nobody opens the store before the repair is finished.

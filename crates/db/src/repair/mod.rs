@@ -3,7 +3,8 @@
 //! - P1: nothing is thrown away. What the repaired store does not use goes to the folder [`LOST`] in its directory.
 //! - P2: nothing is touched before CURRENT is new: the mark [`UNFINISHED`], new files, the manifest, CURRENT, and only then is
 //!   anything moved. A repair that dies is run again; between the mark and the end, nobody opens the store. All that it makes is numbered
-//!   from the manifest on that the mark names, so whoever comes next tells it from the store's own.
+//!   from the manifest on that the mark names, so whoever comes next tells it from the store's own; unless another program that knows no mark,
+//!   as RocksDB, has given those numbers since (`aside.rs`).
 //! - P3: where a manifest can be read whole, it says which files count, and where. Damaged tables are written again without
 //!   what is lost, in their level.
 //! - P4: without, every table counts that no manifest says is gone. Where tables have keys in common and their sequence numbers

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use esker::env::FileSystem;
-use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
 use esker_torture::crash::{FAULTS, Replay, Tally, images, kill, power_losses};
 use esker_torture::model::contents;
@@ -133,6 +133,93 @@ fn a_repair_that_dies_twice_can_be_run_again() {
         let again = scene.repair(&left).unwrap_or_else(|error| panic!("{what}, run again: {error}"));
         assert!(again.had_manifest, "{what}: the manifest is not believed any more");
         assert!(scene_contents(&scene, &left, &what) == expected, "{what}, run again");
+    }
+}
+
+/// Takes the mark away while `other` is at work, as a program that does not know it would see the store.
+fn pass_over_the_mark(disk: &SimDisk, other: impl FnOnce()) {
+    let mark = Path::new("/store/UNFINISHED-REPAIR");
+    let bytes = disk.file_bytes(mark);
+    bytes.iter().for_each(|_| disk.env().files.remove(mark).unwrap());
+    other();
+    bytes.into_iter().for_each(|bytes| disk.overwrite(mark, bytes));
+}
+
+/// Goal: RocksDB knows of no mark: what it writes after a repair died is the store's when that is run again, though it has numbers that the repair would
+/// have given; also where it has lost its manifest since, or that has the very number that the repair's was to have.
+#[test]
+fn what_others_write_after_a_repair_died_is_kept() {
+    let scene = wreck(0, "intact");
+    let healthy = scene.again();
+    let first = healthy.op_count();
+    scene.repair(&healthy).unwrap();
+    let cases = (first..healthy.op_count())
+        .flat_map(|n| ["logged", "flushed", "its number", "no manifest"].map(|how| (n, how)));
+    let mut met = 0;
+    for (n, how) in cases {
+        let what = format!("died at {n}, {how}");
+        let disk = scene.again();
+        disk.die_after(n);
+        let _ = scene.repair(&disk);
+        let left = disk.after_process_death();
+        let Some(mark) = left.file_bytes("/store/UNFINISHED-REPAIR".as_ref()) else { continue };
+        let mut expected = scene.expected.clone();
+        pass_over_the_mark(&left, || {
+            let db = open(&left, &scene.options).unwrap_or_else(|error| panic!("{what}: {error}"));
+            for key in ["later", "latest"] {
+                db.put(key, [b'x'; 2000]).unwrap();
+                if how != "logged" {
+                    db.flush().unwrap();
+                }
+            }
+            db.put("last", "logged").unwrap();
+            expected = contents(&db).unwrap();
+            db.close().unwrap();
+        });
+        let files = left.env().files;
+        let (current, marked) =
+            (Path::new("/store/CURRENT"), Path::new("/store").join(std::str::from_utf8(&mark).unwrap()));
+        let of_other = files.read(current).unwrap();
+        let of_other = Path::new("/store").join(std::str::from_utf8(&of_other).unwrap().trim_end());
+        match how {
+            "its number" if of_other != marked => {
+                files.rename(&of_other, &marked).unwrap();
+                left.overwrite(current, [&mark[..], b"\n"].concat());
+            }
+            "no manifest" => [current, &of_other].iter().for_each(|path| files.remove(path).unwrap()),
+            _ => {}
+        }
+        met += 1;
+        scene.repair(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = scene_contents(&scene, &left, &what);
+        for key in ["later", "latest", "last"].map(|key| key.as_bytes()) {
+            assert!(found.families["default"].contains_key(key), "{what}: {} is lost", key.escape_ascii());
+        }
+        assert!(how == "no manifest" || found == expected, "{what}");
+    }
+    assert!(met > 0, "there never was a mark");
+}
+
+/// Goal: a repair that has only files left to move does not take a file that it cannot read for one that is not there.
+#[test]
+fn a_repair_that_is_run_again_tells_of_every_read_that_fails() {
+    let scene = wreck(0, "intact");
+    let healthy = scene.again();
+    healthy.set_tracing(true);
+    scene.repair(&healthy).unwrap();
+    let trace = healthy.trace();
+    let moved = trace.iter().find(|line| line.contains("rename") && line.contains("/lost/")).unwrap();
+    let disk = scene.again();
+    disk.die_after(moved.split(' ').next().unwrap().parse().unwrap());
+    scene.repair(&disk).unwrap_err();
+    let healthy = disk.after_process_death();
+    scene.repair(&healthy).unwrap();
+    for n in 0..healthy.read_count() {
+        let again = disk.after_process_death();
+        again.fail_read_at(n, ReadFault::Eio);
+        assert!(scene.repair(&again).is_err(), "read {n} fails, and nobody says so");
+        scene.repair(&again).unwrap();
+        assert!(scene_contents(&scene, &again, "run again") == scene.expected);
     }
 }
 
