@@ -749,6 +749,7 @@ impl Db {
     ///
     /// # Errors
     /// - `InvalidArgument`: `target` holds something. What a call that died has left there is no store, and is taken away.
+    /// - `Corruption`: a repair of what is in `target` was not finished; run it again.
     /// - `Busy`: somebody else makes a copy there.
     /// - `ReadOnly`, `Closed`; what made a flush fail; `Exhausted`, `Io`: `target` holds nothing, and is no store.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<Copied> {

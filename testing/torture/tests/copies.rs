@@ -227,6 +227,49 @@ fn a_copy_is_whole_or_no_store_wherever_it_dies() {
     }
 }
 
+/// Goal: a backup of which a repair died is not brought up to date before that is run again: the repair would take what is new for its own. Should
+/// somebody have done it all the same, by another program, the repair keeps it.
+#[test]
+fn a_backup_that_is_half_repaired_is_left_alone() {
+    let (options, steps) = scene(700, 60);
+    let (first, second) = steps.split_at(40);
+    let disk = SimDisk::new();
+    let db = filled(&disk, &options, first);
+    Kind::Backup.make(&db).unwrap();
+    db.close().unwrap();
+    let healthy = disk.after_process_death();
+    Db::repair_with_env(COPY, options.clone(), healthy.env()).unwrap();
+    let mut met = 0;
+    for n in 0..healthy.op_count() {
+        let what = format!("the repair died at {n}");
+        let disk = disk.after_process_death();
+        disk.die_after(n);
+        Db::repair_with_env(COPY, options.clone(), disk.env()).unwrap_err();
+        let disk = disk.after_process_death();
+        let db = open(&disk, &options).unwrap();
+        run(&db, second, &mut Ledger::default()).unwrap();
+        db.flush().unwrap();
+        let mark = Path::new(COPY).join("UNFINISHED-REPAIR");
+        let marked = disk.file_bytes(&mark);
+        if marked.is_some() {
+            met += 1;
+            let before = names(&disk, COPY);
+            let error = Kind::Backup.make(&db).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+            assert!(error.to_string().contains("repair"), "{what}: {error}");
+            assert_eq!(names(&disk, COPY), before, "{what}");
+            disk.env().files.remove(&mark).unwrap();
+        }
+        Kind::Backup.make(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
+        if let Some(marked) = marked {
+            disk.overwrite(&mark, marked);
+            Db::repair_with_env(COPY, options.clone(), disk.env()).unwrap();
+        }
+        assert!(copy_of(&disk, &what).unwrap() == contents(&db).unwrap(), "{what}");
+    }
+    assert!(met > 0, "there never was a mark");
+}
+
 /// What its mark tells from a store is not made one.
 fn refuses_to_repair(disk: &SimDisk, what: &str) {
     if names(disk, COPY).contains(&"UNFINISHED-COPY".to_owned()) {

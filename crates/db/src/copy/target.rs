@@ -14,6 +14,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::copying::{Place, UNFINISHED};
 
 use super::said::Said;
+use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
@@ -96,7 +97,13 @@ impl<'a> Target<'a> {
     fn take(store: &'a Store, dir: &Path) -> Result<Self> {
         let files = &*store.env.files;
         let place = Place::take(files, dir)?;
-        Ok(Self { files, place, earlier: None, options: FileNumber::default(), state: State::Unfinished })
+        let target = Self { files, place, earlier: None, options: FileNumber::default(), state: State::Unfinished };
+        if durable::is_there(files, &target.path_of(UNFINISHED_REPAIR))? {
+            let reason =
+                "a repair of the store here was not finished; run it again, or choose another directory".to_owned();
+            return Err(target.refuse(ErrorKind::Corruption, reason));
+        }
+        Ok(target)
     }
 
     fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
