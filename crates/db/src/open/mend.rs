@@ -13,7 +13,7 @@ use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::pointers::is_needed;
 use super::replay::{Logs, check_batch, missing_bytes};
-use super::{Recovery, family_options, files, new_identity, new_session};
+use super::{Recovery, family_options, files, new_identity, new_session, prepared};
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::Family;
@@ -47,6 +47,7 @@ pub(crate) fn store_to_mend(
     };
     let first_log = super::first_log(recovered);
     listing.refuse_logs_elsewhere(dir, &in_file, first_log)?;
+    prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let session_id: Arc<str> = new_session(&env).into();
     let wal_number = FileNumber::new(next_file);
     let mut families = BTreeMap::new();

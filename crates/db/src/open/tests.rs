@@ -124,23 +124,36 @@ fn a_prepared_transaction_in_a_log_that_was_flushed_is_refused() {
         disk
     };
     let said = Some("allow_2pc=true");
-    assert_refused(&with(Some(1), said, &prepared), &options, "prepared");
-    assert_refused(&with(None, said, &prepared), &options, "prepared");
+    let refuses = |disk: &SimDisk| {
+        assert_refused(disk, &options, "prepared");
+        // A repair would put the log aside as one that nobody needs.
+        let before = bytes_of(disk);
+        let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+        assert!(error.to_string().contains("prepared"), "{error}");
+        assert!(bytes_of(disk) == before);
+    };
+    refuses(&with(Some(1), said, &prepared));
+    refuses(&with(None, said, &prepared));
     let unsaid = with(Some(1), None, &prepared);
     let of_options = |path: &PathBuf| path.to_string_lossy().contains("OPTIONS-");
     for path in unsaid.paths().into_iter().filter(of_options) {
         unsaid.env().files.remove(&path).unwrap();
     }
-    assert_refused(&unsaid, &options, "prepared");
+    refuses(&unsaid);
     // The counterparts: nothing is prepared there, or RocksDB would not read it either.
     let committed = puts(&[*b"ab"]);
     let accepted = [(Some(1), said, &committed), (Some(2), said, &prepared), (Some(1), None, &prepared)];
     for (kept_from, line, operations) in accepted {
         let disk = with(kept_from, line, operations);
         drop(Db::open_read_only_with_env(DIR, options.clone(), disk.env()).unwrap());
-        let db = open(&disk, &options).unwrap();
-        assert_eq!(db.get("a").unwrap(), None);
-        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        let repaired = disk.after_process_death();
+        Db::repair_with_env(DIR, options.clone(), repaired.env()).unwrap();
+        for disk in [disk, repaired] {
+            let db = open(&disk, &options).unwrap();
+            assert_eq!(db.get("a").unwrap(), None);
+            assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        }
     }
 }
 
