@@ -149,11 +149,14 @@ fn print_lost(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
     if more > 0 {
         out.line(format_args!("lost: {more} more values"))?;
     }
+    if is_nothing_lost(done) { out.line("nothing is lost") } else { Ok(()) }
+}
+
+fn is_nothing_lost(done: &DbRepair) -> bool {
     // What only the manifest knew of, nobody misses.
-    let lost_nothing = done.had_manifest
-        && done.lost_log_bytes + done.lost_tables + done.lost_blocks + done.lost_values == 0
-        && done.put_aside.iter().all(|file| file.reason != AsideReason::Damaged);
-    if lost_nothing { out.line("nothing is lost") } else { Ok(()) }
+    done.had_manifest
+        && [done.lost_log_bytes, done.lost_tables, done.lost_blocks, done.lost_values] == [0; 4]
+        && done.put_aside.iter().all(|file| file.reason != AsideReason::Damaged)
 }
 
 fn print_json(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
@@ -176,4 +179,19 @@ fn print_json(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
         "damage": done.damage.iter().map(error_object).collect::<Vec<Value>>(),
         "put_aside": done.put_aside.iter().map(put_aside).collect::<Vec<Value>>(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: of losses that are too many to be counted together, each counts.
+    #[test]
+    fn all_that_is_lost_is_not_nothing() {
+        let mut done = DbRepair::default();
+        done.had_manifest = true;
+        assert!(is_nothing_lost(&done));
+        (done.lost_log_bytes, done.lost_tables) = (u64::MAX, 1);
+        assert!(!is_nothing_lost(&done));
+    }
 }

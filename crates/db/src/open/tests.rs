@@ -372,6 +372,25 @@ fn logs_that_rocksdb_keeps_account_of_are_looked_for() {
     assert!(is_opened(None, None, false));
 }
 
+/// Goal: a repair counts what is lost of logs, however much a manifest says that there was, together with records whose values never were there.
+#[test]
+fn a_repair_counts_lost_bytes_of_logs_up_to_what_a_number_holds() {
+    let disk = SimDisk::new();
+    let options = options(FamilyOptions { separation: Separation::AtWrite, ..separating() });
+    let db = open(&disk, &options).unwrap();
+    db.put("key", [7; 100_000]).unwrap();
+    let left = disk.after_process_death();
+    db.close().unwrap();
+    let blob = left.paths().into_iter().find(|path| path.extension().is_some_and(|found| found == "blob")).unwrap();
+    let bytes = left.file_bytes(&blob).unwrap();
+    left.overwrite(&blob, bytes[..50_000].to_vec());
+    let gone = WalAddition { number: FileNumber::new(900), synced_bytes: Some(u64::MAX) };
+    edit_manifest(&left, |edit| edit.wal_additions = vec![gone]);
+    let report = Db::repair_with_env(DIR, options.clone(), left.env()).unwrap();
+    assert_eq!(report.lost_log_bytes, u64::MAX);
+    assert_eq!(open(&left, &options).unwrap().get("key").unwrap(), None);
+}
+
 /// Goal: a store whose last life left more level-0 tables than writers may add to holds them back from the first write on.
 #[test]
 fn writers_are_held_back_from_the_start_where_level_0_is_full() {

@@ -424,7 +424,7 @@ impl Workshop {
         report.log_batches = found.batches;
         // Of a log that the next one says was whole, what lay behind its end is no loss.
         let dropped_bytes = if found.torn_at.is_some() { found.dropped_bytes } else { 0 };
-        report.lost_log_bytes = dropped_bytes + found.skipped_bytes + unwritten_bytes.get();
+        report.lost_log_bytes = dropped_bytes.saturating_add(found.skipped_bytes).saturating_add(unwritten_bytes.get());
         Ok(made)
     }
 
