@@ -8,10 +8,9 @@ impl OptionsFile {
     ///
     /// # Errors
     /// Corrupt if a line is neither section nor statement, a section is there twice or misplaced, or one that must be
-    /// there is not; unsupported for a kind of section that is not known. Offsets are those of lines.
+    /// there is not; unsupported for a kind of section that is not known, or a family whose name is no text. Offsets are those of lines.
     pub fn parse(raw: &[u8]) -> Result<Self, DecodeError> {
-        let text = std::str::from_utf8(raw)
-            .map_err(|error| DecodeError::corrupt("text", error.valid_up_to() as u64, "not UTF-8"))?;
+        let text = std::str::from_utf8(raw).map_err(|error| not_text(raw, error.valid_up_to()))?;
         let mut file = Self { sections: Vec::new() };
         let mut offset = 0;
         for line in text.split('\n') {
@@ -92,6 +91,15 @@ impl OptionsFile {
 }
 
 /// What stands between the brackets: a title and, in quotation marks, an argument.
+/// For RocksDB the name of a family is any bytes; nothing else in the file is.
+fn not_text(raw: &[u8], at: usize) -> DecodeError {
+    let before = raw.get(..at).unwrap_or_default();
+    match before.rsplit(|&byte| byte == b'\n').next() {
+        Some([b'[', ..]) => DecodeError::unsupported("section", at as u64, "the name of a column family is not UTF-8"),
+        _ => DecodeError::corrupt("text", at as u64, "not UTF-8"),
+    }
+}
+
 fn section_kind(title: &str) -> Result<SectionKind, DecodeError> {
     let quoted = title.split_once('"').and_then(|(name, rest)| Some((name, rest.rsplit_once('"')?.0)));
     let (name, argument) = quoted.unwrap_or((title, ""));

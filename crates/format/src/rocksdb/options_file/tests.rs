@@ -44,6 +44,17 @@ fn parse(text: &str) -> Result<OptionsFile, DecodeError> {
 use crate::error::DecodeError;
 
 #[test]
+fn a_family_whose_name_is_no_text_is_unsupported_and_not_damage() {
+    let kind_of = |text: &str| {
+        let raw: Vec<u8> = text.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect();
+        OptionsFile::parse(&raw).unwrap_err().kind
+    };
+    let named = WRITTEN.replacen("we", "w@", 1);
+    assert!(kind_of(&named) == DecodeErrorKind::Unsupported && kind_of("@") == DecodeErrorKind::Corrupt);
+    assert_eq!(kind_of(&WRITTEN.replacen("=false", "=f@lse", 1)), DecodeErrorKind::Corrupt);
+}
+
+#[test]
 fn a_file_of_rocksdb_is_read() {
     let file = parse(WRITTEN).unwrap();
     assert_eq!(file.rocksdb_version(), Some("7.8.3"));
