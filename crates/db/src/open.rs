@@ -27,6 +27,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
+pub(crate) use self::files::refuse_stacked_blobs;
 pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
@@ -253,6 +254,7 @@ pub(crate) fn new_session(env: &Env) -> String {
 
 /// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
 fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option<Arc<Meter>>) -> Result<Store> {
+    refuse_stacked_blobs(&env, dir)?;
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;

@@ -65,6 +65,14 @@ fn merge_operands_in_tables_are_refused() {
 }
 
 #[test]
+fn values_of_the_stacked_blobdb_are_refused() {
+    refused("a store of the stacked BlobDB", &["stacked blobdb"], |store| {
+        bench(store, &["--benchmarks=fillrandom,compact", "--use_blob_db=1"]);
+        assert!(directory::count(&store.join("blob_dir"), ".blob") > 0);
+    });
+}
+
+#[test]
 fn range_deletions_in_the_log_are_refused() {
     refused("a log with a range deletion", &["range"], |store| {
         bench(store, &["--benchmarks=fillrandom"]);

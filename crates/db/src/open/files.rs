@@ -18,6 +18,9 @@ use crate::store::Store;
 use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
+/// Where RocksDB's stacked BlobDB (`utilities/blob_db`) keeps its files, unless it is told otherwise.
+const STACKED_BLOB_DIR: &str = "blob_dir";
+
 /// Whether `dir` holds a store: whether it has a CURRENT.
 ///
 /// # Errors
@@ -35,6 +38,24 @@ pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses a store of RocksDB's older, stacked BlobDB: its values lie in files that Esker does not read, and no manifest names them.
+pub(crate) fn refuse_stacked_blobs(env: &Env, dir: &Path) -> Result<()> {
+    let path = dir.join(STACKED_BLOB_DIR);
+    let entries = match env.files.list(&path) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if !entries.iter().any(|entry| matches!(FileName::parse(&entry.name), Some(FileName::Blob(_)))) {
+        return Ok(());
+    }
+    let reason = "the values of this store are RocksDB's stacked BlobDB's, in files of their own format; copy them with RocksDB into a store \
+                  with enable_blob_files";
+    Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(&path))
 }
 
 /// There is no store, and none was asked for.

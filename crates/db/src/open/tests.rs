@@ -516,3 +516,20 @@ fn a_value_that_is_lent_from_a_file_of_this_session_keeps_it() {
     db.store().trash.purge_again().unwrap();
     assert_eq!(blobs(), 0);
 }
+
+/// Goal: values of RocksDB's stacked BlobDB, which no manifest names, are refused by name and in every way, and left as they are.
+#[test]
+fn a_store_of_the_stacked_blobdb_is_refused() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let dir = Path::new(DIR).join("blob_dir");
+    disk.env().files.create_dir_all(&dir).unwrap();
+    disk.overwrite(&dir.join("LOG"), b"a diary".to_vec());
+    open(&disk, &options).unwrap().close().unwrap();
+    disk.overwrite(&dir.join("000012.blob"), b"values".to_vec());
+    assert_refused(&disk, &options, "stacked BlobDB");
+    let before = bytes_of(&disk);
+    let error = Db::repair_with_env(DIR, options, disk.env()).unwrap_err();
+    assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("blob_dir"), "{error}");
+    assert!(bytes_of(&disk) == before);
+}

@@ -34,6 +34,7 @@ use esker_env::Env;
 
 use self::aside::Begun;
 use self::workshop::Workshop;
+use crate::open::refuse_stacked_blobs;
 use crate::options::Options;
 use crate::{Error, Result};
 
@@ -113,6 +114,7 @@ pub enum AsideReason {
 /// See [`Db::repair`](crate::Db::repair).
 pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair> {
     options.validate()?;
+    refuse_stacked_blobs(&env, dir)?;
     let (lock, begun) = aside::begin(&env, dir)?;
     let done = match begun {
         Begun::Current => aside::finish_earlier(&env, dir),
