@@ -96,6 +96,7 @@ impl Store {
         self.check_takes_writes()?;
         let mut target = Target::for_backup(self, to)?;
         let moment = self.this_moment()?;
+        moment.refuse_missing_blobs()?;
         // Each byte is copied, and read again.
         let bytes_total = 2 * moment.members().map(|member| member.bytes()).sum::<u64>();
         let mut teller = Teller { progress, at: CopyProgress { bytes_done: 0, bytes_total } };

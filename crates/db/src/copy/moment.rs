@@ -116,6 +116,24 @@ impl Moment<'_> {
         })
     }
 
+    /// Refuses the moment if a table points into a blob file that it does not have: all values behind that are lost.
+    pub(super) fn refuse_missing_blobs(&self) -> Result<()> {
+        for (_, version, _) in &self.families {
+            let is_missing = |file: &FileNumber| !version.blobs().contains_key(file);
+            for (_, table) in version.tables() {
+                let missing = match table.known_blob_refs() {
+                    Some(refs) => refs.keys().copied().find(is_missing),
+                    None => table.meta.oldest_blob_file.filter(is_missing),
+                };
+                if let Some(file) = missing {
+                    let reason = format!("it points into blob file {file}, which the manifest does not name");
+                    return Err(Error::corruption(table.table.path(), 0, reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses the moment if a value that lives begins in what was `passed_over` of its blob files: a hole is in none, so it is damaged.
     pub(super) fn refuse_lost_values(&self, passed_over: &BTreeMap<FileNumber, Vec<Range<u64>>>) -> Result<()> {
         let files: BTreeSet<FileNumber> = passed_over.keys().copied().collect();

@@ -533,3 +533,19 @@ fn a_store_of_the_stacked_blobdb_is_refused() {
     assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("blob_dir"), "{error}");
     assert!(bytes_of(&disk) == before);
 }
+
+/// Goal: a backup does without no blob file that a table points into, whatever the manifest says.
+#[test]
+fn a_backup_misses_blob_files_that_the_manifest_has_lost() {
+    let options = options(separating());
+    let disk = SimDisk::new();
+    let db = open(&disk, &options).unwrap();
+    db.put("key", vec![1; 1000]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    edit_manifest(&disk, |edit| edit.blob_additions.clear());
+    let db = open(&disk, &options).unwrap();
+    let error = db.backup("/backup", &mut |_| ()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("blob file"), "{error}");
+    assert!(!disk.paths().contains(&PathBuf::from("/backup/CURRENT")));
+}
