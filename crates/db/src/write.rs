@@ -153,7 +153,7 @@ pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Reco
         kind => Err(Error::new(
             ErrorKind::UnsupportedFormat,
             format!(
-                "the log holds an operation of kind {kind:?}, which Esker cannot apply; flush it with RocksDB first"
+                "the log holds an operation of kind {kind:?}, which Esker cannot apply; open the store with RocksDB"
             ),
         )),
     }

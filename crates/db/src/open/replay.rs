@@ -375,9 +375,12 @@ pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Re
             ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
-                let reason = format!(
-                    "{doing}: an operation of kind {kind:?} is not supported yet; flush the log with RocksDB first"
-                );
+                // A flush only brings them into tables, which are refused as well.
+                let what_to_do = match kind {
+                    ValueKind::Merge | ValueKind::RangeDeletion => "compact the store with RocksDB first",
+                    _ => "flush the log with RocksDB first",
+                };
+                let reason = format!("{doing}: an operation of kind {kind:?} is not supported yet; {what_to_do}");
                 return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset));
             }
         }

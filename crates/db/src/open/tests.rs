@@ -549,3 +549,16 @@ fn a_backup_misses_blob_files_that_the_manifest_has_lost() {
     assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("blob file"), "{error}");
     assert!(!disk.paths().contains(&PathBuf::from("/backup/CURRENT")));
 }
+
+/// Goal: whoever is told what to do about an operation that Esker lacks is not refused for the same again.
+#[test]
+fn operations_that_a_flush_does_not_end_ask_for_a_compaction() {
+    let merge: [u8; 17] = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x2, 1, b'k', 1, b'v'];
+    let mut range = merge;
+    range[12] = 0xf;
+    for raw in [merge, range] {
+        let error = super::replay::check_batch(Path::new("log"), 0, &raw).unwrap_err();
+        assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("compact"), "{error}");
+        assert!(!error.to_string().contains("flush"), "{error}");
+    }
+}
