@@ -85,6 +85,7 @@ pub struct Scanner {
     path: PathBuf,
     mode: RecoveryMode,
     is_last: bool,
+    is_manifest: bool,
     log_number: u32,
     file_bytes: u64,
     /// The block being read, where it begins in the file, and where its next fragment begins.
@@ -139,6 +140,7 @@ impl Scanner {
             path: path.to_owned(),
             mode,
             is_last,
+            is_manifest: false,
             log_number,
             file_bytes,
             block: Vec::new(),
@@ -157,6 +159,12 @@ impl Scanner {
             skipped_count: 0,
             skipped_bytes: 0,
         })
+    }
+
+    /// What is read is a manifest: none is opened with less of it, whatever the mode.
+    pub fn of_manifest(mut self) -> Self {
+        self.is_manifest = true;
+        self
     }
 
     /// Reads no further than to `end`, where a record ended when the log was read before: whoever writes to it may have gone on.
@@ -382,6 +390,7 @@ impl Scanner {
 
     fn refuse(&mut self, offset: u64, is_torn: bool, reason: &str) -> Error {
         let what = match (is_torn, self.mode) {
+            _ if self.is_manifest => "the manifest is damaged; restore the store from a backup, or repair it",
             (true, RecoveryMode::AbsoluteConsistency) => {
                 "the log ends torn; reopen with recovery mode PointInTime to end it here, or restore from a backup"
             }

@@ -562,3 +562,20 @@ fn operations_that_a_flush_does_not_end_ask_for_a_compaction() {
         assert!(!error.to_string().contains("flush"), "{error}");
     }
 }
+
+/// Goal: a damaged manifest is not said to be passed over by a recovery mode, which is for logs.
+#[test]
+fn a_damaged_manifest_is_to_be_restored_or_repaired() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let dir = Path::new(DIR);
+    let number = current_manifest(&*disk.env().files, dir).unwrap();
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let mut bytes = disk.file_bytes(&path).unwrap();
+    // In the payload of its first record.
+    bytes[9] ^= 1;
+    disk.overwrite(&path, bytes);
+    let error = open(&disk, &options).unwrap_err().to_string();
+    assert!(error.contains("the manifest is damaged") && error.contains("repair"), "{error}");
+    assert!(!error.contains("SkipCorrupt") && !error.contains("log"), "{error}");
+}

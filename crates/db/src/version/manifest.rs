@@ -77,7 +77,8 @@ pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumbe
     recovered.families.insert(0, RecoveredFamily { name: "default".into(), ..RecoveredFamily::default() });
     // Only an edit whose sync never returned can be torn, and nobody was told of it.
     let mut scanner = Scanner::open(files, &path, RecoveryMode::PointInTime, true, number.get() as u32)
-        .map_err(|error| missing_manifest(error, &path))?;
+        .map_err(|error| missing_manifest(error, &path))?
+        .of_manifest();
     let mut group = Vec::new();
     let mut edit_count = 0u64;
     while let Some((offset, record)) = scanner.next()? {
