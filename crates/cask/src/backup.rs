@@ -338,7 +338,7 @@ fn check(files: &dyn FileSystem, path: &Path, file: &DataFile) -> Result<()> {
 fn refuse_other(store: &Store, earlier: &Manifest, dir: &Path) -> Result<()> {
     let refuse = |reason: &str| Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
     if earlier.store_id != store.store_id {
-        return refuse("there is another store, or a backup of one; choose another directory");
+        return refuse("there is a checkpoint, another store, or a backup of one; choose another directory");
     }
     let own = store.installer.lock().manifest(store.next_version.load(Ordering::Acquire));
     let known: BTreeMap<FileNumber, u32> = own.files.iter().map(|file| (file.number, file.salt)).collect();

@@ -421,7 +421,7 @@ impl Cask {
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint), and
-    /// - `Conflict`: there is another store in `target`, or a backup of one, or one that went on by itself.
+    /// - `Conflict`: there is a checkpoint in `target`, another store, or a backup of one, or one that went on by itself.
     /// - `Corruption`: a file of this store is damaged: repair it, or restore it from an earlier backup.
     pub fn backup(&self, target: impl AsRef<Path>, progress: &mut dyn FnMut(CaskCopyProgress)) -> Result<CaskCopied> {
         self.store().backup(target.as_ref(), progress)

@@ -119,6 +119,22 @@ pub fn link(files: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
+/// Whether `a` and `b` are names of one file (D2); not if either is not there.
+///
+/// # Errors
+/// What the system said.
+pub fn is_same_file(files: &dyn FileSystem, a: &Path, b: &Path) -> Result<bool> {
+    let identity = |path: &Path| match files.metadata(path) {
+        Ok(found) => Ok((found.links > 1).then_some(found.identity)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    match identity(a)? {
+        Some(found) => Ok(identity(b)? == Some(found)),
+        None => Ok(false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +240,8 @@ mod tests {
         file_of(&*files, from.to_str().unwrap(), b"bytes");
         assert!(link(&*files, &from, &to).unwrap());
         assert_eq!(files.metadata(&to).unwrap().links, 2);
+        assert!(is_same_file(&*files, &from, &to).unwrap());
+        assert!(!is_same_file(&*files, &from, &dir.join("none")).unwrap());
         assert_eq!(link(&*files, &from, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(link(&*files, &dir.join("none"), &dir.join("x")).unwrap_err().kind(), io::ErrorKind::NotFound);
         // Where there is another file system at hand.

@@ -46,6 +46,8 @@ pub struct Metadata {
     /// How many names it has; one more if the path is a symbolic link to it, as raft-engine's forks have them. More than one means that
     /// somebody shares it, a checkpoint for example: nothing may be written over, cut, or punched out of it.
     pub links: u64,
+    /// Which file it is, whatever its names: device and inode, as a rule.
+    pub identity: (u64, u64),
 }
 
 /// Space of the file system that holds a path, in bytes.

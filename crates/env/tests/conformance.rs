@@ -643,6 +643,10 @@ fn links_share_one_file(place: &Place) {
     let file = place.files().create(&first).unwrap();
     assert_eq!(place.files().metadata(&first).unwrap().links, 1);
     place.files().link(&first, &second).unwrap();
+    let other = place.write("other", b"shared");
+    let [first_is, second_is, other_is] =
+        [&first, &second, &other].map(|path| place.files().metadata(path).unwrap().identity);
+    assert!(first_is == second_is && first_is != other_is);
     file.append(&[b"shared"]).unwrap();
     assert_eq!(place.files().metadata(&second).unwrap().links, 2);
     place.files().remove(&first).unwrap();

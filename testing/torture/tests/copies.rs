@@ -560,6 +560,26 @@ fn a_backup_of_another_life_of_the_store_is_left_alone() {
     assert!(met > 20, "{met} names of one were another's");
 }
 
+/// Goal: a checkpoint is no earlier backup: nothing of it is touched, as long as it shares a file with the store.
+#[test]
+fn a_checkpoint_is_taken_for_no_backup() {
+    let (options, steps) = scene(5, 60);
+    let disk = SimDisk::new();
+    let db = filled(&disk, &options, &steps);
+    db.flush().unwrap();
+    assert!(db.checkpoint(COPY).unwrap().linked > 0);
+    let (before, expected) = (bytes_of_copy(&disk), contents(&db).unwrap());
+    db.put("written", "since").unwrap();
+    let error = db.backup(COPY, &mut |_| ()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("a checkpoint"), "{error}");
+    assert!(bytes_of_copy(&disk) == before && copy_of(&disk, "refused").unwrap() == expected);
+    // Nor is one whose files were in a backup that went where the store is.
+    db.backup("/copies/backup", &mut |_| ()).unwrap();
+    let twin = Db::open_with_env("/copies/backup", options, disk.env()).unwrap();
+    assert!(twin.checkpoint("/copies/twin").unwrap().linked > 0);
+    assert_eq!(twin.backup("/copies/twin", &mut |_| ()).unwrap_err().kind(), ErrorKind::Conflict);
+}
+
 /// Goal: a damaged file of an earlier backup stays until there is a whole one in its place, whatever fails and wherever it dies; what cannot be
 /// read is not taken for damaged; and the next attempt mends it and leaves nothing else.
 #[test]

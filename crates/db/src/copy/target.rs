@@ -4,6 +4,8 @@
 //!   store's manifest knows nothing of, so the store's next numbers begin behind all that are there.
 //!   A file that takes the place of a damaged one is made under another name ([`Target::begin_file`]): the damaged one stays until it is whole.
 //! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
+//! - D4: what shares a file with the store is a checkpoint, whose moment is somebody's: it is no earlier backup, and damage to the one would be
+//!   damage to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -70,13 +72,27 @@ impl<'a> Target<'a> {
                 choose another directory";
             return Err(target.refuse(ErrorKind::Conflict, reason.to_owned()));
         }
-        let numbers = names.iter().filter_map(|name| Some(FileName::parse(name)?.number()?.get()));
-        store.raise_file_number(earlier.next_file_number.max(numbers.max().unwrap_or(0).saturating_add(1)), dir)?;
         let said = Said::of_store(&earlier).flat_map(|said| said.names().into_iter().map(move |name| (name, said)));
         let said: BTreeMap<FileName, Said> = said.collect();
         let of_earlier = |name: &String| Some((name.clone(), *said.get(&FileName::parse(name)?)?));
         target.earlier = Some(names.iter().filter_map(of_earlier).collect());
+        target.refuse_checkpoint(store)?;
+        let numbers = names.iter().filter_map(|name| Some(FileName::parse(name)?.number()?.get()));
+        store.raise_file_number(earlier.next_file_number.max(numbers.max().unwrap_or(0).saturating_add(1)), dir)?;
         Ok(target)
+    }
+
+    /// See D4.
+    fn refuse_checkpoint(&self, store: &Store) -> Result<()> {
+        for name in self.earlier.iter().flat_map(BTreeMap::keys) {
+            if durable::is_same_file(self.files, &self.path_of(name), &store.dir.join(name))? {
+                let reason = format!(
+                    "this is a checkpoint, not a backup: its {name} is the store's own file; choose another directory"
+                );
+                return Err(self.refuse(ErrorKind::Conflict, reason));
+            }
+        }
+        Ok(())
     }
 
     /// Removes what an attempt left that died. Manifests and options stay until there are new ones.

@@ -143,6 +143,7 @@ fn metadata(path: &Path) -> io::Result<Metadata> {
         len: found.len(),
         allocated: found.blocks().saturating_mul(STAT_BLOCK_BYTES),
         links: found.nlink().saturating_add(u64::from(is_symlink)),
+        identity: (found.dev(), found.ino()),
     })
 }
 

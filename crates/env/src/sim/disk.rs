@@ -339,14 +339,16 @@ impl Disk {
     pub(super) fn metadata(&mut self, path: &Path) -> Answer<Metadata> {
         self.schedule.begin_read()?;
         let inode = self.tree.find(path)?;
+        let identity = (0, inode);
         Ok(match self.tree.file(inode) {
             Ok(file) => Metadata {
                 kind: FileKind::File,
                 len: file.content.file_len(),
                 allocated: file.content.allocated(),
                 links: file.links,
+                identity,
             },
-            Err(_) => Metadata { kind: FileKind::Directory, len: 0, allocated: 0, links: 1 },
+            Err(_) => Metadata { kind: FileKind::Directory, len: 0, allocated: 0, links: 1, identity },
         })
     }
 
