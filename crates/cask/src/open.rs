@@ -23,6 +23,7 @@ use esker_env::{Access, Env, FileSystem, Lock, durable};
 use esker_format::cask::manifest::{MAGIC, Manifest};
 use esker_format::cask::record::{FIRST_OFFSET, VERSION_MAX};
 use esker_format::cask::{FileName, FileNumber};
+use esker_format::file_name::FileName as DbFileName;
 use esker_log::copying::{UNFINISHED, remove_mark};
 use esker_log::distrust;
 
@@ -160,8 +161,8 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
                 "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup"
             }
             (Some(FileName::Manifest), _) => "there is a file MANIFEST that no Cask has written",
-            (_, _) if entry.name == "CURRENT" => {
-                "there is a store of the ordered engine or of RocksDB; open it with Db"
+            (_, _) if DbFileName::parse(&entry.name).is_some_and(|name| name.is_of_a_store()) => {
+                "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT"
             }
             (_, Some("raftlog" | "rewrite")) => "there is a Raft log; open it with RaftLog",
             _ => continue,

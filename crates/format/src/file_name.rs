@@ -102,6 +102,26 @@ impl FileName {
         self.to_string()
     }
 
+    /// Whether such a file is never there without a store, or what is left of one: who begins another kind of store among them takes the way to a
+    /// repair away. Locks, diaries, identities and temporary files may be anybody's.
+    pub const fn is_of_a_store(&self) -> bool {
+        match self {
+            Self::Wal(_)
+            | Self::Table(_)
+            | Self::LegacyTable(_)
+            | Self::Blob(_)
+            | Self::Manifest(_)
+            | Self::Current
+            | Self::Options(_) => true,
+            Self::Identity
+            | Self::Lock
+            | Self::OptionsTemporary(_)
+            | Self::Temporary(_)
+            | Self::InfoLog
+            | Self::OldInfoLog(_) => false,
+        }
+    }
+
     /// The number in the name, if there is one.
     pub const fn number(&self) -> Option<FileNumber> {
         match *self {
@@ -172,6 +192,15 @@ mod tests {
             assert_eq!(FileName::parse(name), Some(expected));
             assert_eq!(expected.name(), name);
         }
+    }
+
+    #[test]
+    fn what_only_a_store_has_is_told_apart() {
+        let names =
+            ["000012.log", "000012.sst", "000012.ldb", "000012.blob", "MANIFEST-000005", "CURRENT", "OPTIONS-000007"];
+        assert!(names.iter().all(|name| FileName::parse(name).unwrap().is_of_a_store()));
+        let names = ["IDENTITY", "LOCK", "LOG", "LOG.old.1", "000012.dbtmp", "OPTIONS-000007.dbtmp"];
+        assert!(names.iter().all(|name| !FileName::parse(name).unwrap().is_of_a_store()));
     }
 
     #[test]

@@ -94,10 +94,7 @@ fn has_files_of_a_db(store: &Path) -> bool {
     use esker_format::file_name::FileName;
     let Ok(entries) = std::fs::read_dir(store) else { return false };
     let names = entries.flatten().map(|entry| entry.file_name());
-    names.into_iter().any(|name| {
-        let parsed = name.to_str().and_then(FileName::parse);
-        matches!(parsed, Some(FileName::Table(_) | FileName::Blob(_) | FileName::Manifest(_) | FileName::Wal(_)))
-    })
+    names.into_iter().any(|name| name.to_str().and_then(FileName::parse).is_some_and(|name| name.is_of_a_store()))
 }
 
 fn reason(reason: AsideReason) -> &'static str {

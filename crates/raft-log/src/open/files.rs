@@ -106,9 +106,10 @@ pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_miss
 
 /// Whose directory it is that holds a file of this name, if it is another engine's.
 fn other_store(name: &str) -> Option<&'static str> {
-    if matches!(DbFileName::parse(name), Some(DbFileName::Current | DbFileName::Manifest(_))) {
+    if DbFileName::parse(name).is_some_and(|name| name.is_of_a_store()) {
         return Some(
-            "there is a store of the ordered engine or of RocksDB; open it with Db, and give the log a directory of its own",
+            "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT, and give the log a \
+             directory of its own",
         );
     }
     let of_cask = matches!(cask::FileName::parse(name), Some(cask::FileName::Manifest | cask::FileName::Data(_)));
