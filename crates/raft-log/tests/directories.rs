@@ -212,6 +212,19 @@ fn a_log_begins_in_no_directory_of_another_store() {
 }
 
 #[test]
+fn only_a_lock_that_is_held_is_said_to_be_held() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options()).unwrap();
+    let error = open(&disk, &options()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("another process"), "{error}");
+    log.close().unwrap();
+    disk.env().files.remove(Path::new("/log/LOCK")).unwrap();
+    disk.env().files.create_dir_all(Path::new("/log/LOCK")).unwrap();
+    let error = open(&disk, &options()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && !error.to_string().contains("another process"), "{error}");
+}
+
+#[test]
 fn where_there_is_no_log_none_begins_unless_that_is_wanted() {
     let wanted = Options { create_if_missing: false, ..options() };
     let disk = SimDisk::new();

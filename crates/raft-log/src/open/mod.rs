@@ -34,7 +34,7 @@ use crate::reclaim::Reclaim;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::write::Lead;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use files::{Found, Listing};
 use replay::Replayed;
 
@@ -83,7 +83,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let listing = files::list(&*env.files, &dirs)?;
     if let Some(stale) = listing.stale.last().filter(|_| options.recovery_mode == RecoveryMode::AbsoluteConsistency) {
         let reason = "a file behind it is missing, so it would be left out; a purge of raft-engine's that power loss cut short leaves it so, too";
-        return Err(Error::new(crate::ErrorKind::Corruption, reason).with_path(&stale.path));
+        return Err(Error::new(ErrorKind::Corruption, reason).with_path(&stale.path));
     }
     if options.recovery_mode != RecoveryMode::TolerateAny {
         listing.refuse_missing()?;
@@ -132,7 +132,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let retired = reserve(&shape, &options, &listing, append.len())?;
     let (append, append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
     let Some(groups) = Arc::into_inner(groups) else {
-        return Err(Error::new(crate::ErrorKind::Io, "a thread of recovery did not end"));
+        return Err(Error::new(ErrorKind::Io, "a thread of recovery did not end"));
     };
     Ok(Store {
         env,
@@ -182,7 +182,13 @@ fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Rights> {
     for dir in dirs {
         durable::create_dir(&*env.files, dir)?;
         let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
-            Error::from(error).while_doing("another process, or another handle of this one, has the log open")
+            let error = Error::from(error);
+            match error.kind() {
+                ErrorKind::Busy => {
+                    error.while_doing("another process, or another handle of this one, has the log open")
+                }
+                _ => error.while_doing("locking the log"),
+            }
         })?;
         locks.push(taken);
     }
@@ -282,7 +288,7 @@ fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -
         if let Err(error) = prefill(shape, &path) {
             // Recycling saves time; without room for it the log works all the same.
             disk.remove(&path)?;
-            if error.kind() == crate::ErrorKind::Exhausted {
+            if error.kind() == ErrorKind::Exhausted {
                 break;
             }
             return Err(error);
