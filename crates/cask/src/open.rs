@@ -154,12 +154,13 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     refuse_unfinished(env, dir)?;
+    if entries.iter().any(|entry| matches!(FileName::parse(&entry.name), Some(FileName::Data(_)))) {
+        let reason = "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup";
+        return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
+    }
     for entry in entries {
         let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension);
         let reason = match (FileName::parse(&entry.name), extension) {
-            (Some(FileName::Data(_)), _) => {
-                "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup"
-            }
             (Some(FileName::Manifest), _) => "there is a file MANIFEST that no Cask has written",
             (_, _) if DbFileName::parse(&entry.name).is_some_and(|name| name.is_of_a_store()) => {
                 "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT"

@@ -286,6 +286,17 @@ fn damage_is_found_and_repair_serves_the_rest() {
 }
 
 #[test]
+fn a_store_without_its_manifest_is_damaged() {
+    let place = loaded();
+    std::fs::remove_file(place.store().join("MANIFEST")).unwrap();
+    assert!(place.run("check", NONE).no().text().contains("no manifest"));
+    assert_eq!(place.run("check", ["--json"]).no().json()["damaged"], true);
+    place.run("get", ["ridge/1"]).failed(&["corruption", "repair"]);
+    place.run("repair", NONE).done();
+    place.run("check", NONE).done();
+}
+
+#[test]
 fn copies_are_stores_of_their_own() {
     let place = loaded();
     for (command, refusal) in [("checkpoint", "empty"), ("backup", "went on by itself")] {
