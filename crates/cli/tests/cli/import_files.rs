@@ -113,6 +113,13 @@ fn a_file_that_cannot_be_read_is_told_at_the_end_and_the_others_are_imported() {
 }
 
 #[test]
+fn a_store_does_not_import_its_own_files() {
+    let place = Place::with(&[("k", "v")]);
+    place.run("import", ["--files", place.store().to_str().unwrap()]).failed(&["the store itself"]);
+    assert_eq!(place.run("count", NONE).done().text(), "1\n");
+}
+
+#[test]
 fn a_missing_directory_leaves_no_store_behind() {
     let place = Place::new();
     import(&place, &[]).failed(&[place.path("tree").to_str().unwrap()]);

@@ -56,6 +56,8 @@ fn lines_go_to_a_family_with_a_prefix_and_later_ones_win() {
 fn a_missing_file_leaves_no_store_behind() {
     let place = Place::new();
     place.run("import", ["--jsonl", "/no/such/file", "--key", "id"]).failed(&["/no/such/file"]);
+    let dir = place.path("");
+    place.run("import", ["--jsonl", dir.to_str().unwrap(), "--key", "id"]).failed(&["reading", "is a directory"]);
     assert!(!place.store().exists());
 }
 

@@ -10,7 +10,7 @@ use super::loader::Loaded;
 use super::read_back::{ReadBack, read_back};
 use super::summary::Summary;
 use super::target::Target;
-use super::tree::Tree;
+use super::tree::{Tree, refuse_own_files};
 use crate::Answer;
 use crate::failure::{Failure, warn};
 use crate::output::Output;
@@ -20,6 +20,7 @@ use crate::progress::Progress;
 pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<Answer, Failure> {
     // A mistyped directory should not leave an empty store behind.
     std::fs::read_dir(dir).map_err(|error| Failure::io("reading", dir, &error))?;
+    refuse_own_files(dir, &command.store)?;
     let target = command.open()?;
     let mut tree = Tree::walk(dir, &command.store)?;
 

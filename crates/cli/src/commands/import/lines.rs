@@ -32,6 +32,10 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     } else {
         let opened = File::open(file).map_err(|error| Failure::io("reading", file, &error))?;
         let metadata = opened.metadata().map_err(|error| Failure::io("reading", file, &error))?;
+        if metadata.is_dir() {
+            // It opens, and only reading it fails, when the store is there.
+            return Err(Failure::io("reading", file, &io::ErrorKind::IsADirectory.into()));
+        }
         (Box::new(opened), metadata.is_file().then_some(metadata.len()))
     };
     let progress = match total_bytes {

@@ -46,6 +46,17 @@ fn identity(metadata: &Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
+/// A store below the directory is left out; of the store itself nothing would be left to import.
+pub(crate) fn refuse_own_files(root: &Path, store: &Path) -> Result<(), Failure> {
+    let identity_of = |path| std::fs::metadata(path).ok().map(|metadata| identity(&metadata));
+    match identity_of(root) {
+        Some(found) if identity_of(store) == Some(found) => {
+            Err(Failure::new(format_args!("reading {}: this is the store itself", root.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Something of a directory that is still to be looked at.
 struct Pending {
     path: Vec<u8>,
