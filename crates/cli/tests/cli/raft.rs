@@ -142,6 +142,18 @@ fn check_finds_a_flipped_bit_and_a_missing_file_but_not_a_torn_end() {
 }
 
 #[test]
+fn every_file_of_a_log_is_known_to_dump_by_its_name() {
+    let place = loaded();
+    let closed = esker(["dump", place.store().join("CLOSED").to_str().unwrap(), "--json"]).done().json();
+    assert!(closed["what"] == "closed" && closed["append_file"].as_u64() > Some(1), "{closed}");
+    for (name, words) in [("CLOSED.new", "DAMAGE"), ("0000000000000009.raftlog.reserved", "mark name=")] {
+        let file = place.write(name, b"nothing");
+        let ran = esker(["dump", file.to_str().unwrap()]);
+        assert!(ran.text().contains(words), "{name}: {}{}", ran.text(), ran.err);
+    }
+}
+
+#[test]
 fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
     let place = loaded();
     let second = place.store().join("0000000000000002.raftlog");
@@ -159,6 +171,7 @@ fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
     assert_eq!(done["cuts"][0]["path"], second.to_str().unwrap());
     let copy = done["copies"][0].as_str().unwrap();
     assert_eq!(std::fs::read(Path::new(copy)).unwrap(), damaged);
+    assert!(esker(["dump", copy]).no().text().contains("DAMAGE"));
     let log = reopen(&place);
     assert_eq!((log.last_index(1), log.get(2, b"state").as_deref()), (Some(30), Some(&b"at 30"[..])));
     log.close().unwrap();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use esker_format::cask as cask_name;
 use esker_format::file_name::FileName;
-use esker_format::raft::file_name as raft_name;
+use esker_format::raft::{closed, file_name as raft_name};
 use esker_format::rocksdb::log::log_number_tag;
 
 use self::report::Report;
@@ -66,14 +66,14 @@ enum Kind {
     CaskHint,
     CaskManifest,
     Raft,
+    RaftClosed,
 }
 
 impl Dump {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let name = file_name(&self.file);
         let raft_file = raft_file(&self.file);
-        let named =
-            name.and_then(kind_of).or(raft_file.map(|_| Kind::Raft)).or(cask_kind(&self.file)).or(mark(&self.file));
+        let named = name.and_then(kind_of).or(raft_kind(&self.file)).or(cask_kind(&self.file)).or(mark(&self.file));
         // First: of what is no file, or not there, the name need not say anything.
         let source = Source::open(&self.file)?;
         let kind = self.kind.or(named).ok_or_else(|| {
@@ -99,6 +99,7 @@ impl Dump {
             Kind::Raft => {
                 raft::dump(&source, raft::Wanted { id: raft_file, ..raft::Wanted::default() }, &mut report)?;
             }
+            Kind::RaftClosed => small::closed(&source, &mut report)?,
         }
         Ok(if report.is_damaged() { Answer::No } else { Answer::Yes })
     }
@@ -108,11 +109,21 @@ fn file_name(path: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
 }
 
-/// Which file of a Raft log it is, if its name says so.
+/// Which file of a Raft log it is, or was before a repair cut it, if its name says so.
 pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
-    match raft_name::FileName::parse(path.file_name()?.to_str()?)? {
+    let name = path.file_name()?.to_str()?;
+    match raft_name::FileName::parse(name.split_once(".damaged").map_or(name, |(before, _)| before))? {
         raft_name::FileName::Log(id) => Some(id),
         raft_name::FileName::Reserved(_) | raft_name::FileName::Lock => None,
+    }
+}
+
+/// What a file of a Raft log is, by its name.
+fn raft_kind(path: &Path) -> Option<Kind> {
+    match path.file_name()?.to_str()? {
+        closed::NAME | closed::NEW_NAME => Some(Kind::RaftClosed),
+        name if matches!(raft_name::FileName::parse(name), Some(raft_name::FileName::Reserved(_))) => Some(Kind::Mark),
+        _ => raft_file(path).map(|_| Kind::Raft),
     }
 }
 

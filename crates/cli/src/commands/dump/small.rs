@@ -4,6 +4,7 @@ use std::path::Path;
 
 use esker_format::DecodeError;
 use esker_format::file_name::FileName;
+use esker_format::raft::closed::Closed;
 
 use super::report::{Field, Report};
 use super::source::Source;
@@ -26,6 +27,23 @@ pub(crate) fn current(source: &Source, report: &mut Report<'_>) -> Result<(), Fa
 pub(crate) fn identity(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
     let bytes = source.read(0, BYTES_MAX)?;
     report.note(0, "identity", vec![Field::bytes("db_id", bytes.trim_ascii_end())])
+}
+
+/// Prints where a Raft log ended when it was closed.
+pub(crate) fn closed(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
+    match Closed::decode(&source.read(0, BYTES_MAX)?) {
+        Ok(Closed { append, rewrite }) => report.note(
+            0,
+            "closed",
+            vec![
+                Field::plain("append_file", append.sequence),
+                Field::plain("append_bytes", append.bytes),
+                Field::plain("rewrite_file", rewrite.sequence),
+                Field::plain("rewrite_bytes", rewrite.bytes),
+            ],
+        ),
+        Err(error) => report.damage(0, &error),
+    }
 }
 
 /// Prints that it is there.
