@@ -366,6 +366,18 @@ fn a_raft_log_that_is_there_is_used_when_told_to_and_its_entries_are_checked() {
 }
 
 #[test]
+fn what_was_not_chosen_of_a_raft_log_fits_the_threads() {
+    for (write, read, regions, batch) in [("2", "0", 5, 2), ("7", "0", 7, 1), ("1", "6", 6, 5)] {
+        let place = Place::new();
+        let threads =
+            ["--kind", "raft", "--seconds", "0.05", "--write-threads", write, "--read-threads", read, "--json"];
+        let figures = place.run("bench", threads).done().json();
+        let plan = &figures["plan"];
+        assert_eq!((&plan["regions"], &plan["write_region_count"]), (&regions.into(), &batch.into()), "{plan}");
+    }
+}
+
+#[test]
 fn what_means_nothing_to_a_kind_of_store_is_refused_by_name() {
     let place = Place::new();
     let refused: [(&[&str], &str); 8] = [

@@ -18,13 +18,15 @@ use crate::sizes::parse_bytes;
 
 /// For how long, unless told otherwise.
 const TIME: Duration = Duration::from_secs(60);
+/// Groups in all, and in a write, unless told otherwise or the threads make it more or fewer.
+const GROUPS: u64 = 5;
 const HEADING: &str = "Raft logs";
 
 /// What only a Raft log can do. All of them are absent unless chosen, so that they can be refused elsewhere.
 #[derive(Debug, Args)]
 #[command(next_help_heading = HEADING)]
 pub(super) struct RaftChoices {
-    /// Groups [default: 5]
+    /// Groups [default: 5, or one for each thread]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     regions: Option<u64>,
 
@@ -52,7 +54,7 @@ pub(super) struct RaftChoices {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     write_entry_count: Option<u64>,
 
-    /// Groups in a write [default: 5]
+    /// Groups in a write [default: 5, or all that a thread has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     write_region_count: Option<u64>,
 
@@ -199,16 +201,18 @@ impl Bench {
     fn raft_plan(&self) -> RaftPlan {
         let raft = &self.raft;
         let purge_interval = raft.purge_interval.unwrap_or(Duration::from_secs(10));
+        let (write_threads, read_threads) = (raft.write_threads.unwrap_or(1), raft.read_threads.unwrap_or(0));
+        let groups = raft.regions.unwrap_or(GROUPS.max(write_threads).max(read_threads));
         RaftPlan {
             time: self.seconds.unwrap_or(TIME),
-            groups: raft.regions.unwrap_or(5),
-            write_threads: raft.write_threads.unwrap_or(1),
-            read_threads: raft.read_threads.unwrap_or(0),
+            groups,
+            write_threads,
+            read_threads,
             write_rate: raft.write_ops_per_thread.filter(|&calls| calls > 0),
             read_rate: raft.read_ops_per_thread.filter(|&calls| calls > 0),
             entry_sizes: raft.entry_size.clone().unwrap_or(ValueSizes::Fixed(1 << 10)),
             batch_entries: raft.write_entry_count.unwrap_or(10),
-            batch_groups: raft.write_region_count.unwrap_or(5),
+            batch_groups: raft.write_region_count.unwrap_or((groups / write_threads.max(1)).clamp(1, GROUPS)),
             sync: !raft.write_without_sync,
             compact_count: raft.compact_count.filter(|&count| count > 0),
             force_compact_factor: raft.force_compact_factor.unwrap_or(0.5),
