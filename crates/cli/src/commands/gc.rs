@@ -91,7 +91,7 @@ impl Gc {
             Bytes(plan.table_bytes)
         ))?;
         out.line(format_args!(
-            "  not yet compacted: values of {} lie above the deepest level, and may overwrite as much below; see `esker compact`",
+            "  not yet compacted: values of {} lie above others, and may overwrite as much there; see `esker compact`",
             Bytes(plan.not_compacted_bytes)
         ))?;
         if plan.snapshots > 0 {

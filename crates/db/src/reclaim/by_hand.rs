@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::pick::hidden_bytes;
+use super::pick::not_compacted_bytes;
 use super::{Goal, pick, pick_any_step};
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};
@@ -107,7 +107,7 @@ impl Store {
             copied_bytes: picked().map(|file| file.live_bytes).sum(),
             freed_bytes: picked().map(|file| file.garbage_bytes).sum(),
             table_bytes: next.iter().flat_map(|plan| &plan.tables).map(|(_, table)| table.meta.file_bytes).sum(),
-            not_compacted_bytes: hidden_bytes(&version),
+            not_compacted_bytes: not_compacted_bytes(&version),
             snapshots: self.snapshots.count(),
             is_earlier_state_held: family.is_older_version_held(&version),
             held_bytes: self.trash.held_bytes(),

@@ -525,7 +525,7 @@ pub(crate) fn hidden_bytes(version: &Version) -> u64 {
     })
 }
 
-/// A table above the deepest level.
+/// A table above others.
 #[derive(Debug, Clone, Copy)]
 struct Hiding {
     /// Its entries.
@@ -547,19 +547,48 @@ impl Hiding {
     }
 }
 
-/// Those that may hide something.
+/// Those above the deepest level that may hide something.
 fn hiding_tables(version: &Version) -> Vec<Hiding> {
     let deepest = version.deepest_level();
+    hiding(version, version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| &**table))
+}
+
+fn hiding<'a>(version: &Version, tables: impl Iterator<Item = &'a TableFile>) -> Vec<Hiding> {
     let total = version.ledger().total();
     let mean = total.live_bytes() / total.live_count().max(1);
-    let above = version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| table);
-    let hiding = above.map(|table| {
+    let hiding = tables.map(|table| {
         let values = table.known_blob_refs().map_or(0, |refs| refs.values().copied().fold(0, u64::saturating_add));
         let deleted = table.table.properties().deletion_count.saturating_mul(mean);
         let bytes = values.saturating_add(deleted);
         Hiding { oldest: table.meta.smallest_sequence, newest: table.meta.largest_sequence, bytes }
     });
     hiding.filter(|table| table.bytes > 0).collect()
+}
+
+/// What a compaction may find overwritten or deleted: [`hidden_bytes`]; where there is only level 0, what its tables may hide of each other. That
+/// is for people: what comes due there next is a compaction of all of it, whatever it hides.
+pub(crate) fn not_compacted_bytes(version: &Version) -> u64 {
+    match version.deepest_level() {
+        0 => hiding(version, above_in_level_0(version).into_iter())
+            .iter()
+            .fold(0, |sum, one| one.bytes.saturating_add(sum)),
+        _ => hidden_bytes(version),
+    }
+}
+
+/// Tables of level 0 that may have keys of older ones there, as far as the first and last key of all these tell.
+pub(crate) fn above_in_level_0(version: &Version) -> Vec<&TableFile> {
+    let mut above = Vec::new();
+    let mut ends: Option<(&[u8], &[u8])> = None;
+    // Oldest first (V4).
+    for table in version.level(0).iter().rev() {
+        let (smallest, largest) = (table.smallest(), table.largest());
+        if ends.is_some_and(|(first, last)| table.overlaps(Some(first), Some(last))) {
+            above.push(&**table);
+        }
+        ends = Some(ends.map_or((smallest, largest), |(first, last)| (first.min(smallest), last.max(largest))));
+    }
+    above
 }
 
 /// Up to when tables have seen what lies above them, in that order.
@@ -734,6 +763,38 @@ mod tests {
             let part = SeenUpTo::of(tables.clone()).part_before(&hiding);
             assert!((part - expected).abs() < 1e-6, "{part}, {expected}: {hiding:?}, {tables:?}");
         }
+    }
+
+    /// Goal: where no level is below, tables of level 0 may hide what older ones there point to, unless they have no keys in common.
+    #[test]
+    fn tables_of_level_0_alone_hide_each_others_values() {
+        let family = FamilyOptions {
+            min_blob_size: 100,
+            blob_compression: Compression::None,
+            level0_compaction_trigger: 20,
+            ..FamilyOptions::default()
+        };
+        let families = [("default".to_owned(), family)].into();
+        let reclaim_mode = ReclaimMode::Manual;
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let put = |keys: std::ops::Range<u8>| {
+            keys.for_each(|n| db.put([n], [n; 1000]).unwrap());
+            db.flush().unwrap();
+        };
+        let hidden = || db.reclaim_plan(&db.default_column_family(), 0.5).unwrap().not_compacted_bytes / 1000;
+        let times = || db.stats().space_amplification().unwrap();
+        put(20..40);
+        put(0..20);
+        put(40..60);
+        assert_eq!((hidden(), times() < 1.1), (0, true), "{}", times());
+        put(0..60);
+        assert_eq!((hidden() >= 60, times() > 1.9), (true, true), "{} hidden, {}", hidden(), times());
+        put(30..31);
+        assert!((61..70).contains(&hidden()), "{}", hidden());
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert_eq!(hidden(), 0);
     }
 
     /// Goal: a file without a table that could be written again keeps no other from being emptied, by hand or not.

@@ -42,6 +42,7 @@ fn family(family: &FamilyStats) -> Value {
         "table_raw_bytes": family.table_raw_bytes,
         "blob_files": family.blob_files,
         "blob_live_bytes": family.blob_live_bytes,
+        "not_compacted_bytes": family.not_compacted_bytes,
         "blob_garbage_bytes": family.blob_garbage_bytes,
         "memtable_bytes": family.memtable_bytes,
         "pending_compaction_bytes": family.pending_compaction_bytes,
