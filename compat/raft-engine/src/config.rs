@@ -147,6 +147,16 @@ impl Config {
         Ok(())
     }
 
+    fn file_bytes(&self) -> u64 {
+        self.target_file_size.0.max(1 << 10)
+    }
+
+    /// Half as many files again as `limit` has room for, as the original makes them.
+    fn prefill_bytes(&self, limit: u64) -> u64 {
+        let file_bytes = self.file_bytes();
+        (limit / file_bytes).saturating_mul(3) / 2 * file_bytes
+    }
+
     pub(crate) fn options(&self) -> Options {
         Options {
             spill_dir: self.spill_dir.as_ref().map(PathBuf::from),
@@ -161,7 +171,7 @@ impl Config {
                 Version::V1 => esker_raft_log::Version::V1,
                 Version::V2 => esker_raft_log::Version::V2,
             },
-            file_bytes: self.target_file_size.0.max(1 << 10),
+            file_bytes: self.file_bytes(),
             purge_threshold_bytes: self.purge_threshold.0.max(1 << 10),
             purge_rewrite_threshold_bytes: self.purge_rewrite_threshold.map(|size| size.0),
             // Beyond what there is, the original rewrites always or never; never, too, where it is no number.
@@ -169,7 +179,7 @@ impl Config {
                 .filter(|ratio| !ratio.is_nan())
                 .map_or(1.0, |ratio| ratio.clamp(0.0, 1.0)),
             recycle_files: self.enable_log_recycle,
-            prefill_bytes: self.prefill_limit.map_or(0, |size| size.0),
+            prefill_bytes: self.prefill_limit.map_or(0, |size| self.prefill_bytes(size.0)),
             ..Options::default()
         }
     }
@@ -195,6 +205,17 @@ mod tests {
         read.enable_log_recycle = true;
         assert!(read.sanitize().is_err());
         assert_eq!(serde_json::from_value::<Config>(text).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn half_as_many_files_again_are_made_ahead() {
+        let (target_file_size, prefill_for_recycle) = (ReadableSize::mb(2), true);
+        let mut config = Config { target_file_size, prefill_for_recycle, ..Config::default() };
+        for (limit, files) in [(1, 0), (2, 1), (6, 4), (9, 6)] {
+            config.prefill_limit = Some(ReadableSize::mb(limit));
+            config.sanitize().unwrap();
+            assert_eq!(config.options().prefill_bytes, files * config.target_file_size.0, "{limit}");
+        }
     }
 
     #[test]

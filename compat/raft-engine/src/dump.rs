@@ -39,6 +39,12 @@ pub struct EntryIndex {
     pub entry_len: u32,
 }
 
+impl Default for EntryIndex {
+    fn default() -> Self {
+        Self { index: 0, entries: None, compression_type: CompressionType::None, entry_offset: 0, entry_len: 0 }
+    }
+}
+
 /// Those of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryIndexes(pub Vec<EntryIndex>);

@@ -51,7 +51,17 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Codec(error) => Some(error),
+            Self::Protobuf(error) => Some(error),
+            Self::Other(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
 
 /// An error of protobuf's on its way through Esker's log, which knows none.
 #[derive(Debug)]
@@ -96,6 +106,12 @@ impl From<std::io::Error> for Error {
     }
 }
 
+impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl From<esker_raft_log::Error> for Error {
     fn from(error: esker_raft_log::Error) -> Self {
         if let Some(error) = Carried::take(&error) {
@@ -118,6 +134,20 @@ impl From<esker_raft_log::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_others_are_wrapped_and_given_back() {
+        fn failing() -> Result<()> {
+            Err(Box::<dyn std::error::Error + Send + Sync>::from("reason"))?
+        }
+        let other = failing().unwrap_err();
+        assert!(matches!(other, Error::Other(_)));
+        let io = Error::from(std::io::Error::other("reason"));
+        for error in [other, io] {
+            assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "reason");
+        }
+        assert!(std::error::Error::source(&Error::Full).is_none());
+    }
 
     #[test]
     fn a_batch_without_room_is_full() {
