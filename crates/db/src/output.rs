@@ -664,6 +664,8 @@ fn pour_undecided(internal: &[u8], each: &mut impl FnMut(&InternalKey<'_>, &[u8]
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use esker_env::sim::SimDisk;
 
     use super::*;
@@ -686,6 +688,28 @@ mod tests {
             tally.add(FileNumber::new(file.get() + TALLY_PLACES as u64), 1);
         }
         assert_eq!(tally.finish().get(&file), Some(&u64::MAX));
+    }
+
+    /// Goal: nobody who writes waits for a device because all threads are at work. Method: one is, and a log is asked for; then somebody loads.
+    #[test]
+    fn whoever_is_at_work_makes_the_log_that_is_asked_for() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let (store, family) = (db.store(), db.store().family(0).unwrap());
+        let has_made_one = |mut outputs: OutputFiles<_, _>| {
+            store.wants_log.store(true, Ordering::Relaxed);
+            for n in 0..100u32 {
+                let (sequence, kind) = (SequenceNumber::new(1), ValueKind::Value);
+                let key = InternalKey { user_key: &n.to_be_bytes(), sequence, kind };
+                let mut internal = Vec::new();
+                internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
+                outputs.add(&key, &internal, &[7; 1000]).unwrap();
+            }
+            store.state.lock().spare_log.is_some()
+        };
+        let first = SequenceNumber::new(1);
+        assert!(!has_made_one(OutputFiles::loading(store.clone(), family.clone(), first, true, None)));
+        assert!(has_made_one(OutputFiles::new(store.clone(), family, 1, true)));
     }
 
     /// W4 of `reclaim/room.rs`: what is in files and what is still counted for them is never less than what will be written.

@@ -552,9 +552,9 @@ unsafe fn link_at<'a>(node: NodePointer, level: usize) -> &'a Link {
 fn height_of(user_key: &[u8], tag: u64) -> usize {
     let end = match user_key.last_chunk::<8>() {
         Some(end) => u64::from_le_bytes(*end),
-        None => user_key.iter().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+        None => user_key.iter().fold(0, |end, &byte| (end << 8) | u64::from(byte)),
     };
-    // SplitMix64: no two entries of a store have one tag.
+    // SplitMix64. No two entries that were written have one tag; those that a repair takes from a table may, and have keys of their own.
     let next = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ end;
     let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

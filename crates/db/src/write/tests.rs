@@ -199,21 +199,6 @@ fn a_spare_log_that_nobody_took_hides_nothing_of_the_one_before_it() {
     }
 }
 
-/// Goal: nobody who writes waits for a device because all threads are at work. Method: one is, and a log is asked for.
-#[test]
-fn whoever_flushes_makes_the_log_that_is_asked_for() {
-    let db = open(&SimDisk::new(), 0).unwrap();
-    let store = db.store();
-    for n in 0..100u32 {
-        db.put(n.to_be_bytes(), [7; 1000]).unwrap();
-    }
-    store.wants_log.store(true, Ordering::Relaxed);
-    assert!(store.state.lock().spare_log.is_none());
-    db.flush().unwrap();
-    assert!(!store.wants_log.load(Ordering::Relaxed));
-    assert!(store.state.lock().spare_log.is_some());
-}
-
 /// Goal: a log that was made in vain goes when the store is closed.
 #[test]
 fn a_spare_log_does_not_outlive_the_store() {

@@ -94,12 +94,13 @@ fn equal_keys_both_stay() {
 #[test]
 fn a_quarter_of_nodes_is_higher_by_one() {
     let (nodes, highest) = if cfg!(miri) { (1 << 12, 2) } else { (1 << 16, 4) };
-    let entries: [fn(u64) -> ([u8; 12], u64); 5] = [
-        |number| (*b"the same key", number << 8 | 1),
-        |number| (*b"of a quarter", number << 10 | 1),
+    type Entry = fn(u64) -> ([u8; 12], u64);
+    let entries: [Entry; 5] = [
+        |number| (*b"the same key", (number << 8) | 1),
+        |number| (*b"of a quarter", (number << 10) | 1),
         |number| (padded(number), 1),
-        |number| (padded(number), number << 8 | 1),
-        |number| (padded(u64::MAX - number), (1 << 40) + number << 8),
+        |number| (padded(number), (number << 8) | 1),
+        |number| (padded(u64::MAX - number), ((1 << 40) + number) << 8),
     ];
     for (case, entry) in entries.into_iter().enumerate() {
         let mut counts = [0u32; HEIGHT_MAX + 1];
@@ -126,7 +127,7 @@ fn threads_that_add_one_entry_each_make_a_list_as_high() {
     let (list, threads) = (SkipList::default(), if cfg!(miri) { 16 } else { 256 });
     for thread in 0..threads {
         std::thread::scope(|scope| {
-            scope.spawn(|| list.insert(&padded(thread * 7919), thread << 8 | 1, b"")).join().unwrap()
+            scope.spawn(|| list.insert(&padded(thread * 7919), (thread << 8) | 1, b"")).join().unwrap()
         });
     }
     let tall = list.tall_count.load(Ordering::Relaxed) as u64;
