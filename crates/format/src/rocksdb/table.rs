@@ -63,6 +63,27 @@ use crate::varint;
 /// Bytes between a block and what follows it.
 pub const TRAILER_BYTES: usize = 5;
 
+/// What all names of a metaindex, or of a table's properties, may take in full. Real ones take a few KiB. A block has of each only
+/// what the one before does not begin with, so that one made to do harm could say the square of its own length.
+const NAMES_BYTES_MAX: usize = 4 << 20;
+
+/// How much is left of [`NAMES_BYTES_MAX`].
+struct NamesRoom(usize);
+
+impl NamesRoom {
+    const fn new() -> Self {
+        Self(NAMES_BYTES_MAX)
+    }
+
+    /// Takes room for the name of the entry whose value is at `at`.
+    fn take(&mut self, name: &[u8], at: u64) -> Result<(), DecodeError> {
+        let too_long =
+            || DecodeError::corrupt("name", at, format!("all names together are over {NAMES_BYTES_MAX} bytes"));
+        self.0 = self.0.checked_sub(name.len()).ok_or_else(too_long)?;
+        Ok(())
+    }
+}
+
 /// Where a block lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockHandle {

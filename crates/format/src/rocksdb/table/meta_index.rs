@@ -3,7 +3,7 @@
 use crate::error::DecodeError;
 use crate::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout};
 
-use super::BlockHandle;
+use super::{BlockHandle, NamesRoom};
 
 /// The filter over whole keys. Every release since 5 looks for this name, whatever kind of filter the block holds.
 pub const FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
@@ -62,13 +62,15 @@ impl MetaIndex {
     /// Reads the block's bytes. Total.
     ///
     /// # Errors
-    /// Corrupt if an entry does not decode or names are out of order.
+    /// Corrupt if an entry does not decode, names are out of order, or all of them together over 4 MiB long.
     pub fn decode(block: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = BlockCursor::new(BlockLayout::parse(block)?);
         let mut entries: Vec<(Vec<u8>, BlockHandle)> = Vec::new();
+        let mut room = NamesRoom::new();
         cursor.seek_to_first(block)?;
         while cursor.valid() {
             let at = cursor.value_range().start as u64;
+            room.take(cursor.key(), at)?;
             if entries.last().is_some_and(|(last, _)| last.as_slice() >= cursor.key()) {
                 return Err(DecodeError::corrupt("name", at, "names are not in order"));
             }

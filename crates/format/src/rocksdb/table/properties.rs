@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::NamesRoom;
 use crate::error::DecodeError;
 use crate::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexFormat};
 use crate::rocksdb::prefix::PrefixExtractor;
@@ -289,12 +290,14 @@ impl TableProperties {
     /// Reads the block's bytes. Total.
     ///
     /// # Errors
-    /// Corrupt if an entry does not decode.
+    /// Corrupt if an entry does not decode, or all names together are over 4 MiB long.
     pub fn decode(block: &[u8]) -> Result<Self, DecodeError> {
         let mut properties = Self::default();
         let mut cursor = BlockCursor::new(BlockLayout::parse(block)?);
+        let mut room = NamesRoom::new();
         cursor.seek_to_first(block)?;
         while cursor.valid() {
+            room.take(cursor.key(), cursor.value_range().start as u64)?;
             if properties.set(cursor.key(), cursor.value(block)).is_none() {
                 let reason = format!("{} is not a number", String::from_utf8_lossy(cursor.key()));
                 return Err(DecodeError::corrupt("property", cursor.value_range().start as u64, reason));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::DecodeErrorKind;
 use crate::compression::{compress, decompress};
+use crate::rocksdb::block::BlockBuilder;
 use crate::rocksdb::prefix::PrefixExtractor;
 
 /// The last bytes of a table that RocksDB 7.8 wrote.
@@ -164,6 +165,35 @@ fn properties_read_back_and_unknown_ones_are_kept() {
     assert_eq!(with_prefixes.filtered_prefixes(), Some(PrefixExtractor::Fixed(4)));
     assert!(!decoded.timestamps_were_cut());
     assert_eq!(decoded.external_version(), None);
+}
+
+/// Goal: a block in which each name is the one before and a byte takes no memory for all of them in full.
+#[test]
+fn names_that_take_far_more_than_their_block_are_refused() {
+    let mut block = BlockBuilder::new(usize::MAX);
+    let mut name = vec![b'n'; 128 << 10];
+    let mut handle = Vec::new();
+    BlockHandle { offset: 1, bytes: 2 }.encode(&mut handle);
+    let meta = |block: &mut BlockBuilder| {
+        let raw = block.clone().finish().to_vec();
+        (
+            MetaIndex::decode(&raw).map(|index| index.entries().count()),
+            TableProperties::decode(&raw).map(|found| found.other.len()),
+        )
+    };
+    for _ in 0..10 {
+        block.add(&name, &handle);
+        name.push(b'n');
+    }
+    assert_eq!(meta(&mut block), (Ok(10), Ok(10)), "long names that share much are no harm");
+    for _ in 10..100 {
+        block.add(&name, &handle);
+        name.push(b'n');
+    }
+    let (index, properties) = meta(&mut block);
+    let (index, properties) = (index.unwrap_err(), properties.unwrap_err());
+    assert_eq!((index.field, index.kind), ("name", DecodeErrorKind::Corrupt));
+    assert_eq!(index, properties);
 }
 
 proptest! {
