@@ -59,6 +59,20 @@ fn damage_in_a_log_is_shown_where_it_is_and_the_next_record_too() {
     assert_eq!(objects(&all, "put").len(), 1);
 }
 
+/// Goal: no batch is made of what lies before and behind a block that was lost.
+#[test]
+fn a_batch_whose_middle_was_lost_is_none() {
+    let place = Place::new();
+    place.run("put", ["large", &"x".repeat(80_000), "--create"]).done();
+    let wal = place.files(".log").pop().unwrap();
+    let mut bytes = std::fs::read(&wal).unwrap();
+    bytes[32 << 10..64 << 10].fill(0);
+    let copy = place.write("copy", &bytes);
+    let all = dump(&copy, &["--kind", "wal", "--json"]).no().json_lines();
+    assert_eq!((&all[0]["what"], &all[0]["offset"]), (&"torn record".into(), &0.into()));
+    assert_eq!((objects(&all, "zeroes").len(), objects(&all, "damage").len(), objects(&all, "batch").len()), (1, 1, 0));
+}
+
 #[test]
 fn a_manifest_is_printed_edit_by_edit() {
     let place = loaded();

@@ -55,6 +55,10 @@ pub(crate) fn records(
                 Fragment::Ignored { next } => at = next,
                 Fragment::EndOfBlock => break,
                 Fragment::Zeroes => {
+                    // What follows in another block does not go with what was begun.
+                    if assembler.is_within() {
+                        torn_record(record_offset, &mut assembler, report)?;
+                    }
                     report.note(offset, "zeroes", vec![Field::plain("bytes", block.len() - at)])?;
                     break;
                 }
@@ -75,9 +79,13 @@ pub(crate) fn records(
         block_offset += BLOCK_BYTES as u64;
     }
     if assembler.is_within() && !report.is_over() {
-        report.note(record_offset, "torn record", vec![Field::plain("bytes", assembler.drop_begun())])?;
+        torn_record(record_offset, &mut assembler, report)?;
     }
     Ok(())
+}
+
+fn torn_record(offset: u64, assembler: &mut Assembler, report: &mut Report<'_>) -> Result<(), Failure> {
+    report.note(offset, "torn record", vec![Field::plain("bytes", assembler.drop_begun())])
 }
 
 fn batch(offset: u64, bytes: &[u8], report: &mut Report<'_>) -> Result<(), Failure> {

@@ -123,6 +123,13 @@ impl<'a> Reader<'a> {
                     }
                 }
                 Fragment::Ignored { next } => self.at = block_start + next,
+                // What follows in another block does not go with it: what was between is lost.
+                Fragment::Zeroes if self.assembler.is_within() => {
+                    self.assembler.drop_begun();
+                    self.at = block_end;
+                    let begun = self.record_offset as u64;
+                    return Some(Err(DecodeError::corrupt("record", begun, "zeroes stand where it should go on")));
+                }
                 Fragment::EndOfBlock | Fragment::Zeroes => {
                     self.at = block_end;
                     self.is_over = block_end == self.bytes.len();

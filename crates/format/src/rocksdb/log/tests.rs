@@ -164,6 +164,17 @@ fn zeroes_are_the_end_of_a_preallocated_log() {
     assert_eq!(next_fragment(&log[..BLOCK_BYTES], 12, None), Fragment::Zeroes);
 }
 
+/// Goal: no record is made of what lies before and behind a block that was lost.
+#[test]
+fn pieces_are_not_joined_across_zeroes() {
+    let mut log = framed(&[&[7; 80_000], b"last"]);
+    log[BLOCK_BYTES..2 * BLOCK_BYTES].fill(0);
+    let (records, errors) = read(&log, None);
+    assert!(records == [b"last".to_vec()], "{:?}", records.iter().map(Vec::len).collect::<Vec<_>>());
+    let errors: Vec<_> = errors.iter().map(|error| (error.field, error.offset)).collect();
+    assert_eq!(errors, [("record", 0), ("type", 2 * BLOCK_BYTES as u64)]);
+}
+
 #[test]
 fn what_follows_damage_in_the_next_block_is_found() {
     let mut log = framed(&[b"first", &[1; 32_000], &[2; 32_000], b"last"]);
