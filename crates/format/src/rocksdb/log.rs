@@ -110,7 +110,7 @@ pub enum Fragment {
     },
     /// Too few bytes for a header are left of a whole block, or none of a short one. What follows is in the next block, if there is one.
     EndOfBlock,
-    /// A header of zeroes: nothing was written here, nor, as far as a writer is concerned, in the rest of the block.
+    /// A header of zeroes, or of as many as are left of the file: nothing was written here, nor, as far as a writer is concerned, in the rest of the block.
     Zeroes,
     /// The data ends before the header or the payload does. Only in a block shorter than [`BLOCK_BYTES`], the last of a file.
     /// What only looks so, because a bit of its length or type flipped, is damaged instead.
@@ -140,7 +140,12 @@ pub fn next_fragment(block: &[u8], at: usize, log_number: Option<u32>) -> Fragme
     let is_short = block.len() < BLOCK_BYTES;
     let rest = block.get(at..).unwrap_or_default();
     let Some(&[c0, c1, c2, c3, l0, l1, type_byte]) = rest.first_chunk::<HEADER_BYTES>() else {
-        return if is_short && !rest.is_empty() { Fragment::Torn } else { Fragment::EndOfBlock };
+        return match rest {
+            [] => Fragment::EndOfBlock,
+            _ if !is_short => Fragment::EndOfBlock,
+            zeroes if zeroes.iter().all(|&byte| byte == 0) => Fragment::Zeroes,
+            _ => Fragment::Torn,
+        };
     };
     let stored_crc = u32::from_le_bytes([c0, c1, c2, c3]);
     let length = usize::from(u16::from_le_bytes([l0, l1]));

@@ -162,6 +162,12 @@ fn zeroes_are_the_end_of_a_preallocated_log() {
     log.resize(100_000, 0);
     assert_eq!(read(&log, None), (vec![b"first".to_vec()], vec![]));
     assert_eq!(next_fragment(&log[..BLOCK_BYTES], 12, None), Fragment::Zeroes);
+    for zeroes in 1..2 * HEADER_BYTES {
+        log.truncate(12 + zeroes);
+        assert_eq!(read(&log, None), (vec![b"first".to_vec()], vec![]), "{zeroes}");
+        assert_eq!(next_fragment(&log, 12, None), Fragment::Zeroes);
+        log.resize(100_000, 0);
+    }
 }
 
 /// Goal: no record is made of what lies before and behind a block that was lost.
