@@ -5,7 +5,7 @@
 //! compression that Esker cannot write, is an error unless the caller says what to use instead. What the tree itself would have to be
 //! otherwise for is an error whatever the caller says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -364,13 +364,11 @@ fn set_if_absent(section: &mut Section, key: &str, value: &str) {
 
 /// The next OPTIONS file: what is in force, over what was carried on.
 pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, foreign: &ForeignOptions) -> String {
-    let mut file = foreign.0.lock().clone();
-    let is_gone = |name: &&str| !families.values().any(|family| family.name == *name);
-    let gone: Vec<String> = file.family_names().filter(is_gone).map(str::to_owned).collect();
-    for name in gone {
-        file.remove_family(&name);
-        foreign.forget(&name);
-    }
+    let names: HashSet<&str> = families.values().map(|family| family.name.as_str()).collect();
+    let mut found = foreign.0.lock();
+    found.retain_families(|name| names.contains(name));
+    let mut file = found.clone();
+    drop(found);
     let database = file.database_mut();
     let unchosen = Options::default();
     for (key, line) in DATABASE_LINES {

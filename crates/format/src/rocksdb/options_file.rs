@@ -20,12 +20,15 @@
 //! Source: RocksDB `options/options_parser.cc`, `util/string_util.cc`.
 
 mod parse;
+mod places;
 mod print;
 mod section;
 #[cfg(test)]
 mod tests;
 
 pub use section::{Section, SectionKind};
+
+use places::Places;
 
 /// The `rocksdb_version` of files that are written: the oldest that reads all of Esker's, so that every key is one of its.
 pub const WRITER_VERSION: &str = "7.8.3";
@@ -39,8 +42,9 @@ pub const DEFAULT_FAMILY: &str = "default";
 /// Everything that stands in an options file, except comments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionsFile {
-    /// In the order of the file.
-    pub sections: Vec<Section>,
+    /// In the order of the file, each kind once.
+    sections: Vec<Section>,
+    places: Places,
 }
 
 impl OptionsFile {
@@ -51,23 +55,41 @@ impl OptionsFile {
         version.set("rocksdb_version", WRITER_VERSION);
         version.set("options_file_version", FILE_VERSION);
         let default_family = SectionKind::Family(DEFAULT_FAMILY.to_owned());
-        Self { sections: vec![version, section(SectionKind::Database), section(default_family)] }
+        Self::of(vec![version, section(SectionKind::Database), section(default_family)])
+    }
+
+    fn of(sections: Vec<Section>) -> Self {
+        let places = Places::of(&sections);
+        Self { sections, places }
     }
 
     fn section(&self, kind: &SectionKind) -> Option<&Section> {
-        self.sections.iter().find(|section| section.kind == *kind)
+        self.sections.get(self.places.get(kind)?)
     }
 
     /// The section of that kind, put where `place` says if there is none.
-    fn section_mut(&mut self, kind: SectionKind, place: impl FnOnce(&[Section]) -> usize) -> &mut Section {
-        let at = self.sections.iter().position(|section| section.kind == kind).unwrap_or_else(|| {
-            let at = place(&self.sections).min(self.sections.len());
-            self.sections.insert(at, Section::new(kind));
+    fn section_mut(&mut self, kind: SectionKind, place: impl FnOnce(&Self) -> usize) -> &mut Section {
+        let at = self.places.get(&kind).unwrap_or_else(|| {
+            let at = place(self).min(self.sections.len());
+            self.insert(at, Section::new(kind));
             at
         });
         // There is a section at `at`: it was found or put there.
         #[expect(clippy::indexing_slicing, reason = "`at` was found or inserted two lines above")]
         &mut self.sections[at]
+    }
+
+    /// Puts a section of a kind that is not there.
+    ///
+    /// Cost: where it is not the last, one walk over all.
+    fn insert(&mut self, at: usize, section: Section) {
+        if at == self.sections.len() {
+            self.places.add(&section.kind, at);
+            self.sections.push(section);
+        } else {
+            self.sections.insert(at, section);
+            self.places = Places::of(&self.sections);
+        }
     }
 
     /// The `rocksdb_version` of the writer, if it says so.
@@ -82,8 +104,8 @@ impl OptionsFile {
 
     /// The same, to change them.
     pub fn database_mut(&mut self) -> &mut Section {
-        self.section_mut(SectionKind::Database, |sections| {
-            sections.iter().take_while(|section| section.kind == SectionKind::Version).count()
+        self.section_mut(SectionKind::Database, |file| {
+            file.sections.iter().take_while(|section| section.kind == SectionKind::Version).count()
         })
     }
 
@@ -97,39 +119,48 @@ impl OptionsFile {
 
     /// Options of a column family.
     pub fn family(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| matches!(&section.kind, SectionKind::Family(other) if other == name))
+        self.section(&SectionKind::Family(name.to_owned()))
     }
 
     /// The same, to change them; the family is added if it is not there.
     pub fn family_mut(&mut self, name: &str) -> &mut Section {
-        self.section_mut(SectionKind::Family(name.to_owned()), |sections| {
-            let first = sections.iter().position(|section| matches!(section.kind, SectionKind::Family(_)));
-            first.filter(|_| name == DEFAULT_FAMILY).unwrap_or(sections.len())
+        self.section_mut(SectionKind::Family(name.to_owned()), |file| {
+            let is_family = |section: &Section| matches!(section.kind, SectionKind::Family(_));
+            let first = if name == DEFAULT_FAMILY { file.sections.iter().position(is_family) } else { None };
+            first.unwrap_or(file.sections.len())
         })
     }
 
     /// Options of the tables of a column family, whatever kind of table it has.
     pub fn table(&self, family: &str) -> Option<&Section> {
-        let is_its = |kind: &SectionKind| matches!(kind, SectionKind::Table { family: other, .. } if other == family);
-        self.sections.iter().find(|section| is_its(&section.kind))
+        self.sections.get(self.places.first_table(family)?)
     }
 
     /// Options of the block-based tables of a column family, to change them; family and section are added if they are not there.
     pub fn table_mut(&mut self, family: &str) -> &mut Section {
         self.family_mut(family);
         let kind = SectionKind::Table { factory: SectionKind::BLOCK_BASED.to_owned(), family: family.to_owned() };
-        self.section_mut(kind, |sections| {
-            let its = |section: &Section| matches!(&section.kind, SectionKind::Family(name) if name == family);
-            sections.iter().position(its).map_or(sections.len(), |at| at + 1)
+        self.section_mut(kind, |file| {
+            let its = file.places.get(&SectionKind::Family(family.to_owned()));
+            its.map_or(file.sections.len(), |at| at + 1)
         })
+    }
+
+    /// Leaves out everything about column families that are not to stay. Cost: one walk over all.
+    pub fn retain_families(&mut self, mut stays: impl FnMut(&str) -> bool) {
+        let count = self.sections.len();
+        self.sections.retain(|section| match &section.kind {
+            SectionKind::Family(family) | SectionKind::Table { family, .. } => stays(family),
+            SectionKind::Version | SectionKind::Database => true,
+        });
+        if self.sections.len() < count {
+            self.places = Places::of(&self.sections);
+        }
     }
 
     /// Leaves out everything about a column family.
     pub fn remove_family(&mut self, name: &str) {
-        self.sections.retain(|section| match &section.kind {
-            SectionKind::Family(family) | SectionKind::Table { family, .. } => family != name,
-            SectionKind::Version | SectionKind::Database => true,
-        });
+        self.retain_families(|family| family != name);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads an options file, and refuses what RocksDB refuses.
 
+use std::collections::HashSet;
+
 use super::{DEFAULT_FAMILY, NOTE_PREFIX, OptionsFile, Section, SectionKind, unescape};
 use crate::error::DecodeError;
 
@@ -11,55 +13,14 @@ impl OptionsFile {
     /// there is not; unsupported for a kind of section that is not known, or a family whose name is no text. Offsets are those of lines.
     pub fn parse(raw: &[u8]) -> Result<Self, DecodeError> {
         let text = std::str::from_utf8(raw).map_err(|error| not_text(raw, error.valid_up_to()))?;
-        let mut file = Self { sections: Vec::new() };
+        let mut parser = Parser { file: Self::of(Vec::new()), keys: HashSet::new(), notes: HashSet::new() };
         let mut offset = 0;
         for line in text.split('\n') {
-            file.add_line(line).map_err(|error| error.at_base(offset))?;
+            parser.add_line(line).map_err(|error| error.at_base(offset))?;
             offset += line.len() as u64 + 1;
         }
-        file.check_complete(raw.len() as u64)?;
-        Ok(file)
-    }
-
-    fn add_line(&mut self, line: &str) -> Result<(), DecodeError> {
-        if let Some(note) = trim(line).strip_prefix('#') {
-            self.add_note(note);
-            return Ok(());
-        }
-        let line = trim(without_comment(line));
-        if line.is_empty() {
-            return Ok(());
-        }
-        if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let kind = section_kind(title)?;
-            self.check_place(&kind)?;
-            self.sections.push(Section::new(kind));
-            return Ok(());
-        }
-        let statement = line.split_once('=').map(|(key, value)| (trim(key), trim(value)));
-        let Some((key, value)) = statement.filter(|(key, _)| !key.is_empty()) else {
-            return Err(DecodeError::corrupt("statement", 0, "neither a section nor key=value"));
-        };
-        let Some(section) = self.sections.last_mut() else {
-            return Err(DecodeError::corrupt("statement", 0, "stands before the first section"));
-        };
-        // The first of a key counts, as in RocksDB.
-        if section.get(key).is_none() {
-            section.entries.push((key.to_owned(), value.to_owned()));
-        }
-        Ok(())
-    }
-
-    /// A comment that says something to Esker; all others are nobody's.
-    fn add_note(&mut self, comment: &str) {
-        if let Some((key, value)) = trim(without_comment(comment)).split_once('=')
-            && let (key, value) = (trim(key), trim(value))
-            && key.starts_with(NOTE_PREFIX)
-            && let Some(section) = self.sections.last_mut()
-            && section.note(key).is_none()
-        {
-            section.set_note(key, value);
-        }
+        parser.file.check_complete(raw.len() as u64)?;
+        Ok(parser.file)
     }
 
     fn check_place(&self, kind: &SectionKind) -> Result<(), DecodeError> {
@@ -87,6 +48,58 @@ impl OptionsFile {
             }
         }
         Ok(())
+    }
+}
+
+/// The file so far, and what its last section says already: as many keys as anybody cares to write.
+struct Parser<'a> {
+    file: OptionsFile,
+    keys: HashSet<&'a str>,
+    notes: HashSet<&'a str>,
+}
+
+impl<'a> Parser<'a> {
+    fn add_line(&mut self, line: &'a str) -> Result<(), DecodeError> {
+        if let Some(note) = trim(line).strip_prefix('#') {
+            self.add_note(note);
+            return Ok(());
+        }
+        let line = trim(without_comment(line));
+        if line.is_empty() {
+            return Ok(());
+        }
+        if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let kind = section_kind(title)?;
+            self.file.check_place(&kind)?;
+            self.file.insert(self.file.sections.len(), Section::new(kind));
+            self.keys.clear();
+            self.notes.clear();
+            return Ok(());
+        }
+        let statement = line.split_once('=').map(|(key, value)| (trim(key), trim(value)));
+        let Some((key, value)) = statement.filter(|(key, _)| !key.is_empty()) else {
+            return Err(DecodeError::corrupt("statement", 0, "neither a section nor key=value"));
+        };
+        let Some(section) = self.file.sections.last_mut() else {
+            return Err(DecodeError::corrupt("statement", 0, "stands before the first section"));
+        };
+        // The first of a key counts, as in RocksDB.
+        if self.keys.insert(key) {
+            section.entries.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// A comment that says something to Esker; all others are nobody's.
+    fn add_note(&mut self, comment: &'a str) {
+        if let Some((key, value)) = trim(without_comment(comment)).split_once('=')
+            && let (key, value) = (trim(key), trim(value))
+            && key.starts_with(NOTE_PREFIX)
+            && let Some(section) = self.file.sections.last_mut()
+            && self.notes.insert(key)
+        {
+            section.notes.push((key.to_owned(), value.to_owned()));
+        }
     }
 }
 

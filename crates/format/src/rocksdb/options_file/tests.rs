@@ -123,7 +123,7 @@ fn what_is_printed_is_what_was_set() {
 
 #[test]
 fn sections_are_added_where_rocksdb_wants_them() {
-    let mut file = OptionsFile { sections: Vec::new() };
+    let mut file = OptionsFile::of(Vec::new());
     file.table_mut("other");
     file.table_mut("default");
     file.database_mut();
@@ -206,6 +206,50 @@ fn notes_read_back_and_are_comments_to_others() {
     assert_eq!(parse(&others).unwrap().family("default").unwrap().note("separation"), None);
     file.family_mut("default").remove_note("esker.separation");
     assert!(!file.to_string().contains("at-write"));
+}
+
+/// Goal: so much is no work: it would take a minute if each key were looked for among all, or each family.
+#[test]
+fn very_many_keys_and_families_are_read_and_changed() {
+    const COUNT: usize = 10_000;
+    let mut text = "[DBOptions]\n[CFOptions \"default\"]\n".to_owned();
+    (0..COUNT).for_each(|n| text += &format!("key{n}=1\n# esker.note{n}=2\n"));
+    (0..COUNT).for_each(|n| {
+        text += &format!("[CFOptions \"{n}\"]\n[TableOptions/BlockBasedTable \"{n}\"]\nblock_size={n}\n")
+    });
+    text += "[CFOptions \"last\"]\nkey0=3\nkey0=4\n# esker.note0=5\n";
+    let mut file = parse(&text).unwrap();
+    assert_eq!(file.family("default").unwrap().entries.len(), COUNT);
+    let last = file.family("last").unwrap();
+    assert_eq!((last.get("key0"), last.note("esker.note0"), last.entries.len()), (Some("3"), Some("5"), 1));
+    for name in (0..2 * COUNT).map(|n| n.to_string()) {
+        file.table_mut(&name).set("block_size", 7);
+        assert_eq!(file.table(&name).unwrap().entries.len(), 1);
+        assert!(file.family(&name).is_some());
+    }
+    file.retain_families(|name| name.ends_with('7') || name == DEFAULT_FAMILY);
+    assert_eq!(file.family_names().count(), 2 * COUNT / 10 + 1);
+    assert!(file.table("17").is_some() && file.table("18").is_none() && file.family("last").is_none());
+}
+
+/// Goal: wherever sections are put and taken away, each is found where it is, and of two about a family's tables the first.
+#[test]
+fn sections_are_found_after_others_were_put_before_them() {
+    let mut file = parse(
+        "[DBOptions]\n[CFOptions \"default\"]\n[CFOptions \"a\"]\n[CFOptions \"b\"]\n\
+         [TableOptions/PlainTable \"a\"]\nof=plain\n[TableOptions/PlainTable \"b\"]\nof=plain\n",
+    )
+    .unwrap();
+    file.table_mut("b").set("of", "blocks");
+    file.table_mut("default").set("of", "default");
+    for (family, of) in [("a", "plain"), ("b", "blocks"), ("default", "default")] {
+        assert_eq!(file.table(family).unwrap().get("of"), Some(of));
+        assert_eq!(file.family(family).unwrap().kind, SectionKind::Family(family.to_owned()));
+    }
+    file.remove_family("a");
+    assert!(file.family("a").is_none() && file.table("a").is_none());
+    assert_eq!(file.table_mut("b").get("of"), Some("blocks"));
+    assert_eq!(file, parse(&file.to_string()).unwrap());
 }
 
 proptest! {
