@@ -57,7 +57,7 @@ impl BlobFile {
             }
             let Some(behind) = behind else { return Err(error) };
             passed_over.push(at..behind);
-            scan = Scan { blobs: self, next: behind, chunk: Vec::new(), used: 0 };
+            scan.go_to(behind);
         }
         if is_whole && blobs != self.blob_count() {
             let reason = format!("{DOING}: holds {blobs} values, its footer says {}", self.blob_count());
@@ -102,6 +102,18 @@ impl Scan<'_> {
     /// Where in the file the walk is.
     fn at(&self) -> u64 {
         self.next - (self.chunk.len() - self.used) as u64
+    }
+
+    /// Goes on at `offset`: within the chunk, if it lies there.
+    fn go_to(&mut self, offset: u64) {
+        let chunk_start = self.next - self.chunk.len() as u64;
+        match offset.checked_sub(chunk_start).and_then(|used| usize::try_from(used).ok()) {
+            Some(used) if used <= self.chunk.len() => self.used = used,
+            _ => {
+                self.chunk.clear();
+                (self.next, self.used) = (offset, 0);
+            }
+        }
     }
 
     /// Bytes of records to come.
@@ -152,8 +164,11 @@ impl Scan<'_> {
         let left = self.blobs.records_end() - self.next;
         self.chunk.resize(usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES), 0);
         self.used = 0;
-        self.blobs.file.read_exact_at(self.next, &mut self.chunk)?;
+        let read = self.blobs.file.read_exact_at(self.next, &mut self.chunk);
+        if read.is_err() {
+            self.chunk.clear();
+        }
         self.next += self.chunk.len() as u64;
-        Ok(())
+        Ok(read?)
     }
 }

@@ -165,6 +165,27 @@ fn records_of_every_length_pass_a_check_and_damage_to_any_fails_it() {
     open(&disk).unwrap().check(false).unwrap();
 }
 
+/// Goal: a hole costs a look at its record, and what was read behind it is not read again.
+#[test]
+fn a_check_of_a_file_with_holes_reads_each_part_once() {
+    let disk = SimDisk::new();
+    let values: Vec<_> = (0..50).map(|n: u8| (vec![n], vec![7; 2_000])).collect();
+    let indexes = written(&disk, Compression::None, &values);
+    let mut bytes = disk.file_bytes(Path::new(PATH)).unwrap();
+    let punched: Vec<_> = indexes.iter().skip(1).step_by(2).collect();
+    for index in &punched {
+        let start = (index.offset as usize).next_multiple_of(512);
+        bytes[start..start + 512].fill(0);
+    }
+    disk.overwrite(Path::new(PATH), bytes);
+    let file = open(&disk).unwrap();
+    let before = disk.read_count();
+    let checked = file.check(true).unwrap();
+    assert_eq!((checked.blobs, checked.passed_over.len()), (50, punched.len()));
+    // All at once; of each record with a hole, its header and the sector that is one.
+    assert!(disk.read_count() - before <= 1 + 2 * punched.len() as u64, "{} reads", disk.read_count() - before);
+}
+
 #[test]
 fn a_count_that_is_off_fails_a_check() {
     let disk = SimDisk::new();
