@@ -13,6 +13,7 @@ use std::sync::Arc;
 use esker_env::AppendFile;
 use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
+use esker_format::limits;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
@@ -34,6 +35,8 @@ use crate::{Error, Result};
 const RECORD_BYTES_KEPT: usize = 1 << 20;
 /// Written before the device is made to begin with it, where that is done beside the writing thread.
 const SYNC_BYTES: u64 = 32 << 20;
+/// Of an index, when its table ends: a quarter of what a block can be, which no key and value take it beyond.
+const INDEX_BYTES_MAX: usize = limits::BLOCK_BYTES_MAX / 4;
 
 /// Of background work, which has the store for as long as it takes.
 pub(crate) type Outputs<'a> = OutputFiles<&'a Store, &'a Family>;
@@ -61,6 +64,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     epoch: u64,
     /// At what size its tables end. Of a load chosen once: the number of a key of a load is that of the table which it was to go to.
     table_bytes_max: u64,
+    /// How long an index is when its table ends: with very long keys, one that were only full by its bytes could have an index beyond what a block can be.
+    index_bytes_max: usize,
     table_options: TableOptions,
     identity: TableIdentity,
     /// Where values go that are with their keys, if they are large enough.
@@ -163,6 +168,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             level,
             epoch: 0,
             table_bytes_max: family.table_bytes(),
+            index_bytes_max: INDEX_BYTES_MAX,
             table_options: TableOptions {
                 compression: compression_at(&family, level),
                 ..TableOptions::of(&family.options)
@@ -258,7 +264,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
     pub(crate) fn load_sequence(&mut self) -> Result<SequenceNumber> {
-        if self.open_table_bytes() >= self.table_bytes_max {
+        if self.table_is_full() {
             self.finish_table()?;
         }
         let first = self.load_from.unwrap_or_default();
@@ -268,6 +274,12 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     /// Bytes of the table being written, so far.
     pub(crate) fn open_table_bytes(&self) -> u64 {
         self.table.as_ref().map_or(0, |table| table.writer.file_bytes())
+    }
+
+    fn table_is_full(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| {
+            table.writer.file_bytes() >= self.table_bytes_max || table.writer.index_bytes() >= self.index_bytes_max
+        })
     }
 
     /// Says that entries of `user_key` come next: ends what belongs to the range before it (O4).
@@ -397,7 +409,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         value: &[u8],
         reference: Option<(FileNumber, u64)>,
     ) -> Result<()> {
-        if self.open_table_bytes() >= self.table_bytes_max && self.level > 0 && !self.ends_with(user_key) {
+        if self.table_is_full() && self.level > 0 && !self.ends_with(user_key) {
             self.finish_table()?;
         }
         self.note_work((internal.len() + value.len()) as u64);
@@ -736,6 +748,26 @@ mod tests {
         }
         outputs.finish().unwrap();
         assert_eq!(store.room.reserved_bytes(), 0, "nothing of it is left");
+    }
+
+    /// Goal: no index grows beyond what a block can be, however long keys are and tables may be.
+    #[test]
+    fn a_table_ends_once_its_index_is_long() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let store = db.store();
+        let mut outputs = OutputFiles::new(store.clone(), store.family(0).unwrap(), 1, true);
+        outputs.index_bytes_max = 100 << 10;
+        for n in 0..100u8 {
+            // Long where the next differs from them, too, so that no separator is short.
+            let mut user_key = vec![b'k'; 5_000];
+            user_key.push(n);
+            let key = InternalKey { user_key: &user_key, sequence: SequenceNumber::new(1), kind: ValueKind::Value };
+            let mut internal = Vec::new();
+            internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
+            outputs.add(&key, &internal, b"value").unwrap();
+        }
+        assert_eq!(outputs.finish().unwrap().edit.new_tables().len(), 5);
     }
 
     /// Goal (N2 of `ingest`): each table of a load has one number for all its keys, though the disk becomes small meanwhile, at whatever key.

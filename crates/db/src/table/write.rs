@@ -202,6 +202,8 @@ impl TableWriter {
 
     /// Compresses a block if that is worth it, and puts it behind what was written.
     fn write_block(&mut self, raw: &[u8], compression: Compression) -> Result<BlockHandle> {
+        limits::TooLarge::check("block", raw.len(), limits::BLOCK_BYTES_MAX)
+            .map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
         let mut packed = std::mem::take(&mut self.packed);
         let is_packed = compression != Compression::None
             && compression::compress(compression, raw, &mut packed).is_ok()
@@ -235,6 +237,11 @@ impl TableWriter {
     /// Length of the file so far, counting the open block as if it did not compress.
     pub(crate) fn file_bytes(&self) -> u64 {
         if self.block.is_empty() { self.pieces.end() } else { self.pieces.end() + self.block.estimated_bytes() as u64 }
+    }
+
+    /// Length of the index so far: with tags, the longer of two.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index.estimated_bytes()
     }
 
     /// Completes the file and syncs it. Its name still needs a sync of the directory.
