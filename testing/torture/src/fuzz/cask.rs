@@ -1,7 +1,7 @@
 //! Cask's files.
 
 use esker_format::cask::data_file::DataFileHeader;
-use esker_format::cask::hint::{Block, Builder, Footer};
+use esker_format::cask::hint::{Block, Builder, Entries, Footer, Mark};
 use esker_format::cask::manifest::Manifest;
 use esker_format::cask::record::{self, Record};
 use esker_format::checksum::{crc32c, crc32c_extend};
@@ -55,6 +55,8 @@ pub(super) fn hint(bytes: &[u8]) {
         }
     });
     let _ = Block::decode(bytes, 5);
+    let mark = Mark { offset: u64::MAX - 300, version: bytes.len() as u64, bytes_left: bytes.len() };
+    assert!(Entries::from_mark(mark, bytes).count() <= bytes.len());
     let mut sealed = bytes.to_vec();
     let crc = crc32c_extend(5, sealed.get(4..).unwrap_or_default()).to_le_bytes();
     let payload = (sealed.len().saturating_sub(24) as u32).to_le_bytes();
@@ -65,7 +67,13 @@ pub(super) fn hint(bytes: &[u8]) {
     assert_eq!(count, sealed.len());
     let (mut builder, mut out) = (Builder::new(5), Vec::new());
     let mut entries = Vec::new();
-    for entry in block.entries().map_while(Result::ok) {
+    let mut walk = block.entries();
+    loop {
+        let mark = walk.mark();
+        let next = walk.next();
+        let rest = &sealed[sealed.len() - mark.bytes_left..];
+        let Some(Ok(entry)) = next else { break };
+        assert!(Entries::from_mark(mark, rest).next() == Some(Ok(entry)), "an entry is found from its mark");
         builder.add(&entry, &mut out);
         entries.push(entry);
         assert!(entries.len() <= bytes.len());

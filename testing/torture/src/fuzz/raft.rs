@@ -78,17 +78,20 @@ pub(super) fn items(bytes: &[u8]) {
 /// Packed entries.
 pub(super) fn entries(bytes: &[u8]) {
     let (mut out, mut packed) = (Vec::new(), Vec::new());
-    let _ = entries::unpack(bytes, &mut out);
+    let unpacked = entries::unpack(bytes, &mut out);
+    if let Ok(raw_bytes) = entries::raw_bytes(bytes)
+        && raw_bytes < 1 << 20
+    {
+        let mut into = vec![0; raw_bytes];
+        assert_eq!(entries::unpack_into(bytes, &mut into).is_ok(), unpacked.is_ok());
+        assert!(unpacked.is_err() || into == out);
+        let _ = entries::unpack_front(bytes, &mut into, raw_bytes / 2);
+    }
     if entries::pack(bytes, &mut packed).expect("short enough") {
         entries::unpack(&packed, &mut out).expect("what was packed unpacks");
         assert!(out == bytes);
         let wanted = bytes.len() / 2;
         let count = entries::unpack_front(&packed, &mut out, wanted).expect("its front unpacks, too");
         assert!(count >= wanted && out[..count] == bytes[..count]);
-    }
-    if let Ok(raw_bytes) = entries::raw_bytes(bytes)
-        && raw_bytes < 1 << 20
-    {
-        let _ = entries::unpack_front(bytes, &mut vec![0; raw_bytes], raw_bytes / 2);
     }
 }

@@ -44,11 +44,16 @@ pub(super) fn compression(bytes: &[u8]) {
     let kinds = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Lz4hc, Compression::Zstd];
     let kind = kinds[usize::from(*kind) % kinds.len()];
     let (mut out, mut packed) = (Vec::new(), Vec::new());
-    let _ = compression::decompress(kind, bytes, &mut out, RAW_BYTES_MAX);
+    let front = |packed: &[u8]| packed[..packed.len().min(compression::RAW_LEN_BYTES_MAX)].to_vec();
+    let said = compression::raw_len(kind, &front(bytes), bytes.len(), RAW_BYTES_MAX);
+    if compression::decompress(kind, bytes, &mut out, RAW_BYTES_MAX).is_ok() {
+        assert_eq!(said, Ok(out.len()));
+    }
     assert!(out.len() <= RAW_BYTES_MAX);
     compression::compress(kind, bytes, &mut packed).expect("short enough for every kind");
     compression::decompress(kind, &packed, &mut out, bytes.len()).expect("what was packed unpacks");
     assert!(out == bytes);
+    assert_eq!(compression::raw_len(kind, &front(&packed), packed.len(), bytes.len()), Ok(bytes.len()));
     if !bytes.is_empty() {
         assert!(compression::decompress(kind, &packed, &mut out, bytes.len() - 1).is_err(), "beyond the bound");
     }

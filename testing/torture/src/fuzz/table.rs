@@ -1,8 +1,12 @@
 //! The parts of a table.
 
+use esker_format::checksum::{ChecksumKind, block_checksum};
 use esker_format::compression::Compression;
-use esker_format::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexCursor, IndexFormat, KeyOrder};
-use esker_format::rocksdb::table::{BlockHandle, Footer, MetaIndex, TableProperties};
+use esker_format::rocksdb::block::{
+    BlockBuilder, BlockCursor, BlockDirectory, BlockLayout, IndexCursor, IndexFormat, KeyOrder,
+};
+use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, MetaIndex, TableProperties};
 use esker_format::rocksdb::{blob_refs, filter};
 
 /// A cursor ends wherever it goes; what it read, built again, is read alike.
@@ -29,8 +33,34 @@ pub(super) fn block(bytes: &[u8]) {
         let _ = (cursor.prev(block), cursor.next(block));
         let _ = cursor.seek_within(block, target, order, 1..usize::from(target.first().copied().unwrap_or(0)));
     }
+    if let Some(directory) = BlockDirectory::of(block) {
+        let _ = (cursor.seek_with(&directory, block, target), cursor.next(block), cursor.prev(block));
+    }
+    let interval = usize::from(target.first().copied().unwrap_or(0)) % 20 + 1;
     if walked.is_ok() && entries.is_sorted() {
-        build_again(&entries, usize::from(target.first().copied().unwrap_or(0)) % 20 + 1);
+        build_again(&entries, interval);
+    }
+    if walked.is_ok() {
+        search_alike(entries, target, interval);
+    }
+}
+
+/// A search with the directory ends where one without it does.
+fn search_alike(mut entries: Vec<(Vec<u8>, Vec<u8>)>, target: &[u8], interval: usize) {
+    entries.retain(|(key, _)| key.len() >= 8);
+    entries.sort_by(|(a, _), (b, _)| internal_key::compare(a, b));
+    entries.dedup_by(|(a, _), (b, _)| internal_key::compare(a, b).is_eq());
+    let mut builder = BlockBuilder::new(interval);
+    entries.iter().for_each(|(key, value)| builder.add(key, value));
+    let block = builder.finish();
+    let Some(directory) = BlockDirectory::of(block) else { return };
+    let layout = BlockLayout::parse(block).expect("what was built parses");
+    let targets = entries.iter().map(|(key, _)| key.as_slice()).step_by(3).take(40).chain([target]);
+    for target in targets.filter(|target| target.len() >= 8) {
+        let (mut with, mut without) = (BlockCursor::new(layout), BlockCursor::new(layout));
+        with.seek_with(&directory, block, target).expect("and is searched");
+        without.seek(block, target, KeyOrder::Internal).expect("in both ways");
+        assert!(with.valid() == without.valid() && (!with.valid() || with.key() == without.key()), "{target:?}");
     }
 }
 
@@ -86,19 +116,21 @@ pub(super) fn filter(bytes: &[u8]) {
     }
 }
 
-/// Footer, handles, and the trailers that go by it.
+/// Footer, with its checksum and with a good one, handles, and the trailers that go by it.
 pub(super) fn footer(bytes: &[u8]) {
     for file_bytes in [bytes.len() as u64, 1 << 40] {
-        let Ok(footer) = Footer::decode(bytes, file_bytes) else { continue };
-        let raw = footer.encode(file_bytes - 53);
-        let again = Footer::decode(&raw, file_bytes).expect("what was decoded is encoded");
-        assert_eq!(again.checksum, footer.checksum);
-        assert_eq!(again.index, footer.index);
-        let _ = footer.checksum.verify(bytes, 0);
-        let mut stored = bytes.to_vec();
-        stored.extend_from_slice(&footer.checksum.trailer(bytes, Compression::None, 4096));
-        let (data, compression) = footer.checksum.verify(&stored, 4096).expect("its own trailer");
-        assert!(data == bytes && compression == Compression::None);
+        for bytes in [Some(bytes), sealed_footer(bytes, file_bytes).as_deref()].into_iter().flatten() {
+            let Ok(footer) = Footer::decode(bytes, file_bytes) else { continue };
+            let raw = footer.encode(file_bytes - FOOTER_BYTES as u64);
+            let again = Footer::decode(&raw, file_bytes).expect("what was decoded is encoded");
+            assert_eq!(again.checksum, footer.checksum);
+            assert_eq!(again.index, footer.index);
+            let _ = footer.checksum.verify(bytes, 0);
+            let mut stored = bytes.to_vec();
+            stored.extend_from_slice(&footer.checksum.trailer(bytes, Compression::None, 4096));
+            let (data, compression) = footer.checksum.verify(&stored, 4096).expect("its own trailer");
+            assert!(data == bytes && compression == Compression::None);
+        }
     }
     if let Ok((handle, count)) = BlockHandle::decode(bytes) {
         assert!(count <= bytes.len());
@@ -107,6 +139,22 @@ pub(super) fn footer(bytes: &[u8]) {
         handle.encode(&mut raw);
         assert_eq!(BlockHandle::decode(&raw), Ok((handle, raw.len())));
     }
+}
+
+/// As it would be with the checksum that a footer of version 6 has of itself (Z2).
+fn sealed_footer(bytes: &[u8], file_bytes: u64) -> Option<Vec<u8>> {
+    let start = bytes.len().checked_sub(FOOTER_BYTES)?;
+    let mut sealed = bytes.to_vec();
+    let footer = &mut sealed[start..];
+    let kind = ChecksumKind::from_u8(footer[0]).ok()?;
+    let base_context = u32::from_le_bytes(*footer[9..].first_chunk()?);
+    let offset = file_bytes.checked_sub(FOOTER_BYTES as u64)?;
+    footer[5..9].fill(0);
+    let (last, head) = footer.split_last()?;
+    let context = base_context ^ (offset as u32).wrapping_add((offset >> 32) as u32);
+    let checksum = block_checksum(kind, head, *last).wrapping_add(context);
+    footer[5..9].copy_from_slice(&checksum.to_le_bytes());
+    Some(sealed)
 }
 
 /// Metaindex, properties, and the property that Esker adds.
