@@ -192,7 +192,7 @@ fn write_distrusted_anew(fs: &dyn FileSystem, dir: &Path, manifest: &Manifest) -
     for file in manifest.files.iter().filter(|file| file.state.is_open()) {
         let path = dir.join(FileName::Data(file.number).name());
         // One that is missing is the open's to judge.
-        if fs.metadata(&path).is_ok() {
+        if durable::is_there(fs, &path)? {
             distrust::write_anew(fs, &path)?;
         }
     }

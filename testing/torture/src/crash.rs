@@ -10,7 +10,8 @@
 use std::cell::Cell;
 use std::fmt;
 
-use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
+use esker::{ErrorKind, Result};
 
 /// Sampled images of each death, unless `ESKER_TORTURE_IMAGES` says otherwise.
 pub const SAMPLES: u64 = 2;
@@ -84,6 +85,56 @@ pub fn power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
     });
     let leave = |(name, survivors)| Image { name, disk: disk.after_power_loss(survivors), promise: Promise::Durable };
     extremes.into_iter().chain(samples).map(leave).collect::<Vec<_>>().into_iter()
+}
+
+/// Lets each read of an open of `image` fail, one at a time: that open says so, or finds everything, and so does the next one; and what they
+/// found and made durable survives power loss. `open` opens, `synced` makes everything durable and says what there is.
+pub fn every_read_of_an_open_fails<S, C: PartialEq>(
+    image: &SimDisk,
+    what: &str,
+    tally: &Tally,
+    open: impl Fn(&SimDisk) -> Result<S>,
+    synced: impl Fn(&S) -> Result<C>,
+) {
+    let healthy = image.after_process_death();
+    let store = open(&healthy).unwrap();
+    let (reads, expected) = (healthy.read_count(), synced(&store).unwrap());
+    drop(store);
+    for n in 0..reads {
+        let what = format!("{what}: read {n} of {reads} fails");
+        tally.fault();
+        let disk = image.after_process_death();
+        disk.fail_read_at(n, ReadFault::Eio);
+        for life in ["that open", "the next one"] {
+            let what = format!("{what}, {life}");
+            let store = match open(&disk) {
+                Err(error) if life == "that open" => {
+                    assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}");
+                    continue;
+                }
+                opened => opened.unwrap_or_else(|error| panic!("{what}: {error}")),
+            };
+            assert!(
+                synced(&store).unwrap_or_else(|error| panic!("{what}: {error}")) == expected,
+                "{what}: not all is there"
+            );
+            drop(store);
+            let store = open(&disk.after_power_loss(Survivors::Nothing)).unwrap();
+            assert!(synced(&store).unwrap() == expected, "{what}, then power loss: what was synced is lost");
+        }
+    }
+}
+
+/// Whether a store may take no more writes once operation `n` has failed, which `disk` has written down: a sync leaves unknown what is durable, a
+/// cut that fails what a log holds, and a rename of CURRENT which manifest it is.
+pub fn may_end_writes(disk: &SimDisk, n: u64) -> bool {
+    let trace = disk.trace();
+    let line = trace.iter().find(|line| line.split(' ').next() == Some(&n.to_string()[..]));
+    match line.and_then(|line| line.split(' ').nth(1)) {
+        Some("sync" | "sync_dir" | "truncate") => true,
+        Some("rename") => line.is_some_and(|line| line.contains("/CURRENT")),
+        _ => false,
+    }
 }
 
 /// The command that runs one seed of a test again.

@@ -8,7 +8,9 @@ use esker::env::Env;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Past, Step, contents, options, run_on, steps, verified};
-use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
+use esker_torture::crash::{
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, operations, power_losses,
+};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -99,6 +101,34 @@ fn every_read_may_fail_once() {
             run_on(&cask, &steps, &mut past);
             verified(&cask, &past, &past.acknowledged).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
             assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty(), "{what}");
+        }
+    }
+}
+
+/// Goal: whatever read of an open fails, that open takes nothing for missing or trustworthy that is not.
+#[test]
+fn every_read_of_an_open_may_fail() {
+    let test = "every_read_of_an_open_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(900 + seed, 40);
+        let healthy = disk(seed);
+        healthy.set_tracing(true);
+        let cask = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&cask, &steps, &mut Past::new(&healthy));
+        // The process dies in health, or once a sync has failed.
+        let syncs = operations(&healthy, first, "sync");
+        for failed in [None, syncs.get(syncs.len() / 2), syncs.last()] {
+            let what = format!("{replay}: sync {failed:?} failed before");
+            let disk = disk(seed);
+            let cask = open(&disk, &options).unwrap();
+            failed.into_iter().for_each(|&n| disk.fail_at(n, Fault::Eio));
+            run_on(&cask, &steps, &mut Past::new(&disk));
+            let image = disk.after_process_death();
+            let synced = |cask: &Cask| cask.sync().and_then(|()| contents(cask));
+            every_read_of_an_open_fails(&image, &what, &tally, |disk| open(disk, &options), synced);
         }
     }
 }
