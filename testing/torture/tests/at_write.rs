@@ -8,6 +8,7 @@ use esker::{
     BlobPartition, Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, ReclaimMode, RecoveryMode,
     Separation, WriteBatch, WriteOptions,
 };
+use esker_torture::crash::{Tally, every_read_of_an_open_fails};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::seeds;
 use esker_torture::workload::{Ledger, Step, run};
@@ -87,6 +88,21 @@ fn a_value_is_written_once_whatever_comes() {
     }
     assert_eq!(db.stats().families[0].blob_garbage_bytes, 0);
     assert_sound(&db);
+}
+
+/// Goal: a value that cannot be read while an open looks whether the power took it is not taken for lost, though it has a sector of zeroes.
+#[test]
+fn a_value_that_cannot_be_read_is_not_lost() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    for n in 0..3u64 {
+        let mut zeroes = value(n, 3000);
+        zeroes[600..2400].fill(0);
+        db.put(n.to_be_bytes(), zeroes).unwrap();
+    }
+    let synced = |db: &Db| db.sync_wal().and_then(|()| contents(db));
+    let tally = Tally::new("a_value_that_cannot_be_read_is_not_lost");
+    every_read_of_an_open_fails(&disk.after_process_death(), "values of zeroes", &tally, open, synced);
 }
 
 /// A store with a synced value and three that are not.

@@ -4,7 +4,9 @@ use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
 use esker_format::raft::file_header::FileHeader;
-use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
+use esker_torture::crash::{
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, operations, power_losses,
+};
 use esker_torture::raft::{Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -150,6 +152,34 @@ fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
             let mut batch = LogBatch::new();
             batch.put(1, b"healed", b"yes").unwrap();
             log.write(&mut batch, true).unwrap();
+        }
+    }
+}
+
+/// Goal: whatever read of an open fails, that open takes nothing for missing or trustworthy that is not.
+#[test]
+fn every_read_of_an_open_may_fail() {
+    let test = "every_read_of_an_open_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, steps) = scene(900 + seed);
+        let healthy = disk(seed);
+        healthy.set_tracing(true);
+        let log = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&log, &steps, &mut Ledger::default());
+        // The process dies in health, or once a sync has failed.
+        let syncs = operations(&healthy, first, "sync");
+        for failed in [None, syncs.get(syncs.len() / 2), syncs.last()] {
+            let what = format!("{replay}: sync {failed:?} failed before");
+            let disk = disk(seed);
+            let log = open(&disk, &options).unwrap();
+            failed.into_iter().for_each(|&n| disk.fail_at(n, Fault::Eio));
+            run_on(&log, &steps, &mut Ledger::default());
+            let image = disk.after_process_death();
+            let synced = |log: &RaftLog| log.sync().and_then(|()| contents(log));
+            every_read_of_an_open_fails(&image, &what, &tally, |disk| open(disk, &options), synced);
         }
     }
 }
