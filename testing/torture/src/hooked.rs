@@ -17,6 +17,8 @@ pub enum Call<'a> {
     Create(&'a Path),
     /// A file is made durable.
     Sync(&'a Path),
+    /// It is, and nobody was told yet.
+    Synced(&'a Path),
     /// A part of a file is given back.
     PunchHole(&'a Path),
     /// The length of a file is asked for, or whether it is there.
@@ -41,9 +43,9 @@ impl<'a> Call<'a> {
     /// Where it is done.
     pub fn path(&self) -> &'a Path {
         match self {
-            Self::Create(path) | Self::Sync(path) | Self::PunchHole(path) | Self::Share(path) => path,
+            Self::Create(path) | Self::Sync(path) | Self::Synced(path) | Self::PunchHole(path) => path,
             Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
-            Self::Claim(path) | Self::List(path) | Self::Other(path) => path,
+            Self::Claim(path) | Self::Share(path) | Self::List(path) | Self::Other(path) => path,
         }
     }
 }
@@ -259,7 +261,8 @@ impl AppendFile for HookedFile {
     }
     fn sync(&self) -> Result<()> {
         (self.hook)(Call::Sync(self.file.path()))?;
-        self.file.sync()
+        self.file.sync()?;
+        (self.hook)(Call::Synced(self.file.path()))
     }
     fn truncate(&self, len: u64) -> Result<()> {
         self.file.truncate(len)

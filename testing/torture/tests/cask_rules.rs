@@ -10,7 +10,8 @@ use std::time::Duration;
 use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Cask, CaskBatch, CaskOptions, CaskWriteOptions, ErrorKind};
-use esker_torture::hooked::{Call, Hooked};
+use esker_torture::crash::operations;
+use esker_torture::hooked::{Call, Hooked, Meanwhile};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -1008,4 +1009,54 @@ fn a_hint_is_made_up_for_once() {
         cask.compact().unwrap();
         assert_eq!(hints.load(Ordering::Relaxed), 1, "the hint later: {hint_comes_later}");
     }
+}
+
+/// Goal: what is written while a sync runs does not pass for synced by it: the next one takes it along.
+#[test]
+fn a_sync_vouches_for_nothing_that_came_beside_it() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let cask = Arc::new(Cask::open_with_env("/store", options(), meanwhile.env(&disk)).unwrap());
+    cask.put("before", "x").unwrap();
+    let other = cask.clone();
+    meanwhile.before(|call| matches!(call, Call::Synced(_)), move || assert!(other.put("beside", "x").is_ok()));
+    cask.sync().unwrap();
+    assert!(meanwhile.is_done());
+    cask.sync().unwrap();
+    let cask = open(&disk.after_power_loss(Survivors::Nothing));
+    assert!(cask.exists("before").unwrap() && cask.exists("beside").unwrap());
+}
+
+/// Goal: until a file that has ended is durable, whoever syncs syncs it, too.
+#[test]
+fn a_file_that_could_not_be_sealed_is_synced_by_who_asks() {
+    let put_until = |disk: &SimDisk, is_enough: &dyn Fn() -> bool| {
+        let (cask, mut count) = (open(disk), 0u32);
+        while !is_enough() {
+            cask.put(count.to_be_bytes(), [b'f'; 900]).unwrap();
+            count += 1;
+        }
+        (cask, count)
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    put_until(&healthy, &|| !operations(&healthy, 0, "seal").is_empty());
+    let seal = operations(&healthy, 0, "seal")[0];
+    let disk = SimDisk::new();
+    disk.fail_at(seal, Fault::Eio);
+    let (cask, count) = put_until(&disk, &|| disk.op_count() > seal);
+    assert!(cask.stats().background_error.is_some() && cask.stats().sealed_files == 0);
+    cask.sync().unwrap();
+    let cask = open(&disk.after_power_loss(Survivors::Nothing));
+    assert!((0..count).all(|n| cask.exists(n.to_be_bytes()).unwrap()));
+}
+
+/// Goal: a synced batch makes durable what was written before it, though there is nothing in it.
+#[test]
+fn an_empty_synced_batch_is_a_barrier() {
+    let disk = SimDisk::new();
+    let cask = open(&disk);
+    cask.put("before", "x").unwrap();
+    let synced = CaskWriteOptions { sync: true, ..CaskWriteOptions::default() };
+    cask.write(&CaskBatch::new(), &synced).unwrap();
+    assert!(open(&disk.after_power_loss(Survivors::Nothing)).exists("before").unwrap());
 }
