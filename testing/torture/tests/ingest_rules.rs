@@ -509,3 +509,35 @@ fn a_moved_file_whose_sync_failed_does_not_pass_for_durable_when_it_is_taken_in_
     }
     assert!(again > 3 && warned == 1, "{again} attempts failed, {warned} at the sync");
 }
+
+/// Goal: what came in as a file is newer than all before it in a manifest that is begun anew for that very file, too.
+/// Method: keys so long that the manifest is full when it has them.
+#[test]
+fn a_manifest_that_begins_with_a_file_that_came_in_knows_how_new_it_is() {
+    let (long, disk) = ("k".repeat(3000), SimDisk::new());
+    let family = FamilyOptions { write_buffer_bytes: 256 << 10, ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        manifest_bytes_max: 4 << 10,
+        families,
+        ..Options::default()
+    };
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let db = open(&disk);
+    db.put("key", "before").unwrap();
+    db.put(&long, "before").unwrap();
+    let [first, last] = ["1", "2"].map(|end| format!("{long}{end}"));
+    let path = file(&disk, "a", &[("key", "in"), (&long, "in"), (&first, "in"), (&last, "in")]);
+    ingest(&db, &[path]).unwrap();
+    let disk = disk.after_process_death();
+    drop(db);
+    let db = open(&disk);
+    for key in ["key", &long, &first, &last] {
+        assert_eq!(get(&db, key).as_deref(), Some("in"));
+    }
+    db.put("key", "after").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert_eq!((get(&db, "key").as_deref(), get(&db, &long).as_deref()), (Some("after"), Some("in")));
+}

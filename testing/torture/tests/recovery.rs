@@ -671,3 +671,38 @@ fn a_repair_that_begins_while_a_store_is_opened_keeps_it_closed() {
         |call: Call<'_>| matches!(call, Call::Read(path) if path.extension().is_some_and(|found| found == "log"));
     open_while(&disk, reading, is_log_read);
 }
+
+/// Goal: a synced batch makes durable what was written before it, though there is nothing in it.
+#[test]
+fn an_empty_synced_batch_is_a_barrier() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(), disk.env()).unwrap();
+    db.put("before", "x").unwrap();
+    db.write(WriteBatch::new(), &WriteOptions { sync: true, ..WriteOptions::default() }).unwrap();
+    let db = Db::open_with_env("/store", options(), disk.after_power_loss(Survivors::Nothing).env()).unwrap();
+    assert!(db.get("before").unwrap().is_some());
+}
+
+/// Goal: a log with a second name, as in a copy that somebody makes by links, is not written over.
+#[test]
+fn a_log_with_another_name_is_not_recycled() {
+    let disk = SimDisk::new();
+    let options = Options { recycled_logs_max: 2, ..options() };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let put = |round: u32| {
+        let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+        db.put_cf(&db.default_column_family(), round.to_be_bytes(), [round as u8; 5000], &synced).unwrap();
+    };
+    put(1);
+    let is_log = |path: &&PathBuf| path.extension().is_some_and(|found| found == "log");
+    let log = disk.paths().iter().filter(is_log).next_back().unwrap().clone();
+    disk.env().files.link(&log, "/kept".as_ref()).unwrap();
+    let before = disk.file_bytes("/kept".as_ref()).unwrap();
+    let end = 1 + before.iter().rposition(|&byte| byte != 0).unwrap();
+    for round in 2..6 {
+        db.flush().unwrap();
+        put(round);
+    }
+    assert!(disk.file_bytes(&log).is_none(), "the log is done with");
+    assert!(disk.file_bytes("/kept".as_ref()).unwrap()[..end] == before[..end], "it was written over");
+}

@@ -215,6 +215,31 @@ fn who_cannot_share_the_directory_does_not_read_unprotected() {
     }
 }
 
+/// Goal: nobody begins to read in the middle of a pass, when what the reader takes for live may be on its way to be a hole.
+/// Method: at each hole the directory is asked for: that the pass has it for itself is what keeps readers out.
+#[test]
+fn no_reader_gets_in_while_holes_are_made() {
+    let disk = SimDisk::new();
+    large_garbage(&disk);
+    let (holes, alone) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (count, count_alone, files) = (holes.clone(), alone.clone(), disk.env().files);
+    let hooked = Hooked::new(disk.env().files, move |call| {
+        if matches!(call, Call::PunchHole(_)) {
+            count.fetch_add(1, Ordering::Relaxed);
+            let asked = files.claim_dir("/store".as_ref());
+            let is_taken = asked.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            count_alone.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let env = Env { files: Arc::new(hooked), ..disk.env() };
+    let db = Db::open_with_env("/store", large_options(ReclaimMode::Auto, false), env).unwrap();
+    db.flush().unwrap();
+    let (holes, alone) = (holes.load(Ordering::Relaxed), alone.load(Ordering::Relaxed));
+    assert!(holes > 0 && alone == holes, "{alone} of {holes} holes were made alone");
+    Db::open_read_only_with_env("/store", large_options(ReclaimMode::Auto, false), disk.env()).unwrap();
+}
+
 /// Goal: where the file system has no holes, values are copied instead, and nobody is told of an error.
 #[test]
 fn without_holes_values_are_copied() {
