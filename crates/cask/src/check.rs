@@ -228,3 +228,30 @@ fn compare(raw: &[u8], file: &DataFile) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use crate::{CaskBatch, CaskOptions, CaskWriteOptions};
+
+    /// Goal (C2): a record that the directory lost, and one that it has though it is counted as dead, are found, each where it lies.
+    #[test]
+    fn a_check_notices_what_has_drifted() {
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 1, ..CaskOptions::default() };
+        let store = crate::open::open("/store".as_ref(), options, SimDisk::new().env()).unwrap().store;
+        let mut batch = CaskBatch::new();
+        for key in ["lost", "sound", "counted twice"] {
+            batch.put(key, "value").unwrap();
+        }
+        store.write_batch(&batch, &CaskWriteOptions::default()).unwrap();
+        assert!(store.check(&mut |_| {}).unwrap().errors.is_empty());
+        let [lost, twice] = [&b"lost"[..], b"counted twice"].map(|key| store.keydir.hash(key));
+        let slot = *store.keydir.newest(lost).get(0).unwrap();
+        store.keydir.remove(lost, slot.place());
+        store.bury(store.keydir.newest(twice).get(0).unwrap());
+        let errors: Vec<_> = store.check(&mut |_| {}).unwrap().errors.iter().map(ToString::to_string).collect();
+        assert!(errors.len() == 2, "{errors:?}");
+        assert!(errors[0].contains("neither live nor dead") && errors[1].contains("counted as dead"), "{errors:?}");
+    }
+}

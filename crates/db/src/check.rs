@@ -248,3 +248,45 @@ impl FamilyCheck<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use esker_env::sim::SimDisk;
+    use esker_format::file_name::FileName;
+    use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
+    use esker_log::ledger::Usage;
+
+    use crate::{Db, FamilyOptions, Options, Separation};
+
+    /// Goal (B10): a manifest that counts what lives as garbage is found out, file by file.
+    #[test]
+    fn a_check_notices_garbage_that_is_none() {
+        let family = FamilyOptions { separation: Separation::AtFlush, min_blob_size: 100, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        let disk = SimDisk::new();
+        let open = || Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let db = open();
+        for file in 0..3u8 {
+            (0..4u8).for_each(|n| db.put([file, n], vec![n; 1000]).unwrap());
+            db.flush().unwrap();
+        }
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+        let store = db.store();
+        let view = store.family(0).unwrap().view.load_full();
+        let one_of_each =
+            |(number, usage): (_, Usage)| BlobFileGarbage { number, count: 1, bytes: usage.bytes / usage.count };
+        let wrong: Vec<_> = view.version.ledger().iter().map(one_of_each).take(2).collect();
+        let edit = VersionEdit { blob_garbage: wrong.clone(), ..VersionEdit::default() };
+        assert!(store.record(&mut store.installer.lock(), edit).is_ok());
+        let expected: BTreeSet<_> =
+            wrong.iter().map(|garbage| store.path_of(&FileName::Blob(garbage.number))).collect();
+        drop((view, db));
+        let check = open().check(&mut |_| {}).unwrap();
+        let found: BTreeSet<_> = check.errors.iter().filter_map(|error| error.path().map(Path::to_owned)).collect();
+        assert!(found == expected && check.errors.len() == 2, "{check:?}");
+    }
+}
