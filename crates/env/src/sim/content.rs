@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::crash::Survivors;
+use super::crash::{Draw, Survivors};
 use super::entropy::SeededEntropy;
 use crate::COMMIT_BYTES;
 
@@ -288,13 +288,14 @@ impl Content {
         let mut left = self.kept().into_owned();
         left.resize(index(len), 0);
         let is_sample = matches!(survivors, Survivors::Sample { .. });
-        for sector in dirty {
+        let draw = Draw::of(dirty.len() as u64, random);
+        for (index_of_dirty, sector) in (0..).zip(dirty) {
             let start = sector * SECTOR_BYTES;
             let survives = match survivors {
                 Survivors::Nothing => false,
                 Survivors::Everything => true,
                 // A length that outlived its truncation has the bytes that belong to it.
-                Survivors::Sample { .. } => start < self.file_len() && random.coin(),
+                Survivors::Sample { .. } => start < self.file_len() && draw.survives(index_of_dirty, random),
             };
             let content = match survives {
                 false => self.old_sector(sector),

@@ -22,6 +22,48 @@ pub enum Survivors {
     },
 }
 
+/// How a sample draws which of so many parts survive. Fair coins alone all but never leave a long row of them with a single one missing, or
+/// nothing but one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Draw {
+    /// One in so many.
+    Rare(u64),
+    /// All but one in so many.
+    Frequent(u64),
+    Only(u64),
+    AllBut(u64),
+    Before(u64),
+    From(u64),
+}
+
+impl Draw {
+    /// One way of them, for `count` parts.
+    pub(super) fn of(count: u64, random: &SeededEntropy) -> Self {
+        let part = random.below(count);
+        match random.below(12) {
+            0 => Self::Rare(16),
+            1 => Self::Frequent(16),
+            2 => Self::Only(part),
+            3 => Self::AllBut(part),
+            4 => Self::Before(part),
+            5 => Self::From(part),
+            _ => Self::Rare(2),
+        }
+    }
+
+    /// Whether the part with this index survives.
+    pub(super) fn survives(self, index: u64, random: &SeededEntropy) -> bool {
+        match self {
+            Self::Rare(of) => random.below(of) == 0,
+            Self::Frequent(of) => random.below(of) > 0,
+            Self::Only(part) => index == part,
+            Self::AllBut(part) => index != part,
+            Self::Before(part) => index < part,
+            Self::From(part) => index >= part,
+        }
+    }
+}
+
 impl Disk {
     pub(super) fn after_power_loss(&self, survivors: Survivors) -> Self {
         let seed = if let Survivors::Sample { seed } = survivors { seed } else { 0 };

@@ -20,6 +20,8 @@
 //!
 //! # What a power loss may keep ([`Survivors::Sample`])
 //!
+//! How likely each is, and whether it goes by the place of what survives, is drawn for each file, and once for all names.
+//!
 //! - S1: of a file, each unsynced 512-byte sector has its old or its new content, independently; the old content of a
 //!   sector that was appended is zeroes.
 //! - S2: its length is the durable one, the live one, or a sector boundary between the two.

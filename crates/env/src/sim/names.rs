@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::mem;
 
+use super::crash::Draw;
 use super::entropy::SeededEntropy;
 
 /// What names stand for: a file or a directory, by number.
@@ -94,8 +95,9 @@ fn take(pending: &mut Vec<Change>, is_asked_for: impl Fn(&Name) -> bool) -> Vec<
 pub(super) fn sample<'a>(pending: &'a [Change], random: &SeededEntropy) -> Vec<&'a Change> {
     let mut lost: BTreeSet<&Name> = BTreeSet::new();
     let mut survivors = Vec::new();
-    for change in pending {
-        if change.names().any(|name| lost.contains(name)) || !random.coin() {
+    let draw = Draw::of(pending.len() as u64, random);
+    for (index, change) in (0..).zip(pending) {
+        if change.names().any(|name| lost.contains(name)) || !draw.survives(index, random) {
             lost.extend(change.names());
         } else {
             survivors.push(change);

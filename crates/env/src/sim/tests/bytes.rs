@@ -156,3 +156,21 @@ fn overwritten_files_are_durable_with_their_names() {
     assert_eq!(left.file_bytes(&path("a")).unwrap(), b"second");
     assert_eq!(ops, disk.op_count());
 }
+
+/// Fair coins would not leave one of these in the age of the world.
+#[test]
+fn a_long_row_of_sectors_may_lack_one_or_have_nothing_else_or_end_or_begin_within() {
+    let disk = store();
+    create_durable(&disk, "a", &[1; 64 << 10]);
+    disk.punch_hole(&path("a"), 0..64 << 10).unwrap();
+    let rows: Vec<Vec<bool>> = samples(&disk)
+        .map(|disk| file_bytes(&disk, "a").chunks(512).map(|sector| sector == [0; 512]).collect())
+        .collect();
+    let counts: Vec<usize> = rows.iter().map(|row| row.iter().filter(|&&survives| survives).count()).collect();
+    assert!(counts.contains(&1) && counts.contains(&127));
+    let turns = |row: &Vec<bool>| row.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    for begins in [true, false] {
+        assert!(rows.iter().zip(&counts).any(|(row, &count)| row[0] == begins && count % 126 > 1 && turns(row) == 1));
+    }
+    assert!(counts.iter().any(|count| (2..30).contains(count)) && counts.iter().any(|count| (98..127).contains(count)));
+}
