@@ -2,8 +2,10 @@
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options};
-use esker_torture::crash::{FAULTS, Replay, Tally, disk, images, operations, power_losses};
-use esker_torture::model::{Model, contents};
+use esker_torture::crash::{
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, may_end_writes, operations, power_losses,
+};
+use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run_on, steps};
 use esker_torture::{options, seeds};
 use fastrand::Rng;
@@ -58,6 +60,7 @@ fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: F
     let what = format!("{replay}: operation {n} fails with {fault:?}");
     tally.fault();
     let disk = disk(replay.seed);
+    disk.set_tracing(true);
     let db = open(&disk, options).unwrap();
     disk.fail_at(n, fault);
     let mut ledger = Ledger::default();
@@ -75,6 +78,10 @@ fn one_fault(replay: Replay, options: &Options, steps: &[Step], n: u64, fault: F
         let check = db.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
     }
+    // What says nothing of what is durable does not end the store's writes.
+    let last = Step::Write(vec![Op::Put("default".to_owned(), b"last".to_vec(), b"x".to_vec())], true);
+    let refused = run_on(&db, &[last], &mut ledger);
+    assert!(refused == 0 || may_end_writes(&disk, n), "{what}: the next write is refused");
     // The death of the process alone loses nothing that was acknowledged, unless a failed sync took it.
     drop(db);
     let db = open(&disk, options).unwrap_or_else(|error| panic!("{what}, then reopened: {error}"));
@@ -155,6 +162,35 @@ fn a_disk_that_goes_on_failing_makes_no_wrong_answer() {
             assert!(ledger.prefix(&start(), &found, ledger.acknowledged).is_some(), "{what}: lost by reopening");
             db.put("healed", "yes").unwrap();
             db.close().unwrap();
+        }
+    }
+}
+
+/// Goal: whatever read of an open fails, that open takes nothing for missing, lost or trustworthy that is not.
+#[test]
+fn every_read_of_an_open_may_fail() {
+    let test = "every_read_of_an_open_may_fail";
+    let tally = Tally::new(test);
+    for seed in seeds(2) {
+        let replay = Replay { file: FILE, test, seed };
+        let (options, mut steps) = scene(900 + seed);
+        steps.truncate(30);
+        let healthy = disk(seed);
+        healthy.set_tracing(true);
+        let db = open(&healthy, &options).unwrap();
+        let first = healthy.op_count();
+        run_on(&db, &steps, &mut Ledger::default());
+        // The process dies in health, or once a sync has failed.
+        let syncs = operations(&healthy, first, "sync");
+        for failed in [None, syncs.last()] {
+            let what = format!("{replay}: sync {failed:?} failed before");
+            let disk = disk(seed);
+            let db = open(&disk, &options).unwrap();
+            failed.into_iter().for_each(|&n| disk.fail_at(n, Fault::Eio));
+            run_on(&db, &steps, &mut Ledger::default());
+            let image = disk.after_process_death();
+            let synced = |db: &Db| db.sync_wal().and_then(|()| contents(db));
+            every_read_of_an_open_fails(&image, &what, &tally, |disk| open(disk, &options), synced);
         }
     }
 }

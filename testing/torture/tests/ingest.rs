@@ -8,6 +8,7 @@ use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{
     Db, ErrorKind, IngestOptions, Options, ReadOptions, Result, Separation, Snapshot, SstFileWriter, WriteOptions,
 };
+use esker_torture::crash::may_end_writes;
 use esker_torture::model::{Model, Op, backward, contents, forward};
 use esker_torture::workload::{self, Ledger, Step, batch, key, value};
 use esker_torture::{options, seeds};
@@ -376,6 +377,7 @@ fn a_failed_call_takes_nothing_in_and_leaves_nothing_behind() {
 fn one_fault(seed: u64, options: &Options, deeds: &[Deed], n: u64, fault: Fault) {
     let what = format!("ESKER_SEED={seed}, operation {n} fails with {fault:?}");
     let disk = SimDisk::new();
+    disk.set_tracing(true);
     let (db, mut outside) = (open(&disk, options).unwrap(), Outside::new(&disk));
     disk.fail_at(n, fault);
     let mut ledger = Ledger::default();
@@ -400,6 +402,7 @@ fn one_fault(seed: u64, options: &Options, deeds: &[Deed], n: u64, fault: Fault)
         let image = disk.after_power_loss(survivors);
         verify(&image, options, &ledger, ledger.durable, &format!("{what}, then power loss {survivors:?}"));
     }
+    assert!(!is_read_only || may_end_writes(&disk, n), "{what}: no more writes");
     if !is_read_only {
         // A memtable may have begun a blob file for a value that could not be appended: the next value takes it. What
         // memtables point to becomes the version's; the next work takes along what could not be removed at once.

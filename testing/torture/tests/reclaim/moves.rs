@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use esker::env::Env;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options, ReadOptions, ReclaimMode, Separation};
+use esker_torture::crash::may_end_writes;
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Contents, forward};
 use esker_torture::numbered::{assert_sound, contents, files, key};
@@ -215,6 +216,7 @@ fn b8_every_call_of_a_reclaim_may_fail_and_says_so() {
         for (n, fault) in faults.chain(read_faults) {
             let what = format!("{kind}: call {n} fails with {fault:?}");
             let disk = made.after_process_death();
+            disk.set_tracing(true);
             let mut db = open(&disk, ReclaimMode::Manual);
             match fault {
                 Some(fault) => disk.fail_at(n, fault),
@@ -224,6 +226,7 @@ fn b8_every_call_of_a_reclaim_may_fail_and_says_so() {
             told += u32::from(result.is_err());
             assert!(contents(&db) == expected, "{what}: answers");
             if result.is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+                assert!(fault.is_some() && may_end_writes(&disk, n), "{what}: no more writes");
                 drop(db);
                 db = open(&disk.after_power_loss(Survivors::Everything), ReclaimMode::Manual);
                 assert!(contents(&db) == expected, "{what}: answers after reopening");

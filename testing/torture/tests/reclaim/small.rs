@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{BlobPartition, Db, ErrorKind, Options, ReclaimMode};
+use esker_torture::crash::may_end_writes;
 use esker_torture::model::Contents;
 use esker_torture::numbered::{assert_sound, contents, files, key, noise};
 
@@ -220,6 +221,7 @@ fn b8_every_call_of_a_merge_may_fail() {
     for (n, fault) in faults.chain(read_faults) {
         let what = format!("call {n} fails with {fault:?}");
         let disk = made.after_process_death();
+        disk.set_tracing(true);
         let mut db = open(&disk);
         match fault {
             Some(fault) => disk.fail_at(n, fault),
@@ -228,6 +230,7 @@ fn b8_every_call_of_a_merge_may_fail() {
         let result = rest(&disk, &db);
         assert!(contents(&db) == expected, "{what}: answers");
         if result.is_err_and(|error| error.kind() == ErrorKind::ReadOnly) {
+            assert!(fault.is_some() && may_end_writes(&disk, n), "{what}: no more writes");
             drop(db);
             db = open(&disk.after_power_loss(Survivors::Everything));
             assert!(contents(&db) == expected, "{what}: answers after reopening");
