@@ -695,7 +695,7 @@ fn a_log_with_another_name_is_not_recycled() {
     };
     put(1);
     let is_log = |path: &&PathBuf| path.extension().is_some_and(|found| found == "log");
-    let log = disk.paths().iter().filter(is_log).next_back().unwrap().clone();
+    let log = disk.paths().iter().rfind(is_log).unwrap().clone();
     disk.env().files.link(&log, "/kept".as_ref()).unwrap();
     let before = disk.file_bytes("/kept".as_ref()).unwrap();
     let end = 1 + before.iter().rposition(|&byte| byte != 0).unwrap();
