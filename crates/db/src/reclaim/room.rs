@@ -19,7 +19,7 @@
 //!   what they take up counts neither as living nor as garbage ([`incoming`](super::incoming)): it holds no writer back.
 //! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and a few times
 //!   little of what it lacks was freed, be it for others; or, where somebody is always at work, once others were let write many times
-//!   what all want who wait: what goes ahead then, beyond the bound, is a small part of that, however many they are.
+//!   what all ask for who wait: what goes ahead then, beyond the bound, is a small part of that, however many they are.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
@@ -69,7 +69,7 @@ const PRESSED: Duration = Duration::from_millis(100);
 const NEARER_PART: i64 = 16;
 /// And gives up once it had what is hidden brought to light so often without that: others may have hidden more just after the first time.
 const TRIES_MAX: u32 = 3;
-/// And lets others go ahead with so many times what all want who wait: each has its turn many times before somebody goes beyond the bound.
+/// And lets others go ahead with so many times what all ask for who wait: each has its turn many times before somebody goes beyond the bound.
 const TURNS_MAX: i64 = 16;
 
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
@@ -91,8 +91,10 @@ pub(crate) struct Room {
     granted: AtomicI64,
     /// Bytes of deletions that went ahead without credit since memtables were last sealed for their sake.
     overdrawn: AtomicI64,
-    /// What those who wait want of the disk.
+    /// What those who wait want of the disk: what they ask for, and what is to be left beside that.
     wanted: AtomicI64,
+    /// What they ask for: what they would take.
+    asked: AtomicI64,
     /// Held by who looks what is left, and takes of it (W4). Taken after the store's `state`.
     looking: Mutex<()>,
     /// Bytes of writes that were let go ahead and are not in memtables yet, as far as they are counted.
@@ -172,6 +174,7 @@ impl Room {
             granted: AtomicI64::new(0),
             overdrawn: AtomicI64::new(0),
             wanted: AtomicI64::new(0),
+            asked: AtomicI64::new(0),
             looking: Mutex::default(),
             on_their_way: AtomicI64::new(0),
             is_near: AtomicBool::new(false),
@@ -320,23 +323,31 @@ impl Drop for Admitted<'_> {
     }
 }
 
-/// What somebody wants of the disk, until it has it or gives up.
+/// What somebody asks for of the disk, and wants to be left `beside` that, until it has it or gives up.
 #[derive(Debug)]
 struct Wanted<'a> {
     room: &'a Room,
-    bytes: i64,
+    asked: i64,
+    beside: i64,
 }
 
 impl<'a> Wanted<'a> {
-    fn of(room: &'a Room, bytes: i64) -> Self {
-        room.wanted.fetch_add(bytes, Ordering::AcqRel);
-        Self { room, bytes }
+    fn of(room: &'a Room, asked: i64, beside: i64) -> Self {
+        let wanted = Self { room, asked, beside };
+        room.wanted.fetch_add(wanted.bytes(), Ordering::AcqRel);
+        room.asked.fetch_add(asked, Ordering::AcqRel);
+        wanted
+    }
+
+    fn bytes(&self) -> i64 {
+        self.asked.saturating_add(self.beside)
     }
 }
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        self.room.wanted.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.room.wanted.fetch_sub(self.bytes(), Ordering::AcqRel);
+        self.room.asked.fetch_sub(self.asked, Ordering::AcqRel);
     }
 }
 
@@ -537,8 +548,8 @@ impl Store {
     #[cold]
     fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
-        let wanted = COPIES.saturating_mul(bytes.saturating_add(1));
-        let result = self.wait_until(wanted, |is_last| self.take(bytes, is_last));
+        let asked = COPIES.saturating_mul(bytes.saturating_add(1));
+        let result = self.wait_until(asked, 0, |is_last| self.take(bytes, is_last));
         let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
         self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
         result
@@ -551,22 +562,23 @@ impl Store {
     pub(crate) fn let_in(&self, incoming: &Incoming, bytes: u64) -> Result<Reserved> {
         let begins = incoming.sizes().all() == 0;
         self.refresh_room();
-        let wanted = signed(bytes.saturating_add(self.room.of_writers()));
-        self.wait_until(wanted, |is_last| self.take_for_files(bytes, begins && !is_last))
+        self.wait_until(signed(bytes), signed(self.room.of_writers()), |is_last| {
+            self.take_for_files(bytes, begins && !is_last)
+        })
     }
 
-    /// Waits until `take` has got something, for which it has to have so much `wanted` of the disk. It is told when the bound need not be heeded any
-    /// more: nothing can be freed, or others were let write many times what all want meanwhile, and would for ever (W6).
-    fn wait_until<T>(&self, wanted: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
-        let _wanted = Wanted::of(&self.room, wanted);
+    /// Waits until `take` has got what is `asked` for of the disk, where so much is to be left `beside` it. It is told when the bound need not
+    /// be heeded any more: nothing can be freed, or others were let write many times what all ask for meanwhile, and would for ever (W6).
+    fn wait_until<T>(&self, asked: i64, beside: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
+        let wanted = Wanted::of(&self.room, asked, beside);
         let (began, mut is_last, mut squeezed) = (self.room.taken(), false, Squeezed::default());
-        let mut wanted_by_all = CREDIT_BYTES_MAX;
+        let mut asked_by_all = CREDIT_BYTES_MAX;
         loop {
             self.check_takes_writes()?;
             let to_others = self.room.taken().saturating_sub(began);
             // Whoever had its turn just now is about to wait again.
-            wanted_by_all = wanted_by_all.max(self.room.wanted.load(Ordering::Acquire));
-            let most = wanted_by_all.saturating_mul(TURNS_MAX);
+            asked_by_all = asked_by_all.max(self.room.asked.load(Ordering::Acquire));
+            let most = asked_by_all.saturating_mul(TURNS_MAX);
             if let Some(taken) = take(is_last || to_others >= most) {
                 return Ok(taken);
             }
@@ -583,7 +595,7 @@ impl Store {
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
             // What was freed since it was last looked counts.
-            is_last = !self.get_on(wanted, &mut squeezed);
+            is_last = !self.get_on(wanted.bytes(), &mut squeezed);
             self.room.note_pressed(self.env.clock.monotonic());
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
         }
