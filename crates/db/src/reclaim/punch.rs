@@ -53,6 +53,14 @@ pub(crate) struct Punch {
     files: BTreeSet<FileNumber>,
 }
 
+impl Punch {
+    /// Has the files looked at by the next pass, too; where this one was already, that makes no hole twice.
+    fn look_again(&self) {
+        let blobs = self.files.iter().filter_map(|number| self.version.blobs().get(number));
+        blobs.for_each(|blob| blob.holes.set_looked_at(0));
+    }
+}
+
 /// About what the next pass would free.
 pub(crate) fn fresh_bytes(family: &Family) -> u64 {
     let version = family.view.load().version.clone();
@@ -107,12 +115,12 @@ impl Store {
         let files = || plan.files.iter().filter_map(|number| Some((number, plan.version.blobs().get(number)?)));
         for (number, blob) in files() {
             let garbage = plan.version.ledger().get(*number).unwrap_or_default().garbage_bytes;
-            // Whatever comes of it: the next look is for more garbage than this.
+            // Whatever comes of it, but for what is over in a moment: the next look is for more garbage than this.
             blob.holes.set_looked_at(garbage);
         }
         let mut live = live_extents(plan, self)?;
         for (number, blob) in files() {
-            let Some(freed) = self.punch_file(blob, live.remove(number).unwrap_or_default())? else {
+            let Some(freed) = self.punch_file(plan, blob, live.remove(number).unwrap_or_default())? else {
                 self.cannot_punch.store(true, Ordering::Relaxed);
                 return Ok(());
             };
@@ -122,7 +130,7 @@ impl Store {
     }
 
     /// Returns how much came free; `None` where the file system has no holes, or no locks of directories.
-    fn punch_file(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
+    fn punch_file(&self, plan: &Punch, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
         let (files, path) = (&*self.env.files, blob.file.path());
         let before = files.metadata(path)?;
         if before.links > 1 || blob.file.is_lent() {
@@ -133,8 +141,9 @@ impl Store {
             // A file system that only this process has.
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => None,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Some(0)),
-            // Of descriptors, say, there will be some again: it is told, and tried again once there is more to gain.
+            // Of descriptors, say, there will be some again: it is told until it was tried again, for which nobody has to leave more garbage.
             Err(error) if error.is_exhausted() || error.kind() == std::io::ErrorKind::OutOfMemory => {
+                plan.look_again();
                 return Err(error.into());
             }
             // A file system that cannot lock a directory.
