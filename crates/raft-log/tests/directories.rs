@@ -402,6 +402,8 @@ struct Machine {
     note_refuses: AtomicI32,
     /// The second one answers nothing, but for making files and saying that it did not.
     spill_is_dead: AtomicBool,
+    /// What changing a name in the second one fails with, if it does.
+    spill_keeps: AtomicI32,
     /// Is written to and closed once the first one was listed.
     closes: Mutex<Option<RaftLog>>,
 }
@@ -411,7 +413,7 @@ impl Machine {
         let (main, spill) = (SimDisk::new(), SimDisk::new());
         let files = [main.env().files, spill.env().files];
         let (out_of_descriptors, spill_fails, spill_refuses, note_refuses) = Default::default();
-        let (spill_is_dead, closes) = Default::default();
+        let (spill_is_dead, spill_keeps, closes) = Default::default();
         Arc::new(Self {
             main,
             spill,
@@ -421,6 +423,7 @@ impl Machine {
             spill_refuses,
             note_refuses,
             spill_is_dead,
+            spill_keeps,
             closes,
         })
     }
@@ -442,6 +445,14 @@ impl Machine {
             return Err(esker_env::Error::new("asking", path, std::io::Error::from_raw_os_error(5)));
         }
         Ok(self.at(path))
+    }
+
+    /// Where names can be changed.
+    fn yielding(&self, path: &Path) -> esker_env::Result<&dyn FileSystem> {
+        if path.starts_with("/spill") {
+            refused(&self.spill_keeps, path)?;
+        }
+        self.alive(path)
     }
 
     fn descriptor(&self, path: &Path) -> esker_env::Result<&dyn FileSystem> {
@@ -475,6 +486,7 @@ impl FileSystem for Machine {
         if self.descriptor(to).is_err() {
             self.rename(from, to)?;
         }
+        self.yielding(to)?;
         self.descriptor(to)?.recycle(from, to)
     }
     fn open(&self, path: &Path) -> esker_env::Result<Arc<dyn ReadFile>> {
@@ -500,13 +512,13 @@ impl FileSystem for Machine {
         self.at(dir).create_dir_all(dir)
     }
     fn rename(&self, from: &Path, to: &Path) -> esker_env::Result<()> {
-        self.at(from).rename(from, to)
+        self.yielding(from)?.rename(from, to)
     }
     fn link(&self, from: &Path, to: &Path) -> esker_env::Result<()> {
         self.at(from).link(from, to)
     }
     fn remove(&self, path: &Path) -> esker_env::Result<()> {
-        self.alive(path)?.remove(path)
+        self.yielding(path)?.remove(path)
     }
     fn remove_dir(&self, dir: &Path) -> esker_env::Result<()> {
         self.at(dir).remove_dir(dir)
@@ -694,6 +706,52 @@ fn a_spill_directory_that_dies_ends_no_log() {
         assert_eq!((log.recovery().cuts.len(), log.recovery().stale.len()), (0, 0));
         assert_eq!(log.entries(1, 1, last + 1, None).unwrap().len() as u64, last);
         assert_eq!(files_in(&machine, "/spill", ".raftlog"), 0);
+    }
+}
+
+/// Goal: nor does one that dies, or takes no changes any more, while a file waits there to be written over, or to lose its name.
+#[test]
+fn a_spill_directory_that_dies_with_a_waiting_file_ends_no_log() {
+    for (dies, is_shared) in [(true, false), (false, false), (true, true), (false, true)] {
+        let machine = Machine::new();
+        let options = Options { file_bytes: 64 << 10, ..options() };
+        let log = machine.open(&options);
+        let mut last = 0;
+        let mut write_file = || {
+            let begun = log.stats().append.last_file;
+            while log.stats().append.last_file == begun {
+                last += 1;
+                try_write(&log, last, 30 << 10).unwrap();
+            }
+            last
+        };
+        machine.main.set_capacity(Some(used_bytes(&machine.main)));
+        write_file();
+        machine.main.set_capacity(None);
+        let first = write_file();
+        log.compact_to(1, first).unwrap();
+        log.purge().unwrap();
+        assert_eq!((log.stats().recycled_files, files_in(&machine, "/spill", ".raftlog")), (2, 1));
+        // That in the log's own directory comes first.
+        write_file();
+        assert_eq!((log.stats().recycled_files, files_in(&machine, "/spill", ".raftlog")), (1, 1));
+        if is_shared {
+            machine.spill.env().files.link(&file("/spill", 2), Path::new("/spill/fork")).unwrap();
+        }
+        machine.spill_is_dead.store(dies, Ordering::Relaxed);
+        machine.spill_keeps.store(if dies { 0 } else { 30 }, Ordering::Relaxed);
+        for _ in 0..2 {
+            write_file();
+        }
+        assert_eq!(log.stats().recycled_files, 1, "it waits on");
+        machine.spill_is_dead.store(false, Ordering::Relaxed);
+        machine.spill_keeps.store(0, Ordering::Relaxed);
+        let last = write_file();
+        assert_eq!(log.stats().recycled_files, 0);
+        assert_eq!(log.entries(1, first, last + 1, None).unwrap().len() as u64, last + 1 - first);
+        drop(log);
+        let log = machine.open(&options);
+        assert_eq!((log.last_index(1), log.recovery().stale.len()), (Some(last), 0));
     }
 }
 

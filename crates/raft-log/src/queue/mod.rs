@@ -255,24 +255,36 @@ impl Queue {
             return Ok(None);
         }
         let Some(base) = self.shape.dirs.get(dir) else { return Ok(None) };
+        let files = &self.shape.env.files;
+        // It only saves time: where it cannot be had it waits on, and a new file serves as well.
+        match is_own(&self.shape, &path) {
+            Err(_) => return Ok(None),
+            // It only loses its name.
+            Ok(false) => {
+                if remove_durably(&self.shape, &path).is_ok() {
+                    retired.pop_front();
+                }
+                return Ok(None);
+            }
+            Ok(true) => {}
+        }
         let to = base.join(id.to_string());
-        let taken = recycle(&self.shape, &path, &to).and_then(|append| {
+        let recycled = files.recycle(&path, &to).and_then(|append| {
             // Else whoever goes on with the new file syncs its directory, which the next one goes from, too (Q1).
-            if append.is_none() || retired.get(1).is_some_and(|next| next.dir != dir) {
+            if retired.get(1).is_some_and(|next| next.dir != dir) {
                 sync_dir_of(&self.shape, &path)?;
             }
             Ok(append)
         });
-        if let Ok(append) = taken {
+        if let Ok(append) = recycled {
             retired.pop_front();
-            return Ok(append.map(|append| (dir, append)));
+            return Ok(Some((dir, append)));
         }
-        // It only saves time: a new file serves as well, once nothing else has its name.
-        match self.shape.env.files.remove(&to) {
-            // It waits on.
+        // Nothing else may have the new file's name. A directory that takes no changes says that nothing has, though it removes nothing.
+        match files.metadata(&to).and_then(|_| files.remove(&to)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             removed => {
-                let gone = removed.and_then(|()| self.shape.env.files.sync_dir(base));
+                let gone = removed.and_then(|()| files.sync_dir(base));
                 let left = |path| Left { sequence: id.sequence, path, dir, is_void: false };
                 gone.map_err(|error| Unbegun { error: error.into(), dir, left: Some(left(to)) })?;
                 retired.pop_front();
@@ -397,23 +409,14 @@ fn name_of(path: &Path) -> Option<FileName> {
     path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse)
 }
 
-/// A file under another name, to be written over from its start; its old name never comes back. `None` if a fork shares
-/// it: then it only loses its name.
-fn recycle(shape: &Shape, from: &Path, to: &Path) -> esker_env::Result<Option<Arc<dyn AppendFile>>> {
-    let files = &shape.env.files;
-    let is_own = match files.metadata(from) {
-        Ok(found) => found.links == 1,
+/// Whether nobody else holds a file by another name, as a fork does.
+fn is_own(shape: &Shape, path: &Path) -> esker_env::Result<bool> {
+    match shape.env.files.metadata(path) {
+        Ok(found) => Ok(found.links == 1),
         // A removal that was said to have failed did not, or a symbolic link points to what is gone.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error),
-    };
-    if !is_own {
-        return match files.remove(from) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(None),
-        };
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
-    files.recycle(from, to).map(Some)
 }
 
 /// The first directory with room for a file; that with the most of it if none has.
