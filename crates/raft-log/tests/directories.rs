@@ -755,6 +755,73 @@ fn a_spill_directory_that_dies_with_a_waiting_file_ends_no_log() {
     }
 }
 
+/// Goal: an empty file that such a directory made all the same harms nobody either once those that it stood beside are given up, whether the log
+/// was closed then or never, or before that one was made only. One that the note knows of is missed.
+#[test]
+fn an_empty_file_before_the_first_is_none_unless_it_was_needed() {
+    for (noted, closed_before, is_sound) in
+        [(true, false, true), (false, false, true), (false, true, true), (true, true, true), (true, false, false)]
+    {
+        let machine = Machine::new();
+        let options = Options { file_bytes: 64 << 10, recycle_files: false, ..options() };
+        let mut log = machine.open(&options);
+        let mut last = 1;
+        try_write(&log, last, 30 << 10).unwrap();
+        let note = Path::new("/log/CLOSED");
+        let mut noted_before = None;
+        if closed_before {
+            log.close().unwrap();
+            noted_before = machine.main.file_bytes(note);
+            log = machine.open(&options);
+        }
+        machine.main.set_capacity(Some(0));
+        machine.spill_is_dead.store(is_sound, Ordering::Relaxed);
+        assert_eq!(try_write(&log, 2, 70 << 10).is_err(), is_sound);
+        last += u64::from(!is_sound);
+        assert_eq!(files_in(&machine, "/spill", ".raftlog"), 1);
+        machine.main.set_capacity(None);
+        while log.stats().append.last_file < 5 {
+            last += 1;
+            try_write(&log, last, 30 << 10).unwrap();
+        }
+        let first = if is_sound { 3 } else { 2 };
+        let mut needed = 1;
+        while log.stats().append.first_file < first {
+            needed += 1;
+            log.compact_to(1, needed).unwrap();
+            log.purge().unwrap();
+        }
+        assert_eq!(log.stats().append.first_file, first);
+        log.close().unwrap();
+        machine.spill_is_dead.store(false, Ordering::Relaxed);
+        if !is_sound {
+            machine.spill.overwrite(&file("/spill", 2), Vec::new());
+        }
+        if !noted {
+            // As if it were killed.
+            machine.main.env().files.remove(note).unwrap();
+            noted_before.into_iter().for_each(|bytes| put(&machine.main, note, &bytes));
+        }
+        let what = format!("{noted} {closed_before} {is_sound}");
+        let found = RaftLog::check_with_env("/log", &options, &machine.env(), &mut |_, _| {}).unwrap();
+        assert_eq!(found.is_sound(), is_sound, "{what}: {found:?}");
+        for mode in [RecoveryMode::AbsoluteConsistency, RecoveryMode::TolerateTail] {
+            let options = Options { recovery_mode: mode, ..options.clone() };
+            let opened = RaftLog::open_with_env("/log", options, machine.env());
+            assert_eq!(
+                opened.as_ref().err().map(|error| error.kind()),
+                (!is_sound).then_some(ErrorKind::Corruption),
+                "{what}"
+            );
+            if let Ok(log) = opened {
+                assert_eq!((log.first_index(1), log.last_index(1)), (Some(needed), Some(last)), "{what}");
+                assert!(log.recovery().stale.is_empty() && log.recovery().missing.is_empty(), "{what}");
+                assert_eq!(files_in(&machine, "/spill", ".raftlog"), 0, "{what}");
+            }
+        }
+    }
+}
+
 /// Goal: files that wait to be written over are not given up for a log that will write no more, though its sync failed for want of room.
 #[test]
 fn a_sync_that_fails_for_want_of_room_gives_up_no_files() {

@@ -35,7 +35,7 @@ pub(crate) struct Listing {
     /// Files before a gap in their queue's numbers: one between was lost, or a crash kept them from being removed by raft-engine.
     pub(crate) stale: Vec<Found>,
     /// Files without a whole header whose number another has in the other directory, or had: a power loss took their removal back, or they could not
-    /// be removed.
+    /// be removed. Of the one that had it, none says so once it was given up: one before the first that holds nothing is as good as gone.
     pub(crate) void: Vec<Found>,
     /// What the log was when it was closed.
     pub(crate) closed: Option<Closed>,
@@ -167,7 +167,8 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
                 .for_each(|file| file.closed_bytes = end.bytes);
         }
     }
-    for queue in [&mut listing.append, &mut listing.rewrite] {
+    let (append, rewrite) = (listing.closed.map(|closed| closed.append), listing.closed.map(|closed| closed.rewrite));
+    for (queue, end) in [(&mut listing.append, append), (&mut listing.rewrite, rewrite)] {
         queue.sort_by_key(|file| file.id);
         take_void(files, queue, &mut listing.void)?;
         let gap = queue.windows(2).rposition(|pair| match pair {
@@ -177,6 +178,14 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
         for found in queue.drain(..gap.map_or(0, |before| before + 1)) {
             let left = if is_void(files, &found)? { &mut listing.void } else { &mut listing.stale };
             left.push(found);
+        }
+        while let [first, second, ..] = &queue[..]
+            && first.dir != second.dir
+            && end.is_none_or(|end| !(end.first..=end.sequence).contains(&first.id.sequence))
+            // One that cannot be looked at is replayed, which tells.
+            && files.metadata(&first.path).is_ok_and(|found| found.len == 0)
+        {
+            listing.void.push(queue.remove(0));
         }
     }
     if let (Some(closed), Some(dir)) = (listing.closed, dirs.first()) {
