@@ -324,6 +324,24 @@ fn a_needed_file_that_is_gone_is_damage() {
     }
 }
 
+/// Goal: that the end of a queue cannot be looked at does not make nothing of a needed file that is gone.
+#[test]
+fn where_the_end_cannot_be_looked_at_nothing_is_said_to_be_there() {
+    let (machine, options) = (Machine::new(), options());
+    let log = machine.open(&options);
+    (1..=5).for_each(|index| write(&log, index));
+    machine.main.set_capacity(Some(0));
+    (6..=8).for_each(|index| write(&log, index));
+    machine.main.set_capacity(None);
+    log.close().unwrap();
+    assert_eq!(files_in(&machine, "/spill", ".raftlog"), 1);
+    let found = || RaftLog::check_with_env("/log", &options, &machine.env(), &mut |_, _| {});
+    machine.main.env().files.remove(&file("/log", 1)).unwrap();
+    assert_eq!(found().unwrap().inspection.missing, [file("/log", 1)]);
+    machine.spill_is_dead.store(true, Ordering::Relaxed);
+    assert_eq!(found().unwrap_err().kind(), ErrorKind::Io);
+}
+
 /// What nobody needs may go without a word: raft-engine gives it up and writes nothing. So may anything once something was written.
 #[test]
 fn files_that_nobody_needs_are_not_missed() {

@@ -191,8 +191,10 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
     if let (Some(closed), Some(dir)) = (listing.closed, dirs.first()) {
         let queues =
             [(Kind::Append, &listing.append, closed.append), (Kind::Rewrite, &listing.rewrite, closed.rewrite)];
-        let is_as_closed =
-            queues.iter().all(|(_, queue, end)| queue.last().is_some_and(|last| ends_at(files, last, end)));
+        let mut is_as_closed = true;
+        for (_, queue, end) in queues {
+            is_as_closed = is_as_closed && ends_at(files, queue, end)?;
+        }
         for (kind, queue, end) in queues {
             let file = |sequence| dir.join(FileId::new(kind, sequence).to_string());
             if queue.last().is_none_or(|last| last.id.sequence < end.sequence) {
@@ -208,9 +210,15 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
     Ok(listing)
 }
 
-/// Whether a queue whose last file is `last` ends where it did when the log was closed.
-fn ends_at(files: &dyn FileSystem, last: &Found, end: &QueueEnd) -> bool {
-    last.id.sequence == end.sequence && files.metadata(&last.path).is_ok_and(|found| found.len == end.bytes)
+/// Whether a queue ends where it did when the log was closed.
+fn ends_at(files: &dyn FileSystem, queue: &[Found], end: QueueEnd) -> Result<bool> {
+    let Some(last) = queue.last().filter(|last| last.id.sequence == end.sequence) else { return Ok(false) };
+    match files.metadata(&last.path) {
+        Ok(found) => Ok(found.len == end.bytes),
+        // Who has the log open gave it up meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What is said of a file that was the last of its queue, and neither is there nor one behind it.
