@@ -18,6 +18,7 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process;
 
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, flock};
@@ -86,6 +87,8 @@ pub(super) fn lock(path: &Path) -> io::Result<OsLock> {
 #[derive(Debug)]
 pub(super) struct OsDirLock {
     dir: OwnedFd,
+    /// The process that locked it.
+    owner: u32,
 }
 
 impl Lock for OsDirLock {}
@@ -93,7 +96,10 @@ impl Lock for OsDirLock {}
 impl Drop for OsDirLock {
     fn drop(&mut self) {
         // Closing alone would leave it to a child that is being started: until that runs its program, it has what its parent has open.
-        let _ = flock(&self.dir, FlockOperation::Unlock);
+        // A child that drops what it inherited only closes it: the lock is its parent's, too.
+        if process::id() == self.owner {
+            let _ = flock(&self.dir, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -129,7 +135,7 @@ fn flock_dir(dir: &Path, operation: FlockOperation) -> io::Result<OsDirLock> {
     let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     loop {
         match flock(&dir, operation) {
-            Ok(()) => return Ok(OsDirLock { dir }),
+            Ok(()) => return Ok(OsDirLock { dir, owner: process::id() }),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -171,5 +177,17 @@ mod tests {
         drop(claim);
         drop(claim_dir(dir.path()).unwrap());
         drop(of_a_child);
+    }
+
+    /// Goal: a forked child that drops what it inherited gives up nothing of its parent's.
+    #[test]
+    fn only_the_process_that_locked_a_directory_unlocks_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let share = share_dir(dir.path()).unwrap();
+        let inherited = OsDirLock { dir: rustix::io::dup(&share.dir).unwrap(), owner: share.owner.wrapping_add(1) };
+        drop(inherited);
+        assert_eq!(claim_dir(dir.path()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(share);
+        drop(claim_dir(dir.path()).unwrap());
     }
 }
