@@ -158,13 +158,14 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         let reason = "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup";
         return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
     }
+    if DbFileName::are_of_a_store(entries.iter().map(|entry| &*entry.name)) {
+        let reason = "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT";
+        return Err(Error::invalid_argument(reason).with_path(dir));
+    }
     for entry in entries {
         let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension);
         let reason = match (FileName::parse(&entry.name), extension) {
             (Some(FileName::Manifest), _) => "there is a file MANIFEST that no Cask has written",
-            (_, _) if DbFileName::parse(&entry.name).is_some_and(|name| name.is_of_a_store()) => {
-                "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT"
-            }
             (_, Some("raftlog" | "rewrite")) => "there is a Raft log; open it with RaftLog",
             _ => continue,
         };

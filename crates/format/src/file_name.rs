@@ -102,18 +102,29 @@ impl FileName {
         self.to_string()
     }
 
-    /// Whether such a file is never there without a store, or what is left of one: who begins another kind of store among them takes the way to a
-    /// repair away. Locks, diaries, identities and temporary files may be anybody's.
+    /// Whether files of these names are a store's, or what is left of one: who begins another kind of store among them takes the way to a repair
+    /// away. A log is one of a store beside an identity only: `20240101.log` may be an application's.
+    pub fn are_of_a_store<'a>(names: impl IntoIterator<Item = &'a str>) -> bool {
+        let (mut has_log, mut has_identity) = (false, false);
+        names.into_iter().filter_map(Self::parse).any(|name| {
+            has_log |= matches!(name, Self::Wal(_));
+            has_identity |= name == Self::Identity;
+            name.is_of_a_store() || (has_log && has_identity)
+        })
+    }
+
+    /// Whether such a file is never there without a store, or what is left of one. Logs, locks, diaries, identities and temporary files may be
+    /// anybody's.
     pub const fn is_of_a_store(&self) -> bool {
         match self {
-            Self::Wal(_)
-            | Self::Table(_)
+            Self::Table(_)
             | Self::LegacyTable(_)
             | Self::Blob(_)
             | Self::Manifest(_)
             | Self::Current
             | Self::Options(_) => true,
-            Self::Identity
+            Self::Wal(_)
+            | Self::Identity
             | Self::Lock
             | Self::OptionsTemporary(_)
             | Self::Temporary(_)
@@ -196,11 +207,17 @@ mod tests {
 
     #[test]
     fn what_only_a_store_has_is_told_apart() {
-        let names =
-            ["000012.log", "000012.sst", "000012.ldb", "000012.blob", "MANIFEST-000005", "CURRENT", "OPTIONS-000007"];
+        let names = ["000012.sst", "000012.ldb", "000012.blob", "MANIFEST-000005", "CURRENT", "OPTIONS-000007"];
         assert!(names.iter().all(|name| FileName::parse(name).unwrap().is_of_a_store()));
-        let names = ["IDENTITY", "LOCK", "LOG", "LOG.old.1", "000012.dbtmp", "OPTIONS-000007.dbtmp"];
+        assert!(names.iter().all(|name| FileName::are_of_a_store(["IDENTITY", name, "20240101.log"])));
+        let names = ["000012.log", "IDENTITY", "LOCK", "LOG", "LOG.old.1", "000012.dbtmp", "OPTIONS-000007.dbtmp"];
         assert!(names.iter().all(|name| !FileName::parse(name).unwrap().is_of_a_store()));
+        assert!(names.iter().all(|name| !FileName::are_of_a_store([*name])));
+        assert!(!FileName::are_of_a_store(["20240101.log", "LOCK", "LOG", "readme"]));
+        assert!(
+            FileName::are_of_a_store(["IDENTITY", "000012.log"])
+                && FileName::are_of_a_store(["000012.log", "IDENTITY"])
+        );
     }
 
     #[test]

@@ -182,8 +182,7 @@ fn a_log_begins_in_no_directory_of_another_store() {
     let none = Options { spill_dir: None, ..options() };
     for (options, dir) in [(&none, "/log"), (&options(), "/log"), (&options(), "/spill")] {
         // What is left of a Db is a Db's, too: a log among it would keep a repair away.
-        let of_a_db =
-            ["CURRENT", "MANIFEST-000004", "000012.sst", "000012.ldb", "000012.blob", "000012.log", "OPTIONS-000007"];
+        let of_a_db = ["CURRENT", "MANIFEST-000004", "000012.sst", "000012.ldb", "000012.blob", "OPTIONS-000007"];
         for name in of_a_db.into_iter().chain(["MANIFEST", "000007.data"]) {
             let disk = SimDisk::new();
             for made in ["/log", "/spill"] {
@@ -209,6 +208,28 @@ fn a_log_begins_in_no_directory_of_another_store() {
     assert_eq!(disk.paths(), before, "nothing was made");
     move_to_spill(&disk, "0000000000000002.raftlog");
     assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8));
+}
+
+/// Goal: a dated log of an application's is no store; where the log is there already, nothing of what may be anybody's keeps it from being opened.
+#[test]
+fn files_that_may_be_an_applications_keep_no_log_away() {
+    for dir in ["/log", "/spill"] {
+        let disk = SimDisk::new();
+        disk.env().files.create_dir_all(Path::new(dir)).unwrap();
+        put(&disk, &Path::new(dir).join("20240101.log"), b"something");
+        open(&disk, &options()).unwrap().close().unwrap();
+    }
+    let disk = three_files();
+    for name in ["20240101.log", "IDENTITY", "OPTIONS-000007"] {
+        put(&disk, &Path::new("/spill").join(name), b"something");
+        assert_eq!(open(&disk, &options()).unwrap().last_index(1), Some(8), "{name}");
+    }
+    // Beside a store's own files a log is a store's.
+    let disk = SimDisk::new();
+    disk.env().files.create_dir_all(Path::new("/log")).unwrap();
+    put(&disk, Path::new("/log/000012.log"), b"something");
+    put(&disk, Path::new("/log/IDENTITY"), b"something");
+    assert_eq!(open(&disk, &options()).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]

@@ -295,8 +295,7 @@ fn a_damaged_file_keeps_no_other_from_being_merged() {
 /// Goal: a directory of another kind is refused, and left as it is.
 #[test]
 fn another_kind_of_store_is_refused() {
-    let of_a_db =
-        ["CURRENT", "MANIFEST-000005", "000012.sst", "000012.ldb", "000012.blob", "000012.log", "OPTIONS-000007"];
+    let of_a_db = ["CURRENT", "MANIFEST-000005", "000012.sst", "000012.ldb", "000012.blob", "OPTIONS-000007"];
     let others = [("0000000000000001.raftlog", "RaftLog"), ("MANIFEST", "no Cask")];
     for (name, hint) in of_a_db.map(|name| (name, "Db")).into_iter().chain(others) {
         let disk = SimDisk::new();

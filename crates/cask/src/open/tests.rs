@@ -3,7 +3,7 @@ use std::path::Path;
 use esker_env::sim::SimDisk;
 use esker_format::cask::hint::{Block, Builder, Entry, Footer};
 
-use crate::{Cask, CaskOptions, CaskStats, CaskWriteOptions};
+use crate::{Cask, CaskOptions, CaskStats, CaskWriteOptions, ErrorKind};
 
 fn options(open_threads: usize) -> CaskOptions {
     let (create_if_missing, background_jobs) = (true, 0);
@@ -111,4 +111,18 @@ fn a_file_that_nobody_writes_to_is_ended_by_an_open() {
     }
     assert!(cask.stats().tombstones < 1000, "{:?}", cask.stats());
     assert_eq!(cask.get("left").unwrap().unwrap(), *b"behind");
+}
+
+/// Goal: a dated log of an application's is no store of the ordered engine; a log beside a store's own files is.
+#[test]
+fn a_dated_log_of_an_application_keeps_no_cask_away() {
+    let disk = SimDisk::new();
+    disk.overwrite(Path::new("/store/20240101.log"), b"something".to_vec());
+    Cask::open_with_env("/store", options(0), disk.env()).unwrap().close().unwrap();
+    let disk = SimDisk::new();
+    for name in ["000012.log", "IDENTITY"] {
+        disk.overwrite(&Path::new("/store").join(name), b"something".to_vec());
+    }
+    let error = Cask::open_with_env("/store", options(0), disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }

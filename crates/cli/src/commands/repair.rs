@@ -93,8 +93,9 @@ impl Repair {
 fn has_files_of_a_db(store: &Path) -> bool {
     use esker_format::file_name::FileName;
     let Ok(entries) = std::fs::read_dir(store) else { return false };
-    let names = entries.flatten().map(|entry| entry.file_name());
-    names.into_iter().any(|name| name.to_str().and_then(FileName::parse).is_some_and(|name| name.is_of_a_store()))
+    let names = entries.flatten().filter_map(|entry| FileName::parse(entry.file_name().to_str()?));
+    // Logs alone are enough for a repair.
+    names.into_iter().any(|name| name.is_of_a_store() || matches!(name, FileName::Wal(_)))
 }
 
 fn reason(reason: AsideReason) -> &'static str {

@@ -78,20 +78,17 @@ pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
 pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_missing: bool) -> Result<()> {
     let (mut other, mut is_there, mut is_own) = (None, false, false);
     for (at, dir) in dirs.iter().enumerate() {
-        let (mut of_other, mut of_log) = (None, false);
-        for name in file_names(files, dir)? {
-            // What an unfinished fork is, [`list`] says.
-            if name == UNFINISHED {
-                return Ok(());
-            }
-            let name_of_log = FileName::parse(&name);
-            of_log |= matches!(name_of_log, Some(FileName::Log(_)));
-            is_own |= at == 0 && matches!(name_of_log, Some(FileName::Log(_) | FileName::Lock));
-            of_other = of_other.or_else(|| other_store(&name));
+        let names: Vec<_> = file_names(files, dir)?.collect();
+        // What an unfinished fork is, [`list`] says.
+        if names.iter().any(|name| name == UNFINISHED) {
+            return Ok(());
         }
-        is_there |= of_log;
+        let of_log = names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Log(_))));
+        is_own |= at == 0 && (of_log || names.iter().any(|name| FileName::parse(name) == Some(FileName::Lock)));
         // Beside files of the log it is a stray one.
-        other = other.or(of_other.filter(|_| !of_log).map(|reason| (dir, reason)));
+        let of_other = if of_log { None } else { other_store(&names, is_there) };
+        other = other.or(of_other.map(|reason| (dir, reason)));
+        is_there |= of_log;
     }
     match (other, dirs.first()) {
         (Some((dir, reason)), _) => Err(Error::invalid_argument(reason).with_path(dir)),
@@ -104,15 +101,20 @@ pub(crate) fn may_begin(files: &dyn FileSystem, dirs: &[PathBuf], create_if_miss
     }
 }
 
-/// Whose directory it is that holds a file of this name, if it is another engine's.
-fn other_store(name: &str) -> Option<&'static str> {
-    if DbFileName::parse(name).is_some_and(|name| name.is_of_a_store()) {
+/// Whose directory it is that holds files of these names, if it is another engine's. Where a log `is_there` already, not by names that others give
+/// their files, too: it would not be opened for them.
+fn other_store(names: &[String], is_there: bool) -> Option<&'static str> {
+    let is_weak = |name: &str| matches!(DbFileName::parse(name), Some(DbFileName::Wal(_) | DbFileName::Options(_)));
+    let told = names.iter().map(String::as_str).filter(|name| !(is_there && is_weak(name)));
+    if DbFileName::are_of_a_store(told) {
         return Some(
             "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT, and give the log a \
              directory of its own",
         );
     }
-    let of_cask = matches!(cask::FileName::parse(name), Some(cask::FileName::Manifest | cask::FileName::Data(_)));
+    let is_of_cask =
+        |name: &String| matches!(cask::FileName::parse(name), Some(cask::FileName::Manifest | cask::FileName::Data(_)));
+    let of_cask = names.iter().any(is_of_cask);
     of_cask.then_some("there is a Cask; open it with Cask, and give the log a directory of its own")
 }
 
