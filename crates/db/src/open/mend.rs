@@ -1,10 +1,12 @@
 //! What a repair needs of an open: a store without tables, and the logs through the same replay.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::{Env, FileSystem};
+use esker_format::DecodeError;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::log_note::LogNote;
@@ -39,7 +41,8 @@ pub(crate) fn store_to_mend(
 ) -> Result<Store> {
     let listing = files::Listing::of(&env, dir)?;
     let in_file = match listing.options(&env, dir) {
-        Err(error) if error.kind() == ErrorKind::Corruption => {
+        // One whose lines cannot be told, too: a rotten byte looks like what only a later version writes. Not one that says plainly what Esker lacks.
+        Err(error) if error.kind() == ErrorKind::Corruption || is_of_a_decoder(&error) => {
             damage.push(error);
             OptionsInFile::default()
         }
@@ -87,6 +90,10 @@ pub(crate) fn store_to_mend(
         has_stray_blobs: true,
         read_only: false,
     }))
+}
+
+fn is_of_a_decoder(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<DecodeError>())
 }
 
 /// Replays the logs as an open would. If it would refuse them, every batch that is whole, also behind the damage and where values

@@ -103,16 +103,28 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What stands between the brackets: a title and, in quotation marks, an argument.
 /// For RocksDB the name of a family is any bytes; nothing else in the file is.
 fn not_text(raw: &[u8], at: usize) -> DecodeError {
-    let before = raw.get(..at).unwrap_or_default();
-    match before.rsplit(|&byte| byte == b'\n').next() {
-        Some([b'[', ..]) => DecodeError::unsupported("section", at as u64, "the name of a column family is not UTF-8"),
-        _ => DecodeError::corrupt("text", at as u64, "not UTF-8"),
+    if is_in_family_name(raw, at) {
+        return DecodeError::unsupported("section", at as u64, "the name of a column family is not UTF-8");
     }
+    DecodeError::corrupt("text", at as u64, "not UTF-8")
 }
 
+/// Whether the byte at `at`, the first that is no text, stands between the quotation marks of a section of a family.
+fn is_in_family_name(raw: &[u8], at: usize) -> bool {
+    let Some((before, after)) = raw.split_at_checked(at) else { return false };
+    let begun = before.rsplit(|&byte| byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());
+    let quoted = begun.and_then(|line| trim(line).strip_prefix('[')?.split_once('"'));
+    let is_of_a_family = quoted.is_some_and(|(name, _)| match trim(name) {
+        "CFOptions" => true,
+        name => name.starts_with("TableOptions/"),
+    });
+    let mut rest = after.split(|&byte| byte == b'\n').next().unwrap_or_default().iter();
+    is_of_a_family && rest.any(|&byte| byte == b'"')
+}
+
+/// What stands between the brackets: a title and, in quotation marks, an argument.
 fn section_kind(title: &str) -> Result<SectionKind, DecodeError> {
     let quoted = title.split_once('"').and_then(|(name, rest)| Some((name, rest.rsplit_once('"')?.0)));
     let (name, argument) = quoted.unwrap_or((title, ""));

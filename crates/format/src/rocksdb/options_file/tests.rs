@@ -52,6 +52,19 @@ fn a_family_whose_name_is_no_text_is_unsupported_and_not_damage() {
     let named = WRITTEN.replacen("we", "w@", 1);
     assert!(kind_of(&named) == DecodeErrorKind::Unsupported && kind_of("@") == DecodeErrorKind::Corrupt);
     assert_eq!(kind_of(&WRITTEN.replacen("=false", "=f@lse", 1)), DecodeErrorKind::Corrupt);
+    // Whatever else stands on such a line is text whoever wrote it.
+    for (said, rotten) in [
+        ("[DBOptions]", "[DBOpt@ons]"),
+        ("[CFOptions \"we", "[CFOpt@ons \"we"),
+        ("[CFOptions \"we", "[@FOptions \"we"),
+        ("[CFOptions \"default\"", "[CFOptions @default\""),
+        ("[CFOptions \"default\"]", "[CFOptions \"default@]"),
+        ("[CFOptions \"default\"]", "[CFOptions \"default\"@"),
+        ("[TableOptions/BlockBasedTable ", "[TableOptions/BlockB@sedTable "),
+    ] {
+        assert!(WRITTEN.contains(said), "{said}");
+        assert_eq!(kind_of(&WRITTEN.replacen(said, rotten, 1)), DecodeErrorKind::Corrupt, "{rotten}");
+    }
 }
 
 #[test]
