@@ -259,7 +259,7 @@ fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;
     let first_log = first_log(&recovered);
-    listing.refuse_logs_elsewhere(dir, &in_file, first_log)?;
+    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let cache = Arc::new(match options.memory_limit {
         0 => BlockCache::new(options.cache_bytes),
@@ -310,6 +310,7 @@ fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option
 
 /// See [`Options::of_store`].
 pub(crate) fn kept_options(dir: &Path, env: &Env) -> Result<Options> {
+    let dir = &*env.files.absolute(dir)?;
     if !files::store_exists(env, dir)? {
         return OptionsInFile::default().foreign.kept();
     }

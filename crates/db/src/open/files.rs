@@ -184,18 +184,24 @@ impl Listing {
     ///
     /// The directory that the OPTIONS file names counts only if no log that is needed lies here: older releases always
     /// name one, and a store may have been moved since.
-    pub(super) fn refuse_logs_elsewhere(&self, dir: &Path, in_file: &OptionsInFile, first: FileNumber) -> Result<()> {
-        match &in_file.wal_dir {
-            Some(elsewhere) if elsewhere != dir && self.logs_from(first).next().is_none() => {
-                let reason = format!(
-                    "the logs of the store lie in another directory, {}; open it with RocksDB and without wal_dir first, \
-                     or move them here",
-                    elsewhere.display()
-                );
-                Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
-            }
-            _ => Ok(()),
+    pub(super) fn refuse_logs_elsewhere(
+        &self,
+        env: &Env,
+        dir: &Path,
+        in_file: &OptionsInFile,
+        first: FileNumber,
+    ) -> Result<()> {
+        let Some(logs_dir) = &in_file.wal_dir else { return Ok(()) };
+        // RocksDB writes down what it was given: that may be relative, as what this open was given.
+        if self.logs_from(first).next().is_some() || env.files.absolute(logs_dir)? == env.files.absolute(dir)? {
+            return Ok(());
         }
+        let reason = format!(
+            "the logs of the store lie in another directory, {}; open it with RocksDB and without wal_dir first, \
+             or move them here",
+            logs_dir.display()
+        );
+        Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
     }
 
     /// What the newest OPTIONS file says; nothing if there is none.

@@ -200,6 +200,44 @@ fn a_rotten_line_of_a_section_in_the_options_keeps_no_store_from_a_repair() {
     assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
 }
 
+/// Goal: `wal_dir` is the store's own directory where it stands for that, however both are written.
+#[test]
+fn a_relative_directory_of_logs_may_be_that_of_the_store() {
+    let room = tempfile::tempdir().unwrap();
+    let up: PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+    let dir = up.join(room.path().strip_prefix("/").unwrap()).join("store");
+    let options = options(small());
+    let db = Db::open(&dir, options.clone()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let files = |part: &str| {
+        let paths = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.to_string_lossy().contains(part)).collect::<Vec<_>>()
+    };
+    let lay_out = |wal_dir: &Path| {
+        files(".log").iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        let path = files("OPTIONS-").into_iter().max().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let kept: String = text.split_inclusive('\n').filter(|line| !line.contains("wal_dir=")).collect();
+        let line = format!("[DBOptions]\n  wal_dir={}\n", wal_dir.display());
+        std::fs::write(&path, kept.replacen("[DBOptions]\n", &line, 1)).unwrap();
+    };
+    for wal_dir in [&*dir, &std::path::absolute(&dir).unwrap()] {
+        lay_out(wal_dir);
+        drop(Db::open_read_only(&dir, options.clone()).unwrap());
+        Db::repair(&dir, options.clone()).unwrap();
+        lay_out(wal_dir);
+        let db = Db::open(&dir, options.clone()).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        db.close().unwrap();
+    }
+    lay_out(&dir.join("elsewhere"));
+    for refused in [Db::open(&dir, options.clone()).map(drop), Db::repair(&dir, options).map(drop)] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+    }
+}
+
 /// Goal: a manifest says which logs are needed: RocksDB, told to have transactions, would else read every log that lies there.
 #[test]
 fn a_manifest_says_from_which_log_on_they_are_needed() {

@@ -114,6 +114,7 @@ pub enum AsideReason {
 /// See [`Db::repair`](crate::Db::repair).
 pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair> {
     options.validate()?;
+    let dir = &*env.files.absolute(dir)?;
     refuse_stacked_blobs(&env, dir)?;
     let (lock, begun) = aside::begin(&env, dir)?;
     let done = match begun {
