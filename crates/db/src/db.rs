@@ -765,9 +765,8 @@ impl Db {
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint), and
     /// - `Conflict`: `target` is a backup of another store, or one that went on by itself: it was written to, it has another file of the
-    ///   name of one of this store's, or writes that this store does not have, which went back to an earlier state. Or it is a checkpoint
-    ///   that shares a file with the store. `target` stays as
-    ///   it was. A store that went back and has written more since, to files of other names, is not told apart from one that did not.
+    ///   name of one of this store's, or writes that this store does not have, which went back to an earlier state. Or it is a checkpoint,
+    ///   however it got there; one of RocksDB or an earlier Esker is known by the files that it shares with the store. `target` stays as it was. A store that went back and has written more since, to files of other names, is not told apart from one that did not.
     /// - `Corruption`: a file of this store is damaged: repair it, or restore it from an earlier backup.
     pub fn backup(&self, target: impl AsRef<Path>, progress: &mut dyn FnMut(CopyProgress)) -> Result<Copied> {
         self.store().backup(target.as_ref(), progress)

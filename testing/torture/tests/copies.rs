@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker::env::FileKind;
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
+use esker::env::{Env, Error, FileKind};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
 use esker_torture::crash::{FAULTS, Promise, Replay, Tally, images, kill, may_end_writes, operations, power_losses};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -562,14 +564,52 @@ fn a_backup_of_another_life_of_the_store_is_left_alone() {
     assert!(met > 20, "{met} names of one were another's");
 }
 
-/// Goal: a checkpoint is no earlier backup: nothing of it is touched, as long as it shares a file with the store.
+/// Goal: a checkpoint is no earlier backup: nothing of it is touched, though it shares no file with the store any more, or never did.
+#[test]
+fn a_checkpoint_without_a_file_of_the_store_is_taken_for_no_backup() {
+    let (options, steps) = scene(5, 60);
+    for is_elsewhere in [false, true] {
+        let disk = SimDisk::new();
+        let is_data = |path: &Path| path.extension().is_some_and(|end| end == "sst" || end == "blob");
+        let is_refused = move |path: &Path| is_elsewhere && path.starts_with(COPY) && is_data(path);
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Other(path) if is_refused(path) => {
+                Err(Error::new("linking to", path, std::io::ErrorKind::CrossesDevices.into()))
+            }
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        filled(&disk, &options, &steps).close().unwrap();
+        let db = Db::open_with_env("/store", options.clone(), env).unwrap();
+        let copied = db.checkpoint(COPY).unwrap();
+        assert_eq!((copied.linked > 0, copied.copied_bytes > 0), (!is_elsewhere, is_elsewhere), "{copied:?}");
+        let (before, expected) = (bytes_of_copy(&disk), contents(&db).unwrap());
+        run(&db, &steps, &mut Ledger::default()).unwrap();
+        db.put("written", "since").unwrap();
+        db.column_families().iter().for_each(|family| db.compact_range(family, None, None).unwrap());
+        let error = db.backup(COPY, &mut |_| ()).unwrap_err();
+        assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("a checkpoint"), "{error}");
+        assert!(bytes_of_copy(&disk) == before && copy_of(&disk, "refused").unwrap() == expected);
+        // Nothing of it is in the way of a store that is made of it, or in a copy of that.
+        let copy = Db::open_with_env(COPY, options.clone(), disk.env()).unwrap();
+        assert!(copy.check(&mut |_| {}).unwrap().orphans.is_empty());
+        copy.backup("/copies/backup", &mut |_| ()).unwrap();
+        copy.backup("/copies/backup", &mut |_| ()).unwrap();
+    }
+}
+
+/// Goal: a checkpoint that does not say so, as those of RocksDB do not, is known by the files that it shares with the store.
 #[test]
 fn a_checkpoint_is_taken_for_no_backup() {
     let (options, steps) = scene(5, 60);
     let disk = SimDisk::new();
     let db = filled(&disk, &options, &steps);
     db.flush().unwrap();
-    assert!(db.checkpoint(COPY).unwrap().linked > 0);
+    let checkpoint = |db: &Db, to: &str| {
+        assert!(db.checkpoint(to).unwrap().linked > 0);
+        disk.env().files.remove(&Path::new(to).join("CHECKPOINT")).unwrap();
+    };
+    checkpoint(&db, COPY);
     let (before, expected) = (bytes_of_copy(&disk), contents(&db).unwrap());
     db.put("written", "since").unwrap();
     let error = db.backup(COPY, &mut |_| ()).unwrap_err();
@@ -578,7 +618,7 @@ fn a_checkpoint_is_taken_for_no_backup() {
     // Nor is one whose files were in a backup that went where the store is.
     db.backup("/copies/backup", &mut |_| ()).unwrap();
     let twin = Db::open_with_env("/copies/backup", options, disk.env()).unwrap();
-    assert!(twin.checkpoint("/copies/twin").unwrap().linked > 0);
+    checkpoint(&twin, "/copies/twin");
     assert_eq!(twin.backup("/copies/twin", &mut |_| ()).unwrap_err().kind(), ErrorKind::Conflict);
 }
 

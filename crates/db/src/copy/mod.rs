@@ -75,7 +75,7 @@ impl Store {
     /// See [`Db::checkpoint`](crate::Db::checkpoint).
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<Copied> {
         self.check_takes_writes()?;
-        let mut target = Target::empty(self, to)?;
+        let mut target = Target::for_checkpoint(self, to)?;
         let moment = self.this_moment()?;
         let mut copied = Copied::default();
         for member in moment.members() {

@@ -4,8 +4,8 @@
 //!   store's manifest knows nothing of, so the store's next numbers begin behind all that are there.
 //!   A file that takes the place of a damaged one is made under another name ([`Target::begin_file`]): the damaged one stays until it is whole.
 //! - D3: what a failure leaves is removed, CURRENT first. If it is unknown which of two backups CURRENT names, nothing is.
-//! - D4: what shares a file with the store is a checkpoint, whose moment is somebody's: it is no earlier backup, and damage to the one would be
-//!   damage to the other.
+//! - D4: a checkpoint, whose moment is somebody's, is no earlier backup. It has the file [`CHECKPOINT`], durably before CURRENT, which RocksDB passes
+//!   over; one of RocksDB, or of an Esker that knew no such file, is told by a file that it shares with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
+
+/// See D4.
+const CHECKPOINT: &str = "CHECKPOINT";
 
 /// See the module's head. What was made is removed when it is dropped, unless it was [kept](Target::keep).
 pub(super) struct Target<'a> {
@@ -42,8 +45,15 @@ enum State {
 }
 
 impl<'a> Target<'a> {
-    /// One for a checkpoint.
-    pub(super) fn empty(store: &'a Store, dir: &Path) -> Result<Self> {
+    /// One for a checkpoint: empty but for what says so (D4).
+    pub(super) fn for_checkpoint(store: &'a Store, dir: &Path) -> Result<Self> {
+        let mut target = Self::empty(store, dir)?;
+        let mark = target.begin(CHECKPOINT)?;
+        target.files.create(&mark)?;
+        Ok(target)
+    }
+
+    fn empty(store: &'a Store, dir: &Path) -> Result<Self> {
         let mut target = Self::take(store, dir)?;
         target.place.begin_empty(&FileName::Current.to_string())?;
         Ok(target)
@@ -56,6 +66,10 @@ impl<'a> Target<'a> {
         }
         let mut target = Self::take(store, dir)?;
         let names = target.place.names()?;
+        if names.iter().any(|name| name == CHECKPOINT) {
+            let reason = "this is a checkpoint, not a backup; choose another directory".to_owned();
+            return Err(target.refuse(ErrorKind::Conflict, reason));
+        }
         if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
             let reason = "there is a store that was written to, not only a backup; choose another directory".to_owned();
             return Err(target.refuse(ErrorKind::Conflict, reason));
@@ -76,14 +90,14 @@ impl<'a> Target<'a> {
         let said: BTreeMap<FileName, Said> = said.collect();
         let of_earlier = |name: &String| Some((name.clone(), *said.get(&FileName::parse(name)?)?));
         target.earlier = Some(names.iter().filter_map(of_earlier).collect());
-        target.refuse_checkpoint(store)?;
+        target.refuse_shared(store)?;
         let numbers = names.iter().filter_map(|name| Some(FileName::parse(name)?.number()?.get()));
         store.raise_file_number(earlier.next_file_number.max(numbers.max().unwrap_or(0).saturating_add(1)), dir)?;
         Ok(target)
     }
 
     /// See D4.
-    fn refuse_checkpoint(&self, store: &Store) -> Result<()> {
+    fn refuse_shared(&self, store: &Store) -> Result<()> {
         for name in self.earlier.iter().flat_map(BTreeMap::keys) {
             if durable::is_same_file(self.files, &self.path_of(name), &store.dir.join(name))? {
                 let reason = format!(

@@ -137,10 +137,12 @@ fn cask_kind(path: &Path) -> Option<Kind> {
     }
 }
 
-/// Marks of every engine: the lock, a failed sync, and what was not finished.
+/// Marks of every engine: the lock, a failed sync, a checkpoint, and what was not finished.
 fn mark(path: &Path) -> Option<Kind> {
-    let is_mark =
-        matches!(path.file_name()?.to_str()?, "LOCK" | "SYNC-FAILED" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY");
+    let is_mark = matches!(
+        path.file_name()?.to_str()?,
+        "LOCK" | "SYNC-FAILED" | "CHECKPOINT" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY"
+    );
     is_mark.then_some(Kind::Mark)
 }
 
