@@ -56,7 +56,7 @@ pub struct FamilyStats {
     /// Of `blob_live_bytes`, at most so many are overwritten or deleted, but not yet compacted with what did that.
     pub not_compacted_bytes: u64,
     /// Bytes of tables that may not overwrite what lies in others below.
-    deepest_bytes: u64,
+    table_live_bytes: u64,
     /// Bytes of keys and values in tables, before compression, counting a separated value as its pointer.
     pub table_raw_bytes: u64,
     /// Of `table_raw_bytes`, in the deepest level with data: about what the keys take without older versions.
@@ -226,9 +226,8 @@ impl Stats {
         (user > 0).then(|| self.written.device_bytes() as f64 / user as f64)
     }
 
-    /// Bytes of tables and blob files on the disk per byte of them that is live: tables count as live as far as they
-    /// are in the deepest level with data (of level 0: as no older one there may have keys of theirs), blob files as far as tables point to them, less
-    /// what those above the others may hide. `None` for an empty store.
+    /// Bytes of tables and blob files on the disk per byte of them that is live: tables count as live if no other below them, or older in
+    /// level 0, may have keys of theirs, blob files as far as tables point to them, less what those above others may hide. `None` for an empty store.
     pub fn space_amplification(&self) -> Option<f64> {
         let live: u64 = self.families.iter().map(|family| family.live_bytes()).fold(0, u64::saturating_add);
         let all = self.on_disk.table_bytes + self.on_disk.blob_bytes;
@@ -238,7 +237,7 @@ impl Stats {
 
 impl FamilyStats {
     fn live_bytes(&self) -> u64 {
-        self.deepest_bytes.saturating_add(self.blob_live_bytes.saturating_sub(self.not_compacted_bytes))
+        self.table_live_bytes.saturating_add(self.blob_live_bytes.saturating_sub(self.not_compacted_bytes))
     }
 }
 
@@ -363,8 +362,7 @@ fn family_stats(family: &Family) -> FamilyStats {
     };
     let memtables = || view.generations().map(|generation| &generation.memtable);
     let deepest_level = version.deepest_level();
-    let above = if deepest_level == 0 { reclaim::above_in_level_0(version) } else { Vec::new() };
-    let above_bytes: u64 = above.iter().map(|table| table.meta.file_bytes).sum();
+    let overlying_bytes: u64 = reclaim::overlying(version).iter().map(|table| table.meta.file_bytes).sum();
     FamilyStats {
         name: family.name.clone(),
         id: family.id,
@@ -388,7 +386,7 @@ fn family_stats(family: &Family) -> FamilyStats {
         blob_live_bytes: version.ledger().total().live_bytes(),
         blob_garbage_bytes: version.ledger().total().garbage_bytes,
         not_compacted_bytes: reclaim::not_compacted_bytes(version),
-        deepest_bytes: version.level_bytes(deepest_level).saturating_sub(above_bytes),
+        table_live_bytes: version.table_sums().bytes.saturating_sub(overlying_bytes),
         table_raw_bytes: raw(None),
         deepest_level_bytes: raw(Some(deepest_level)),
         pending_compaction_bytes: levels.debt_bytes,

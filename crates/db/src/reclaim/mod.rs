@@ -43,8 +43,8 @@ pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{
-    Crowd, Goal, Need, Pass, Relocation, above_in_level_0, copied_bytes, crowd, garbage_part, hidden_bytes,
-    not_compacted_bytes, pass_bytes, pick, pick_pass, pick_scattered, pick_small, pick_window,
+    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, hidden_bytes, not_compacted_bytes,
+    overlying, pass_bytes, pick, pick_pass, pick_scattered, pick_small, pick_window,
 };
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;

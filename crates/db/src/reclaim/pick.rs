@@ -507,22 +507,27 @@ fn hole_bytes(version: &Version, number: FileNumber) -> u64 {
 /// Cost: a sort of both, once for each version.
 pub(crate) fn hidden_bytes(version: &Version) -> u64 {
     version.hidden_bytes(|| {
-        let mut hiding = hiding_tables(version);
-        hiding.sort_unstable_by_key(|table| (table.newest, table.oldest, table.bytes));
-        let deepest = version.level(version.deepest_level()).iter();
-        let seen = SeenUpTo::of(deepest.map(|table| (table.seen_up_to().get(), table.meta.file_bytes)).collect());
-        let above = hiding.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
-        let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
-        let mut older = 0.0;
-        let hidden = hiding.iter().map(|hiding| {
-            let bytes = hiding.bytes as f64;
-            // What it hides lies below, or in the tables that were written before it.
-            let part_below = below / (below + older).max(1.0);
-            older += bytes;
-            bytes * (1.0 - seen.part_before(hiding) * part_below)
-        });
-        hidden.sum::<f64>() as u64
+        let hiding = hiding_tables(version);
+        let above = bytes_of(&hiding);
+        hidden_by(version, hiding, above)
     })
+}
+
+/// What `hiding` hide, of the tables above the deepest level, which may hide `above` in all.
+fn hidden_by(version: &Version, mut hiding: Vec<Hiding>, above: u64) -> u64 {
+    hiding.sort_unstable_by_key(|table| (table.newest, table.oldest, table.bytes));
+    let deepest = version.level(version.deepest_level()).iter();
+    let seen = SeenUpTo::of(deepest.map(|table| (table.seen_up_to().get(), table.meta.file_bytes)).collect());
+    let below = version.ledger().total().live_bytes().saturating_sub(above) as f64;
+    let mut older = 0.0;
+    let hidden = hiding.iter().map(|hiding| {
+        let bytes = hiding.bytes as f64;
+        // What it hides lies below, or in the tables that were written before it.
+        let part_below = below / (below + older).max(1.0);
+        older += bytes;
+        bytes * (1.0 - seen.part_before(hiding) * part_below)
+    });
+    hidden.sum::<f64>() as u64
 }
 
 /// A table above others.
@@ -547,6 +552,10 @@ impl Hiding {
     }
 }
 
+fn bytes_of(hiding: &[Hiding]) -> u64 {
+    hiding.iter().map(|table| table.bytes).fold(0, u64::saturating_add)
+}
+
 /// Those above the deepest level that may hide something.
 fn hiding_tables(version: &Version) -> Vec<Hiding> {
     let deepest = version.deepest_level();
@@ -565,30 +574,32 @@ fn hiding<'a>(version: &Version, tables: impl Iterator<Item = &'a TableFile>) ->
     hiding.filter(|table| table.bytes > 0).collect()
 }
 
-/// What a compaction may find overwritten or deleted: [`hidden_bytes`]; where there is only level 0, what its tables may hide of each other. That
-/// is for people: what comes due there next is a compaction of all of it, whatever it hides.
+/// What a compaction may find overwritten or deleted: as [`hidden_bytes`], but only by tables that [overlie](overlying) others, of level 0, too.
+/// That is for people: a compaction comes due by what lies where, whatever it hides.
 pub(crate) fn not_compacted_bytes(version: &Version) -> u64 {
+    let hiding = hiding(version, overlying(version).into_iter());
     match version.deepest_level() {
-        0 => hiding(version, above_in_level_0(version).into_iter())
-            .iter()
-            .fold(0, |sum, one| one.bytes.saturating_add(sum)),
-        _ => hidden_bytes(version),
+        0 => bytes_of(&hiding),
+        _ => hidden_by(version, hiding, bytes_of(&hiding_tables(version))),
     }
 }
 
-/// Tables of level 0 that may have keys of older ones there, as far as the first and last key of all these tell.
-pub(crate) fn above_in_level_0(version: &Version) -> Vec<&TableFile> {
-    let mut above = Vec::new();
-    let mut ends: Option<(&[u8], &[u8])> = None;
+/// Tables that may have keys of others below or, in level 0, of older ones there, as far as first and last keys tell: of all the older ones there.
+pub(crate) fn overlying(version: &Version) -> Vec<&TableFile> {
+    let mut older: Option<(&[u8], &[u8])> = None;
     // Oldest first (V4).
-    for table in version.level(0).iter().rev() {
+    let level_0 = version.level(0).iter().rev().filter(|table| {
         let (smallest, largest) = (table.smallest(), table.largest());
-        if ends.is_some_and(|(first, last)| table.overlaps(Some(first), Some(last))) {
-            above.push(&**table);
-        }
-        ends = Some(ends.map_or((smallest, largest), |(first, last)| (first.min(smallest), last.max(largest))));
-    }
-    above
+        let overlaps = older.is_some_and(|(first, last)| table.overlaps(Some(first), Some(last)));
+        older = Some(older.map_or((smallest, largest), |(first, last)| (first.min(smallest), last.max(largest))));
+        overlaps || !version.is_deepest(0, smallest, largest)
+    });
+    let mut overlying: Vec<&TableFile> = level_0.map(|table| &**table).collect();
+    let deeper = version
+        .tables()
+        .filter(|(level, table)| *level > 0 && !version.is_deepest(*level, table.smallest(), table.largest()));
+    overlying.extend(deeper.map(|(_, table)| &**table));
+    overlying
 }
 
 /// Up to when tables have seen what lies above them, in that order.
@@ -765,7 +776,8 @@ mod tests {
         }
     }
 
-    /// Goal: where no level is below, tables of level 0 may hide what older ones there point to, unless they have no keys in common.
+    /// Goal: tables hide nothing of others that they have no keys in common with; where no level is below, those of level 0 may hide what older
+    /// ones there point to.
     #[test]
     fn tables_of_level_0_alone_hide_each_others_values() {
         let family = FamilyOptions {
@@ -795,6 +807,14 @@ mod tests {
         assert!((61..70).contains(&hidden()), "{}", hidden());
         db.compact_range(&db.default_column_family(), None, None).unwrap();
         assert_eq!(hidden(), 0);
+        // Nor do those above others.
+        put(100..160);
+        put(60..90);
+        assert_eq!((hidden(), times() < 1.1), (0, true), "{} hidden, {}", hidden(), times());
+        put(10..20);
+        assert!((10..12).contains(&hidden()), "{}", hidden());
+        put(150..170);
+        assert!((30..33).contains(&hidden()), "{}", hidden());
     }
 
     /// Goal: a file without a table that could be written again keeps no other from being emptied, by hand or not.
