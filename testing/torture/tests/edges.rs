@@ -480,6 +480,23 @@ fn a_store_stays_where_it_is_wherever_its_process_goes() {
     assert!(room.0.join("db/CURRENT").is_file());
 }
 
+/// Goal: a directory `blob_dir` that may not be read keeps no store from being opened.
+#[test]
+fn a_store_is_opened_beside_a_directory_that_may_not_be_read() {
+    let disk = SimDisk::new();
+    disk.env().files.create_dir_all("/db".as_ref()).unwrap();
+    drop(Db::open_with_env("/db", db_options(Separation::AtFlush), disk.env()).unwrap());
+    disk.env().files.create_dir_all("/db/blob_dir".as_ref()).unwrap();
+    let refuse = |call: Call<'_>| match call {
+        Call::List(path) if path.ends_with("blob_dir") => {
+            Err(EnvError::new("listing", path, io::ErrorKind::PermissionDenied.into()))
+        }
+        _ => Ok(()),
+    };
+    let env = Env { files: Arc::new(Hooked::new(disk.env().files, refuse)), ..disk.env() };
+    drop(Db::open_with_env("/db", db_options(Separation::AtFlush), env).unwrap());
+}
+
 /// Goal: a store can be made in an empty directory that is there, though the one above may be entered and not read.
 #[test]
 fn a_store_is_made_below_a_directory_that_may_not_be_read() {

@@ -45,12 +45,22 @@ pub(crate) fn refuse_stacked_blobs(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(STACKED_BLOB_DIR);
     let entries = match env.files.list(&path) {
         Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-            return Ok(());
+        Err(error) => {
+            use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+            // One that may not be read is somebody else's.
+            return match error.kind() {
+                NotFound | NotADirectory | PermissionDenied => Ok(()),
+                _ => Err(error.into()),
+            };
         }
-        Err(error) => return Err(error.into()),
     };
-    if !entries.iter().any(|entry| matches!(FileName::parse(&entry.name), Some(FileName::Blob(_)))) {
+    let has = |is_it: fn(&FileName) -> bool| {
+        entries.iter().any(|entry| FileName::parse(&entry.name).is_some_and(|name| is_it(&name)))
+    };
+    // With a manifest, it is a store of its own.
+    if has(|name| matches!(name, FileName::Current | FileName::Manifest(_)))
+        || !has(|name| matches!(name, FileName::Blob(_)))
+    {
         return Ok(());
     }
     let reason = "the values of this store are RocksDB's stacked BlobDB's, in files of their own format; copy them with RocksDB into a store \

@@ -615,6 +615,24 @@ fn a_store_of_the_stacked_blobdb_is_refused() {
     assert!(bytes_of(&disk) == before);
 }
 
+/// Goal: a store of its own in a directory of that name is in nobody's way, nor is one that lost its CURRENT.
+#[test]
+fn a_store_beside_another_is_not_taken_for_stacked_blobs() {
+    let options = options(separating());
+    let disk = SimDisk::new();
+    open(&disk, &options).unwrap().close().unwrap();
+    let inner = Path::new(DIR).join("blob_dir");
+    let db = Db::open_with_env(&inner, options.clone(), disk.env()).unwrap();
+    db.put("key", vec![1; 1000]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let has_blob = |path: &PathBuf| path.starts_with(&inner) && path.extension().is_some_and(|end| end == "blob");
+    assert!(disk.paths().iter().any(has_blob));
+    open(&disk, &options).unwrap().close().unwrap();
+    disk.env().files.remove(&inner.join("CURRENT")).unwrap();
+    open(&disk, &options).unwrap().close().unwrap();
+}
+
 /// Goal: a backup does without no blob file that a table points into, whatever the manifest says.
 #[test]
 fn a_backup_misses_blob_files_that_the_manifest_has_lost() {
