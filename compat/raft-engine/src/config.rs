@@ -154,7 +154,7 @@ impl Config {
     /// Half as many files again as `limit` has room for, as the original makes them.
     fn prefill_bytes(&self, limit: u64) -> u64 {
         let file_bytes = self.file_bytes();
-        (limit / file_bytes).saturating_mul(3) / 2 * file_bytes
+        ((limit / file_bytes).saturating_mul(3) / 2).saturating_mul(file_bytes)
     }
 
     pub(crate) fn options(&self) -> Options {
@@ -216,6 +216,8 @@ mod tests {
             config.sanitize().unwrap();
             assert_eq!(config.options().prefill_bytes, files * config.target_file_size.0, "{limit}");
         }
+        config.prefill_limit = Some(ReadableSize(u64::MAX));
+        assert_eq!(config.options().prefill_bytes, u64::MAX);
     }
 
     #[test]
