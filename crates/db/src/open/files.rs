@@ -1,7 +1,7 @@
 //! The files of a directory, seen from open: is it a store, what may be created, what must be there, what may go.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{Env, FileKind, durable, open_sealed};
@@ -214,16 +214,25 @@ impl Listing {
         Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
     }
 
-    /// What the newest OPTIONS file says; nothing if there is none.
-    pub(super) fn options(&self, env: &Env, dir: &Path) -> Result<OptionsInFile> {
+    fn options_path(&self, dir: &Path) -> Option<PathBuf> {
         let numbers = self.names.iter().filter_map(|name| match name {
             FileName::Options(number) => Some(*number),
             _ => None,
         });
-        let Some(newest) = numbers.max() else {
-            return Ok(OptionsInFile::default());
-        };
-        let path = dir.join(FileName::Options(newest).to_string());
+        numbers.max().map(|newest| dir.join(FileName::Options(newest).to_string()))
+    }
+
+    /// Where the logs are by the newest OPTIONS file, though other lines of it cannot be read.
+    pub(super) fn wal_dir_line(&self, env: &Env, dir: &Path) -> Option<PathBuf> {
+        let raw = env.files.read_small(&self.options_path(dir)?).ok()?;
+        let text = String::from_utf8_lossy(&raw);
+        let said = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir=")).find(|said| !said.is_empty());
+        said.map(PathBuf::from)
+    }
+
+    /// What the newest OPTIONS file says; nothing if there is none.
+    pub(super) fn options(&self, env: &Env, dir: &Path) -> Result<OptionsInFile> {
+        let Some(path) = self.options_path(dir) else { return Ok(OptionsInFile::default()) };
         OptionsInFile::parse(&path, &env.files.read_small(&path)?)
     }
 

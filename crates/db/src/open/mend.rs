@@ -44,7 +44,8 @@ pub(crate) fn store_to_mend(
         // One whose lines cannot be told, too: a rotten byte looks like what only a later version writes. Not one that says plainly what Esker lacks.
         Err(error) if error.kind() == ErrorKind::Corruption || is_of_a_decoder(&error) => {
             damage.push(error);
-            OptionsInFile::default()
+            // What a log elsewhere holds would be lost for good.
+            OptionsInFile { wal_dir: listing.wal_dir_line(&env, dir), ..OptionsInFile::default() }
         }
         read => read?,
     };
