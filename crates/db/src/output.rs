@@ -18,7 +18,7 @@ use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
-use esker_log::pacer::GiveWay;
+use esker_log::pacer::{GiveWay, Pieces};
 
 use crate::blob::{BlobFile, BlobWriter, Course};
 use crate::compaction::{Fate, Levels};
@@ -80,7 +80,9 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     internal: Vec<u8>,
     record: Vec<u8>,
     course: Course,
-    give_way: GiveWay,
+    pieces: Pieces,
+    /// Set for work that callers come before.
+    give_way: Option<GiveWay>,
     table_bytes: u64,
     blob_bytes: u64,
 }
@@ -194,7 +196,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             internal: Vec::new(),
             record: Vec::new(),
             course: Course::default(),
-            give_way: GiveWay::default(),
+            pieces: Pieces::default(),
+            give_way: None,
             table_bytes: 0,
             blob_bytes: 0,
         }
@@ -229,6 +232,11 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self
     }
 
+    /// The same, giving way to callers: not for a flush, which memory waits for.
+    pub(crate) fn giving_way(self) -> Self {
+        Self { give_way: Some(GiveWay::default()), ..self }
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -241,12 +249,23 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         if self.load_from.is_none() { self.sync_ahead(bytes) } else { Ok(()) }
     }
 
-    /// An entry of `bytes`, or its value, was worked on: callers come first, but for whoever loads, who is one.
+    /// An entry of `bytes`, or its value, was worked on.
     #[inline]
     fn note_work(&mut self, bytes: u64) {
-        if self.load_from.is_none() && self.give_way.after(bytes, &self.store.env) {
-            self.store.make_wanted_log();
+        if self.load_from.is_none() && self.pieces.is_done_after(bytes) {
+            self.end_piece();
         }
+    }
+
+    fn end_piece(&mut self) {
+        if let Some(give_way) = &mut self.give_way
+            // Who is held back waits for this.
+            && !self.store.is_delayed()
+            && !self.store.room.is_awaited()
+        {
+            give_way.give_way(&self.store.env);
+        }
+        self.store.make_wanted_log();
     }
 
     /// Waits until there is room for `bytes` more of a load.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 pub use bucket::Bucket;
 pub use courtesy::{Courtesy, Latencies, Window};
 pub use delay::{Debt, WriteDelay};
-pub use give_way::GiveWay;
+pub use give_way::{GiveWay, Pieces};
 pub use queue::{Grant, Queues};
 
 /// Longest sleep at a stretch: a new rate, or a class that goes first, is noticed this soon.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::compression::Compression;
-use esker_log::pacer::{Class, GiveWay};
+use esker_log::pacer::{Class, GiveWay, Pieces};
 
 use super::{MOVES_MAX, Plan};
 use crate::batch::too_large;
@@ -58,6 +58,7 @@ struct Run<'a> {
     buffer: Vec<u8>,
     stopped_at: u64,
     bytes_read: u64,
+    pieces: Pieces,
     give_way: GiveWay,
 }
 
@@ -70,10 +71,12 @@ pub(crate) fn run(store: &Store, plan: &Plan) -> Result<Output> {
     let is_clean = super::pick::are_copies_clean(&store.files.load(), &store.options);
     let clean_as_of = if is_clean { next_version.saturating_sub(1) } else { 0 };
     let now = store.env.clock.unix_seconds();
-    let (moves, buffer, give_way) = (Vec::new(), Vec::new(), GiveWay::default());
+    let (moves, buffer) = (Vec::new(), Vec::new());
+    let (pieces, give_way) = (Pieces::default(), GiveWay::default());
     let stopped_at = FIRST_OFFSET;
     let file = None;
-    let mut run = Run { store, plan, clean_as_of, now, file, moves, buffer, stopped_at, bytes_read: 0, give_way };
+    let mut run =
+        Run { store, plan, clean_as_of, now, file, moves, buffer, stopped_at, bytes_read: 0, pieces, give_way };
     let result = run.copy_all();
     match result {
         Ok(done) => {
@@ -125,7 +128,9 @@ impl Run<'_> {
                     }
                     unpaced += raw.len() as u64;
                     self.bytes_read += raw.len() as u64;
-                    self.give_way.after(raw.len() as u64, &self.store.env);
+                    if self.pieces.is_done_after(raw.len() as u64) {
+                        self.give_way.give_way(&self.store.env);
+                    }
                 }
                 Step::Damage(range) => {
                     // It is kept as it is, for a repair to look at.

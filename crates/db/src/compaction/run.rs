@@ -119,7 +119,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     let mut sieve = Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key))
         .at_the_bottom(plan.is_deepest())
         .below(above(plan, begin)?);
-    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved());
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved()).giving_way();
     if plan.is_deepest() {
         outputs = outputs.by_range(plan.family.ranges.of(store, &plan.family, &plan.version));
     }

@@ -36,7 +36,8 @@ impl Store {
 
 /// Writes the files. Touches nothing else.
 fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Result<Edit> {
-    let mut outputs = Outputs::new(store, &plan.family, 0, false).sharing(reserved.clone()).syncing_beside();
+    let mut outputs =
+        Outputs::new(store, &plan.family, 0, false).sharing(reserved.clone()).syncing_beside().giving_way();
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {

@@ -18,28 +18,35 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// What an entry is counted as, beside its bytes.
 const ENTRY_BYTES: u64 = 1 << 10;
 
-/// See the module's head. For one thread and one piece of work.
+/// Work, counted in pieces of [`PIECE_BYTES`].
+#[derive(Debug, Default)]
+pub struct Pieces {
+    done_bytes: u64,
+}
+
+impl Pieces {
+    /// An entry of `bytes` was worked on. Whether a piece is done by that.
+    #[inline]
+    pub fn is_done_after(&mut self, bytes: u64) -> bool {
+        self.done_bytes = self.done_bytes.saturating_add(ENTRY_BYTES).saturating_add(bytes);
+        let is_done = self.done_bytes >= PIECE_BYTES;
+        if is_done {
+            self.done_bytes = 0;
+        }
+        is_done
+    }
+}
+
+/// See the module's head. For one thread and one pass.
 #[derive(Debug, Default)]
 pub struct GiveWay {
-    done_bytes: u64,
     /// Since the clock began: not again before (G1).
     due_at: Duration,
 }
 
 impl GiveWay {
-    /// Gives way if it is time to: an entry of `bytes` was worked on. Whether it came to the end of a piece.
-    #[inline]
-    pub fn after(&mut self, bytes: u64, env: &Env) -> bool {
-        self.done_bytes = self.done_bytes.saturating_add(ENTRY_BYTES).saturating_add(bytes);
-        let is_due = self.done_bytes >= PIECE_BYTES;
-        if is_due {
-            self.done_bytes = 0;
-            self.give_way(env);
-        }
-        is_due
-    }
-
-    fn give_way(&mut self, env: &Env) {
+    /// Leaves the processor to whoever is ready to run. Not while callers wait for this very work.
+    pub fn give_way(&mut self, env: &Env) {
         let began = env.clock.monotonic();
         if began < self.due_at {
             return;
@@ -84,10 +91,12 @@ mod tests {
         let mut env = SimDisk::new().env();
         let others = Arc::new(Others { clock: env.clock.clone(), takes, times: AtomicU64::new(0) });
         env.threads = others.clone();
-        let (mut give_way, began) = (GiveWay::default(), env.clock.monotonic());
+        let (mut pieces, mut give_way, began) = (Pieces::default(), GiveWay::default(), env.clock.monotonic());
         for _ in 0..1000 {
             env.clock.sleep(Duration::from_micros(10));
-            give_way.after(1 << 10, &env);
+            if pieces.is_done_after(1 << 10) {
+                give_way.give_way(&env);
+            }
         }
         let times = others.times.load(Ordering::Relaxed);
         let taken = env.clock.monotonic() - began;
