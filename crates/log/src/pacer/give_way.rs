@@ -19,7 +19,7 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// What an entry is counted as, beside its bytes.
 const ENTRY_BYTES: u64 = 1 << 10;
 
-/// Work, counted in pieces of [`PIECE_BYTES`].
+/// Work, counted in pieces of 64 KiB.
 #[derive(Debug, Default)]
 pub struct Pieces {
     done_bytes: u64,
