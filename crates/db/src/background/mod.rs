@@ -282,6 +282,7 @@ impl Store {
                 }
             }
             Work::Punch(plan) => {
+                plan.look_again_if_refused();
                 state.compacting -= 1;
                 state.last_compacted = plan.family.id;
                 state.to_compact.insert(plan.family.id);

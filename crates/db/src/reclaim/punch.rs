@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
@@ -51,13 +51,18 @@ pub(crate) struct Punch {
     pub(crate) family: Arc<Family>,
     pub(crate) version: Arc<Version>,
     files: BTreeSet<FileNumber>,
+    /// Whether the directory could not be claimed, for want of what will be there again.
+    is_refused: AtomicBool,
 }
 
 impl Punch {
-    /// Has the files looked at by the next pass, too; where this one was already, that makes no hole twice.
-    fn look_again(&self) {
-        let blobs = self.files.iter().filter_map(|number| self.version.blobs().get(number));
-        blobs.for_each(|blob| blob.holes.set_looked_at(0));
+    /// Has the files looked at by the next pass, too, if this one could not claim them; where it was already, that makes no hole twice. Not before
+    /// its pause is over: nothing else keeps others from trying the same meanwhile.
+    pub(crate) fn look_again_if_refused(&self) {
+        if self.is_refused.load(Ordering::Relaxed) {
+            let blobs = self.files.iter().filter_map(|number| self.version.blobs().get(number));
+            blobs.for_each(|blob| blob.holes.set_looked_at(0));
+        }
     }
 }
 
@@ -102,7 +107,7 @@ pub(crate) fn pick(family: &Arc<Family>) -> Option<Punch> {
         .map(|(number, _)| number)
         .collect();
     let is_due = !files.is_empty() && !family.is_older_version_held(&version);
-    is_due.then(|| Punch { family: family.clone(), version, files })
+    is_due.then(|| Punch { family: family.clone(), version, files, is_refused: AtomicBool::new(false) })
 }
 
 impl Store {
@@ -143,7 +148,7 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Some(0)),
             // Of descriptors, say, there will be some again: it is told until it was tried again, for which nobody has to leave more garbage.
             Err(error) if error.is_exhausted() || error.kind() == std::io::ErrorKind::OutOfMemory => {
-                plan.look_again();
+                plan.is_refused.store(true, Ordering::Relaxed);
                 return Err(error.into());
             }
             // A file system that cannot lock a directory.
