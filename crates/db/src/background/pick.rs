@@ -58,12 +58,11 @@ fn gathering(state: &State, family: &Family, left: &Left, bytes_max: u64) -> Nee
         copied_bytes_max: room.min(bytes_max),
         copied_by_everything_max: room.min(bytes_max),
         written_bytes_max: room.min(bytes_max),
-        beside_bytes_max: u64::MAX,
+        is_pressed: false,
         freed_bytes_min: 0,
         garbage_part_min: 0.0,
         hidden_part: 0.0,
         can_punch: false,
-        only_everything: false,
         may_sweep: !state.unswept.contains(&family.id),
     }
 }
@@ -294,8 +293,7 @@ impl Store {
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
         let need = self.need(state, family, left, can_punch);
         if can_punch
-            && (need.is_some_and(|need| !need.only_everything)
-                || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
+            && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
             && let Some(plan) = reclaim::pick_punch(family)
         {
             return Some(Work::Punch(plan));
@@ -325,7 +323,7 @@ impl Store {
             return None;
         }
         let damaged = state.damaged_files(family.id);
-        let need = self.need(state, family, left, false).filter(|need| !need.only_everything)?;
+        let need = self.need(state, family, left, false)?;
         let (_, plan) = reclaim::pick_window(family, &need, damaged)?;
         // Whoever is at work already has taken what was left for one.
         i64::try_from(plan.written_bytes())
@@ -375,12 +373,12 @@ impl Store {
         let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
         let copied_bytes_max = reclaim::copied_bytes(family, left.slack);
         let is_pressed = self.options.background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
-        // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, so much again for
-        // them: else they would wait for each pass until it ends, however slowly they write.
+        // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, more for them, and for what
+        // windows take out of files that only the last of them frees: else they would wait for each pass until it ends, however slowly they write.
         let ahead = match family.ranges.count() {
             1 => 2,
             _ if is_pressed => 3,
-            _ => 6,
+            _ => 8,
         };
         let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
         // Writers may wait for room for a larger family's pass: that is reason enough for one here, too.
@@ -390,10 +388,10 @@ impl Store {
         let beside = tables.saturating_add(left.slack / WRITTEN_BESIDE_PART);
         let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);
         let for_copies = u64::try_from(for_copies).unwrap_or(0);
-        let beside_bytes_max = if is_pressed { u64::MAX } else { for_copies.saturating_add(tables) };
         // Where dead pages can become holes, those come first, when it is time.
         let has_holes = can_punch && reclaim::has_pages(&family.view.load().version);
-        let is_early = !is_due && !is_pressed && !has_holes && for_copies < copied_bytes_max;
+        let has_windows = family.ranges.count() > 1;
+        let is_early = !is_due && !is_pressed && !has_holes && !has_windows && for_copies < copied_bytes_max;
         let copied_by_everything_max = match is_pressed || is_short {
             true => copied_bytes_max,
             false => copied_bytes_max.min(for_copies.max(family.blob_file_bytes() / 2)),
@@ -404,7 +402,7 @@ impl Store {
             copied_bytes_max,
             copied_by_everything_max,
             written_bytes_max: u64::try_from(left.pass).unwrap_or(0),
-            beside_bytes_max,
+            is_pressed,
             freed_bytes_min: match is_short {
                 true => FREED_BYTES_MIN,
                 false => (copied_bytes_max as f64 * garbage_part_min / (1.0 - garbage_part_min)) as u64,
@@ -412,7 +410,6 @@ impl Store {
             garbage_part_min,
             hidden_part: if is_short { 1.0 } else { family.overwriting.part() },
             can_punch,
-            only_everything: is_early,
             may_sweep: !state.unswept.contains(&family.id),
         })
     }

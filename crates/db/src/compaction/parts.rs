@@ -176,7 +176,7 @@ fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
 /// Of a merge of some tables, where ranges of keys begin: tables end there in any case. Without them it stays whole: it is short, and would
 /// leave smaller tables behind, each of them over more of the next level.
 fn cuts_by_range(plan: &Plan, store: &Store) -> Vec<Vec<u8>> {
-    if !plan.is_deepest() {
+    if !plan.goes_by_range() {
         return Vec::new();
     }
     let ends = plan.family.ranges.of(store, &plan.family, &plan.version);
@@ -391,7 +391,7 @@ mod tests {
             let deepest = [[("a", 1, Some("-")), ("b", 2, Some("-"))], [("x", 3, Some("-")), ("y", 4, Some("-"))]];
             let between = table(&[("m", 5, Some("-")), ("n", 6, Some("-"))]);
             let deepest = deepest.iter().map(|entries| (6, table(entries)));
-            install(&db, deepest.chain([(5, between)]).collect(), 6);
+            install(&db, deepest.chain([(0, between)]).collect(), 6);
             let family = db.store().family(0).unwrap();
             let window = || {
                 let version = family.view.load().version.clone();
@@ -409,6 +409,64 @@ mod tests {
             let second = Arc::new(picks[1]().unwrap());
             db.store().run_compaction(&second, &reserve(&db, &second)).unwrap();
             assert_eq!(contents(&db, None).keys().map(|key| key[0]).collect::<Vec<_>>(), b"abmnxy");
+        }
+    }
+
+    /// Goal (P6): a window takes along what lies between level 0 and the deepest in its span only, and nothing of it that shares a key with what
+    /// stays, so that every key keeps its newest entry on top.
+    #[test]
+    fn a_window_takes_along_what_lies_in_its_span_only() {
+        for reaches_out in [false, true] {
+            let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let mut sequence = 0;
+            let mut table = |keys: &[&str]| {
+                let mut entries = Vec::new();
+                for key in keys {
+                    sequence += 1;
+                    entries.push((*key, sequence, if sequence % 7 == 0 { None } else { Some(*key) }));
+                }
+                table(db.store(), 1, &entries)
+            };
+            // From below, and what a window over d and e takes along.
+            let last = if reaches_out { ["e5", "x"] } else { ["e5", "f"] };
+            let tables = [
+                (6, ["a", "b"], false),
+                (6, ["d", "e"], true),
+                (6, ["x", "y"], false),
+                (5, ["a", "b"], false),
+                (5, ["c", "d"], true),
+                (5, last, !reaches_out),
+                (5, ["xa", "z"], false),
+                (4, ["a", "c"], false),
+                (4, ["d", "d5"], true),
+                (4, ["e", "e5"], !reaches_out),
+                (4, ["w", "xb"], false),
+                (0, ["b", "z"], false),
+            ];
+            let tables = tables.map(|(level, keys, is_taken)| (level, table(&keys), is_taken));
+            let number = |table: &Arc<crate::version::TableFile>| table.number();
+            let expected: BTreeSet<_> =
+                tables.iter().filter(|table| table.2).map(|(_, table, _)| number(table)).collect();
+            install(&db, tables.into_iter().map(|(level, table, _)| (level, table)).collect(), sequence);
+            let family = db.store().family(0).unwrap();
+            let version = family.view.load().version.clone();
+            let before = contents(&db, None);
+            let plan = Arc::new(pick_window(&family, &version, &version.level(6)[1..2], BTreeSet::new()).unwrap());
+            assert_eq!(
+                plan.inputs().map(|(_, table)| number(table)).collect::<BTreeSet<_>>(),
+                expected,
+                "{reaches_out}"
+            );
+            let above: Vec<usize> = plan.above.iter().map(Vec::len).collect();
+            assert_eq!(above, if reaches_out { vec![1, 1] } else { vec![1] });
+            db.store().run_compaction(&plan, &reserve(&db, &plan)).unwrap();
+            assert!(contents(&db, None) == before && !before.is_empty());
+            let after = family.view.load().version.clone();
+            assert_eq!(
+                [4, 5, 6].map(|level| after.level(level).len()),
+                if reaches_out { [3, 3, 3] } else { [2, 2, 3] }
+            );
         }
     }
 

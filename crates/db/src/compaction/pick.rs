@@ -12,7 +12,8 @@
 //!   done once. Tables of other writers are left alone: what they hold is not known without reading them.
 //! - P5: a sweep takes all tables of all levels to the deepest one, and moves what lives out of blob files on the way: so what
 //!   is overwritten becomes known, and space comes back, by writing each key once.
-//! - P6: a sweep of a *window* writes only neighbours of the deepest level again. What lies above stays where it is, and is read for what it
+//! - P6: a sweep of a *window* writes only neighbours of the deepest level again, with what lies in the levels between level 0 and that one and
+//!   has keys of these neighbours, or of the gaps beside them, only. What else lies above stays where it is, and is read for what it
 //!   overwrites there: it is newer than anything below it, wherever it goes meanwhile, and whoever would merge it with what the
 //!   window writes needs tables that are claimed. A tombstone that is dropped meanwhile hides nothing by then, or may still hide something.
 //! - P7: what does not fit on the disk is done in smaller steps: where level 0 as a whole has no room beside what it meets, the levels
@@ -47,9 +48,9 @@ pub(crate) struct Plan {
     pub(crate) lower: Vec<Arc<TableFile>>,
     /// Of a sweep (P5): the levels between, from above.
     pub(crate) middle: Vec<(usize, Vec<Arc<TableFile>>)>,
-    /// Of a window (P6): what lies above it, and stays. One run each.
+    /// Of a window (P6): what lies above it, and stays. One run for each table of level 0, and each level.
     pub(crate) above: Vec<Vec<Arc<TableFile>>>,
-    /// Blob files that nothing of what is written shall point to.
+    /// Blob files that nothing of what is written shall point to. Of a window: other tables may.
     pub(crate) victims: BTreeSet<FileNumber>,
     /// The same, for as many of them as come home meanwhile ([`home`](crate::reclaim)): other tables may point there.
     pub(crate) coming_home: Arc<BTreeSet<FileNumber>>,
@@ -88,11 +89,9 @@ impl Plan {
         tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), moved)
     }
 
-    /// What lives in its victims.
+    /// What lives in its victims, as far as its tables point there.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        let ledger = self.version.ledger();
-        let moved = |file: &FileNumber| ledger.get(*file).map_or(0, |usage| usage.live_bytes());
-        self.victims.iter().map(moved).sum()
+        self.version.bytes_into(&self.victims, self.inputs().map(|(_, table)| table))
     }
 
     /// Blob files whose values move: those of a plan without victims come home.
@@ -146,6 +145,12 @@ impl Plan {
         smallest.zip(largest).is_some_and(|(begin, end)| self.version.is_deepest(self.output_level, begin, end))
     }
 
+    /// Whether what it writes ends where a range of keys does ([`ranges`](crate::reclaim)): in the deepest level, and in the one above, of which
+    /// windows take along what lies in their range.
+    pub(crate) fn goes_by_range(&self) -> bool {
+        self.is_deepest() || (self.output_level > 0 && self.output_level + 1 == self.version.deepest_level())
+    }
+
     /// Whether the tables can go to the output level as they are: they meet nothing there, share no user key with each
     /// other, and do not weigh on the level after it more than a merge would allow.
     pub(crate) fn is_trivial_move(&self) -> bool {
@@ -183,6 +188,7 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, fits: Fits<'_>)
         0 => newest().or_else(|| plan_down(family, &version, &levels, fits)),
         level => plan_level(family, &version, level, fits),
     });
+    let due = due.or_else(|| plan_above_windows(family, &version, fits));
     due.or_else(|| plan_droppable(family, &version, oldest, fits))
 }
 
@@ -203,39 +209,98 @@ pub(crate) fn pick_exposing(family: &Arc<Family>, separated: bool, fits: Fits<'_
 
 /// See P5. `None` while some table of the family is claimed, or if there is none.
 pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Plan> {
-    let mut levels = version.levels().filter(|(_, tables)| !tables.is_empty());
-    let (level, upper) = levels.next()?;
-    let mut middle: Vec<_> = levels.map(|(level, tables)| (level, tables.to_vec())).collect();
-    let (output_level, lower) = match middle.pop() {
-        Some(deepest) => deepest,
-        None if level == 0 => (Levels::of(version, &family.options).base, Vec::new()),
-        None => (level, Vec::new()),
+    let levels = version.levels().filter(|(_, tables)| !tables.is_empty());
+    let mut levels: Vec<_> = levels.map(|(level, tables)| (level, tables.to_vec())).collect();
+    if let [(0, _)] = levels.as_slice() {
+        levels.push((Levels::of(version, &family.options).base, Vec::new()));
+    }
+    sweep_of(family, version, levels, Vec::new(), victims)
+}
+
+/// One that writes the tables of `levels`, from above, again in the last of them, below what lies `above`. `None` while one of them is claimed.
+fn sweep_of(
+    family: &Arc<Family>,
+    version: &Arc<Version>,
+    levels: Vec<(usize, Vec<Arc<TableFile>>)>,
+    above: Vec<Vec<Arc<TableFile>>>,
+    victims: BTreeSet<FileNumber>,
+) -> Option<Plan> {
+    let mut middle = levels;
+    let (output_level, lower) = middle.pop()?;
+    let is_one = middle.is_empty();
+    let (level, upper, lower) = match is_one {
+        true => (output_level, lower, Vec::new()),
+        false => {
+            let (level, upper) = middle.remove(0);
+            (level, upper, lower)
+        }
     };
-    let (family, version, upper) = (family.clone(), version.clone(), upper.to_vec());
-    let (above, coming_home, is_sweep) = (Vec::new(), Arc::default(), true);
+    let (family, version, coming_home, is_sweep) = (family.clone(), version.clone(), Arc::default(), true);
     Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
         .unless_taken()
 }
 
-/// See P6: `tables` are neighbours of the deepest level. `None` while one of them is claimed.
+/// See P6: `tables` are neighbours of the deepest level. `None` while one of what it writes again is claimed.
 pub(crate) fn pick_window(
     family: &Arc<Family>,
     version: &Arc<Version>,
     tables: &[Arc<TableFile>],
     victims: BTreeSet<FileNumber>,
 ) -> Option<Plan> {
-    let level = version.deepest_level();
-    let upper = with_neighbours(version, level, tables.to_vec());
-    let (begin, end) = (upper.first()?.smallest(), upper.last()?.largest());
-    let mut above: Vec<_> = version.level(0).iter().map(|table| vec![table.clone()]).collect();
-    above.extend((1..level).map(|level| version.level(level).to_vec()));
-    above.iter_mut().for_each(|run| run.retain(|table| table.overlaps(Some(begin), Some(end))));
+    let deepest = version.deepest_level();
+    let tables = with_neighbours(version, deepest, tables.to_vec());
+    let (begin, end) = (tables.first()?.smallest(), tables.last()?.largest());
+    let overlaps = |table: &&Arc<TableFile>| table.overlaps(Some(begin), Some(end));
+    let mut above: Vec<_> = version.level(0).iter().filter(overlaps).map(|table| vec![table.clone()]).collect();
+    let mut span = Span::around(version.level(deepest), begin, end);
+    let mut levels = vec![(deepest, tables.clone())];
+    for level in (1..deepest).rev() {
+        let tables = version.level(level);
+        span.narrow(tables);
+        let (taken, left): (Vec<_>, Vec<_>) = tables.iter().cloned().partition(|table| span.has(table));
+        above.push(left.into_iter().filter(|table| overlaps(&table)).collect());
+        levels.push((level, taken));
+    }
+    levels.retain(|(_, tables)| !tables.is_empty());
+    levels.reverse();
     above.retain(|run| !run.is_empty());
-    let (family, version) = (family.clone(), version.clone());
-    let (lower, middle, output_level) = (Vec::new(), Vec::new(), level);
-    let (coming_home, is_sweep) = (Arc::default(), true);
-    Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
-        .unless_taken()
+    sweep_of(family, version, levels, above, victims)
+}
+
+/// Where the tables have to lie that a window takes along: between two user keys.
+struct Span<'a> {
+    after: Option<&'a [u8]>,
+    before: Option<&'a [u8]>,
+}
+
+impl<'a> Span<'a> {
+    /// From the table before `begin` to the one after `end`, of a level below 0.
+    fn around(tables: &'a [Arc<TableFile>], begin: &[u8], end: &[u8]) -> Self {
+        let from = tables.partition_point(|table| table.largest() < begin);
+        let to = tables.partition_point(|table| table.smallest() <= end);
+        let last_before = from.checked_sub(1).and_then(|index| tables.get(index));
+        Self { after: last_before.map(|table| table.largest()), before: tables.get(to).map(|table| table.smallest()) }
+    }
+
+    /// Less what those of `tables`, of one level, cover that reach beyond: they stay, and so does whatever shares a user key with them, there and
+    /// above.
+    fn narrow(&mut self, tables: &'a [Arc<TableFile>]) {
+        for table in tables {
+            if self.after.is_some_and(|after| table.smallest() <= after && table.largest() > after) {
+                self.after = Some(table.largest());
+            }
+        }
+        for table in tables.iter().rev() {
+            if self.before.is_some_and(|before| table.largest() >= before && table.smallest() < before) {
+                self.before = Some(table.smallest());
+            }
+        }
+    }
+
+    fn has(&self, table: &TableFile) -> bool {
+        self.after.is_none_or(|after| table.smallest() > after)
+            && self.before.is_none_or(|before| table.largest() < before)
+    }
 }
 
 /// See P4.
@@ -260,7 +325,8 @@ fn plan_droppable(
 fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) -> Option<Plan> {
     let tables = version.level(0);
     let bytes = bytes_of(tables);
-    let is_small = bytes.saturating_mul(LEVEL0_PART) < version.level_bytes(levels.base);
+    let below = version.level_bytes(above_windows(family, version, levels.base));
+    let is_small = bytes.saturating_mul(LEVEL0_PART) < below;
     if !is_small || bytes > family.table_bytes() {
         return None;
     }
@@ -291,7 +357,21 @@ fn plan_newest(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) ->
 }
 
 fn plan_level0(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels) -> Option<Plan> {
-    plan(family, version, 0, levels.base, version.level(0).to_vec())
+    plan(family, version, 0, above_windows(family, version, levels.base), version.level(0).to_vec())
+}
+
+/// Where level 0 goes down to: the base level, or, where that is the deepest and its tables are written again range by range, the one above it.
+fn above_windows(family: &Family, version: &Version, base: usize) -> usize {
+    let is_divided = family.ranges.count() > 1 && base == version.deepest_level() && base > 1;
+    if is_divided { base - 1 } else { base }
+}
+
+/// A table of the level above the deepest where tables are written again range by range, and no windows came to take them along: so much there that
+/// level 0 would have gone down by now.
+fn plan_above_windows(family: &Arc<Family>, version: &Arc<Version>, fits: Fits<'_>) -> Option<Plan> {
+    let above = version.deepest_level().checked_sub(1).filter(|&level| level > 0 && family.ranges.count() > 1)?;
+    let is_due = version.level_bytes(above).saturating_mul(LEVEL0_PART) >= version.level_bytes(above + 1);
+    if is_due { plan_level(family, version, above, fits) } else { None }
 }
 
 /// Level 0, or what makes room for it (P7).

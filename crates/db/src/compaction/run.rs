@@ -60,12 +60,13 @@ fn inputs(plan: &Plan) -> MergingIterator {
 
 /// What lies above a window (P6), from `begin` on, or from the window's first key; `None` where nothing does.
 fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIterator>>> {
-    let Some(first) = plan.upper.first().filter(|_| !plan.above.is_empty()) else { return Ok(None) };
+    let first = plan.inputs().map(|(_, table)| table.smallest()).min();
+    let Some(first) = first.filter(|_| !plan.above.is_empty()) else { return Ok(None) };
     let run = |tables: &Vec<Arc<TableFile>>| -> Box<dyn InternalIterator> {
         Box::new(LevelIterator::new(tables.clone(), false))
     };
     let mut above = MergingIterator::new(plan.above.iter().map(run).collect());
-    above.seek(&internal_key::lookup(begin.unwrap_or(first.smallest()), SequenceNumber::MAX))?;
+    above.seek(&internal_key::lookup(begin.unwrap_or(first), SequenceNumber::MAX))?;
     Ok(Some(Box::new(above)))
 }
 
@@ -120,8 +121,10 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         .at_the_bottom(plan.is_deepest())
         .below(above(plan, begin)?);
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved()).giving_way();
-    if plan.is_deepest() {
-        outputs = outputs.by_range(plan.family.ranges.of(store, &plan.family, &plan.version));
+    if plan.goes_by_range() {
+        let ranges = plan.family.ranges.of(store, &plan.family, &plan.version);
+        outputs = if ranges.is_empty() { outputs } else { outputs.syncing_beside() };
+        outputs = outputs.by_range(ranges);
     }
     if plan.is_sweep {
         outputs = outputs.syncing_beside();
@@ -186,6 +189,10 @@ impl<'a> Victims<'a> {
 
 /// Tells the family how much of what came down had overwritten something.
 fn note_overwritten(plan: &Plan, garbage: &ByFile) {
+    // Of what else it meets one cannot tell: further down lies more, and what stays above a window overwrites some of it, too.
+    if plan.output_level < plan.version.deepest_level() || !plan.above.is_empty() {
+        return;
+    }
     let above = plan.inputs().filter(|(level, _)| *level < plan.output_level);
     let came: u64 = above.map(|(_, table)| table.table.properties().entry_count).fold(0, u64::saturating_add);
     let dropped: u64 = garbage.values().map(|garbage| garbage.count).sum();

@@ -29,11 +29,11 @@ const FLUSH_BYTES_MIN: u64 = 128 << 10;
 const FILES_WORTH_MIN: u64 = 2;
 /// Flushes leave about so many files at most: each is open as long as it is there, and many systems give a process 1,024.
 const PIECES_MAX: u64 = 512;
-/// Where less of what is written hides something, a flush leaves one file: there is little to free.
-const OVERWRITING_MIN: f64 = 0.1;
+/// Where less of what is written hides something, a flush leaves one file: there is little to free. Of a load, filters take up to a tenth for that.
+const OVERWRITING_MIN: f64 = 0.2;
 /// A range's values lie in so many files at least.
 const FILES_MIN: u64 = 4;
-/// Ranges are found anew once one holds so many times its share.
+/// Ranges are found anew once one holds so many times its share, or there should be twice or half as many.
 const UNEQUAL: u64 = 4;
 
 /// The ranges of a family.
@@ -124,7 +124,9 @@ impl Ranges {
             *held = Arc::new([]);
             return Ends::default();
         }
-        let is_due = held.is_empty() || held.len() as u64 >= 2 * count || is_unequal(version, &held, count);
+        let held_count = held.len() as u64 + 1;
+        let is_due =
+            held.is_empty() || held_count > 2 * count || 2 * held_count <= count || is_unequal(version, &held, count);
         if is_due && family.overwriting.part() >= OVERWRITING_MIN {
             let tables = version.level(version.deepest_level());
             *held = cuts(tables.iter(), None, None, count as usize).into();

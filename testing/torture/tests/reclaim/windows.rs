@@ -111,7 +111,7 @@ struct Rounds {
 fn overwrite(db: &Db, mut look: impl FnMut(&Db)) -> Rounds {
     let mut random = fastrand::Rng::with_seed(5);
     let mut rounds = Rounds { synced: vec![0; KEYS as usize], put: vec![0; KEYS as usize] };
-    for put in 1..KEYS * 9 {
+    for put in 1..KEYS * 12 {
         let n = if put < KEYS { put } else { random.u32(..KEYS) };
         rounds.put[n as usize] = put;
         if db.put(key(n), value(n, put)).is_err() || (put % 500 == 0 && db.sync_wal().is_err()) {
