@@ -2,7 +2,8 @@
 //!
 //! Level sizes are dynamic, as RocksDB's `level_compaction_dynamic_level_bytes`: the deepest level may be as large as it
 //! is, each one above a `level_multiplier`-th of the one below, down to about `level_base_bytes`. Level 0 is compacted
-//! into the *base level*, the first that has room for it; levels between stay empty. So about 1/10 of the tree lies
+//! into the *base level*, the first that has room for it (or into the one above the deepest, were that the base: P6 of
+//! [`compaction`](super)); levels between stay empty. So about 1/10 of the tree lies
 //! above its last level whatever its size, and space amplification of keys is about 1.1.
 //! Source: Dong et al., "Optimizing Space Amplification in RocksDB", CIDR 2017.
 

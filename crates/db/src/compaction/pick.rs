@@ -16,6 +16,8 @@
 //!   has keys of these neighbours, or of the gaps beside them, only. What else lies above stays where it is, and is read for what it
 //!   overwrites there: it is newer than anything below it, wherever it goes meanwhile, and whoever would merge it with what the
 //!   window writes needs tables that are claimed. A tombstone that is dropped meanwhile hides nothing by then, or may still hide something.
+//!   So that there is little above it in level 0, that goes down to the level above the deepest where keys are divided into ranges, cut where these end; and
+//!   from there by itself only once it is as much as level 0 would have been.
 //! - P7: what does not fit on the disk is done in smaller steps: where level 0 as a whole has no room beside what it meets, the levels
 //!   below it go down table by table, and then its oldest tables, which nothing in it is older than, to a level of their own above those.
 //!   A table overlaps little of the level after it (`overlap_bytes_max`), so room for a dozen tables is enough.
