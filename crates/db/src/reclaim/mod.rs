@@ -8,6 +8,7 @@
 //! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`ranges`]   | ranges of keys that have blob files of their own                                            |
+//! | [`window`]   | which range to write again next, and which files that empties                              |
 //! | [`punch`]    | dead pages become holes, where values are large                                             |
 //! | [`relocate`] | one pass over the tables that point into them moves what lives there, in key order          |
 //! | [`home`]     | values come back from blob files to the tables of a family that falls back                  |
@@ -36,6 +37,7 @@ mod ranges;
 mod relocate;
 mod room;
 mod trash;
+mod window;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use home::{pick_any_step, pick_step};
@@ -44,10 +46,11 @@ pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{
     Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, hidden_bytes, not_compacted_bytes,
-    overlying, pass_bytes, pick, pick_pass, pick_scattered, pick_small, pick_window,
+    overlying, pass_bytes, pick, pick_pass, pick_scattered, pick_small,
 };
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
 pub(crate) use room::{Left, Reserved, Room, rounding_bytes};
 pub(crate) use trash::Trash;
+pub(crate) use window::pick_window;
