@@ -121,14 +121,13 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         .at_the_bottom(plan.is_deepest())
         .below(above(plan, begin)?);
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved()).giving_way();
-    if plan.goes_by_range() {
-        let ranges = plan.family.ranges.of(store, &plan.family, &plan.version);
-        outputs = if ranges.is_empty() { outputs } else { outputs.syncing_beside() };
-        outputs = outputs.by_range(ranges);
-    }
-    if plan.is_sweep {
+    let by_range = plan.goes_by_range().then(|| plan.family.ranges.of(store, &plan.family, &plan.version));
+    let ranges = by_range.unwrap_or_default();
+    // Several files: one reaches the device while the next is written.
+    if plan.is_sweep || !ranges.is_empty() {
         outputs = outputs.syncing_beside();
     }
+    outputs = outputs.by_range(ranges);
     let (mut moved, victims) = (ByFile::new(), Victims::new(plan.moved_from()));
     let mut fence = Fence::new(plan);
     let mut input = inputs(plan);
