@@ -96,7 +96,7 @@ impl Pass {
 }
 
 /// What a pass may copy that writes all tables, if it is to write no more than `need` allows: blocks of the file system round each blob file up.
-fn room_for_values(family: &Family, version: &Version, need: &Need, of_tables: u64) -> u64 {
+pub(super) fn room_for_values(family: &Family, version: &Version, need: &Need, of_tables: u64) -> u64 {
     let blob_file_bytes = family.blob_file_bytes();
     let fixed = of_tables + rounding_bytes(family, version.table_sums().count, 1);
     let left = need.written_bytes_max.saturating_sub(fixed);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
-use super::pick::{Need, PASS_PART, Use, hidden_bytes, hiding_tables, uses_of};
+use super::pick::{Need, PASS_PART, Use, hidden_bytes, hiding_tables, room_for_values, uses_of};
 use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
@@ -105,7 +105,9 @@ pub(crate) fn pick_window(
         Separation::AtWrite => need.copied_bytes_max,
         _ => copied_bytes_max,
     };
-    let wide = Wide::of(version, &wide, wide_bytes_max, need.written_bytes_max);
+    // Each window writes tables, too, the last one as well, when all else is copied already.
+    let room = room_for_values(family, version, need, version.table_sums().bytes);
+    let wide = Wide::of(version, &wide, wide_bytes_max, room);
     let keys: Vec<u64> = tables.iter().map(|table| table.table.properties().entry_count).collect();
     let least = (need.freed_bytes_min / WINDOW_GAIN_PART).max(FREED_MIN);
     let mut spans: Vec<(usize, usize)> = Vec::new();
@@ -147,12 +149,12 @@ struct Wide {
 
 impl Wide {
     /// The first of `files`, one or of so few bytes that there is room for them until the last window has taken the rest.
-    fn of(version: &Version, files: &[Spanned], copied_bytes_max: u64, written_bytes_max: u64) -> Self {
+    fn of(version: &Version, files: &[Spanned], copied_bytes_max: u64, room: u64) -> Self {
         let mut sum = Share::default();
         let fits = |file: &&Spanned| {
             let is_first = sum.live_bytes == 0;
             sum.add(file.share);
-            sum.live_bytes <= written_bytes_max && (is_first || sum.copied_bytes <= copied_bytes_max)
+            sum.live_bytes <= room && (is_first || sum.copied_bytes <= copied_bytes_max)
         };
         let chosen: BTreeMap<_, _> = files.iter().take_while(fits).map(|file| (file.number, file.share)).collect();
         if chosen.is_empty() {
