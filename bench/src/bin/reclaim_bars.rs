@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, Separation};
+use esker::{Compression, Db, FamilyOptions, Listener, Options, ReclaimMode, Separation};
 use esker_compare::Result;
 use esker_compare::data::{Data, KEY_BYTES, mix};
 use esker_compare::report::machine;
@@ -62,6 +62,9 @@ struct Args {
     /// Where the table goes as well.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Where to write what each store does in the background, one after the other.
+    #[arg(long)]
+    events: Option<PathBuf>,
 }
 
 /// How a store is set up.
@@ -182,8 +185,16 @@ impl Args {
             punch_holes: setup.holes,
             holes_within_values: false,
             families: [("default".to_owned(), family)].into(),
+            listeners: self.listener().into_iter().collect(),
             ..Options::default()
         }
+    }
+
+    /// Says so where it cannot write, and measures all the same.
+    fn listener(&self) -> Option<Listener> {
+        let path = self.events.as_ref()?;
+        let file = fs::OpenOptions::new().create(true).append(true).open(path);
+        file.map(Listener::lines).inspect_err(|error| eprintln!("{}: {error}", path.display())).ok()
     }
 
     fn fresh(&self) -> Result<PathBuf> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::blob::BlobFile;
 use crate::compaction::Sieve;
+use crate::events::{FileChanges, Job, JobKind};
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
 use crate::output::{Outputs, discard, pour};
@@ -59,6 +60,13 @@ impl Plan {
     /// Whose they are.
     pub(crate) fn family(&self) -> &Family {
         &self.family
+    }
+
+    /// How it is told.
+    pub(crate) fn job(&self, id: u64) -> Job {
+        let bytes = self.generations.iter().map(|generation| generation.memtable.allocated_bytes() as u64).sum();
+        let job = Job::over(id, JobKind::Flush, &self.family, std::iter::empty());
+        Job { output_level: Some(0), inputs: self.generations.len(), input_bytes: bytes, ..job }
     }
 
     /// Takes that back.
@@ -112,9 +120,9 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
 
 impl Store {
     /// Runs a flush and installs what comes of it.
-    pub(crate) fn run_flush(&self, plan: &Plan) -> Result<()> {
+    pub(crate) fn run_flush(&self, plan: &Plan) -> Result<FileChanges> {
         if plan.family.is_dropped() {
-            return Ok(());
+            return Ok(FileChanges::default());
         }
         self.sync_logs_for_flush()?;
         let edit = write_files(self, &plan.family, &plan.generations)
@@ -122,7 +130,7 @@ impl Store {
         if !self.wait_for_older(plan) {
             // Whoever failed tells why.
             discard(&edit.new_tables(), &edit.blobs, &plan.generations);
-            return Ok(());
+            return Ok(FileChanges::default());
         }
         self.install_or_discard(&plan.family, edit, &plan.generations)
     }

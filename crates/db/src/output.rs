@@ -22,6 +22,7 @@ use esker_log::pacer::{GiveWay, Pieces};
 
 use crate::blob::{BlobFile, BlobWriter, Course};
 use crate::compaction::{Fate, Levels};
+use crate::events::FileChanges;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::options::Separation;
@@ -620,15 +621,21 @@ pub(crate) struct Finished {
 impl Store {
     /// Installs an edit; if that fails and the manifest cannot name its files, they are removed. Work on a family that
     /// was dropped meanwhile is discarded without an error.
-    pub(crate) fn install_or_discard(&self, family: &Family, edit: Edit, flushed: &[Arc<Generation>]) -> Result<()> {
+    pub(crate) fn install_or_discard(
+        &self,
+        family: &Family,
+        edit: Edit,
+        flushed: &[Arc<Generation>],
+    ) -> Result<FileChanges> {
         let (tables, blobs) = (edit.new_tables(), edit.blobs.clone());
-        let Err(failure) = self.install(family, edit, flushed) else {
-            return Ok(());
+        let failure = match self.install(family, edit, flushed) {
+            Ok(changes) => return Ok(changes),
+            Err(failure) => failure,
         };
         if failure.files_are_orphans {
             discard(&tables, &blobs, flushed);
         }
-        if family.is_dropped() { Ok(()) } else { Err(failure.error) }
+        if family.is_dropped() { Ok(FileChanges::default()) } else { Err(failure.error) }
     }
 }
 

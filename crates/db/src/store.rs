@@ -32,6 +32,7 @@ use crate::blob::{BlobFile, BlobSync};
 use crate::cache::BlockCache;
 use crate::compaction::Merge;
 use crate::counters::Counters;
+use crate::events::{EventKind, Events};
 use crate::family::{ColumnFamily, Family};
 use crate::flush;
 use crate::open::Recovery;
@@ -58,6 +59,7 @@ pub(crate) struct Store {
     pub(crate) session_id: Arc<str>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Counters,
+    pub(crate) events: Events,
     pub(crate) blobs: BlobReader,
     pub(crate) trash: Arc<Trash>,
     /// Whether the next log should be made ahead of time.
@@ -252,6 +254,7 @@ impl Store {
             default_family: parts.default_family,
             wants_log: AtomicBool::new(false),
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
+            events: Events::new(parts.env.clock.monotonic()),
             pacer: pacer(&parts.env, &parts.options),
             pace: Pace::new(parts.options.background_jobs, parts.options.reclaim_mode),
             room: Room::new(parts.meter),
@@ -364,7 +367,8 @@ impl Store {
     /// From now on writes fail with what `error` says: what is durable is unknown until the store is reopened.
     pub(crate) fn fail(&self, error: &Error) {
         let mut held = self.health.error.lock();
-        if held.is_none() {
+        let is_first = held.is_none();
+        if is_first {
             // Should that fail too, the error that is told is the worse one.
             let _ = distrust::warn(&*self.env.files, &self.dir);
             *held = Some(error.clone().with_kind(ErrorKind::ReadOnly));
@@ -374,6 +378,9 @@ impl Store {
         // Whoever has just found the store sound holds `state` until it waits.
         drop(self.state.lock());
         self.changed.notify_all();
+        if is_first {
+            self.tell(EventKind::ReadOnly(error));
+        }
     }
 
     /// # Errors

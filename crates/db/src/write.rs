@@ -28,6 +28,7 @@ use esker_log::writer::LogWriter;
 
 use self::values::Values;
 use crate::batch::WriteBatch;
+use crate::events::{EventKind, WaitCause};
 use crate::family::{Family, Generation, View};
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
@@ -456,8 +457,7 @@ impl Store {
             }
             drop(state);
             if waited {
-                let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
-                self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
+                self.note_wait(WaitCause::Flush, began);
             }
         }
         Ok(())
@@ -496,11 +496,22 @@ impl Store {
         }
         drop(state);
         for active in lead.actives.iter().filter(|active| sealing.contains(&active.family.id)) {
+            if let Some(sealed) = active.family.view.load().sealed.first() {
+                let bytes = sealed.memtable.allocated_bytes() as u64;
+                self.tell(EventKind::MemtableSealed { column_family: &active.family.name, bytes });
+            }
             self.refresh_delay(&active.family);
         }
         self.refresh_memory();
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// A writer waited since `began`.
+    pub(crate) fn note_wait(&self, cause: WaitCause, began: Duration) {
+        let waited = self.env.clock.monotonic().saturating_sub(began);
+        self.counters.stall_micros.add(u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+        self.tell(EventKind::Waited { cause, waited });
     }
 
     /// Holds the group back while compaction is behind: smoothly, see [`esker_log::pacer`]. What a group owes is

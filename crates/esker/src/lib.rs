@@ -2,10 +2,11 @@
 
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
-    BlobFileUse, BlobPartition, BulkLoad, CacheStats, Change, Check, CheckProgress, ColumnFamily, Copied, CopyProgress,
-    Db, DbIterator, Entries, FamilyOptions, FamilyStats, IngestOptions, Ingested, LevelStats, Loaded, MemoryStats,
-    OnDisk, Options, PinnedSlice, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot,
-    SstFileInfo, SstFileWriter, Stats, WriteBatch, WriteOptions, Written,
+    BlobFileUse, BlobPartition, BulkLoad, CacheStats, Change, ChangedFile, Check, CheckProgress, ColumnFamily, Copied,
+    CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions, FamilyStats, FileChanges, IngestOptions,
+    Ingested, Job, JobKind, LevelStats, Listener, Loaded, MemoryStats, OnDisk, Options, PinnedSlice, ReadOptions,
+    ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, WaitCause,
+    WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

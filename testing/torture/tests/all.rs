@@ -20,6 +20,7 @@ mod crash;
 mod damage;
 mod edges;
 mod endings;
+mod events;
 mod faults;
 mod flushes;
 mod ingest;

@@ -2,11 +2,12 @@
 
 mod raft;
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Options};
+use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Listener, Options};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -116,15 +117,21 @@ pub(crate) struct Bench {
     /// Also write the figures as a page with plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    /// Write down what a Db does in the background, and whom it keeps waiting: a line for each event
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
 }
 
 impl Bench {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let kind = self.kind()?;
         if kind == Kind::Raft {
+            self.refuse_events(kind)?;
             return self.run_raft(out);
         }
         self.raft.refuse(kind)?;
+        self.refuse_events(kind)?;
         let plan = self.plan(kind);
         plan.check(kind)?;
         self.expect_report()?;
@@ -146,6 +153,20 @@ impl Bench {
     /// Refuses a page that cannot be written, before hours are spent on it.
     fn expect_report(&self) -> Result<(), Failure> {
         self.report.as_deref().map_or(Ok(()), bench::expect_report)
+    }
+
+    fn refuse_events(&self, kind: Kind) -> Result<(), Failure> {
+        if self.events.is_some() && kind != Kind::Db {
+            return Err(Failure::new(format_args!("--events is a Db's, and this is {kind}")));
+        }
+        Ok(())
+    }
+
+    /// Who writes events down, if somebody wants them.
+    fn listener(&self) -> Result<Option<Listener>, Failure> {
+        let Some(path) = &self.events else { return Ok(None) };
+        let file = File::create(path).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        Ok(Some(Listener::lines(file)))
     }
 
     /// Prints the figures as they were asked for: also those of a store that did not `close` well, or of which no page can be written.
@@ -195,6 +216,7 @@ impl Bench {
             error_if_exists: !self.use_existing,
             cache_bytes,
             background_jobs: self.background_jobs,
+            listeners: self.listener()?.into_iter().collect(),
             ..Options::of_store(&self.store)?
         };
         let mut family = self.choices.apply(self.present_options()?);

@@ -122,6 +122,23 @@ fn a_later_run_knows_the_values_of_an_earlier_one() {
 }
 
 #[test]
+fn what_goes_on_in_the_background_is_written_down() {
+    let place = Place::new();
+    let path = place.path("events.txt");
+    let path = path.to_str().unwrap();
+    let fill = ["--num", "20000", "--benchmarks", "fillrandom", "--write-buffer-bytes", "64KiB", "--events", path];
+    place.run("bench", fill).done();
+    let events = std::fs::read_to_string(path).unwrap();
+    let has = |words: &str| events.lines().filter(|line| line.contains(words)).count();
+    assert!(
+        has("flush of \"default\" to level 0") > 20 && has(" ended after ") > 20 && has("compaction of") > 1,
+        "{events}"
+    );
+    let nowhere = ["--num", NUM, "--use-existing", "--events", "/nowhere/events.txt"];
+    place.run("bench", nowhere).failed(&["/nowhere/events.txt"]);
+}
+
+#[test]
 fn a_wrong_value_ends_the_run_with_exit_code_1_and_the_key() {
     let place = Place::new();
     place.run("bench", ["--num", NUM, "--benchmarks", "fillrandom"]).done();
@@ -380,7 +397,7 @@ fn what_was_not_chosen_of_a_raft_log_fits_the_threads() {
 #[test]
 fn what_means_nothing_to_a_kind_of_store_is_refused_by_name() {
     let place = Place::new();
-    let refused: [(&[&str], &str); 8] = [
+    let refused: [(&[&str], &str); 10] = [
         (&["--kind", "raft", "--benchmarks", "fillseq"], "--benchmarks"),
         (&["--kind", "raft", "--num", "7"], "--num"),
         (&["--kind", "raft", "--compression", "none"], "--compression"),
@@ -389,6 +406,8 @@ fn what_means_nothing_to_a_kind_of_store_is_refused_by_name() {
         (&["--kind", "raft", "--use-existing"], "no Raft log"),
         (&["--regions", "3"], "--regions"),
         (&["--kind", "cask", "--recycle", "false"], "--recycle"),
+        (&["--kind", "cask", "--events", "events"], "--events"),
+        (&["--kind", "raft", "--events", "events"], "--events"),
     ];
     for (arguments, words) in refused {
         place.run("bench", arguments).failed(&[words]);

@@ -33,6 +33,7 @@ pub(crate) use self::pick::Look;
 use self::pick::QUIET;
 use crate::blob::BlobSync;
 use crate::compaction;
+use crate::events::FileChanges;
 use crate::family::Family;
 use crate::flush;
 use crate::reclaim::{Pass, Punch, Relocation, Removal, Reserved, Room};
@@ -186,27 +187,38 @@ impl Store {
     fn run_work(&self, work: &Work) -> Result<()> {
         self.refresh_room();
         self.refresh_shortage();
+        let changes = |()| FileChanges::default();
         let run = || match work {
             Work::Flush(plan) => self.run_flush(plan),
             Work::Compaction(plan, reserved) => self.run_compaction(plan, reserved),
             Work::Part(merge) => {
                 // Whoever has the merge is told what came of it.
                 merge.write_next(self);
-                Ok(())
+                Ok(FileChanges::default())
             }
             Work::Relocation(plan, reserved) => self.run_relocation(plan, reserved),
             Work::Punch(plan) => self.run_punch(plan),
             Work::Removal(plan) => self.run_removal(plan),
-            Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)),
-            Work::Log => self.make_spare_log(),
-            Work::Purge => self.trash.purge(),
-            Work::Options => self.refresh_options_file(&mut self.installer.lock()),
+            Work::Sync(sync) => sync.run().inspect_err(|error| self.fail(error)).map(changes),
+            Work::Log => self.make_spare_log().map(changes),
+            Work::Purge => self.trash.purge().map(changes),
+            Work::Options => self.refresh_options_file(&mut self.installer.lock()).map(changes),
         };
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            let error = panicked(&*panic);
-            self.fail(&error);
-            Err(error)
-        });
+        let run = || {
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                let error = panicked(&*panic);
+                self.fail(&error);
+                Err(error)
+            })
+        };
+        let result = match work {
+            Work::Part(_) | Work::Sync(_) | Work::Log | Work::Purge | Work::Options => run().map(drop),
+            Work::Flush(plan) => self.run_job(|id| plan.job(id), run),
+            Work::Compaction(plan, _) => self.run_job(|id| plan.job(id), run),
+            Work::Relocation(plan, _) => self.run_job(|id| plan.job(id), run),
+            Work::Punch(plan) => self.run_job(|id| plan.job(id), run),
+            Work::Removal(plan) => self.run_job(|id| plan.job(id), run),
+        };
         if result.is_err() {
             // What it left takes up the room that the next one needs, and would let whoever waits hope for more. Should that fail, the next
             // purge tries again, and tells.

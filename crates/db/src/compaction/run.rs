@@ -9,6 +9,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 
 use super::pick::overlap_bytes_max;
 use super::{Merge, Plan, Sieve};
+use crate::events::{FileChanges, Job, JobKind};
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
 use crate::output::{Complete, Outputs, pour, reference};
 use crate::reclaim::Reserved;
@@ -16,21 +17,37 @@ use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
+impl Plan {
+    /// How it is told.
+    pub(crate) fn job(&self, id: u64) -> Job {
+        let kind = match self {
+            plan if plan.is_trivial_move() => JobKind::Move,
+            // It takes all tables; a window, those of one range.
+            plan if plan.is_sweep && plan.inputs().count() == plan.version.tables().count() => JobKind::Sweep,
+            plan if plan.is_sweep => JobKind::Window,
+            _ => JobKind::Compaction,
+        };
+        let job = Job::over(id, kind, &self.family, self.inputs().map(|(_, table)| table));
+        let level = self.inputs().map(|(level, _)| level).min();
+        Job { level, output_level: Some(self.output_level), blob_files: self.moved_from().len(), ..job }
+    }
+}
+
 impl Store {
     /// Runs a compaction and installs what comes of it. Its inputs are claimed by the caller.
-    pub(crate) fn run_compaction(&self, plan: &Arc<Plan>, reserved: &Arc<Reserved>) -> Result<()> {
+    pub(crate) fn run_compaction(&self, plan: &Arc<Plan>, reserved: &Arc<Reserved>) -> Result<FileChanges> {
         if plan.family.is_dropped() {
-            return Ok(());
+            return Ok(FileChanges::default());
         }
         let is_move = plan.is_trivial_move();
         let _pass = (!plan.victims.is_empty()).then(|| self.begin_pass());
         let edit = if is_move { move_edit(plan) } else { merge(plan, reserved, self) };
         let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
-        self.install_or_discard(&plan.family, edit, &[])?;
+        let changes = self.install_or_discard(&plan.family, edit, &[])?;
         let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
         counter.add(1);
         self.counters.relocations.add(u64::from(!plan.victims.is_empty()));
-        Ok(())
+        Ok(changes)
     }
 }
 

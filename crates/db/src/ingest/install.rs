@@ -7,6 +7,7 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 
 use super::place::{Known, is_in_memory, levels};
 use super::{Ingested, LOAD_AHEAD, Newcomer};
+use crate::events::EventKind;
 use crate::family::Family;
 use crate::store::Store;
 use crate::version::{BlobHandle, Edit, TableFile};
@@ -133,18 +134,21 @@ impl Store {
             let sequence = first.is_none().then(|| SequenceNumber::new(sequence));
             edit.added.push((level, self.table_file(newcomer, sequence)?));
         }
-        let installed = self.install(family, edit, &[]);
-        if let Err(failure) = installed {
-            if !failure.files_are_orphans {
-                is_named();
+        let changes = match self.install(family, edit, &[]) {
+            Ok(changes) => changes,
+            Err(failure) => {
+                if !failure.files_are_orphans {
+                    is_named();
+                }
+                return Err(failure.error.while_doing("taking files in"));
             }
-            return Err(failure.error.while_doing("taking files in"));
-        }
+        };
         is_named();
         lead.last_sequence = SequenceNumber::new(last);
         // Before it is published: see `Family::taken_in_up_to`.
         family.note_taken_in(last);
         self.published.publish(before, last).inspect_err(|error| self.fail(error))?;
+        self.tell(EventKind::TakenIn { column_family: &family.name, changes: &changes });
         Ok(Outcome::TakenIn(Ingested { levels, sequence: last, not_removed: Vec::new() }))
     }
 

@@ -13,6 +13,7 @@ use esker_format::limits;
 use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
+use crate::events::Listener;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
@@ -87,6 +88,9 @@ pub struct Options {
     /// When the device fails, or somebody truncates a file, the system ends the process with `SIGBUS`, where otherwise the
     /// read returns an error. A process has 65,530 mappings by default (`vm.max_map_count`); files beyond are read.
     pub mmap_reads: bool,
+
+    /// Who is told of what goes on in the background (RocksDB's `listeners`). Default none. Not kept in the store.
+    pub listeners: Vec<Listener>,
 
     /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
     /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
@@ -175,6 +179,7 @@ impl Default for Options {
             cache_bytes: 64 * MIB,
             memory_limit: 0,
             cache_blobs: true,
+            listeners: Vec::new(),
             mmap_reads: false,
             wal_bytes_max: 0,
             recycled_logs_max: 0,

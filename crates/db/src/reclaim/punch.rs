@@ -27,6 +27,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 use esker_log::ledger::Usage;
 
 use crate::blob::BlobFile;
+use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::store::Store;
@@ -56,6 +57,12 @@ pub(crate) struct Punch {
 }
 
 impl Punch {
+    /// How it is told.
+    pub(crate) fn job(&self, id: u64) -> Job {
+        let job = Job::over(id, JobKind::Punch, &self.family, std::iter::empty());
+        Job { blob_files: self.files.len(), ..job }
+    }
+
     /// Has the files looked at by the next pass, too, if this one could not claim them; where it was already, that makes no hole twice. Not before
     /// its pause is over: nothing else keeps others from trying the same meanwhile.
     pub(crate) fn look_again_if_refused(&self) {
@@ -112,9 +119,10 @@ pub(crate) fn pick(family: &Arc<Family>) -> Option<Punch> {
 
 impl Store {
     /// Runs a pass. Nothing is to be installed: no reader can tell the difference.
-    pub(crate) fn run_punch(&self, plan: &Punch) -> Result<()> {
+    pub(crate) fn run_punch(&self, plan: &Punch) -> Result<FileChanges> {
+        let mut changes = FileChanges::default();
         if plan.family.is_dropped() {
-            return Ok(());
+            return Ok(changes);
         }
         self.counters.punches.add(1);
         let files = || plan.files.iter().filter_map(|number| Some((number, plan.version.blobs().get(number)?)));
@@ -127,11 +135,12 @@ impl Store {
         for (number, blob) in files() {
             let Some(freed) = self.punch_file(plan, blob, live.remove(number).unwrap_or_default())? else {
                 self.cannot_punch.store(true, Ordering::Relaxed);
-                return Ok(());
+                break;
             };
             self.counters.punched_bytes.add(freed);
+            changes.punched_bytes += freed;
         }
-        Ok(())
+        Ok(changes)
     }
 
     /// Returns how much came free; `None` where the file system has no holes, or no locks of directories.

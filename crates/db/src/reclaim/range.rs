@@ -10,6 +10,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
 
+use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::store::Store;
@@ -24,6 +25,11 @@ pub(crate) struct Removal {
 }
 
 impl Removal {
+    /// How it is told.
+    pub(crate) fn job(&self, id: u64) -> Job {
+        Job::over(id, JobKind::DeleteFiles, &self.family, self.tables.iter().map(|(_, table)| table))
+    }
+
     /// Keeps others away from its tables, or no longer does.
     pub(crate) fn set_claimed(&self, claimed: bool) {
         self.tables.iter().for_each(|(_, table)| table.set_claimed(claimed));
@@ -82,7 +88,7 @@ impl Store {
     }
 
     /// Runs a removal and installs what comes of it.
-    pub(crate) fn run_removal(&self, plan: &Removal) -> Result<()> {
+    pub(crate) fn run_removal(&self, plan: &Removal) -> Result<FileChanges> {
         let mut garbage: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
         for (_, table) in &plan.tables {
             if !table.blob_refs()?.is_empty() {

@@ -13,24 +13,34 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::{Relocation, Reserved};
 use crate::compaction::Sieve;
+use crate::events::{FileChanges, Job, JobKind};
 use crate::iterate::InternalIterator;
 use crate::output::{Outputs, pour, reference};
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
+impl Relocation {
+    /// How it is told.
+    pub(crate) fn job(&self, id: u64) -> Job {
+        let kind = if self.is_step_home { JobKind::FallBack } else { JobKind::Relocation };
+        let job = Job::over(id, kind, &self.family, self.tables.iter().map(|(_, table)| table));
+        Job { blob_files: self.victims.len(), ..job }
+    }
+}
+
 impl Store {
     /// Runs a pass and installs what comes of it. Its tables are claimed by the caller.
-    pub(crate) fn run_relocation(&self, plan: &Relocation, reserved: &Arc<Reserved>) -> Result<()> {
+    pub(crate) fn run_relocation(&self, plan: &Relocation, reserved: &Arc<Reserved>) -> Result<FileChanges> {
         if plan.family.is_dropped() {
-            return Ok(());
+            return Ok(FileChanges::default());
         }
         let _pass = self.begin_pass();
         let edit =
             relocate(plan, reserved, self).map_err(|error| error.while_doing("moving values out of blob files"))?;
-        self.install_or_discard(&plan.family, edit, &[])?;
+        let changes = self.install_or_discard(&plan.family, edit, &[])?;
         self.counters.relocations.add(1);
-        Ok(())
+        Ok(changes)
     }
 }
 

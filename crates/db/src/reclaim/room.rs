@@ -23,6 +23,7 @@
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,6 +35,7 @@ use super::incoming::Incoming;
 use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, pass_bytes};
 use crate::compaction::PARTS_MAX;
+use crate::events::WaitCause;
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};
 use crate::store::{KeptOut, State, Store};
@@ -549,9 +551,14 @@ impl Store {
     fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
         let asked = COPIES.saturating_mul(bytes.saturating_add(1));
-        let result = self.wait_until(asked, 0, |is_last| self.take(bytes, is_last));
-        let micros = self.env.clock.monotonic().saturating_sub(began).as_micros();
-        self.counters.stall_micros.add(u64::try_from(micros).unwrap_or(u64::MAX));
+        let tries = Cell::new(0);
+        let result = self.wait_until(asked, 0, |is_last| {
+            tries.set(tries.get() + 1);
+            self.take(bytes, is_last)
+        });
+        if tries.get() > 1 {
+            self.note_wait(WaitCause::Space, began);
+        }
         result
     }
 

@@ -7,6 +7,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_format::rocksdb::version_edit::{BlobFileGarbage, TableMeta, VersionEdit};
 
 use super::{BlobHandle, TableFile, Version};
+use crate::events::{ChangedFile, FileChanges};
 use crate::{Error, ErrorKind, Result};
 
 /// Records of a blob file that nothing points to any more: how many, and their bytes with headers and keys.
@@ -55,6 +56,19 @@ impl Edit {
         for (_, table) in self.added.iter().filter(|(_, table)| table.epoch() == 0) {
             newest = newest.saturating_add(1);
             table.set_epoch(of_inputs.unwrap_or(newest));
+        }
+    }
+
+    /// What it made of `before`, now that `next` has come of it.
+    pub(crate) fn changes(&self, before: &Version, next: &Version) -> FileChanges {
+        let table = |(level, table): &(usize, Arc<TableFile>)| ChangedFile::table(*level, table);
+        let blobs = self.blobs.iter().filter(|blob| next.blobs.contains_key(&blob.number()));
+        let gone = before.blobs.iter().filter(|(number, _)| !next.blobs.contains_key(number));
+        FileChanges {
+            added: self.added.iter().map(table).chain(blobs.map(|blob| ChangedFile::blob(blob))).collect(),
+            dropped: self.deleted.iter().map(table).chain(gone.map(|(_, blob)| ChangedFile::blob(blob))).collect(),
+            garbage_bytes: self.garbage.values().fold(0, |sum, garbage| sum.saturating_add(garbage.bytes)),
+            ..FileChanges::default()
         }
     }
 

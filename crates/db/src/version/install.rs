@@ -11,6 +11,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
 use super::{Edit, Version, current_manifest, prepare_new, set_current, snapshot_edits};
+use crate::events::FileChanges;
 use crate::family::{Family, Generation, View};
 use crate::store::{Installer, State, Store};
 use crate::{Error, ErrorKind};
@@ -30,7 +31,7 @@ impl Store {
         family: &Family,
         mut edit: Edit,
         flushed: &[Arc<Generation>],
-    ) -> std::result::Result<(), NotInstalled> {
+    ) -> std::result::Result<FileChanges, NotInstalled> {
         let orphans = |error| NotInstalled { error, files_are_orphans: true };
         let mut installer = self.installer.lock();
         self.check_writable().map_err(orphans)?;
@@ -71,7 +72,7 @@ impl Store {
         self.refresh_memory();
         self.changed.notify_all();
         self.roll_manifest_if_large(&mut installer);
-        Ok(())
+        Ok(edit.changes(&before.version, &next))
     }
 
     /// Appends one edit to the manifest.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use esker_log::pacer::{Debt, WriteDelay};
 
 use crate::compaction::Levels;
+use crate::events::EventKind;
 use crate::family::{Family, View};
 use crate::store::Store;
 
@@ -33,7 +34,12 @@ impl Store {
             Some(rate) => state.rates.insert(family.id, rate),
             None => state.rates.remove(&family.id),
         };
-        self.delayed_rate.store(state.rates.values().min().copied().unwrap_or(0), Ordering::Relaxed);
+        let rate = state.rates.values().min().copied();
+        let before = self.delayed_rate.swap(rate.unwrap_or(0), Ordering::Relaxed);
+        drop(state);
+        if before != rate.unwrap_or(0) {
+            self.tell(EventKind::WriteRate(rate));
+        }
     }
 
     fn view_rate(&self, family: &Family, view: &View) -> Option<u64> {
