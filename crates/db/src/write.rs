@@ -11,6 +11,7 @@
 //! - W7: a panic of who writes makes the store read-only, that of a leader before anybody else leads: what is logged, sealed or counted is
 //!   unknown.
 
+mod beside;
 mod delay;
 pub(crate) mod log;
 mod values;
@@ -26,6 +27,7 @@ use esker_format::rocksdb::write_batch::Record;
 use esker_log::pacer::Bucket;
 use esker_log::writer::LogWriter;
 
+use self::beside::Beside;
 use self::values::Values;
 use crate::batch::WriteBatch;
 use crate::events::{EventKind, WaitCause};
@@ -84,6 +86,8 @@ pub(crate) struct Lead {
     pub(crate) pace: Bucket,
     /// Memory for the next batch that gets pointers.
     spare: WriteBatch,
+    /// Syncs values beside the log, from the first that are to be synced on.
+    beside: Option<Beside>,
 }
 
 /// A family and the memtable that takes its writes.
@@ -94,6 +98,12 @@ pub(crate) struct Active {
 }
 
 impl Lead {
+    /// Nothing is written any more.
+    pub(crate) fn end(&mut self) {
+        self.wal = None;
+        self.beside = None;
+    }
+
     /// Without a log yet: `wal_number` is the one it will have.
     pub(crate) fn new(wal_number: FileNumber, last_sequence: SequenceNumber) -> Self {
         Self {
@@ -107,6 +117,7 @@ impl Lead {
             unlogged: false,
             pace: Bucket::new(Duration::ZERO, None),
             spare: WriteBatch::new(),
+            beside: None,
         }
     }
 

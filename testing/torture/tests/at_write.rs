@@ -1,14 +1,20 @@
 //! Values that go to a blob file as they are written: what a crash leaves of two files that belong together, and what
 //! becomes of values that nothing points to.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
+use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{
     BlobPartition, Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, ReclaimMode, RecoveryMode,
     Separation, WriteBatch, WriteOptions,
 };
 use esker_torture::crash::{Tally, every_read_of_an_open_fails};
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::seeds;
 use esker_torture::workload::{Ledger, Step, run};
@@ -124,7 +130,7 @@ fn keys(db: &Db) -> Vec<String> {
 }
 
 /// Goal: what little a synced write brings is synced with the log alone, and goes to a blob file at the flush; more, or with
-/// partitions, to a blob file at once, which is synced before the log.
+/// partitions, to a blob file at once, which is synced, too: before the log, where there are no threads.
 #[test]
 fn a_small_synced_write_waits_for_the_log_alone() {
     let synced = |options: Options, bytes: usize| {
@@ -158,6 +164,57 @@ fn a_small_synced_write_waits_for_the_log_alone() {
     assert_eq!(synced(options(), 3000), 0);
     assert_eq!(synced(options(), 9000), 1);
     assert_eq!(synced(partitioned(), 3000), 1);
+}
+
+/// Goal: values and the log that points to them are synced at once, and nobody is told before both are durable; whichever of them fails, the
+/// write does, and so do all after it.
+#[test]
+fn values_are_synced_beside_the_log() {
+    for (log_fails, values_fail) in [(false, false), (true, false), (false, true)] {
+        let disk = SimDisk::new();
+        let both = Arc::new((Mutex::new(BTreeSet::new()), Condvar::new()));
+        let (met, is_watched) = (both.clone(), Arc::new(AtomicBool::new(false)));
+        let watches = is_watched.clone();
+        let files = Hooked::new(disk.env().files, move |call| {
+            let Call::Sync(path) = call else { return Ok(()) };
+            if !watches.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let is_log = path.extension().is_some_and(|extension| extension == "log");
+            // Neither ends before the other has begun.
+            let mut begun = met.0.lock().unwrap();
+            begun.insert(is_log);
+            met.1.notify_all();
+            while begun.len() < 2 {
+                let (next, waited) = met.1.wait_timeout(begun, Duration::from_secs(20)).unwrap();
+                begun = next;
+                assert!(!waited.timed_out(), "one waits for the other");
+            }
+            let fails = if is_log { log_fails } else { values_fail };
+            if fails { Err(esker::env::Error::new("syncing", path, std::io::ErrorKind::Other.into())) } else { Ok(()) }
+        });
+        let options = Options { background_jobs: 1, ..options() };
+        let db = Db::open_with_env("/store", options, Env { files: Arc::new(files), ..disk.env() }).unwrap();
+        let put = |key| db.put_cf(&db.default_column_family(), key, value(9, 9000), &SYNCED);
+        // Makes the file, and the thread.
+        put("first").unwrap();
+        is_watched.store(true, Ordering::SeqCst);
+        let result = put("second");
+        is_watched.store(false, Ordering::SeqCst);
+        assert_eq!(both.0.lock().unwrap().len(), 2, "both were begun when one was told");
+        if log_fails || values_fail {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnly);
+            assert_eq!(put("third").unwrap_err().kind(), ErrorKind::ReadOnly);
+            continue;
+        }
+        result.unwrap();
+        for seed in 0..20 {
+            let db = open(&disk.after_power_loss(Survivors::Sample { seed })).unwrap();
+            for key in ["first", "second"] {
+                assert_eq!(db.get(key).unwrap().unwrap(), value(9, 9000)[..], "{key}, seed {seed}");
+            }
+        }
+    }
 }
 
 /// Goal: a small synced write, whose value is in the log, takes along what earlier writes left in a blob file that nobody synced.

@@ -38,6 +38,7 @@ use crate::family::Family;
 use crate::flush;
 use crate::reclaim::{Pass, Punch, Relocation, Removal, Reserved, Room};
 use crate::store::{State, Store};
+use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
 
 /// How often it is looked for what nobody tells of.
@@ -382,7 +383,7 @@ impl Store {
         self.changed.notify_all();
         drop(state);
         // Writers: whoever leads now ends first, and those after find the store closed.
-        self.commit.exclusive(|lead| lead.wal = None);
+        self.commit.exclusive(Lead::end);
         state = self.state.lock();
         while state.makes_files() {
             self.changed.wait_for(&mut state, Duration::from_millis(50));

@@ -99,6 +99,11 @@ impl BlobSync {
         Arc::ptr_eq(&self.file, &other.file)
     }
 
+    /// Whether there is something to sync, as far as one can tell without waiting for a sync that goes on.
+    pub(crate) fn is_due(&self) -> bool {
+        self.synced.try_lock().is_none_or(|synced| synced.to < self.to || synced.failed)
+    }
+
     /// Syncs, unless somebody did.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! whose memtable was not flushed.
 //!
 //! - P1: a batch is replayed only if every value that it points to is there, whole. The first that is not ends the log, as a
-//!   torn record does: no value is synced later than the pointer to it, so what lies behind was never acknowledged as durable.
+//!   torn record does: nobody was told that the pointer is durable before the value was, so what lies behind was never acknowledged as durable.
 //! - P2: missing because of a power loss, or damaged: what a power loss takes ends the log before the record does, or reads
 //!   as a sector of zeroes (`esker_log::scan`, T1 and T2). Everything else is damage, and told.
 //! - P3: before a file takes its first value, the values in all others of its family are durable. So only what was logged from the

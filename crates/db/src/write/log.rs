@@ -32,6 +32,8 @@ use esker_format::rocksdb::write_batch;
 use esker_log::writer::LogWriter;
 use parking_lot::Mutex;
 
+use super::beside::Beside;
+use super::values::unsynced_values;
 use super::{Lead, Request};
 use crate::blob::{ActiveBlob, BlobSync};
 use crate::store::{State, Store};
@@ -148,13 +150,24 @@ impl Store {
     /// # Errors
     /// `ReadOnly`: what is durable is unknown.
     fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
-        self.sync_values(lead)?;
+        let values = unsynced_values(lead);
+        if !values.is_empty() && lead.beside.is_none() && self.options.background_jobs > 0 {
+            // Without a thread for it, one comes after the other.
+            lead.beside = Beside::start(&self.env).ok();
+        }
         let Some(wal) = lead.wal.as_mut() else {
             return Err(read_only(self));
         };
         self.counters.wal_syncs.add(1);
-        let result = wal.sync();
-        self.check_log(result)
+        let (synced, result) = match &lead.beside {
+            Some(beside) if !values.is_empty() => beside.sync(values, || wal.sync()),
+            _ => {
+                values.iter().try_for_each(BlobSync::run).map_err(|error| self.fail_if_unknown(error))?;
+                (Ok(()), wal.sync())
+            }
+        };
+        let synced = synced.map_err(|error| self.fail_if_unknown(error));
+        self.check_log(result).and(synced)
     }
 
     /// Makes the logs durable that take no more writes.

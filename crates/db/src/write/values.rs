@@ -1,8 +1,8 @@
 //! Values that go to a blob file as they are written ([`Separation::AtWrite`]): packed by whoever writes them, appended by the
 //! leader for the whole group, and replaced by pointers in what the log and the memtables get.
 //!
-//! - V1: values come before the pointers to them: into the file before the log gets the batch, and onto the disk before the
-//!   log is synced.
+//! - V1: values come before the pointers to them into their file, which has them before the log gets the batch. Both are on the disk before a
+//!   write that asked for it returns; they are synced at once, by two threads, so a power loss may leave either of them alone.
 //! - V2: each memtable has blob files of its own, so that its flush can make them the version's. One of each partition takes values
 //!   at a time; at `blob_file_bytes` it is ended, and the next begun.
 //! - V3: values of a group that is not logged are taken back (A2 of [`crate::blob`]'s active file).
@@ -482,16 +482,6 @@ impl Store {
         error
     }
 
-    /// Makes the values durable that logged pointers lead to (V1).
-    pub(super) fn sync_values(&self, lead: &Lead) -> Result<()> {
-        for active in lead.actives.iter().filter(|active| !active.generation.blobs.is_empty()) {
-            for blob in active.generation.blobs.active().values_mut() {
-                blob.sync().map_err(|error| self.fail_if_unknown(error))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the blob files of memtables that are about to be sealed.
     pub(super) fn end_blobs(&self, lead: &Lead, sealing: &BTreeSet<u32>) -> Result<()> {
         for active in &lead.actives {
@@ -504,12 +494,21 @@ impl Store {
     }
 
     /// A blob file of which nobody knows what it holds makes the store read-only (A3).
-    fn fail_if_unknown(&self, error: Error) -> Error {
+    pub(super) fn fail_if_unknown(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::ReadOnly {
             self.fail(&error);
         }
         error
     }
+}
+
+/// Syncs of the values that logged pointers lead to, as far as they are due (V1).
+pub(super) fn unsynced_values(lead: &Lead) -> Vec<BlobSync> {
+    let filled = lead.actives.iter().filter(|active| !active.generation.blobs.is_empty());
+    let of_file = |blob: &ActiveBlob| Some(blob.pending_sync()).filter(BlobSync::is_due);
+    filled
+        .flat_map(|active| active.generation.blobs.active().values().filter_map(of_file).collect::<Vec<_>>())
+        .collect()
 }
 
 impl Active {
