@@ -9,6 +9,7 @@
 //! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
 mod files;
+pub(crate) mod foreign;
 pub(crate) mod mend;
 mod pointers;
 mod prepared;
@@ -27,7 +28,6 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
-pub(crate) use self::files::refuse_stacked_blobs;
 pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
@@ -69,6 +69,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
+    foreign::refuse(&env, dir)?;
     let exists = files::store_exists(&env, dir)?;
     if exists && options.error_if_exists {
         let reason = "there is a store already, and error_if_exists is set";
@@ -103,6 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
+    foreign::refuse(&env, dir)?;
     if !files::store_exists(&env, dir)? {
         files::may_create(&env, dir, false)?;
         return Err(files::no_store(dir));
@@ -254,7 +256,6 @@ pub(crate) fn new_session(env: &Env) -> String {
 
 /// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
 fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option<Arc<Meter>>) -> Result<Store> {
-    refuse_stacked_blobs(&env, dir)?;
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir)?;

@@ -141,8 +141,8 @@ pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<Bl
     if key.kind != ValueKind::BlobIndex {
         return Ok(None);
     }
-    let index = BlobIndex::decode(value)
-        .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a blob index").with_source(error))?;
+    let index =
+        BlobIndex::decode(value).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))?;
     Ok(Some(index))
 }
 

@@ -91,13 +91,18 @@ impl Error {
 
     /// What a decoder said of bytes that begin at `base` in the file at `path`.
     pub fn decode(path: &Path, base: u64, doing: &str, error: DecodeError) -> Self {
+        let offset = base.saturating_add(error.offset);
+        Self::undecoded(doing, error).with_path(path).with_offset(offset)
+    }
+
+    /// The same of bytes of which nobody here knows where they lie.
+    pub fn undecoded(doing: &str, error: DecodeError) -> Self {
         let kind = match error.kind {
             DecodeErrorKind::Unsupported => ErrorKind::UnsupportedFormat,
             _ => ErrorKind::Corruption,
         };
         let reason = format!("{doing}: {}: {}", error.field, error.reason);
-        let offset = base.saturating_add(error.offset);
-        Self::new(kind, reason).with_path(path).with_offset(offset).with_source(error)
+        Self::new(kind, reason).with_source(error)
     }
 
     fn inner(&mut self) -> &mut Inner {

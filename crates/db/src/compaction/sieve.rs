@@ -136,9 +136,8 @@ impl<'a> Sieve<'a> {
     }
 
     fn count_garbage(&mut self, user_key: &[u8], value: &[u8]) -> Result<()> {
-        let index = BlobIndex::decode(value).map_err(|error| {
-            Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
-        })?;
+        let index =
+            BlobIndex::decode(value).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))?;
         self.garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, user_key.len()));
         Ok(())
     }

@@ -18,9 +18,6 @@ use crate::store::Store;
 use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
-/// Where RocksDB's stacked BlobDB (`utilities/blob_db`) keeps its files, unless it is told otherwise.
-const STACKED_BLOB_DIR: &str = "blob_dir";
-
 /// Whether `dir` holds a store: whether it has a CURRENT.
 ///
 /// # Errors
@@ -38,34 +35,6 @@ pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Refuses a store of RocksDB's older, stacked BlobDB: its values lie in files that Esker does not read, and no manifest names them.
-pub(crate) fn refuse_stacked_blobs(env: &Env, dir: &Path) -> Result<()> {
-    let path = dir.join(STACKED_BLOB_DIR);
-    let entries = match env.files.list(&path) {
-        Ok(entries) => entries,
-        Err(error) => {
-            use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-            // One that may not be read is somebody else's.
-            return match error.kind() {
-                NotFound | NotADirectory | PermissionDenied => Ok(()),
-                _ => Err(error.into()),
-            };
-        }
-    };
-    let has = |is_it: fn(&FileName) -> bool| {
-        entries.iter().any(|entry| FileName::parse(&entry.name).is_some_and(|name| is_it(&name)))
-    };
-    // With a manifest, it is a store of its own.
-    if has(|name| matches!(name, FileName::Current | FileName::Manifest(_)))
-        || !has(|name| matches!(name, FileName::Blob(_)))
-    {
-        return Ok(());
-    }
-    let reason = "the values of this store are RocksDB's stacked BlobDB's, in files of their own format; copy them with RocksDB into a store \
-                  with enable_blob_files";
-    Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(&path))
 }
 
 /// There is no store, and none was asked for.

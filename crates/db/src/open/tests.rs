@@ -8,12 +8,13 @@ use esker_env::FileSystem;
 use esker_env::sim::SimDisk;
 use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::{VersionEdit, WalAddition};
 use esker_log::scan::{RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
 use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
+use crate::table::{TableIdentity, TableOptions, TableWriter};
 use crate::version::{TableFile, current_manifest, recover, write_new};
 use crate::{Db, ErrorKind};
 
@@ -618,6 +619,124 @@ fn a_store_of_the_stacked_blobdb_is_refused() {
     let error = Db::repair_with_env(DIR, options, disk.env()).unwrap_err();
     assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("blob_dir"), "{error}");
     assert!(bytes_of(&disk) == before);
+}
+
+/// Nobody makes anything of the directory: neither an open, for whatever, nor a repair; the error says so, and no byte of it changed.
+fn assert_foreign(disk: &SimDisk, options: &Options, word: &str) {
+    assert_refused(disk, &Options { create_if_missing: false, ..options.clone() }, word);
+    assert_refused(disk, options, word);
+    let before = bytes_of(disk);
+    let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+    assert!(error.to_string().contains(word), "{error}");
+    assert!(bytes_of(disk) == before);
+}
+
+/// A pointer of Titan's to 40 bytes of its file 10.
+const TITAN_POINTER: &[u8] = b"\x01\x0a\x4e\x28";
+
+/// Puts a table with a pointer of Titan's in the place of the store's only one. With its `property`, as Titan writes them all.
+fn with_titan_table(options: &Options, property: bool) -> (SimDisk, PathBuf) {
+    let disk = flushed(options);
+    let path = disk.paths().into_iter().find(|path| path.extension().is_some_and(|found| found == "sst")).unwrap();
+    let number = FileName::parse(path.file_name().unwrap().to_str().unwrap()).unwrap().number().unwrap();
+    let files = disk.env().files;
+    files.remove(&path).unwrap();
+    let mut writer =
+        TableWriter::create(&*files, &path, number, &TableOptions::default(), &TableIdentity::default()).unwrap();
+    let mut key = Vec::new();
+    internal_key::append(&mut key, b"key", SequenceNumber::new(1), ValueKind::BlobIndex);
+    writer.add(&key, TITAN_POINTER).unwrap();
+    if property {
+        writer.set_user_property("TitanDB.blob_discardable_size", vec![1, 10, 40]);
+    }
+    writer.finish().unwrap();
+    let file_bytes = files.metadata(&path).unwrap().len;
+    edit_manifest(&disk, |edit| {
+        for (_, meta) in &mut edit.new_files {
+            meta.file_bytes = file_bytes;
+            (meta.smallest, meta.largest) = (key.clone(), key.clone());
+        }
+    });
+    (disk, path)
+}
+
+/// Goal: a store of Titan's is refused by name and in every way, be its directory another than the default one.
+#[test]
+fn a_store_of_titans_is_refused() {
+    let options = options(small());
+    let disk = flushed(&options);
+    let dir = Path::new(DIR).join("titandb");
+    disk.overwrite(&dir.join("LOCK"), Vec::new());
+    open(&disk, &options).unwrap().close().unwrap();
+    disk.overwrite(&dir.join("MANIFEST-000001"), b"edits".to_vec());
+    assert_foreign(&disk, &options, "Titan");
+    disk.env().files.remove(&dir.join("MANIFEST-000001")).unwrap();
+    disk.overwrite(&dir.join("CURRENT"), b"MANIFEST-000001\n".to_vec());
+    assert_foreign(&disk, &options, "Titan");
+    // A store of its own.
+    disk.overwrite(&dir.join("OPTIONS-000003"), b"[Version]".to_vec());
+    open(&disk, &options).unwrap().close().unwrap();
+
+    let (disk, path) = with_titan_table(&options, true);
+    assert_foreign(&disk, &options, "Titan");
+    // Without a manifest, too.
+    let files = disk.env().files;
+    files.remove(&Path::new(DIR).join("CURRENT")).unwrap();
+    let manifests = disk.paths().into_iter().filter(|path| path.to_string_lossy().contains("MANIFEST-"));
+    manifests.for_each(|path| files.remove(&path).unwrap());
+    let refuses_repair = |disk: &SimDisk| {
+        let before = bytes_of(disk);
+        let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
+        assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("Titan"), "{error}");
+        assert!(bytes_of(disk) == before);
+    };
+    refuses_repair(&disk);
+    // Nor is what is left of a damaged one salvaged.
+    let (disk, path) = (with_titan_table(&options, false).0, path);
+    let mut bytes = disk.file_bytes(&path).unwrap();
+    let name = bytes.windows(26).position(|window| window == b"leveldb.BytewiseComparator").unwrap();
+    bytes[name] ^= 1;
+    disk.overwrite(&path, bytes);
+    refuses_repair(&disk);
+}
+
+/// Goal: a pointer of Titan's that is met in a table is nothing that is damaged, nor is one in a log.
+#[test]
+fn pointers_of_titans_are_unsupported_where_they_are_met() {
+    let options = options(small());
+    let (disk, _) = with_titan_table(&options, false);
+    let refuses_repair = |disk: &SimDisk| {
+        let before = bytes_of(disk);
+        let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
+        assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("Titan"), "{error}");
+        assert!(bytes_of(disk) == before);
+    };
+    refuses_repair(&disk);
+    let db = open(&disk, &options).unwrap();
+    let is_refused =
+        |error: &crate::Error| error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("Titan");
+    assert!(is_refused(&db.get("key").unwrap_err()));
+    assert!(is_refused(&db.value_len("key").unwrap_err()));
+    let mut iterator = db.iter().unwrap();
+    let scanned = iterator.seek_to_first().and_then(|()| iterator.value().map(drop));
+    assert!(is_refused(&scanned.unwrap_err()));
+    assert!(db.check(&mut |_| ()).unwrap().errors.iter().any(is_refused));
+    let compacted = db.compact_range(&db.default_column_family(), None, None);
+    assert!(is_refused(&compacted.unwrap_err()));
+    drop(db);
+
+    // A batch of one pointer, of kind 0x11.
+    let disk = flushed(&options);
+    let log = 1 + disk
+        .paths()
+        .iter()
+        .filter_map(|path| FileName::parse(path.file_name()?.to_str()?)?.number())
+        .map(FileNumber::get)
+        .max()
+        .unwrap();
+    write_log(&disk, log, &[(100, 1, &[&[0x11, 1, b'a', 4], TITAN_POINTER].concat())]);
+    assert_foreign(&disk, &options, "Titan");
 }
 
 /// Goal: a store of its own in a directory of that name is in nobody's way, nor is one that lost its CURRENT.

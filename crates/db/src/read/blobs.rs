@@ -46,9 +46,7 @@ impl BlobCounts {
 
 /// Reads the pointer that a table or memtable has in place of a value.
 pub(crate) fn decode_pointer(pointer: &[u8]) -> Result<BlobIndex> {
-    BlobIndex::decode(pointer).map_err(|error| {
-        Error::new(ErrorKind::Corruption, "a value that should point into a blob file does not").with_source(error)
-    })
+    BlobIndex::decode(pointer).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))
 }
 
 /// What a reader must know to have a cached value: a damaged pointer may lead to another key's.

@@ -34,7 +34,7 @@ use esker_env::Env;
 
 use self::aside::Begun;
 use self::workshop::Workshop;
-use crate::open::refuse_stacked_blobs;
+use crate::open::foreign;
 use crate::options::Options;
 use crate::{Error, Result};
 
@@ -115,7 +115,7 @@ pub enum AsideReason {
 pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair> {
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
-    refuse_stacked_blobs(&env, dir)?;
+    foreign::refuse(&env, dir)?;
     let (lock, begun) = aside::begin(&env, dir)?;
     let done = match begun {
         Begun::Current => aside::finish_earlier(&env, dir),

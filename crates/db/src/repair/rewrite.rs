@@ -20,7 +20,7 @@ use crate::iterate::InternalIterator;
 use crate::output::Outputs;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A sorted run, and how young the file is that it came from.
 pub(super) type Run = (Age, Box<dyn InternalIterator>);
@@ -177,10 +177,7 @@ fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Resu
     if key.kind != ValueKind::BlobIndex {
         return Ok(Fate::Stays);
     }
-    let index = match BlobIndex::decode(value) {
-        Err(error) if error.kind == DecodeErrorKind::Corrupt => return Ok(Fate::Lost(FileNumber::default())),
-        index => index.map_err(unreadable)?,
-    };
+    let Some(index) = readable(value)? else { return Ok(Fate::Lost(FileNumber::default())) };
     if blobs.is_whole(family, key.user_key, &index)? {
         return Ok(Fate::Stays);
     }
@@ -190,6 +187,14 @@ fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Resu
     })
 }
 
+/// A pointer; `None` if it is damaged. One that Esker lacks, as Titan's, ends the repair: what it leads to is not lost.
+pub(super) fn readable(pointer: &[u8]) -> Result<Option<BlobIndex>> {
+    match BlobIndex::decode(pointer) {
+        Err(error) if error.kind == DecodeErrorKind::Corrupt => Ok(None),
+        index => index.map(Some).map_err(unreadable),
+    }
+}
+
 fn unreadable(error: esker_format::DecodeError) -> Error {
-    Error::new(ErrorKind::Corruption, "reading an entry that is to be kept").with_source(error)
+    Error::undecoded("reading an entry that is to be kept", error)
 }

@@ -13,7 +13,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 
 use super::AsideReason;
 use super::blobs::Blobs;
-use super::rewrite::Age;
+use super::rewrite::{Age, readable};
 use super::survey::is_damage;
 use super::workshop::Bench;
 use crate::iterate::InternalIterator;
@@ -90,9 +90,12 @@ pub(super) struct Wreck {
     undated: SequenceNumber,
 }
 
+/// Takes an entry, with its sequence number; an error ends the read.
+type VisitEntry<'a> = dyn FnMut(SequenceNumber, &InternalKey<'_>, &[u8]) -> Result<()> + 'a;
+
 impl Wreck {
-    /// Shows every entry that is whole to `visit`, with its sequence number.
-    fn read(&self, visit: &mut dyn FnMut(SequenceNumber, &InternalKey<'_>, &[u8])) -> Result<Salvaged> {
+    /// Shows every entry that is whole to `visit`.
+    fn read(&self, visit: &mut VisitEntry<'_>) -> Result<Salvaged> {
         let remains = Remains::open(&*self.file)?;
         let of_all = remains.properties().and_then(|properties| {
             taken_in_with(properties, Some(self.said.map_or(self.undated, |(_, newest)| newest)))
@@ -108,7 +111,7 @@ impl Wreck {
             };
             // What has another is no entry of this table, whatever its checksum says.
             if self.said.is_none_or(|(oldest, newest)| (oldest..=newest).contains(&sequence)) {
-                visit(sequence, &parsed, value);
+                visit(sequence, &parsed, value)?;
             }
             Ok(())
         })
@@ -122,7 +125,10 @@ impl Source {
             Contents::Whole(table) | Contents::Dangling(table) => Box::new(table.iter(false)),
             Contents::Salvaged(wreck) => {
                 let memtable = Arc::new(Memtable::new());
-                wreck.read(&mut |sequence, key, value| memtable.add(sequence, key.kind, key.user_key, value))?;
+                wreck.read(&mut |sequence, key, value| {
+                    memtable.add(sequence, key.kind, key.user_key, value);
+                    Ok(())
+                })?;
                 Box::new(memtable.iter())
             }
         })
@@ -257,7 +263,10 @@ impl Bench<'_> {
         let range = range.filter(|(oldest, newest)| oldest <= newest);
         let wreck = Wreck { file: self.files.open(&path)?, said: range, undated: SequenceNumber::default() };
         let mut meta = TableMeta { number, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
-        let salvaged = wreck.read(&mut |sequence, key, _| {
+        let salvaged = wreck.read(&mut |sequence, key, value| {
+            if key.kind == ValueKind::BlobIndex {
+                readable(value)?;
+            }
             meta.largest.clear();
             internal_key::append(&mut meta.largest, key.user_key, sequence, key.kind);
             if meta.smallest.is_empty() {
@@ -265,6 +274,7 @@ impl Bench<'_> {
             }
             meta.smallest_sequence = meta.smallest_sequence.min(sequence);
             meta.largest_sequence = meta.largest_sequence.max(sequence);
+            Ok(())
         });
         let salvaged = match salvaged {
             Ok(salvaged) => salvaged,

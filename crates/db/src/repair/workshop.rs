@@ -16,7 +16,7 @@ use esker_log::distrust;
 
 use super::blobs::Blobs;
 use super::place::{Extent, Place, places};
-use super::rewrite::{Age, Rewritten, Run, rewrite};
+use super::rewrite::{Age, Rewritten, Run, readable, rewrite};
 use super::survey::{Survey, distinct_names};
 use super::tables::{Contents, Source, date, family_of};
 use super::{AsideReason, DbRepair, aside};
@@ -367,7 +367,7 @@ impl Workshop {
         // Before a file takes its first value, those in the others of its family are durable (P3 of `open/pointers.rs`).
         let mut newest: BTreeMap<u32, FileNumber> = BTreeMap::new();
         let notice = |_: FileNumber, _: u64, record: &Record<'_>| -> Result<bool> {
-            if let Some(index) = pointer_of(record) {
+            if let Some(index) = pointer_of(record)? {
                 let newest = newest.entry(record.cf).or_default();
                 *newest = index.file.max(*newest);
             }
@@ -388,7 +388,7 @@ impl Workshop {
         };
         let (found, last) = match flushed {
             None => {
-                let kept = |record: &Record<'_>| match pointer_of(record) {
+                let kept = |record: &Record<'_>| match pointer_of(record)? {
                     Some(index) if is_unwritten(&blobs.borrow(), record, &index)? => skips(record),
                     _ => Ok(true),
                 };
@@ -396,7 +396,7 @@ impl Workshop {
             }
             Some(flushed) => {
                 let wanted = |_: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
-                    let Some(index) = pointer_of(record) else { return Ok(true) };
+                    let Some(index) = pointer_of(record)? else { return Ok(true) };
                     let blobs = blobs.borrow();
                     if blobs.is_readable(record.cf, record.key, &index)? {
                         return Ok(true);
@@ -624,9 +624,9 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
     Version::empty().apply(&edit)
 }
 
-/// Where a record of a log has its value, if that is elsewhere.
-fn pointer_of(record: &Record<'_>) -> Option<BlobIndex> {
-    if record.kind == ValueKind::BlobIndex { BlobIndex::decode(record.value).ok() } else { None }
+/// Where a record of a log has its value, if that is elsewhere and can be read.
+fn pointer_of(record: &Record<'_>) -> Result<Option<BlobIndex>> {
+    if record.kind == ValueKind::BlobIndex { readable(record.value) } else { Ok(None) }
 }
 
 /// Whether a table has an entry of the key that compactions have taken the number from: it may be newer than any.

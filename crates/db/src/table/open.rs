@@ -23,6 +23,9 @@ use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::BlockCache;
 use crate::{Error, ErrorKind, Result};
 
+/// A property of tables that point into blob files of Titan's: how much of each.
+const TITAN_POINTERS: &str = "TitanDB.blob_discardable_size";
+
 /// Read at once from the end of the file: usually footer, metaindex and properties, and all of a small table.
 const TAIL_BYTES: u64 = 8 << 10;
 
@@ -139,6 +142,9 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
     }
     if properties.number("rocksdb.separate.key.value.in.data.block").is_some_and(|value| value > 0) {
         return Some("keys and values apart in a block".to_owned());
+    }
+    if properties.other.contains_key(TITAN_POINTERS) {
+        return Some("values in Titan's blob files".to_owned());
     }
     if meta.get(COMPRESSION_DICTIONARY).is_some() {
         return Some("a compression dictionary".to_owned());

@@ -45,7 +45,7 @@
 //! | file        | varint64 | number of the blob file; 0 would be the table itself, unsupported                           |
 //! | offset      | varint64 | of the value, not of its record                                                             |
 //! | bytes       | varint64 | of the value as stored                                                                      |
-//! | compression | u8      | that of the file                                                                             |
+//! | compression | u8      | that of the file; without, it is a pointer of Titan's (`src/blob_format.h`), unsupported     |
 //!
 //! No checksum covers the header: whoever opens a file knows the column family, and every index knows the compression.
 //!
@@ -261,7 +261,7 @@ impl BlobIndex {
     ///
     /// # Errors
     /// Corrupt if a field is missing, something follows, or the kind is none; unsupported if the value expires, lies
-    /// within the table, or is packed in an unknown way.
+    /// within the table or in a file of Titan's, or is packed in an unknown way.
     #[inline]
     pub fn decode(raw: &[u8]) -> Result<Self, DecodeError> {
         Self::sound(raw).map_or_else(|| Self::decode_fields(raw), Ok)
@@ -303,6 +303,13 @@ impl BlobIndex {
         let offset = cursor.varint64("blob offset")?;
         let bytes = cursor.varint64("blob length")?;
         let at = cursor.offset();
+        if cursor.is_empty() {
+            return Err(DecodeError::unsupported(
+                "blob compression",
+                at,
+                "values in Titan's blob files are not supported",
+            ));
+        }
         let compression = Compression::from_u8(cursor.u8("blob compression")?).map_err(|error| error.at_base(at))?;
         if !cursor.is_empty() {
             return Err(cursor.corrupt("blob index", format!("{} bytes too many", cursor.rest().len())));

@@ -21,6 +21,7 @@ fn features_that_are_missing_are_named() {
         ("rocksdb.user.defined.timestamps.persisted", &[0], "timestamps"),
         ("rocksdb.udi.is.primary.index", &[1], "user-defined index"),
         ("rocksdb.separate.key.value.in.data.block", &[1], "keys and values apart"),
+        ("TitanDB.blob_discardable_size", &[1, 10, 40], "Titan's blob files"),
     ] {
         let error = open_with_property(name, value).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);

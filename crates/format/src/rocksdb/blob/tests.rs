@@ -132,6 +132,17 @@ fn what_expires_is_unsupported() {
     }
 }
 
+/// Goal: a pointer of Titan's, which ends where RocksDB's has the compression, is none that is damaged.
+#[test]
+fn a_pointer_of_titans_is_unsupported() {
+    let error = BlobIndex::decode(b"\x01\x0a\x4e\x28").unwrap_err();
+    assert!(error.kind == crate::DecodeErrorKind::Unsupported && error.reason.contains("Titan"), "{error}");
+    for len in 0..4 {
+        let error = BlobIndex::decode(&b"\x01\x0a\x4e\x28"[..len]).unwrap_err();
+        assert_eq!(error.kind, crate::DecodeErrorKind::Corrupt, "{len}");
+    }
+}
+
 #[test]
 fn an_index_is_read_whole_or_not_at_all() {
     for len in 0..INDEX.len() {
