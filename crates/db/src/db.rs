@@ -146,6 +146,7 @@ impl Db {
     ///
     /// # Errors
     /// - `NotFound`: there is no file of a store, or of all tables that the manifest names none is there. `Busy`: somebody has it open.
+    /// - `InvalidArgument`: an option is out of its range, or nothing but names says that this is what is left of a store.
     /// - `Corruption`: it is what a checkpoint or backup that was not finished has left.
     /// - `UnsupportedFormat`: it needs something that Esker lacks; it has tables in other directories, say.
     /// - `Exhausted`, `Io`: a file cannot be read or written; nothing was changed, or the repair is to be run again.

@@ -739,6 +739,74 @@ fn pointers_of_titans_are_unsupported_where_they_are_met() {
     assert_foreign(&disk, &options, "Titan");
 }
 
+/// Goal: a store of Badger's, or of a newer Pebble, is refused by name and in every way, whichever of its files is there.
+#[test]
+fn stores_of_other_engines_are_refused() {
+    let options = options(small());
+    let badger = [("MANIFEST", &b"Bdgr\0\0\0\x08"[..]), ("KEYREGISTRY", b"keys"), ("000001.vlog", b"values")];
+    let pebble = [("marker.manifest.000002.MANIFEST-000005", &b""[..]), ("marker.format-version.000001.013", b"")];
+    let all = badger.map(|file| (file, "Badger")).into_iter().chain(pebble.map(|file| (file, "Pebble")));
+    for ((name, bytes), word) in all {
+        for beside in [None, Some("000001.sst"), Some("000003.log"), Some("MANIFEST-000005")] {
+            let disk = SimDisk::new();
+            for name in beside.into_iter().chain(["LOCK"]) {
+                disk.overwrite(&Path::new(DIR).join(name), b"something else than what the name says".repeat(10));
+            }
+            disk.overwrite(&Path::new(DIR).join(name), bytes.to_vec());
+            assert_foreign(&disk, &options, word);
+        }
+    }
+    // What only looks like theirs is in nobody's way.
+    let disk = flushed(&options);
+    for name in ["MANIFEST", "my.vlog", "marker.txt", "marker.a.b.c"] {
+        disk.overwrite(&Path::new(DIR).join(name), b"notes".to_vec());
+    }
+    open(&disk, &options).unwrap().close().unwrap();
+    Db::repair_with_env(DIR, options, disk.env()).unwrap();
+}
+
+/// Goal: a repair makes no store of files that nothing but their names says are one's; and keeps what is whole where anything else does.
+#[test]
+fn a_repair_asks_for_more_than_names() {
+    let options = options(small());
+    let garbage = b"something else than what the name says".repeat(10);
+    let strangers = || {
+        let disk = SimDisk::new();
+        for name in ["000001.sst", "000002.ldb", "000003.blob", "000004.log", "LOCK", "LOG", "readme"] {
+            disk.overwrite(&Path::new(DIR).join(name), garbage.clone());
+        }
+        disk
+    };
+    let disk = strangers();
+    let before = bytes_of(&disk);
+    let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("000001.sst"), "{error}");
+    assert!(bytes_of(&disk) == before);
+
+    // Of a store with a table, a blob file and a log, each file alone says what it is.
+    let whole = SimDisk::new();
+    let db = open(&whole, &options).unwrap();
+    db.put("large", vec![1; 1000]).unwrap();
+    db.flush().unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let mut kinds = std::collections::HashSet::new();
+    for path in whole.paths() {
+        let Some(name) = path.file_name().and_then(|name| FileName::parse(name.to_str()?)) else { continue };
+        if matches!(name, FileName::Lock) {
+            continue;
+        }
+        let disk = strangers();
+        disk.overwrite(&Path::new(DIR).join(name.to_string()), whole.file_bytes(&path).unwrap());
+        let repaired = Db::repair_with_env(DIR, options.clone(), disk.env());
+        let is_lone_manifest = matches!(name, FileName::Manifest(_) | FileName::Current);
+        assert!(repaired.is_ok() || is_lone_manifest, "{name}: {repaired:?}");
+        assert!(!repaired.is_err_and(|error| error.kind() == ErrorKind::InvalidArgument), "{name}");
+        kinds.insert(std::mem::discriminant(&name));
+    }
+    assert!(kinds.len() >= 6, "{:?}", whole.paths());
+}
+
 /// Goal: a store of its own in a directory of that name is in nobody's way, nor is one that lost its CURRENT.
 #[test]
 fn a_store_beside_another_is_not_taken_for_stacked_blobs() {

@@ -26,6 +26,7 @@ mod place;
 mod rewrite;
 mod survey;
 mod tables;
+mod witness;
 mod workshop;
 
 use std::path::{Path, PathBuf};
@@ -116,6 +117,7 @@ pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair>
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
     foreign::refuse(&env, dir)?;
+    witness::refuse_strangers(&*env.files, dir)?;
     let (lock, begun) = aside::begin(&env, dir)?;
     let done = match begun {
         Begun::Current => aside::finish_earlier(&env, dir),
