@@ -67,7 +67,7 @@ impl Cask {
     /// # Errors
     /// - `NotFound`: there is no store, and `create_if_missing` is not set.
     /// - `Conflict`: there is one, and `error_if_exists` is set.
-    /// - `InvalidArgument`: an option is out of its range, or `path` is another kind of store.
+    /// - `InvalidArgument`: an option is out of its range, or `path` is another kind of store, or holds anything else where one is to be made.
     /// - `Busy`: another process, or another handle of this one, has it open.
     /// - `Corruption`: the manifest is damaged or missing, or a data file is missing or too short, or has damage of which it is not certain which keys it
     ///   was of ([`CaskOptions::damage`]). Other damage within a data file is no error: see [`recovery`](Self::recovery).

@@ -92,6 +92,7 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
         if !options.create_if_missing {
             return Err(no_store(dir));
         }
+        refuse_strangers(&env, dir)?;
         durable::create_dir(&*env.files, dir)?;
     }
     let lock = lock(&env, dir)?;
@@ -104,6 +105,7 @@ pub(crate) fn open(dir: &Path, options: CaskOptions, env: Env) -> Result<Opened>
     }
     if found.is_none() {
         refuse_other_store(&env, dir)?;
+        refuse_strangers(&env, dir)?;
         create(&env, dir, &options)?;
     } else if options.error_if_exists {
         let reason = "there is a store, and error_if_exists is set";
@@ -148,23 +150,19 @@ pub(crate) fn lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
 
 /// A directory of another kind of store, or a Cask that lost its manifest, is not made a new store of.
 fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
-    let entries = match env.files.list(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let names = names_in(env, dir)?;
     refuse_unfinished(env, dir)?;
-    if entries.iter().any(|entry| matches!(FileName::parse(&entry.name), Some(FileName::Data(_)))) {
+    if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Data(_)))) {
         let reason = "there are data files of a Cask, but no manifest; rebuild it with a repair, or restore a backup";
         return Err(Error::new(ErrorKind::Corruption, reason).with_path(dir));
     }
-    if DbFileName::are_of_a_store(entries.iter().map(|entry| &*entry.name)) {
+    if DbFileName::are_of_a_store(names.iter().map(String::as_str)) {
         let reason = "there is a store of the ordered engine or of RocksDB; open it with Db, or repair it if it has lost its CURRENT";
         return Err(Error::invalid_argument(reason).with_path(dir));
     }
-    for entry in entries {
-        let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension);
-        let reason = match (FileName::parse(&entry.name), extension) {
+    for name in names {
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+        let reason = match (FileName::parse(&name), extension) {
             (Some(FileName::Manifest), _) => "there is a file MANIFEST that no Cask has written",
             (_, Some("raftlog" | "rewrite")) => "there is a Raft log; open it with RaftLog",
             _ => continue,
@@ -172,6 +170,27 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
         return Err(Error::invalid_argument(reason).with_path(dir));
     }
     Ok(())
+}
+
+/// Nor is one made among files of others: whoever lists them next takes all for one store's. What a creation that died has left is none, and a log
+/// that [`DbFileName::are_of_a_store`] lets pass is an application's.
+fn refuse_strangers(env: &Env, dir: &Path) -> Result<()> {
+    let is_harmless = |name: &String| {
+        matches!(FileName::parse(name), Some(FileName::Lock | FileName::ManifestTemporary))
+            || matches!(DbFileName::parse(name), Some(DbFileName::Wal(_)))
+    };
+    let Some(stranger) = names_in(env, dir)?.into_iter().find(|name| !is_harmless(name)) else { return Ok(()) };
+    let reason = format!("is no store and holds {stranger:?}; give an empty or a new directory");
+    Err(Error::invalid_argument(reason).with_path(dir))
+}
+
+/// The names in a directory; none if it is not there.
+fn names_in(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    match env.files.list(dir) {
+        Ok(entries) => Ok(entries.into_iter().map(|entry| entry.name).collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What a copy that died has left is no store, nor can it be made one: it lacks what was still to be copied. Only where there is no manifest.

@@ -307,6 +307,23 @@ fn another_kind_of_store_is_refused() {
         assert!(error.to_string().contains(hint), "{error}");
         assert_eq!(files(&disk), before);
     }
+    // Files of nobody that Esker knows: no store is made among them.
+    for (name, is_made) in
+        [("PEDRODB", false), ("lost+found", false), ("000001.hint", false), ("MANIFEST.new", true), ("LOCK", true)]
+    {
+        let disk = SimDisk::new();
+        disk.overwrite(&Path::new("/store").join(name), b"something".to_vec());
+        let before = files(&disk);
+        let error = Cask::open_with_env("/store", CaskOptions::default(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(files(&disk), before);
+        let opened = Cask::open_with_env("/store", options(), disk.env());
+        assert_eq!(opened.is_ok(), is_made, "{name}");
+        if let Err(error) = opened {
+            assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(name), "{error}");
+            assert_eq!(files(&disk), before);
+        }
+    }
     let (disk, _) = store();
     assert!(Cask::is_store_with_env("/store", &disk.env()).unwrap());
     assert!(!Cask::is_store_with_env("/nowhere", &disk.env()).unwrap());
