@@ -176,7 +176,8 @@ fn refuse_other_store(env: &Env, dir: &Path) -> Result<()> {
 /// that [`DbFileName::are_of_a_store`] lets pass is an application's.
 fn refuse_strangers(env: &Env, dir: &Path) -> Result<()> {
     let is_harmless = |name: &String| {
-        matches!(FileName::parse(name), Some(FileName::Lock | FileName::ManifestTemporary))
+        *name == durable::OF_THE_FILE_SYSTEM
+            || matches!(FileName::parse(name), Some(FileName::Lock | FileName::ManifestTemporary))
             || matches!(DbFileName::parse(name), Some(DbFileName::Wal(_)))
     };
     let Some(stranger) = names_in(env, dir)?.into_iter().find(|name| !is_harmless(name)) else { return Ok(()) };

@@ -15,6 +15,9 @@ const PIECE_BYTES: usize = 1 << 20;
 /// No file system makes smaller holes that free anything.
 const PAGE_BYTES: usize = 4 << 10;
 
+/// A directory that a file system has in its root: no file of anybody's, so that a store may be made where one is mounted.
+pub const OF_THE_FILE_SYSTEM: &str = "lost+found";
+
 /// Whether `path` stands for anything.
 ///
 /// # Errors

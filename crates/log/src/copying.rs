@@ -100,12 +100,13 @@ impl<'a> Place<'a> {
         Ok(self.files.sync_dir(&self.dir)?)
     }
 
-    /// What is in it.
+    /// What is in it, but for what a file system has in its root.
     ///
     /// # Errors
     /// What the system said.
     pub fn names(&self) -> Result<Vec<String>> {
-        Ok(self.files.list(&self.dir)?.into_iter().map(|entry| entry.name).collect())
+        let names = self.files.list(&self.dir)?.into_iter().map(|entry| entry.name);
+        Ok(names.filter(|name| name != durable::OF_THE_FILE_SYSTEM).collect())
     }
 
     /// The directory.

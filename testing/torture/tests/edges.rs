@@ -667,3 +667,33 @@ fn clocks_that_jump_take_nothing_with_them() {
         log.close().unwrap();
     }
 }
+
+/// Goal: the root of a file system, which is never empty, takes a store or a copy of one as any empty directory does, and keeps what is its own.
+#[test]
+fn the_root_of_a_file_system_takes_a_store() {
+    let disk = SimDisk::new();
+    let root = |name: &str| {
+        let root = Path::new("/mnt").join(name);
+        disk.env().files.create_dir_all(&root.join("lost+found")).unwrap();
+        root
+    };
+    let db = Db::open_with_env(root("db"), db_options(Separation::AtFlush), disk.env()).unwrap();
+    db.put("key", "value").unwrap();
+    db.checkpoint(root("checkpoint")).unwrap();
+    db.backup(root("backup"), &mut |_| {}).unwrap();
+    db.backup(root("backup"), &mut |_| {}).unwrap();
+    let cask = Cask::open_with_env(root("cask"), cask_options(), disk.env()).unwrap();
+    cask.put("key", "value").unwrap();
+    cask.checkpoint(root("checkpoint of a cask")).unwrap();
+    cask.backup(root("backup of a cask"), &mut |_| {}).unwrap();
+    let log = RaftLog::open_with_env(root("log"), raft_options(), disk.env()).unwrap();
+    log.fork(root("fork")).unwrap();
+    for name in ["checkpoint", "backup"] {
+        let copy = Db::open_with_env(Path::new("/mnt").join(name), Options::default(), disk.env()).unwrap();
+        assert_eq!(copy.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+    for entry in disk.env().files.list(Path::new("/mnt")).unwrap() {
+        let is_there = disk.env().files.list(&Path::new("/mnt").join(&entry.name).join("lost+found"));
+        assert!(is_there.is_ok(), "{}", entry.name);
+    }
+}

@@ -81,7 +81,10 @@ fn strangers(env: &Env, dir: &Path) -> Result<Vec<String>> {
         Err(error) => return Err(error.into()),
     };
     let names = entries.into_iter().map(|entry| entry.name);
-    Ok(names.filter(|name| !FileName::parse(name).is_some_and(|name| is_left_by_creation(&name))).collect())
+    let is_harmless = |name: &String| {
+        *name == durable::OF_THE_FILE_SYSTEM || FileName::parse(name).is_some_and(|name| is_left_by_creation(&name))
+    };
+    Ok(names.filter(|name| !is_harmless(name)).collect())
 }
 
 fn is_left_by_creation(name: &FileName) -> bool {
