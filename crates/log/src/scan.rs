@@ -12,7 +12,7 @@
 //! - T2: for some sector that `[a, b)` touches, all its bytes from `a` on, or from its start if that comes later, are
 //!   zeroes, up to its end or the file's; or
 //! - T3: the log is a recycled one, as its whole records or the type of this one say: then the old content of a sector is a
-//!   former log, which looks like anything; or
+//!   former log, which looks like anything. Manifests are never recycled; or
 //! - T4: its header is all zeroes: a process died while it copied a record into preallocated space, of which the first
 //!   bytes are stored last ([`esker_env::AppendFile`]).
 //!
@@ -20,6 +20,10 @@
 //! a good fragment: it was written whole, whatever its false length touches. `b` is what the header says; if the header cannot be true, the end of its
 //! block of 32 KiB. A record is torn if one of its fragments is. Zeroes from the end of a record to the end of the file are
 //! the clean end of a file whose space was allocated in advance.
+//!
+//! In a manifest each record is durable before the next is appended, so one that is torn is the last: if a whole record begins
+//! anywhere behind it, that is corruption too. So may be what a power loss leaves of a group that RocksDB syncs at once: better a repair
+//! too many, for what the edits behind it name would pass for orphans.
 //!
 //! What the rule cannot see: rot inside a record that holds a sector's worth of zeroes of its own passes for a tear.
 //! [`LogEnd::Torn`] therefore says how much it drops, and whether whole records lie behind.
@@ -161,7 +165,7 @@ impl Scanner {
         })
     }
 
-    /// What is read is a manifest: none is opened with less of it, whatever the mode.
+    /// What is read is a manifest: none is opened with less of it, whatever the mode, nor without an edit that others follow.
     pub fn of_manifest(mut self) -> Self {
         self.is_manifest = true;
         self
@@ -232,7 +236,7 @@ impl Scanner {
             let fragment = next_fragment(&self.block, self.at, Some(self.log_number));
             match fragment {
                 Fragment::Whole { kind, payload, next, recyclable } => {
-                    self.is_recycled |= recyclable;
+                    self.is_recycled |= recyclable && !self.is_manifest;
                     if let Some(place) = self.take(kind, payload, next)? {
                         return Ok(Some(place));
                     }
@@ -263,7 +267,8 @@ impl Scanner {
                 }
                 Fragment::Damaged { end, reason } => {
                     let type_byte = self.block.get(self.at + HEADER_BYTES - 1);
-                    let is_recycled = type_byte.is_some_and(|type_byte| matches!(type_byte, 5..=8));
+                    let is_recycled =
+                        !self.is_manifest && type_byte.is_some_and(|type_byte| matches!(type_byte, 5..=8));
                     let is_torn = (is_recycled || may_be_torn(&self.block, self.at, end))
                         && !is_one_bit_from_whole(&self.block, self.at, self.log_number);
                     self.damaged(end, is_torn, &format!("{}: {}", reason.field, reason.reason))?;
@@ -373,6 +378,9 @@ impl Scanner {
     }
 
     fn end_torn(&mut self, begun: u64, end: usize, reason: &str) -> Result<()> {
+        if self.is_manifest && self.record_follows()? {
+            return Err(self.refuse(begun, false, reason));
+        }
         let mut is_followed = self.is_whole_at(end);
         while !is_followed && self.read_block()? {
             is_followed = self.is_whole_at(0);
@@ -460,6 +468,26 @@ impl Scanner {
         Ok(false)
     }
 
+    /// Whether a whole fragment that begins a record follows, wherever, to the end of the file. Reads that.
+    fn record_follows(&self) -> Result<bool> {
+        if begins_record(self.block.get(self.at..).unwrap_or_default(), self.log_number) {
+            return Ok(true);
+        }
+        let mut offset = self.block_offset + self.block.len() as u64;
+        let mut block = vec![0; BLOCK_BYTES];
+        while offset < self.file_bytes {
+            let got = self.file.read_at(offset, &mut block)?;
+            if got == 0 {
+                break;
+            }
+            if begins_record(block.get(..got).unwrap_or_default(), self.log_number) {
+                return Ok(true);
+            }
+            offset += got as u64;
+        }
+        Ok(false)
+    }
+
     /// Whether nothing but zeroes follows, to the end of the file. Reads them, each block once.
     fn is_zero_to_the_end(&mut self) -> Result<bool> {
         let mut offset = self.block_offset + self.block.len() as u64;
@@ -495,6 +523,15 @@ fn has_own(block: &[u8], number: u32) -> bool {
         .windows(number_bytes.len())
         .enumerate()
         .any(|(at, bytes)| bytes == number_bytes && is_own(at))
+}
+
+/// Whether a whole fragment that begins a record stands anywhere in the part of a block.
+fn begins_record(block: &[u8], log_number: u32) -> bool {
+    block.windows(HEADER_BYTES).enumerate().any(|(at, header)| {
+        let &[.., l0, l1, 1 | 2] = header else { return false };
+        let fits = at + HEADER_BYTES + usize::from(u16::from_le_bytes([l0, l1])) <= block.len();
+        fits && matches!(next_fragment(block, at, Some(log_number)), Fragment::Whole { .. })
+    })
 }
 
 #[cfg(test)]

@@ -870,3 +870,45 @@ fn a_damaged_manifest_is_to_be_restored_or_repaired() {
     assert!(error.contains("the manifest is damaged") && error.contains("repair"), "{error}");
     assert!(!error.contains("SkipCorrupt") && !error.contains("log"), "{error}");
 }
+
+/// Goal: a manifest with damage in its midst is no older store: what its other edits name stays.
+#[test]
+fn a_manifest_is_not_opened_without_an_edit_that_others_follow() {
+    let options = options(small());
+    let disk = SimDisk::new();
+    let db = open(&disk, &options).unwrap();
+    let number = current_manifest(&*disk.env().files, Path::new(DIR)).unwrap();
+    let path = Path::new(DIR).join(FileName::Manifest(number).to_string());
+    let mut ends = Vec::new();
+    for n in 1..=3u8 {
+        let mut key = [0; 2048];
+        key[0] = n;
+        db.put(key, [n]).unwrap();
+        db.flush().unwrap();
+        ends.push(disk.file_bytes(&path).unwrap().len());
+    }
+    let crashed = disk.after_process_death();
+    drop(db);
+    // The second flush's edit: a bit of its first key, the type of its fragment, its first sectors.
+    let damages: [&dyn Fn(&mut [u8]); 3] =
+        [&|bytes| bytes[ends[0] + 200] ^= 1, &|bytes| bytes[ends[0] + 6] ^= 4, &|bytes| {
+            bytes[ends[0]..ends[0].next_multiple_of(512) + 512].fill(0);
+        }];
+    for (n, damage) in damages.into_iter().enumerate() {
+        let disk = crashed.after_process_death();
+        let mut bytes = disk.file_bytes(&path).unwrap();
+        damage(&mut bytes);
+        disk.overwrite(&path, bytes);
+        let before = bytes_of(&disk);
+        let error = open(&disk, &options).map(drop).unwrap_err();
+        assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("repair"), "{n}: {error}");
+        assert!(bytes_of(&disk) == before, "{n}");
+        Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap();
+        let db = open(&disk, &options).unwrap();
+        for n in 1..=3u8 {
+            let mut key = [0; 2048];
+            key[0] = n;
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(&[n][..]));
+        }
+    }
+}

@@ -99,7 +99,7 @@ pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumbe
     if let LogEnd::Torn { offset, .. } = scanner.end()
         && scanner.is_cut_off()
     {
-        return Err(Error::corruption(&path, offset, "the manifest was cut short; restore it from a backup"));
+        return Err(Error::corruption(&path, offset, "the manifest was cut short; restore it from a backup, or repair the store"));
     }
     if edit_count == 0 {
         return Err(Error::corruption(&path, 0, "the manifest holds no edit; restore the store from a backup"));

@@ -415,6 +415,47 @@ fn a_read_that_fails_is_no_end() {
     assert_eq!(scanner.next().unwrap(), Some((0, &b"one"[..])));
 }
 
+/// Goal: a manifest's record is durable before the next is appended, so nothing that others follow is taken for the work of a power
+/// loss: zeroes within it, a missing sector, a type that only recycled logs have. Its last record may be torn as any other.
+#[test]
+fn a_torn_record_of_a_manifest_is_its_last() {
+    let mut edit = vec![0u8; 2000];
+    (edit[0], edit[1999]) = (7, 7);
+    let (kept, record) = (framed(&[b"kept"]), HEADER_BYTES + edit.len());
+    let (at, whole) = (kept.len(), framed(&[b"kept", &edit, &edit]));
+    let scan = |bytes: Vec<u8>| {
+        let disk = disk_with(bytes);
+        let scanner = Scanner::open(&disk, Path::new(PATH), RecoveryMode::PointInTime, true, 7).unwrap();
+        let mut scanner = scanner.of_manifest();
+        assert_eq!(scanner.next().unwrap().unwrap().1, b"kept");
+        while scanner.next().map_err(|error| error.kind())?.is_some() {}
+        Ok(scanner.end())
+    };
+    let torn = |offset: usize| move |end: Result<LogEnd, ErrorKind>| matches!(end, Ok(LogEnd::Torn { offset: at, .. }) if at == offset as u64);
+    let damages: [fn(&mut [u8]); 4] = [
+        |record| record[HEADER_BYTES] ^= 1,
+        // Of a byte that follows the type, or its checksum would tell.
+        |record| (record[6], record[HEADER_BYTES]) = (5, 8),
+        |record| record[600..1000].fill(0x55),
+        |record| record[..1100].fill(0),
+    ];
+    for (n, damage) in damages.into_iter().enumerate() {
+        let mut bytes = whole.clone();
+        damage(&mut bytes[at..]);
+        assert_eq!(scan(bytes.clone()), Err(ErrorKind::Corruption), "{n}: others follow");
+        bytes.truncate(at + record);
+        assert!(torn(at)(scan(bytes)), "{n}: nothing follows");
+    }
+    // Far behind, too, and where no block begins with one.
+    let mut far = framed(&[b"kept", &vec![9; BLOCK_BYTES + 2000], b"last"]);
+    far[at + 600..BLOCK_BYTES + 600].fill(0);
+    assert_eq!(scan(far), Err(ErrorKind::Corruption));
+    // A piece of the same record may be there without its beginning.
+    let mut long = framed(&[b"kept", &vec![9; 3 * BLOCK_BYTES]]);
+    long[at..at + 600].fill(0);
+    assert!(torn(at)(scan(long)));
+}
+
 /// Goal: a power loss costs no synced record, makes no hole, and is never taken for corruption.
 /// Method: random histories on a disk that loses any subset of unsynced sectors; every image is scanned in all modes.
 #[test]
