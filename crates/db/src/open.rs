@@ -4,7 +4,8 @@
 //! - O2: recovery writes new files only, and they count all at once when CURRENT is replaced. Before that the store is
 //!   what it was; after it, the logs and the old manifest are superfluous. One exception: blob files that were not ended are, which
 //!   takes nothing from them that the logs lead to ([`pointers`]).
-//! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give.
+//! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give. What an earlier attempt has left
+//!   goes before the next one writes the same again, or attempts that fail would fill the disk.
 //!
 //! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
@@ -36,7 +37,9 @@ use crate::family::{Family, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store, check_next_file};
-use crate::version::{COMPARATOR_NAME, Recovered, manifest_state, recover, write_new};
+use crate::version::{
+    COMPARATOR_NAME, ManifestWriter, Recovered, current_manifest, manifest_state, recover, write_new,
+};
 use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
 
@@ -304,6 +307,7 @@ fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option
         families,
         wals,
         has_stray_blobs: listing.has_blobs_besides(&recovered),
+        first_unnamed: recovered.next_file_number,
         read_only: meter.is_none(),
         meter,
     }))
@@ -343,24 +347,15 @@ fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Res
 
 /// Replays the logs into tables, begins a new log and a new manifest, and makes that the store (O2).
 fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
+    files::remove_leftovers(store, logs)?;
     let first_new_number = store.next_file_number() - 1;
-    if let Err(error) = write_recovered(store, logs) {
-        // CURRENT still names the old manifest: what was written since is nobody's. What cannot be removed now, the next open removes.
-        let _ = files::remove_numbered_from(store, first_new_number);
-        return Err(error);
-    }
-    let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
-        let path = store.path_of(&FileName::Wal(lead.wal_number));
-        lead.wal = Some(store.create_log(lead.wal_number, &path)?);
-        lead.order.expect_spare(store.spare_due_at());
-        lead.last_sequence = store.visible();
-        lead.reload(&store.families.load(), store.options.wal_bytes_max);
-        Ok(lead.wal_number)
+    let (wal, manifest) = begin_store(store, logs).inspect_err(|_| {
+        // While CURRENT names the old manifest, what was written since is nobody's. What cannot be removed now, the next open removes.
+        if current_manifest(&*store.env.files, &store.dir).is_ok_and(|current| current.get() < first_new_number) {
+            files::remove_numbered_from(store, first_new_number);
+        }
     })?;
     let mut installer = store.installer.lock();
-    let number = store.new_file_number();
-    let edits = store.state_edits(installer.family_id_max);
-    let manifest = write_new(&*store.env.files, &store.dir, number, &edits)?;
     store.counters.manifest_bytes.add(manifest.bytes());
     installer.manifest = Some(manifest);
     store.write_options_file(&mut installer)?;
@@ -378,6 +373,21 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
         distrust::trust_again(&*store.env.files, &store.dir)?;
     }
     Ok(())
+}
+
+/// Writes what the logs hold, a log and a manifest, and makes that the store.
+fn begin_store(store: &Store, logs: &replay::Logs) -> Result<(FileNumber, ManifestWriter)> {
+    write_recovered(store, logs)?;
+    let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
+        let path = store.path_of(&FileName::Wal(lead.wal_number));
+        lead.wal = Some(store.create_log(lead.wal_number, &path)?);
+        lead.order.expect_spare(store.spare_due_at());
+        lead.last_sequence = store.visible();
+        lead.reload(&store.families.load(), store.options.wal_bytes_max);
+        Ok(lead.wal_number)
+    })?;
+    let edits = store.state_edits(store.installer.lock().family_id_max);
+    Ok((wal, write_new(&*store.env.files, &store.dir, store.new_file_number(), &edits)?))
 }
 
 fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {

@@ -81,6 +81,8 @@ pub(crate) struct Store {
     pub(crate) durable_logs: BTreeMap<FileNumber, u64>,
     /// Whether open found blob files that the manifest does not name.
     pub(crate) has_stray_blobs: bool,
+    /// From this number on, the manifest that open found can name no file.
+    pub(crate) first_unnamed: u64,
     pub(crate) read_only: bool,
     /// The family that every store has, beside `families` so that the common read needs no look-up.
     pub(crate) default_family: Arc<Family>,
@@ -237,6 +239,7 @@ pub(crate) struct Parts {
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
     pub(crate) durable_logs: BTreeMap<FileNumber, u64>,
     pub(crate) has_stray_blobs: bool,
+    pub(crate) first_unnamed: u64,
     pub(crate) read_only: bool,
     pub(crate) default_family: Arc<Family>,
     pub(crate) families: BTreeMap<u32, Arc<Family>>,
@@ -273,6 +276,7 @@ impl Store {
             log_numbers: parts.log_numbers,
             durable_logs: parts.durable_logs,
             has_stray_blobs: parts.has_stray_blobs,
+            first_unnamed: parts.first_unnamed,
             read_only: parts.read_only,
             families: ArcSwap::from_pointee(parts.families),
             published: Published::new(parts.last_sequence.get()),

@@ -9,13 +9,14 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::copying::UNFINISHED;
 
+use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
 use crate::options::OptionsInFile;
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
-use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version};
+use crate::version::{BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version, current_manifest};
 use crate::{Error, ErrorKind, Result};
 
 /// Whether `dir` holds a store: whether it has a CURRENT.
@@ -293,24 +294,54 @@ pub(super) fn missing(error: Error, path: &Path) -> Error {
     }
 }
 
-/// Removes files that were numbered from `first` on: those of a recovery that failed.
-pub(super) fn remove_numbered_from(store: &Store, first: u64) -> Result<()> {
-    for name in Listing::of(&store.env, &store.dir)?.names {
+/// Removes files that were numbered from `first` on, as far as that can be done: those of a recovery that failed.
+pub(super) fn remove_numbered_from(store: &Store, first: u64) {
+    let Ok(listing) = Listing::of(&store.env, &store.dir) else { return };
+    for name in listing.names {
         if name.number().is_some_and(|number| number.get() >= first) {
-            store.env.files.remove(&store.path_of(&name))?;
+            let _ = store.env.files.remove(&store.path_of(&name));
+        }
+    }
+}
+
+/// Removes what an attempt to open that died has written (O3), as far as that can be done: files with numbers that the manifest had not given
+/// yet, so it lost no edit that names them, if neither it nor a log leads to them, and logs in which nothing is.
+pub(super) fn remove_leftovers(store: &Store, logs: &Logs) -> Result<()> {
+    let current = current_manifest(&*store.env.files, &store.dir)?;
+    let mut live = live_files(store);
+    live.insert(current);
+    live.extend(logs.pointers.files());
+    for name in Listing::of(&store.env, &store.dir)?.names {
+        let is_nobodys = match name {
+            FileName::Table(number)
+            | FileName::LegacyTable(number)
+            | FileName::Blob(number)
+            | FileName::Manifest(number)
+            | FileName::Temporary(number) => !live.contains(&number),
+            FileName::Wal(number) => logs.empty.contains(&number),
+            _ => false,
+        };
+        if is_nobodys && name.number().is_some_and(|number| number.get() >= store.first_unnamed) {
+            let _ = store.env.files.remove(&store.path_of(&name));
         }
     }
     Ok(())
 }
 
-/// Removes what no manifest names any more (O3). The newest two OPTIONS files stay, as RocksDB leaves them.
-pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
+/// The tables and blob files of all versions.
+fn live_files(store: &Store) -> BTreeSet<FileNumber> {
     let mut live = BTreeSet::new();
     for family in store.families.load().values() {
         let view = family.view.load();
         live.extend(view.version.tables().map(|(_, table)| table.number()));
         live.extend(view.version.blobs().keys());
     }
+    live
+}
+
+/// Removes what no manifest names any more (O3). The newest two OPTIONS files stay, as RocksDB leaves them.
+pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
+    let mut live = live_files(store);
     live.extend(store.state.lock().wals.keys());
     live.extend(store.installer.lock().manifest.as_ref().map(|manifest| manifest.number()));
     let names = Listing::of(&store.env, &store.dir)?.names;

@@ -89,6 +89,7 @@ pub(crate) fn store_to_mend(
         families,
         wals,
         has_stray_blobs: true,
+        first_unnamed: next_file,
         read_only: false,
     }))
 }

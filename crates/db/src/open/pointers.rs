@@ -167,6 +167,11 @@ impl Pointers {
         }
     }
 
+    /// All that were led to, by batches that are left out, too.
+    pub(super) fn files(&self) -> impl Iterator<Item = FileNumber> + '_ {
+        self.files.keys().copied()
+    }
+
     /// Leads readers of `view`, of a store open for reading, to the files.
     pub(super) fn show_to(&self, family: u32, view: &View, trash: &Arc<Trash>) {
         for found in self.files.values().filter(|found| found.family == family && found.live.count > 0) {

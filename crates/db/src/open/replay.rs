@@ -46,6 +46,8 @@ pub(super) struct Logs {
     pub(super) pointers: Pointers,
     /// Where what is replayed of each ends.
     ends: BTreeMap<FileNumber, u64>,
+    /// Those that hold nothing, whole or in part.
+    pub(super) empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
 }
@@ -65,7 +67,7 @@ impl Logs {
             let is_last = last.is_none_or(|last| number >= last);
             Log { number, path: store.path_of(&FileName::Wal(number)), is_last }
         };
-        let logs: Vec<Log> = wals.keys().map(log).collect();
+        let mut logs: Vec<Log> = wals.keys().map(log).collect();
         let mut found = Recovery::default();
         let mut pointers = Pointers::default();
         for log in logs.iter().filter(|_| store.has_stray_blobs) {
@@ -75,6 +77,7 @@ impl Logs {
             }
         }
         let mut skipped = BTreeSet::new();
+        let mut empty = BTreeSet::new();
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
@@ -161,7 +164,10 @@ impl Logs {
                     found.dropped_bytes += dropped_bytes;
                     end = end.or(Some(offset));
                 }
-                LogEnd::Clean { offset } => end = end.or(Some(offset)),
+                LogEnd::Clean { offset } => {
+                    end = end.or(Some(offset));
+                    empty.extend((offset == 0 && scanner.skipped_bytes() == 0).then_some(log.number));
+                }
                 LogEnd::NotReached => {}
             }
             // In mode SkipCorrupt what is missing; of that, what is there and no record was passed over.
@@ -170,7 +176,8 @@ impl Logs {
             ends.extend(end.map(|end| (log.number, end)));
         }
         check_durable(store, &ends, &mut found)?;
-        Ok(Self { logs, found, pointers, ends, skipped })
+        logs.retain(|log| !empty.contains(&log.number));
+        Ok(Self { logs, found, pointers, ends, empty, skipped })
     }
 
     /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.

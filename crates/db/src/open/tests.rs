@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::FileSystem;
-use esker_env::sim::SimDisk;
+use esker_env::metered::RESERVE_BYTES;
+use esker_env::sim::{Fault, SimDisk};
 use esker_format::compression::Compression;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
@@ -869,6 +870,91 @@ fn a_damaged_manifest_is_to_be_restored_or_repaired() {
     let error = open(&disk, &options).unwrap_err().to_string();
     assert!(error.contains("the manifest is damaged") && error.contains("repair"), "{error}");
     assert!(!error.contains("SkipCorrupt") && !error.contains("log"), "{error}");
+}
+
+/// What a process left that died with 200 KB in its log, a few values of it in a blob file.
+fn with_a_full_log(separation: Separation) -> SimDisk {
+    let disk = SimDisk::new();
+    let db = open(&disk, &options(FamilyOptions { separation, write_buffer_bytes: 1 << 20, ..separating() })).unwrap();
+    db.put("flushed", vec![0; 1000]).unwrap();
+    db.flush().unwrap();
+    for n in 0..100u8 {
+        db.put([n, 0], vec![n; 199]).unwrap();
+        db.put([n, 1], vec![n; 2000]).unwrap();
+    }
+    // Before it closes.
+    disk.after_process_death()
+}
+
+fn assert_has_all(db: &Db) {
+    assert!((0..100u8).all(|n| db.get([n, 0]).unwrap().as_deref() == Some(&[n; 199][..])));
+    assert!((0..100u8).all(|n| db.get([n, 1]).unwrap().as_deref() == Some(&[n; 2000][..])));
+}
+
+/// The operation by which an open of `disk` makes its manifest the current one.
+fn turning_point(disk: &SimDisk, options: &Options) -> u64 {
+    let disk = disk.after_process_death();
+    disk.set_tracing(true);
+    drop(open(&disk, options).unwrap());
+    let trace = disk.trace();
+    let turns = |line: &&String| line.contains(" rename ") && line.contains("CURRENT");
+    trace.iter().find(turns).unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
+fn allocated(disk: &SimDisk) -> u64 {
+    let files = disk.env().files;
+    disk.paths().iter().map(|path| files.metadata(path).unwrap().allocated).sum()
+}
+
+/// Goal: an open that fails leaves nothing behind, whichever call fails before CURRENT is replaced.
+#[test]
+fn an_open_that_fails_takes_away_what_it_wrote() {
+    for separation in [Separation::AtFlush, Separation::AtWrite] {
+        let crashed = with_a_full_log(separation);
+        let options = options(FamilyOptions { separation, ..small() });
+        let turn = turning_point(&crashed, &options);
+        let mut failed = 0;
+        for n in 0..=turn {
+            let disk = crashed.after_process_death();
+            let before = disk.paths();
+            disk.fail_at(n, Fault::Eio);
+            if open(&disk, &options).is_ok() {
+                continue;
+            }
+            failed += 1;
+            // Not a warning of a sync that failed.
+            let left: Vec<_> = disk.paths().into_iter().filter(|path| !path.ends_with("SYNC-FAILED")).collect();
+            assert_eq!(left, before, "{separation:?}, operation {n}");
+            assert_has_all(&open(&disk, &options).unwrap());
+        }
+        assert!(failed > 10, "{failed}");
+    }
+}
+
+/// Goal: whoever kills every open on its way finds no more on the disk after the tenth than after the first; a limit with room for one attempt
+/// has room for the next.
+#[test]
+fn opens_that_are_killed_do_not_fill_the_disk() {
+    for separation in [Separation::AtFlush, Separation::AtWrite] {
+        let mut disk = with_a_full_log(separation);
+        let mut options = options(FamilyOptions { separation, ..small() });
+        let turn = turning_point(&disk, &options);
+        let mut most = None;
+        for attempt in 0..10 {
+            // The removal of what is there takes a few, too.
+            let n = turning_point(&disk, &options);
+            assert!(n >= turn);
+            disk.die_after(n);
+            open(&disk, &options).map(drop).unwrap_err();
+            disk = disk.after_process_death();
+            let used = *most.get_or_insert(allocated(&disk));
+            assert!(allocated(&disk) <= used, "{separation:?}, attempt {attempt}");
+            options.max_disk_bytes = used + RESERVE_BYTES + (64 << 10);
+        }
+        let db = open(&disk, &options).unwrap();
+        assert_has_all(&db);
+        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+    }
 }
 
 /// Goal: a manifest with damage in its midst is no older store: what its other edits name stays.
