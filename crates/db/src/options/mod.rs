@@ -103,7 +103,8 @@ pub struct Options {
     /// the end looks like anything.
     pub recycled_logs_max: usize,
 
-    /// Size at which a new manifest is begun, in bytes. Default 64 MiB. Range 4 KiB..=1 GiB.
+    /// Size at which a new manifest is begun, in bytes. Default 64 MiB. Range 4 KiB..=1 GiB. One that begins with more than half of that
+    /// doubles first.
     pub manifest_bytes_max: u64,
 
     /// The largest group of concurrent writes that goes to the log in one append, in bytes. Default 1 MiB.

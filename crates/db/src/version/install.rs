@@ -10,7 +10,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
-use super::{Edit, Version, current_manifest, prepare_new, set_current, snapshot_edits};
+use super::{Edit, ManifestWriter, Version, current_manifest, prepare_new, set_current, snapshot_edits};
 use crate::events::FileChanges;
 use crate::family::{Family, Generation, View};
 use crate::store::{Installer, State, Store};
@@ -123,21 +123,21 @@ impl Store {
     /// A manifest that has grown large is replaced by a new one with the present state. Failure to write it changes
     /// nothing, unless CURRENT may already name it.
     pub(crate) fn roll_manifest_if_large(&self, installer: &mut Installer) {
-        let Some(old) = installer.manifest.as_ref() else { return };
-        if old.bytes() < self.options.manifest_bytes_max {
+        let family_id_max = installer.family_id_max;
+        let Some(old) = installer.manifest.as_mut().filter(|old| old.is_large(self.options.manifest_bytes_max)) else {
             return;
-        }
+        };
         let old_number = old.number();
         let number = self.new_file_number();
         let files = &*self.env.files;
-        // The old one goes on; the next edit tries again.
-        let goes_on = |error: Error| {
+        let goes_on = |old: &mut ManifestWriter, error: Error| {
+            old.go_on();
             self.trash.add(self.path_of(&FileName::Manifest(number)));
             self.state.lock().upkeep_error = Some(error.while_doing("beginning a new manifest"));
         };
-        let manifest = match prepare_new(files, &self.dir, number, &self.state_edits(installer.family_id_max)) {
+        let manifest = match prepare_new(files, &self.dir, number, &self.state_edits(family_id_max)) {
             Ok(manifest) => manifest,
-            Err(error) => return goes_on(error),
+            Err(error) => return goes_on(old, error),
         };
         match set_current(files, &self.dir, number) {
             Ok(()) => {
@@ -148,7 +148,7 @@ impl Store {
             // The new name was not taken: a full disk, say.
             Err(error) if current_manifest(files, &self.dir).is_ok_and(|current| current == old_number) => {
                 self.trash.add(self.path_of(&FileName::Temporary(number)));
-                goes_on(error);
+                goes_on(old, error);
             }
             // Whether CURRENT names the old or the new one is known only to whoever reads it next.
             Err(error) => self.fail(&error.while_doing("making a new manifest current")),

@@ -99,7 +99,11 @@ pub(crate) fn recover_from(files: &dyn FileSystem, dir: &Path, number: FileNumbe
     if let LogEnd::Torn { offset, .. } = scanner.end()
         && scanner.is_cut_off()
     {
-        return Err(Error::corruption(&path, offset, "the manifest was cut short; restore it from a backup, or repair the store"));
+        return Err(Error::corruption(
+            &path,
+            offset,
+            "the manifest was cut short; restore it from a backup, or repair the store",
+        ));
     }
     if edit_count == 0 {
         return Err(Error::corruption(&path, 0, "the manifest holds no edit; restore the store from a backup"));
@@ -215,6 +219,8 @@ impl Recovered {
 pub(crate) struct ManifestWriter {
     log: LogWriter,
     number: FileNumber,
+    /// What it held when it was begun, or when the last attempt to replace it failed.
+    begun_bytes: u64,
     scratch: Vec<u8>,
 }
 
@@ -225,6 +231,17 @@ impl ManifestWriter {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.log.len()
+    }
+
+    /// Whether a new one is due: at `bytes_max`, but not before as much again was appended as the whole state takes, or each edit would
+    /// write all of a large one.
+    pub(crate) fn is_large(&self, bytes_max: u64) -> bool {
+        self.bytes() >= bytes_max.max(self.begun_bytes.saturating_mul(2))
+    }
+
+    /// A new one could not be begun: this one goes on for as long again.
+    pub(crate) fn go_on(&mut self) {
+        self.begun_bytes = self.bytes();
     }
 
     /// Appends and syncs an edit; returns the bytes that took.
@@ -268,14 +285,15 @@ pub(crate) fn prepare_new(
 ) -> Result<ManifestWriter> {
     let name = FileName::Manifest(number).to_string();
     let path = dir.join(&name);
-    let mut writer =
-        ManifestWriter { log: LogWriter::new(files.create(&path)?), number, scratch: Vec::with_capacity(4096) };
+    let log = LogWriter::new(files.create(&path)?);
+    let mut writer = ManifestWriter { log, number, begun_bytes: 0, scratch: Vec::with_capacity(4096) };
     for edit in edits {
         writer.scratch.clear();
         edit.encode(&mut writer.scratch);
         writer.log.append(&[&writer.scratch])?;
     }
     writer.log.sync()?;
+    writer.begun_bytes = writer.bytes();
     files.sync_dir(dir)?;
     Ok(writer)
 }

@@ -158,3 +158,51 @@ fn a_manifest_that_cannot_become_current_leaves_the_one_before() {
         assert!((0..60u8).all(|n| db.get([n]).unwrap().as_deref() == Some(&[n; 20][..])) && db.exists("key").unwrap());
     }
 }
+
+/// Goal: a state larger than the size at which a manifest is begun anew is not written whole with every edit, nor is an attempt that failed
+/// made again with the next.
+#[test]
+fn a_manifest_is_begun_anew_only_after_as_much_was_appended() {
+    for fails in [false, true] {
+        let disk = SimDisk::new();
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            level0_compaction_trigger: 1000,
+            level0_slowdown_trigger: 1001,
+            level0_stop_trigger: 1002,
+            ..FamilyOptions::default()
+        };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            manifest_bytes_max: 4096,
+            families,
+            ..Options::default()
+        };
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        if fails {
+            // None can be made where there is one already.
+            let taken = (100..1000).map(|number| format!("/db/MANIFEST-{number:06}"));
+            taken.for_each(|path| disk.overwrite(path.as_ref(), vec![0]));
+        }
+        disk.set_tracing(true);
+        for n in 0..200u8 {
+            db.put([n], [n]).unwrap();
+            db.flush().unwrap();
+        }
+        let trace = disk.trace();
+        let begun = trace.iter().filter(|line| line.contains(" create ") && line.contains("MANIFEST")).count();
+        assert!((1..=4).contains(&begun), "{fails}: {begun}");
+        let (state, written) = (db.store().state_edits(0), db.store().counters.manifest_bytes.get());
+        let state_bytes: usize = state
+            .iter()
+            .map(|edit| {
+                let mut raw = Vec::new();
+                edit.encode(&mut raw);
+                raw.len()
+            })
+            .sum();
+        assert!(state_bytes > 2 * 4096 && written < 6 * state_bytes as u64, "{fails}: {written} for {state_bytes}");
+    }
+}
