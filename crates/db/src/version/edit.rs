@@ -42,8 +42,8 @@ pub(crate) struct Edit {
 impl Edit {
     /// Tables that this edit brings into being: not those that it only moves to another level.
     pub(crate) fn new_tables(&self) -> Vec<Arc<TableFile>> {
-        let moved = |table: &Arc<TableFile>| self.deleted.iter().any(|(_, gone)| gone.number() == table.number());
-        self.added.iter().map(|(_, table)| table).filter(|table| !moved(table)).cloned().collect()
+        let gone: BTreeSet<FileNumber> = self.deleted.iter().map(|(_, table)| table.number()).collect();
+        self.added.iter().map(|(_, table)| table).filter(|table| !gone.contains(&table.number())).cloned().collect()
     }
 
     /// Gives an epoch to tables that have none yet and come into `before`, if those that are there have theirs (V4).

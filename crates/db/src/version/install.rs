@@ -3,6 +3,7 @@
 //! Order: the files of the edit were synced by whoever wrote them, and their directory here; then the manifest takes the
 //! edit and is synced; then readers see it; then what it made obsolete may go (B6).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -210,10 +211,10 @@ fn log_number_without(view: &View, flushed: &[Arc<Generation>]) -> Option<FileNu
 
 /// F1: the edit is durable, so what it dropped may go once nobody reads it.
 fn mark_obsolete(before: &Version, next: &Version, edit: &Edit) {
+    let added: BTreeSet<FileNumber> = edit.added.iter().map(|(_, table)| table.number()).collect();
     for (level, table) in &edit.deleted {
-        let moved = edit.added.iter().any(|(_, added)| added.number() == table.number());
         debug_assert!(*level < crate::options::LEVEL_COUNT);
-        if !moved {
+        if !added.contains(&table.number()) {
             table.mark_obsolete();
         }
     }
