@@ -30,6 +30,9 @@ const AT_WRITE: &str = "at-write";
 /// The first release of RocksDB that has blob files: 6.18.
 const BLOBS_SINCE: (u32, u32) = (6, 18);
 
+/// What RocksDB has if nobody says anything.
+const DEFAULT_AGE_CUTOFF: f64 = 0.25;
+
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
 const PER_LEVEL: &str = "compression_per_level";
@@ -389,7 +392,9 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
 }
 
 fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
-    let fell_back = falls_back(file.family(name)).unwrap_or(false);
+    let collects_all = falls_back(file.family(name)).unwrap_or(false);
+    let said_off =
+        file.family(name).and_then(|section| section.get_bool("enable_blob_files").ok().flatten()) == Some(false);
     let says_blobs = knows_blobs(file) || separation != Separation::Off;
     if matches!(read_family(file, name), Err(Wrong::Unsupported(_))) {
         // The caller said what to use in place of that, and nothing of the rest.
@@ -441,7 +446,11 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
     if separation == Separation::FallBack {
         family.set("enable_blob_garbage_collection", true);
         family.set_f64("blob_garbage_collection_age_cutoff", 1.0);
-    } else if separation == Separation::Off && fell_back {
+    } else if collects_all && said_off {
+        // Nobody chose these: RocksDB would move all values of a family that separates again in every compaction.
+        family.set("enable_blob_garbage_collection", false);
+        family.set_f64("blob_garbage_collection_age_cutoff", DEFAULT_AGE_CUTOFF);
+    } else if collects_all && separation == Separation::Off {
         family.set("enable_blob_garbage_collection", false);
     }
     set_if_absent(file.table_mut(name), "format_version", "5");
@@ -572,6 +581,31 @@ mod tests {
         for line in lines.iter().filter(|line| !REFUSED.iter().any(|key| line.starts_with(&format!("{key}=")))) {
             assert!(text.lines().any(|printed| printed.trim() == *line), "{line} is not in:\n{text}");
         }
+    }
+
+    /// Goal: a family that fell back and separates again leaves RocksDB's own collection as it is by default; one that was never told to fall back
+    /// keeps what it was told.
+    #[test]
+    fn a_family_that_separates_again_has_rocksdb_collect_nothing() {
+        let with = |separation| FamilyOptions { separation, ..FamilyOptions::default() };
+        let (_, fell_back) = reread(with(Separation::FallBack), &ForeignOptions::default());
+        for separation in [Separation::Off, Separation::AtFlush, Separation::AtWrite] {
+            let (read, again) = reread(with(separation), &fell_back.foreign);
+            assert_eq!(read.separation, separation);
+            let file = again.foreign.0.into_inner();
+            let said = |key| file.family("default").unwrap().get(key).unwrap().to_owned();
+            assert_eq!(said("enable_blob_garbage_collection"), "false", "{separation:?}");
+            assert_eq!(said("blob_garbage_collection_age_cutoff"), "0.250000", "{separation:?}");
+        }
+        let text =
+            b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n[CFOptions \"default\"]\n\
+            enable_blob_files=true\nenable_blob_garbage_collection=true\nblob_garbage_collection_age_cutoff=1.000000\n";
+        let chosen = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
+        let (_, again) = reread(chosen.families["default"].clone().unwrap(), &chosen.foreign);
+        let file = again.foreign.0.into_inner();
+        assert_eq!(file.family("default").unwrap().get("enable_blob_garbage_collection"), Some("true"));
+        let (read, _) = reread(with(Separation::Off), &chosen.foreign);
+        assert_eq!(read.separation, Separation::Off);
     }
 
     /// Goal: a release without blob files finds no options for them, as long as there are none; it has no values separated, either.
