@@ -975,15 +975,16 @@ fn a_manifest_is_not_opened_without_an_edit_that_others_follow() {
     }
     let crashed = disk.after_process_death();
     drop(db);
-    // The second flush's edit: a bit of its first key, the type of its fragment, its first sectors.
-    let damages: [&dyn Fn(&mut [u8]); 3] =
-        [&|bytes| bytes[ends[0] + 200] ^= 1, &|bytes| bytes[ends[0] + 6] ^= 4, &|bytes| {
-            bytes[ends[0]..ends[0].next_multiple_of(512) + 512].fill(0);
-        }];
-    for (n, damage) in damages.into_iter().enumerate() {
+    let at = ends[0];
+    for n in 0..3 {
         let disk = crashed.after_process_death();
         let mut bytes = disk.file_bytes(&path).unwrap();
-        damage(&mut bytes);
+        // The second flush's edit: a bit of its first key, the type of its fragment, its first sectors.
+        match n {
+            0 => bytes[at + 200] ^= 1,
+            1 => bytes[at + 6] ^= 4,
+            _ => bytes[at..at.next_multiple_of(512) + 512].fill(0),
+        }
         disk.overwrite(&path, bytes);
         let before = bytes_of(&disk);
         let error = open(&disk, &options).map(drop).unwrap_err();
