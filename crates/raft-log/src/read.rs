@@ -29,14 +29,42 @@ use crate::{ErrorKind, Refusal, Result};
 const TOGETHER_MAX: usize = 16;
 
 /// Batches of a step (V4): so many are looked up in ten microseconds or so.
-const LOOKED_UP_MAX: usize = 256;
+pub(crate) const LOOKED_UP_MAX: usize = 256;
 
-/// Indexes of one run, and the file that they lie in.
-type Part = (Run, Span, Arc<LogFile>);
+/// Indexes of one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) run: Run,
+    pub(crate) span: Span,
+    /// Which of [`Parts::files`] they lie in.
+    file: usize,
+}
+
+/// Where entries lie, in order. Each file is looked up and held once, however many of the batches are its own.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) list: Vec<Part>,
+    files: Vec<Arc<LogFile>>,
+}
+
+impl Parts {
+    pub(crate) fn file(&self, part: &Part) -> Option<&Arc<LogFile>> {
+        self.files.get(part.file)
+    }
+
+    /// Tells the processor that `part` comes next.
+    fn expect(&self, part: Option<&Part>, expect: fn(&LogFile, u64)) {
+        if let Some(part) = part
+            && let Some(file) = self.file(part)
+        {
+            expect(file, part.run.place().offset);
+        }
+    }
+}
 
 impl Store {
-    /// Where the entries of `wanted` lie (V1), of the first `runs_max` batches.
-    fn parts(&self, id: u64, group: &Group, wanted: Span, runs_max: usize) -> Result<Vec<Part>> {
+    /// Where the entries of `wanted` lie (V1), of the first `runs_max` batches; an error if the group does not have all of them.
+    fn parts(&self, id: u64, group: &Group, wanted: Span, runs_max: usize) -> Result<Parts> {
         let refuse = |refusal: Refusal| Err(refusal.into_error(ErrorKind::NotFound));
         if group.span.is_empty() {
             return refuse(Refusal::Missing { group: id, index: wanted.first });
@@ -47,17 +75,28 @@ impl Store {
         if wanted.next > group.span.next {
             return refuse(Refusal::Missing { group: id, index: group.span.next.max(wanted.first) });
         }
-        let found = group.runs.within(group.span, wanted).take(runs_max).map(|(run, part)| {
-            let file = self.queue(run.queue()).file(run.place().file.sequence);
-            match file {
-                Some(file) => Ok((run, part, file)),
-                None => Err(self.lost(run)),
-            }
-        });
-        found.collect()
+        self.parts_there(group, wanted, runs_max)
     }
 
-    fn lost(&self, run: Run) -> crate::Error {
+    /// The same of a part of the group's span.
+    pub(crate) fn parts_there(&self, group: &Group, wanted: Span, runs_max: usize) -> Result<Parts> {
+        let mut parts = Parts::default();
+        // Mostly a batch has one entry of a group.
+        let expected = usize::try_from(wanted.count()).unwrap_or(usize::MAX).min(runs_max).min(LOOKED_UP_MAX);
+        parts.list.reserve_exact(expected);
+        let mut last = None;
+        for (run, span) in group.runs.within(group.span, wanted).take(runs_max) {
+            let id = run.place().file;
+            if last.replace(id) != Some(id) {
+                let file = self.queue(id.queue).file(id.sequence).ok_or_else(|| self.lost(run))?;
+                parts.files.push(file);
+            }
+            parts.list.push(Part { run, span, file: parts.files.len() - 1 });
+        }
+        Ok(parts)
+    }
+
+    pub(crate) fn lost(&self, run: Run) -> crate::Error {
         if self.append.is_closed() {
             return closed();
         }
@@ -69,21 +108,25 @@ impl Store {
     }
 
     /// Shows the entries of `parts`, in order, until told to stop (V2).
-    fn show(&self, group: u64, parts: &[Part], show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
-        let mut rest = parts;
-        parts.iter().take(2).for_each(|(run, _, file)| Block::expect_header(file, run.place().offset));
+    fn show(&self, group: u64, parts: &Parts, show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>) -> Result<()> {
+        let mut rest = parts.list.as_slice();
+        rest.iter().take(2).for_each(|part| parts.expect(Some(part), Block::expect_header));
         while let Some((first, others)) = rest.split_first() {
-            let together = rest.iter().take(TOGETHER_MAX);
-            let blocks: Vec<_> = together.map_while(|(run, ..)| self.blocks.get(run.place())).collect();
-            if blocks.is_empty() {
+            let mut blocks = [const { None }; TOGETHER_MAX];
+            let mut count = 0;
+            for (block, part) in blocks.iter_mut().zip(rest) {
+                *block = self.blocks.get(part.run.place());
+                if block.is_none() {
+                    break;
+                }
+                count += 1;
+            }
+            if count == 0 {
                 // Of the next one all, and of the one behind it where it begins.
-                if let Some((run, _, file)) = others.get(1) {
-                    Block::expect_header(file, run.place().offset);
-                }
-                if let Some((run, _, file)) = others.first() {
-                    Block::expect(file, run.place().offset);
-                }
-                let (run, _, file) = first;
+                parts.expect(others.get(1), Block::expect_header);
+                parts.expect(others.first(), Block::expect);
+                let run = first.run;
+                let file = parts.file(first).ok_or_else(|| self.lost(run))?;
                 let shown = self.show_block(file, run.place(), (group, run.first), |block| {
                     self.show_part(first, block, block.find(group, run.first)?, show)
                 });
@@ -93,13 +136,16 @@ impl Store {
                 rest = others;
                 continue;
             }
-            let (these, others) = rest.split_at(blocks.len().min(rest.len()));
+            let (these, others) = rest.split_at(rest.len().min(count));
             rest = others;
-            blocks.iter().for_each(|block| block.touch_index());
-            let found = these.iter().zip(&blocks).map(|((run, ..), block)| block.find(group, run.first));
-            let found = found.collect::<Result<Vec<_>>>()?;
-            found.iter().zip(&blocks).for_each(|(found, block)| block.touch_entry(found));
-            for ((part, block), found) in these.iter().zip(&blocks).zip(found) {
+            let blocks = || blocks.iter().flatten();
+            blocks().for_each(|block| block.touch_index());
+            let mut found = [const { None }; TOGETHER_MAX];
+            for ((found, part), block) in found.iter_mut().zip(these).zip(blocks()) {
+                *found = Some(block.find(group, part.run.first)?);
+            }
+            found.iter().flatten().zip(blocks()).for_each(|(found, block)| block.touch_entry(found));
+            for ((part, block), found) in these.iter().zip(blocks()).zip(found.into_iter().flatten()) {
                 if self.show_part(part, block, found, show)?.is_break() {
                     return Ok(());
                 }
@@ -111,14 +157,14 @@ impl Store {
     /// Shows what is wanted of one block, where `found` lie the entries of its run.
     fn show_part(
         &self,
-        (run, part, _): &Part,
+        Part { run, span, .. }: &Part,
         block: &Block,
         found: Found<'_>,
         show: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(span.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
         let mut ranges = found.ranges().skip(skipped);
-        for index in part.first..part.next {
+        for index in span.first..span.next {
             let range = ranges.next().ok_or_else(|| self.lost(*run))?;
             if show(index, block.entry(range)?).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -267,8 +313,8 @@ impl RaftLog {
                 }
                 ControlFlow::Continue(())
             })?;
-            match (ended, parts.last()) {
-                (None, Some((run, part, _))) => (next, last) = (part.next, Some(*run)),
+            match (ended, parts.list.last()) {
+                (None, Some(part)) => (next, last) = (part.span.next, Some(part.run)),
                 (ended, _) => {
                     ended.unwrap_or(Ok(()))?;
                     break;
@@ -345,7 +391,8 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::collections::BTreeMap;
+
+    use esker_env::sim::SimDisk;
 
     use super::*;
     use crate::{Error, LogBatch, Options};
@@ -403,22 +450,57 @@ mod tests {
         (dir, log)
     }
 
+    /// How many of `files` somebody holds beside those who hold them always, and how often in all, when the first entry is decoded
+    /// of those that are fetched.
+    fn held_meanwhile(log: &RaftLog, bytes_max: Option<usize>) -> (usize, usize) {
+        let files = log.store.append.files();
+        let counts: Vec<usize> = files.iter().map(Arc::strong_count).collect();
+        let seen = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let seen_there = std::rc::Rc::clone(&seen);
+        let more = move || {
+            let more = files.iter().zip(&counts).map(|(file, before)| Arc::strong_count(file) - before);
+            (more.clone().filter(|more| *more > 0).count(), more.sum())
+        };
+        HOOK.replace(Some(Box::new(move |_| seen_there.borrow_mut().push(more()))));
+        let next = log.last_index(1).unwrap() + 1;
+        log.fetch::<Codec>(1, 1, next, bytes_max, &mut Vec::new()).unwrap();
+        HOOK.take();
+        seen.borrow()[0]
+    }
+
     /// Goal: who wants few bytes does not pay for all entries that they may be of.
     #[test]
     fn a_fetch_of_few_bytes_looks_up_few_batches() {
+        // Each in a file of its own: it is looked up with the batch, and held until all entries of the step were shown.
+        let options = Options { file_bytes: 1 << 10, cache_bytes: 0, ..Options::default() };
+        let log = RaftLog::open_with_env("/log", options, SimDisk::new().env()).unwrap();
+        let (mut batch, count) = (LogBatch::new(), 2 * LOOKED_UP_MAX);
+        for index in 1..=count as u64 {
+            batch.add::<Codec>(1, &[(index, 0)]).unwrap();
+            batch.put(1, b"key", &[7; 1 << 10]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        assert_eq!(held_meanwhile(&log, None).0, count);
+        assert_eq!(held_meanwhile(&log, Some(100)).0, LOOKED_UP_MAX);
+    }
+
+    /// Goal: a file that all readers share is not looked up, nor held, once for each batch: its count is one cache line for all of them.
+    #[test]
+    fn a_file_is_held_once_for_all_its_batches() {
         let (_dir, log) = loaded();
-        let file = log.store.append.file(1).unwrap();
-        let held = Arc::strong_count(&file);
-        let seen = std::rc::Rc::new(RefCell::new(BTreeMap::new()));
-        let (of_file, seen_there) = (Arc::clone(&file), std::rc::Rc::clone(&seen));
-        HOOK.replace(Some(Box::new(move |index| {
-            seen_there.borrow_mut().insert(index, Arc::strong_count(&of_file));
-        })));
+        for bytes_max in [None, Some(1 << 20)] {
+            let (files, times) = held_meanwhile(&log, bytes_max);
+            assert_eq!(files, 1);
+            assert!(times <= 2, "once for all, once for the block that is shown: {times}");
+        }
+    }
+
+    /// Goal: nothing is different but the cost.
+    #[test]
+    fn a_fetch_of_few_bytes_is_the_beginning_of_one_of_all() {
+        let (_dir, log) = loaded();
         let mut entries = Vec::new();
         assert_eq!(log.fetch::<Codec>(1, 1, COUNT + 1, Some(100), &mut entries).unwrap(), 6);
-        HOOK.take();
-        assert!(seen.borrow()[&1] < held + 1 + 2 * LOOKED_UP_MAX, "{:?}", seen.borrow());
-        // Nothing is different but the cost.
         for (bytes_max, count) in
             [(0, 1), (16, 1), (31, 1), (32, 2), (16 * 700, 700), (16 * 3_000, 3_000), (1 << 20, 3_000)]
         {

@@ -7,8 +7,10 @@ use esker_format::raft::item::AtomicStatus;
 
 use super::Reclaim;
 use crate::batch::LogBatch;
+use crate::block::Block;
 use crate::group::{Group, Place, Run, Span};
 use crate::queue::LogFile;
+use crate::read::{LOOKED_UP_MAX, Parts};
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::write::closed;
@@ -34,8 +36,9 @@ type Key = (Box<[u8]>, Arc<[u8]>, FileId);
 /// What a group has to move.
 #[derive(Debug, Default)]
 struct Load {
-    entries: Vec<(Run, Span, Arc<LogFile>)>,
-    keys: Vec<Key>,
+    entries: Parts,
+    /// `None` if more entries follow.
+    keys: Option<Vec<Key>>,
     /// Entries that the rewrite queue holds behind these were replaced: a copy without them must not be durable before
     /// what replaced them is.
     replaced: bool,
@@ -104,12 +107,7 @@ impl Store {
             if *self.closing.lock() {
                 return Err(closed());
             }
-            let unread = match self.groups.with(*group, |found| self.load(found, scope)) {
-                Some(Ok(load)) => self.move_group(reclaim, &mut rewriter, *group, load, scope)?,
-                Some(Err(error)) => Some(error),
-                None => None,
-            };
-            if let Some(error) = unread {
+            if let Some(error) = self.move_group(reclaim, &mut rewriter, *group, scope)? {
                 reclaim.unmoved.get_or_insert(error);
                 all = false;
             }
@@ -117,33 +115,30 @@ impl Store {
         self.flush(reclaim, &mut rewriter).map(|()| all)
     }
 
-    /// What a group has to move. The files are held from now on.
-    fn load(&self, group: &Group, scope: Scope) -> Result<Load> {
-        let from = group.runs.rewritten_until(group.span);
-        let (wanted, kind) = match scope {
+    /// What a group has to move from index `from` on. The files are held from now on.
+    ///
+    /// Of the append queue's, so much at a time that those who write to the group hardly wait. What lies in files that have ended only
+    /// becomes less meanwhile, at either end: what is left behind `from` follows what was there before it, or all of that is dead. What moves as
+    /// a whole (P4) is looked up as a whole: it was moved before, and is few batches.
+    fn load(&self, group: &Group, scope: Scope, from: u64) -> Result<Load> {
+        let appended = group.runs.rewritten_until(group.span);
+        let (wanted, kind, until, runs_max) = match scope {
             Scope::Until(file) => {
-                (Span { first: from, next: group.runs.until_file(group.span, file).next }, Kind::Append)
+                let next = group.runs.until_file(group.span, file).next;
+                (Span { first: appended.max(from), next }, Kind::Append, file, LOOKED_UP_MAX)
             }
-            Scope::Rewritten => (Span { first: group.span.first, next: from }, Kind::Rewrite),
+            Scope::Rewritten => (Span { first: group.span.first, next: appended }, Kind::Rewrite, u64::MAX, usize::MAX),
         };
-        let mut load = Load { replaced: group.is_replaced_from(from), ..Load::default() };
+        let mut load = Load { replaced: group.is_replaced_from(appended), ..Load::default() };
         if !wanted.is_empty() {
-            for (run, part) in group.runs.within(group.span, wanted) {
-                let place = run.place();
-                let Some(file) = self.queue(place.file.queue).file(place.file.sequence) else {
-                    let reason = format!("{} is gone, though it is needed", place.file);
-                    return Err(Error::new(ErrorKind::Corruption, reason));
-                };
-                load.entries.push((run, part, file));
+            load.entries = self.parts_there(group, wanted, runs_max)?;
+            if load.entries.list.last().is_some_and(|last| last.span.next < wanted.next) {
+                return Ok(load);
             }
         }
-        let until = if let Scope::Until(file) = scope { file } else { u64::MAX };
         let old = |file: FileId| file.queue == kind && file.sequence <= until;
-        load.keys = group
-            .keys(None, None)
-            .filter(|(_, value)| old(value.file))
-            .map(|(key, value)| (key.into(), Arc::clone(&value.bytes), value.file))
-            .collect();
+        let keys = group.keys(None, None).filter(|(_, value)| old(value.file));
+        load.keys = Some(keys.map(|(key, value)| (key.into(), Arc::clone(&value.bytes), value.file)).collect());
         Ok(load)
     }
 
@@ -154,35 +149,51 @@ impl Store {
         reclaim: &mut Reclaim,
         rewriter: &mut Rewriter,
         group: u64,
-        load: Load,
         scope: Scope,
     ) -> Result<Option<Error>> {
-        if scope == Scope::Rewritten && load.replaced {
-            self.sync_appended()?;
-        }
         let mut atomic: Option<Atomic> = None;
-        let mut chunk = Chunk::default();
-        for (run, part, file) in load.entries {
-            let full = match self.read_run(group, run, part, file, &mut chunk) {
-                Ok(None) => continue,
-                Ok(Some(full)) => full,
-                Err(error) => return Ok(Some(error)),
+        let (mut chunk, mut next) = (Chunk::default(), 0);
+        let keys = loop {
+            let load = match self.groups.with(group, |found| self.load(found, scope, next)) {
+                Some(Ok(load)) => load,
+                Some(Err(error)) => return Ok(Some(error)),
+                // It was cleaned.
+                None => return Ok(None),
             };
-            if atomic.is_none() {
-                self.flush(reclaim, rewriter)?;
+            if scope == Scope::Rewritten && load.replaced {
+                self.sync_appended()?;
             }
-            full.add_to(group, rewriter)?;
-            if scope == Scope::Rewritten {
-                self.write_part(reclaim, rewriter, group, &mut atomic, AtomicStatus::Middle)?;
-            } else {
-                self.flush(reclaim, rewriter)?;
+            if load.entries.list.first().is_some_and(|first| first.span.first != next) {
+                // Compacted meanwhile.
+                chunk = Chunk::default();
             }
-        }
+            for part in &load.entries.list {
+                let Some(file) = load.entries.file(part) else { return Ok(Some(self.lost(part.run))) };
+                next = part.span.next;
+                let full = match self.read_run(group, part.run, part.span, file, &mut chunk) {
+                    Ok(None) => continue,
+                    Ok(Some(full)) => full,
+                    Err(error) => return Ok(Some(error)),
+                };
+                if atomic.is_none() {
+                    self.flush(reclaim, rewriter)?;
+                }
+                full.add_to(group, rewriter)?;
+                if scope == Scope::Rewritten {
+                    self.write_part(reclaim, rewriter, group, &mut atomic, AtomicStatus::Middle)?;
+                } else {
+                    self.flush(reclaim, rewriter)?;
+                }
+            }
+            if let Some(keys) = load.keys {
+                break keys;
+            }
+        };
         if rewriter.batch.approximate_bytes() + chunk.bytes() > BATCH_BYTES && atomic.is_none() {
             self.flush(reclaim, rewriter)?;
         }
         chunk.add_to(group, rewriter)?;
-        for (key, value, from) in load.keys {
+        for (key, value, from) in keys {
             rewriter.batch.put(group, &key, &value)?;
             rewriter.moves.push(Move::Key { group, key, from });
         }
@@ -201,10 +212,14 @@ impl Store {
         group: u64,
         run: Run,
         part: Span,
-        file: Arc<LogFile>,
+        file: &Arc<LogFile>,
         chunk: &mut Chunk,
     ) -> Result<Option<Chunk>> {
-        let block = self.block(file, run.place())?;
+        let block = self.block(Arc::clone(file), run.place())?;
+        Self::copy_run(&block, group, run, part, chunk)
+    }
+
+    fn copy_run(block: &Block, group: u64, run: Run, part: Span, chunk: &mut Chunk) -> Result<Option<Chunk>> {
         let skipped = usize::try_from(part.first.saturating_sub(run.first)).unwrap_or(usize::MAX);
         let wanted = usize::try_from(part.count()).unwrap_or(usize::MAX);
         let entries = || Ok::<_, Error>(block.find(group, run.first)?.ranges().skip(skipped).take(wanted));
@@ -317,6 +332,7 @@ mod tests {
     use std::sync::{OnceLock, Weak};
 
     use esker_env::Env;
+    use esker_env::sim::SimDisk;
 
     use super::*;
     use crate::{Listener, Options, RaftLog};
@@ -337,10 +353,12 @@ mod tests {
         let file = store.append.file(1).unwrap();
         // A block holds its file.
         let held = Arc::strong_count(&file);
-        let load = store.groups.with(1, |group| store.load(group, Scope::Until(1))).unwrap().unwrap();
-        for (run, part, file) in load.entries {
-            store.read_run(1, run, part, file, &mut chunk).unwrap();
+        let load = store.groups.with(1, |group| store.load(group, Scope::Until(1), 0)).unwrap().unwrap();
+        for part in &load.entries.list {
+            let file = load.entries.file(part).unwrap();
+            store.read_run(1, part.run, part.span, file, &mut chunk).unwrap();
         }
+        drop(load);
         assert_eq!(Arc::strong_count(&file), held);
         assert_eq!((chunk.first, chunk.entries, chunk.old.len()), (1, (1..=50).collect(), 50));
     }
@@ -399,5 +417,107 @@ mod tests {
         let count = rewritten.0.load(Ordering::Relaxed);
         assert!((4..100).contains(&count), "{count} batches");
         assert_eq!(log.entries(1, 1, COUNT + 1, None).unwrap(), vec![Vec::new(); COUNT as usize]);
+    }
+
+    /// Does something once, when the numbered batch was moved.
+    struct Acts<F> {
+        at: usize,
+        seen: AtomicUsize,
+        act: F,
+    }
+
+    impl<F: Fn() + Send + Sync> Listener for Acts<F> {
+        fn batch_appended(&self, file: FileId, _: u64, _: u64) {
+            if file.queue == Kind::Rewrite && self.seen.fetch_add(1, Ordering::Relaxed) == self.at {
+                (self.act)();
+            }
+        }
+    }
+
+    /// A log of so many batches, each of which has an entry of 1 KiB of group 1.
+    fn loaded(batches: u64, disk: &SimDisk, options: &Options, listener: Arc<dyn Listener>) -> RaftLog {
+        let log = RaftLog::open_with("/log", options.clone(), disk.env(), vec![listener]).unwrap();
+        let mut batch = LogBatch::new();
+        for index in 1..=batches {
+            batch.add_entries(1, index, [[7; 1 << 10]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        log
+    }
+
+    /// Goal: however many batches a group lies in, few of them are looked up and held at a time, so that little memory is taken, and whoever
+    /// writes to the group hardly waits.
+    #[test]
+    fn few_batches_of_a_group_are_looked_up_at_a_time() {
+        const COUNT: usize = LOOKED_UP_MAX + 50;
+        // Each has a file of its own.
+        let options = Options { file_bytes: 1 << 10, cache_bytes: 0, ..Options::default() };
+        let (store, held) = (Arc::new(OnceLock::<Weak<Store>>::new()), Arc::new(AtomicUsize::new(0)));
+        let (of, most) = (Arc::clone(&store), Arc::clone(&held));
+        let act = move || {
+            let files = of.get().and_then(Weak::upgrade).unwrap().append.files();
+            let count = files.iter().filter(|file| Arc::strong_count(file) > 2).count();
+            most.store(count, Ordering::Relaxed);
+        };
+        let log = loaded(COUNT as u64, &SimDisk::new(), &options, Arc::new(Acts { at: 0, seen: 0.into(), act }));
+        store.set(Arc::downgrade(&log.store)).unwrap();
+        log.move_on(None).unwrap();
+        // And the one that is written to.
+        assert!((2..=LOOKED_UP_MAX + 1).contains(&held.load(Ordering::Relaxed)), "{held:?}");
+        assert_eq!(log.entries(1, 1, COUNT as u64 + 1, None).unwrap(), vec![vec![7; 1 << 10]; COUNT]);
+    }
+
+    /// Goal: whatever becomes of a group while it is moved step by step, nothing of it is lost, and nothing comes back.
+    #[test]
+    fn a_group_that_changes_while_it_is_moved_is_what_it_became() {
+        const COUNT: u64 = 2 * LOOKED_UP_MAX as u64 + 50;
+        type Act = fn(&mut LogBatch);
+        let acts: [(&str, Act); 8] = [
+            ("compacted", |batch| batch.compact(1, 50)),
+            ("compacted within a step", |batch| batch.compact(1, 200)),
+            ("compacted within another", |batch| batch.compact(1, 300)),
+            ("compacted far", |batch| batch.compact(1, COUNT)),
+            ("all compacted", |batch| batch.compact(1, COUNT + 1)),
+            ("cut", |batch| batch.add_entries(1, 200, [[8; 100]; 500]).unwrap()),
+            ("cleaned", |batch| batch.clean(1)),
+            ("cleaned and begun anew", |batch| {
+                batch.clean(1);
+                batch.add_entries(1, 100, [[8; 100]; 500]).unwrap();
+            }),
+        ];
+        let options = Options { cache_bytes: 0, ..Options::default() };
+        let contents = |log: &RaftLog| {
+            let (first, last) = (log.first_index(1).unwrap_or(1), log.last_index(1).unwrap_or(0));
+            (first, log.entries(1, first, last + 1, None).unwrap())
+        };
+        for (name, change) in acts {
+            let plain = loaded(COUNT, &SimDisk::new(), &options, Arc::new(Rewritten::default()));
+            let mut batch = LogBatch::new();
+            change(&mut batch);
+            plain.write(&mut batch, false).unwrap();
+            let expected = contents(&plain);
+            for at in 0..4 {
+                let what = format!("{name} at {at}");
+                let (disk, acting) = (SimDisk::new(), Arc::new(OnceLock::<RaftLog>::new()));
+                let of = Arc::clone(&acting);
+                let act = move || {
+                    let mut batch = LogBatch::new();
+                    change(&mut batch);
+                    of.get().unwrap().write(&mut batch, false).unwrap();
+                };
+                let acts = Arc::new(Acts { at, seen: 0.into(), act });
+                let log = loaded(COUNT, &disk, &options, acts.clone());
+                let _ = acting.set(log.clone());
+                log.move_on(None).unwrap();
+                assert!(acts.seen.load(Ordering::Relaxed) > at, "{what}");
+                assert_eq!(contents(&log), expected, "{what}");
+                // What says so is given up, too.
+                log.move_on(None).unwrap();
+                assert_eq!(contents(&log), expected, "{what}, moved on again");
+                log.close().unwrap();
+                let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+                assert_eq!(contents(&log), expected, "{what}, reopened");
+            }
+        }
     }
 }
