@@ -2,7 +2,7 @@
 //!
 //! Entries and items are encoded as they come, so that writing a batch moves bytes and nothing else.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use esker_format::limits::TooLarge;
 use esker_format::raft::entries::{self, ENTRIES_BYTES_MAX, PACKED_BYTES_MAX, Packing};
@@ -23,6 +23,8 @@ const SPARE_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// One for [`LogBatch::ends`], and no larger one either.
+    static SPARE_ENDS: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
 }
 
 /// A buffer that an earlier batch of this thread is done with, or a new one: users make a batch for each write, and growing its
@@ -80,7 +82,8 @@ pub struct LogBatch {
 
 impl Default for LogBatch {
     fn default() -> Self {
-        Self { entries: spare(), items: spare(), item_count: 0, ends: Vec::new() }
+        let ends = SPARE_ENDS.try_with(Cell::take).unwrap_or_default();
+        Self { entries: spare(), items: spare(), item_count: 0, ends }
     }
 }
 
@@ -88,6 +91,10 @@ impl Drop for LogBatch {
     fn drop(&mut self) {
         give_back(std::mem::take(&mut self.items));
         give_back(std::mem::take(&mut self.entries));
+        if (1..=SPARE_BYTES_MAX / size_of::<u32>()).contains(&self.ends.capacity()) {
+            self.ends.clear();
+            let _ = SPARE_ENDS.try_with(|spare| spare.set(std::mem::take(&mut self.ends)));
+        }
     }
 }
 
@@ -508,5 +515,20 @@ mod tests {
         assert_eq!(batch.clone().encode(1).header.packing, Packing::Lz4);
         assert_eq!(batch.clone().encode(50_000).header.packing, Packing::None);
         assert_eq!(batch.encode(0).header.packing, Packing::None);
+    }
+
+    /// Goal: a batch for each write takes no memory anew: what those before it had, but for much.
+    #[test]
+    fn a_batch_has_the_memory_of_one_that_is_gone() {
+        let make = |entries: u64| {
+            let mut batch = LogBatch::new();
+            let before = [batch.entries.capacity(), batch.items.capacity(), batch.ends.capacity()];
+            assert_eq!(batch, LogBatch { entries: Vec::new(), items: Vec::new(), item_count: 0, ends: Vec::new() });
+            batch.add_entries(1, 1, (0..entries).map(|_| [7])).unwrap();
+            before
+        };
+        make(10);
+        assert!(make(2 * SPARE_BYTES_MAX as u64).iter().all(|bytes| *bytes >= 10));
+        assert_eq!(make(10), [0; 3], "that was much");
     }
 }

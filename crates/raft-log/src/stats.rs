@@ -7,6 +7,11 @@ use esker_format::raft::file_name::Queue as Kind;
 use crate::raft_log::RaftLog;
 use crate::store::Store;
 
+/// A counter with a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
 /// What was done since the log was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -14,7 +19,8 @@ pub(crate) struct Counters {
     groups_written: AtomicU64,
     bytes: AtomicU64,
     syncs: AtomicU64,
-    entries_read: AtomicU64,
+    /// Readers count, and keep no writer waiting for the line.
+    entries_read: Alone,
     pub(crate) rewritten_bytes: AtomicU64,
     pub(crate) purged_files: AtomicU64,
     pub(crate) moved_entries: AtomicU64,
@@ -32,7 +38,7 @@ impl Counters {
     }
 
     pub(crate) fn read(&self, entries: u64) {
-        self.entries_read.fetch_add(entries, Ordering::Relaxed);
+        self.entries_read.0.fetch_add(entries, Ordering::Relaxed);
     }
 
     pub(crate) fn add(counter: &AtomicU64, count: u64) {
@@ -133,7 +139,7 @@ impl RaftLog {
             written_bytes: load(&counters.bytes),
             syncs: load(&counters.syncs),
             waiting_writers: self.store.commit.waiting_count(),
-            entries_read: load(&counters.entries_read),
+            entries_read: load(&counters.entries_read.0),
             rewritten_bytes: load(&counters.rewritten_bytes),
             purged_files: load(&counters.purged_files),
             moved_entries: load(&counters.moved_entries),
