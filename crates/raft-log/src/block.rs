@@ -303,7 +303,7 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use super::HEADER_BYTES;
+    use super::{Block, HEADER_BYTES, How};
     use crate::group::Place;
     use crate::{LogBatch, Options, RaftLog};
 
@@ -321,7 +321,7 @@ mod tests {
             log.write(&mut batch, false).unwrap();
             let file = log.store.append.file(1).unwrap();
             let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
-            let block = log.store.block(file, place).unwrap();
+            let block = Block::read(file, place.offset, How::default).unwrap();
             let found = |group, first| block.find(group, first).map(|found| found.ranges().collect::<Vec<_>>());
             assert_eq!(found(7, 10).unwrap(), std::slice::from_ref(&(6..9)));
             assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);

@@ -136,11 +136,17 @@ impl Blocks {
 }
 
 impl Store {
-    /// The batch at `place`, which lies in `file`, to be held.
-    pub(crate) fn block(&self, file: Arc<LogFile>, place: Place) -> Result<Arc<Block>> {
+    /// Shows the batch at `place`, which lies in `file`, as [`show_block`](Self::show_block) does if it is not kept.
+    pub(crate) fn with_block<T>(
+        &self,
+        file: &Arc<LogFile>,
+        place: Place,
+        run: RunKey,
+        show: impl FnOnce(&Block) -> Result<T>,
+    ) -> Result<T> {
         match self.blocks.get(place) {
-            Some(block) => Ok(block),
-            None => Ok(self.keep(place, Block::read(file, place.offset, How::default)?)),
+            Some(block) => show(&block),
+            None => self.show_block(file, place, run, show),
         }
     }
 
@@ -186,7 +192,14 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use crate::{LogBatch, Options, RaftLog};
+    use std::collections::BTreeSet;
+    use std::sync::{OnceLock, Weak};
+
+    use esker_env::Env;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{Listener, LogBatch, Options, RaftLog};
 
     fn log(dir: &std::path::Path) -> RaftLog {
         RaftLog::open(dir, Options { compress_from_bytes: 1, ..Options::default() }).unwrap()
@@ -284,5 +297,43 @@ mod tests {
         }
         let came = keys().iter().filter(|key| !before.contains(key)).count();
         assert!(came >= 3, "{came} of what comes again soon is kept");
+    }
+
+    /// Says where blocks lie that were kept when something was moved.
+    #[derive(Default)]
+    struct Kept(OnceLock<Weak<Store>>, Mutex<BTreeSet<Key>>);
+
+    impl Kept {
+        fn keys(&self) -> BTreeSet<Key> {
+            let store = self.0.get().and_then(Weak::upgrade);
+            store.iter().flat_map(|store| store.blocks.cache.as_ref().unwrap().iter().map(|(key, _)| key)).collect()
+        }
+    }
+
+    impl Listener for Kept {
+        fn batch_appended(&self, _: FileId, _: u64, _: u64) {
+            self.1.lock().extend(self.keys());
+        }
+    }
+
+    /// K4: who purges reads everything once, and drives out nothing that others come back for, nor takes memory for what goes.
+    #[test]
+    fn what_is_moved_is_kept_while_there_is_room() {
+        let (dir, kept) = (tempfile::tempdir().unwrap(), Arc::new(Kept::default()));
+        let options = Options { compress_from_bytes: 1, cache_bytes: 1 << 20, ..Options::default() };
+        let log = RaftLog::open_with(dir.path(), options, Env::os(), vec![kept.clone()]).unwrap();
+        let mut batch = LogBatch::new();
+        for index in 1..=400 {
+            batch.add_entries(1, index, [[7; 30_000]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        (1..=400).for_each(|index| drop(log.entry(1, index).unwrap()));
+        kept.0.set(Arc::downgrade(&log.store)).unwrap();
+        let before = kept.keys();
+        assert!(before.len() > 20, "{}", before.len());
+        log.move_on(None).unwrap();
+        let came = kept.1.lock().difference(&before).count();
+        // Of those read last some marks are left.
+        assert!(came < 20, "{came} of what was moved");
     }
 }

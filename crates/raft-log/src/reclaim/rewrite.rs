@@ -215,8 +215,7 @@ impl Store {
         file: &Arc<LogFile>,
         chunk: &mut Chunk,
     ) -> Result<Option<Chunk>> {
-        let block = self.block(Arc::clone(file), run.place())?;
-        Self::copy_run(&block, group, run, part, chunk)
+        self.with_block(file, run.place(), (group, run.first), |block| Self::copy_run(block, group, run, part, chunk))
     }
 
     fn copy_run(block: &Block, group: u64, run: Run, part: Span, chunk: &mut Chunk) -> Result<Option<Chunk>> {
