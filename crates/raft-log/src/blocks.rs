@@ -135,6 +135,14 @@ impl Blocks {
     }
 }
 
+/// Keeps `last`, if it is something, for the next batch of this thread (K3).
+fn stay(last: Option<Last>) {
+    if last.is_some() {
+        // A thread that is ending keeps nothing.
+        let _ = LAST.try_with(|kept| kept.set(last));
+    }
+}
+
 impl Store {
     /// Shows the batch at `place`, which lies in `file`, as [`show_block`](Self::show_block) does if it is not kept.
     pub(crate) fn with_block<T>(
@@ -160,7 +168,7 @@ impl Store {
     ) -> Result<T> {
         // Taken, not borrowed: `show` may read from another log.
         let last = LAST.try_with(Cell::take).ok().flatten();
-        let (again, spare, wanted) = match last {
+        let (again, mut spare, wanted) = match last {
             Some(last) if last.is(file, place.offset) => match last.again(file) {
                 block if block.reaches(run) => (Some(block), None, None),
                 // Whoever comes for more may come for all of it.
@@ -172,16 +180,18 @@ impl Store {
         let read = || {
             Block::read(Arc::clone(file), place.offset, || {
                 is_kept = self.blocks.wants(place);
-                if is_kept { How::default() } else { How { spare, wanted } }
+                if is_kept { How::default() } else { How { spare: spare.take(), wanted } }
             })
         };
-        let block = again.map_or_else(read, Ok)?;
+        let block = again.map_or_else(read, Ok);
+        // What was not needed serves the next.
+        stay(spare);
+        let block = block?;
         if is_kept {
             return show(&self.keep(place, block));
         }
         let shown = show(&block);
-        // A thread that is ending keeps nothing.
-        let _ = LAST.try_with(|last| last.set(block.into_last(LAST_BYTES_MAX)));
+        stay(block.into_last(LAST_BYTES_MAX));
         shown
     }
 
@@ -297,6 +307,31 @@ mod tests {
         }
         let came = keys().iter().filter(|key| !before.contains(key)).count();
         assert!(came >= 3, "{came} of what comes again soon is kept");
+    }
+
+    /// K3: a plain batch is no reason to let go of the memory that packed ones are unpacked into, nor is one that is kept.
+    #[test]
+    fn what_is_not_unpacked_leaves_the_memory_for_that_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compress_from_bytes: 4 << 10, cache_bytes: 0, ..Options::default() };
+        let log = RaftLog::open(dir.path(), options).unwrap();
+        let mut batch = LogBatch::new();
+        for (index, bytes) in [(1, 8 << 10), (2, 100)] {
+            batch.add_entries(1, index, [vec![7; bytes]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        log.entry(1, 1).unwrap();
+        log.entry(1, 2).unwrap();
+        let last = super::LAST.take();
+        assert!(last.is_some());
+        super::LAST.set(last);
+        let dir = tempfile::tempdir().unwrap();
+        let keeps = RaftLog::open(dir.path(), Options { compress_from_bytes: 1, ..Options::default() }).unwrap();
+        batch.add_entries(1, 1, [[7; 1 << 10]]).unwrap();
+        keeps.write(&mut batch, false).unwrap();
+        keeps.entry(1, 1).unwrap();
+        assert_eq!(keeps.store.blocks.cache.as_ref().unwrap().len(), 1);
+        assert!(super::LAST.take().is_some());
     }
 
     /// Says where blocks lie that were kept when something was moved.
