@@ -4,6 +4,7 @@
 //!
 //! Cost: what is packed is copied, entries and items, so that reading it again looks at one piece of memory and not at the file.
 
+use std::borrow::Cow;
 use std::hint;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -169,16 +170,13 @@ impl Block {
     /// # Errors
     /// `Corruption` if it is not one.
     pub(crate) fn read(file: Arc<LogFile>, offset: u64, how: impl FnOnce() -> How) -> Result<Self> {
-        let raw = file.read(offset..offset.saturating_add(HEADER_BYTES as u64))?;
-        let Some(head) = raw.as_slice().first_chunk() else {
-            return Err(file.corruption(offset, "a batch ends within its header"));
-        };
         let decode =
             |base: u64, error| Error::decode(&file.path, offset.saturating_add(base), "reading a batch", error);
-        let header = BatchHeader::decode(head).map_err(|error| decode(0, error))?;
-        let bytes = file.read(offset..offset.saturating_add(header.len))?;
-        let part =
-            |range: Range<u64>| bytes.as_slice().get(range.start as usize..range.end as usize).unwrap_or_default();
+        let (header, bytes) = file.read_behind(offset, |head: &[u8; HEADER_BYTES]| {
+            let header = BatchHeader::decode(head).map_err(|error| decode(0, error))?;
+            Ok((header.len, header))
+        })?;
+        let part = |range: Range<u64>| bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
         let items =
             checked("items", part(header.items()), file.salt()).map_err(|error| decode(header.items_offset, error))?;
         let stored = match header.entries() {
@@ -192,7 +190,10 @@ impl Block {
                 contents.sort(items, stored.len()).map_err(|error| decode(header.items_offset, error))?;
                 contents.entries = HEADER_BYTES..HEADER_BYTES + stored.len();
                 contents.items = items_at..items_at + items.len();
-                contents.bytes = bytes;
+                contents.bytes = match bytes {
+                    Cow::Borrowed(_) => file.read(offset..offset.saturating_add(header.len))?,
+                    Cow::Owned(bytes) => Bytes::Owned(bytes),
+                };
             }
             Packing::Lz4 => {
                 let at = |error| decode(HEADER_BYTES as u64, error);
@@ -303,6 +304,8 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use esker_env::sim::SimDisk;
+
     use super::{Block, HEADER_BYTES, How};
     use crate::group::Place;
     use crate::{LogBatch, Options, RaftLog};
@@ -360,6 +363,37 @@ mod tests {
                 assert!(read.iter().any(Result::is_err), "bit {bit} is noticed");
             }
             write(&header);
+        }
+    }
+
+    /// Goal: what is in no memory costs one call of the system while it is short, and two if not.
+    #[test]
+    fn a_short_batch_is_read_at_once() {
+        for compress_from_bytes in [0, 1] {
+            let disk = SimDisk::new();
+            let options = Options { compress_from_bytes, cache_bytes: 0, ..Options::default() };
+            let log = RaftLog::open_with_env("/log", options, disk.env()).unwrap();
+            let mut random = fastrand::Rng::with_seed(7);
+            // Around what is read at first, but for what else is in a batch.
+            let lens = [100, 0, 4_000, 4_045, 4_046, 4_047, 4_048, 4_049, 4_050, 4_051, 4_052, 4_060, 50_000, 10];
+            let entries = lens.map(|len| (0..len).map(|_| random.u8(..)).collect::<Vec<_>>());
+            let mut batch = LogBatch::new();
+            for (entry, index) in entries.iter().zip(1..) {
+                batch.add_entries(1, index, [entry]).unwrap();
+                log.write(&mut batch, false).unwrap();
+            }
+            // The file is opened.
+            log.entry(1, 1).unwrap();
+            for (entry, index) in entries.iter().zip(1..) {
+                let before = disk.read_count();
+                assert_eq!(log.entry(1, index).unwrap().as_ref(), Some(entry));
+                let calls = disk.read_count() - before;
+                match entry.len() {
+                    0..=4_000 => assert!(calls <= 1, "{calls} for {}", entry.len()),
+                    4_060.. => assert!(calls <= 2, "{calls} for {}", entry.len()),
+                    _ => {}
+                }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - F4: whoever holds a file holds the right to the log's directories: no other process, nor another handle of this one, opens the log as long
 //!   as somebody reads.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,9 @@ use esker_format::raft::file_name::FileId;
 
 use super::{Rights, Shape};
 use crate::{Error, Result};
+
+/// So much is read at first of what is not in memory and says itself how long it is: mostly all of it.
+const FRONT_BYTES: usize = 4 << 10;
 
 /// A file that readers may use.
 #[derive(Debug)]
@@ -116,11 +120,7 @@ impl LogFile {
     /// # Errors
     /// `Corruption` if the file has fewer.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let len = self.len();
-        if range.start > range.end || range.end > len {
-            let reason = format!("bytes {}..{} are to be read of {len}", range.start, range.end);
-            return Err(self.corruption(range.start, reason));
-        }
+        self.check(&range)?;
         if let Some(window) = &self.window
             && window.appended(range.clone()).is_some()
         {
@@ -132,11 +132,77 @@ impl LogFile {
                 return Ok(Bytes::Mapped(Arc::clone(mapping), start..end));
             }
         }
-        let count = usize::try_from(range.end - range.start)
+        Ok(Bytes::Owned(self.copy(range, &[])?))
+    }
+
+    /// The bytes from `offset` on, as many as `len_of` says by the first of them, and what else that makes of these. What is not in memory takes one
+    /// system call while it is short.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and what `len_of` says.
+    pub(crate) fn read_behind<const HEAD: usize, T>(
+        &self,
+        offset: u64,
+        len_of: impl FnOnce(&[u8; HEAD]) -> Result<(u64, T)>,
+    ) -> Result<(T, Cow<'_, [u8]>)> {
+        let head = offset..offset.saturating_add(HEAD as u64);
+        self.check(&head)?;
+        let mut there = self.in_memory(head.clone());
+        if there.is_none() && self.mapping()?.is_some() {
+            there = self.in_memory(head);
+        }
+        let Some(head) = there.and_then(<[u8]>::first_chunk) else {
+            return self.copy_behind(offset, len_of).map(|(made, bytes)| (made, Cow::Owned(bytes)));
+        };
+        let (len, made) = len_of(head)?;
+        let range = offset..offset.saturating_add(len);
+        self.check(&range)?;
+        match self.in_memory(range.clone()) {
+            Some(bytes) => Ok((made, Cow::Borrowed(bytes))),
+            None => Ok((made, Cow::Owned(self.copy(range, &[])?))),
+        }
+    }
+
+    /// The same, as a copy.
+    #[inline(never)]
+    fn copy_behind<const HEAD: usize, T>(
+        &self,
+        offset: u64,
+        len_of: impl FnOnce(&[u8; HEAD]) -> Result<(u64, T)>,
+    ) -> Result<(T, Vec<u8>)> {
+        let mut front = [0; FRONT_BYTES];
+        let left = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let front = front.get_mut(..left.min(FRONT_BYTES)).unwrap_or_default();
+        self.reader()?.read_exact_at(offset, front)?;
+        let head = front.first_chunk().ok_or_else(|| self.corruption(offset, "it ends within a header"))?;
+        let (len, made) = len_of(head)?;
+        let range = offset..offset.saturating_add(len);
+        self.check(&range)?;
+        Ok((made, self.copy(range, front)?))
+    }
+
+    /// Refuses what the file does not have.
+    fn check(&self, range: &Range<u64>) -> Result<()> {
+        let len = self.len();
+        if range.start <= range.end && range.end <= len {
+            return Ok(());
+        }
+        let reason = format!("bytes {}..{} are to be read of {len}", range.start, range.end);
+        Err(self.corruption(range.start, reason))
+    }
+
+    /// A copy of `range`, of which `front` is known, and may be more.
+    fn copy(&self, range: Range<u64>, front: &[u8]) -> Result<Vec<u8>> {
+        let count = usize::try_from(range.end.saturating_sub(range.start))
             .map_err(|_| self.corruption(range.start, "longer than memory can be"))?;
+        if let Some(all) = front.get(..count) {
+            return Ok(all.to_vec());
+        }
         let mut bytes = vec![0; count];
-        self.reader()?.read_exact_at(range.start, &mut bytes)?;
-        Ok(Bytes::Owned(bytes))
+        let (known, rest) = bytes.split_at_mut(front.len());
+        known.copy_from_slice(front);
+        self.reader()?.read_exact_at(range.start.saturating_add(front.len() as u64), rest)?;
+        Ok(bytes)
     }
 
     /// The bytes of `range`, if they are known to lie in memory.
