@@ -289,6 +289,11 @@ impl LogBatch {
         self.item_count == 0
     }
 
+    /// How many changes are in it.
+    pub(crate) fn item_count(&self) -> u64 {
+        self.item_count
+    }
+
     /// How many bytes it takes in the log if it does not compress, within ten.
     pub fn approximate_bytes(&self) -> usize {
         if self.is_empty() { 0 } else { HEADER_BYTES + self.entries.len() + self.items.len() + 2 * CHECKSUM_BYTES + 2 }

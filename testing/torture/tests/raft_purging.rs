@@ -167,3 +167,87 @@ fn a_file_that_could_not_be_removed_goes_later() {
         assert_eq!(contents(&open(&disk, &options)).unwrap(), ledger.after(ledger.batches.len()));
     }
 }
+
+/// Goal: what says that groups are gone is garbage, too: however many come and go, the rewrite queue stays short.
+#[test]
+fn groups_that_come_and_go_do_not_pile_up() {
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 4 << 10, recovery_threads: 1, ..Options::default() };
+    for live in [0, 100] {
+        let disk = SimDisk::new();
+        let mut log = open(&disk, &options);
+        let mut batch = LogBatch::new();
+        for group in 1..=live {
+            batch.put(group, b"key", b"value").unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        log.move_on(None).unwrap();
+        let mut most = 0;
+        for round in 0..300 {
+            for group in (1_000..).skip(10 * round).take(10) {
+                match round % 3 {
+                    0 => batch.put(group, b"key", b"value").unwrap(),
+                    1 => batch.add_entries(group, 1, [b"entry"]).unwrap(),
+                    _ => batch.compact(group, 10),
+                }
+                log.write(&mut batch, false).unwrap();
+                batch.clean(group);
+                log.write(&mut batch, false).unwrap();
+            }
+            if round % 2 == 0 {
+                log.move_on(None).unwrap();
+            }
+            log.purge().unwrap();
+            most = most.max(log.stats().rewrite.bytes);
+            if round % 100 == 50 {
+                log.close().unwrap();
+                log = open(&disk, &options);
+            }
+        }
+        assert!(most < (4 + live / 10) << 10, "{live} groups live: {most} bytes");
+        assert_eq!(log.groups(), (1..=live).collect::<Vec<_>>());
+    }
+}
+
+/// Goal: files of the rewrite queue that nobody needs go, though little enough of it is dead that nothing is rewritten.
+#[test]
+fn files_at_the_front_of_the_rewrite_queue_go_by_themselves() {
+    let options = Options {
+        file_bytes: 1 << 10,
+        purge_threshold_bytes: 4 << 10,
+        purge_rewrite_garbage_ratio: 1.0,
+        recovery_threads: 1,
+        ..Options::default()
+    };
+    let disk = SimDisk::new();
+    let mut log = open(&disk, &options);
+    let mut batch = LogBatch::new();
+    for group in 1..=40 {
+        batch.add_entries(group, 1, [[7; 500]]).unwrap();
+        batch.put(group, b"key", &group.to_le_bytes()).unwrap();
+        log.write(&mut batch, false).unwrap();
+        log.move_on(None).unwrap();
+    }
+    let before = log.stats().rewrite;
+    assert!(before.first_file + 10 < before.last_file, "{before:?}");
+    log.purge().unwrap();
+    assert_eq!(log.stats().rewrite.first_file, before.first_file, "all of it is needed");
+    for group in (1..=40).filter(|group| *group != 30) {
+        batch.compact(group, 2);
+        batch.put(group, b"key", b"new").unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    log.purge().unwrap();
+    let after = log.stats().rewrite;
+    assert!(after.first_file > before.first_file + 10 && after.bytes < before.bytes / 2, "{before:?}, {after:?}");
+    for _ in 0..2 {
+        for group in 1..=40u64 {
+            let (value, entry) =
+                if group == 30 { (group.to_le_bytes().to_vec(), Some(1)) } else { (b"new".to_vec(), None) };
+            assert_eq!(log.get(group, b"key").as_deref(), Some(&value[..]));
+            assert_eq!(log.first_index(group), entry);
+        }
+        log.close().unwrap();
+        log = open(&disk, &options);
+    }
+}

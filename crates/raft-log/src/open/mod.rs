@@ -97,7 +97,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let groups = Arc::new(Groups::new());
     let mut recovery = Recovery::default();
     let rewrite = replay_queue(&env, &options, &listing.rewrite, &groups, &mut recovery)?;
-    let rewritten = rewrite.iter().map(|file| file.rewritten).sum();
+    let rewritten = rewrite.iter().map(|file| (file.found.id.sequence, file.rewritten)).collect();
     let append = replay_queue(&env, &options, &listing.append, &groups, &mut recovery)?;
     groups.finish_replay();
     recovery.stale = listing.stale.iter().map(|file| file.path.clone()).collect();

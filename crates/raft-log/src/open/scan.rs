@@ -79,7 +79,7 @@ pub(crate) struct Scanned {
     pub(crate) header: Option<FileHeader>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) batches: u64,
-    /// Entries and puts of keys in a file of the rewrite queue, dead ones too.
+    /// Entries and keys in a file of the rewrite queue, dead ones too, and what says that some are gone.
     pub(crate) rewritten: u64,
     /// Where the last whole batch ends.
     pub(crate) valid_len: u64,
@@ -416,12 +416,12 @@ fn check_entries(bytes: &[u8], offset: usize, header: &BatchHeader) -> std::resu
     checked("entries", batch.get(range.start as usize..range.end as usize).unwrap_or_default(), 0).map(drop)
 }
 
-/// Entries and keys that an item puts.
+/// Entries and keys that an item puts; what takes any away is one, too.
 fn count_of(item: &Item<'_>) -> u64 {
     match &item.action {
         Action::Entries(entries) => entries.count,
-        Action::Put { .. } if !item.is_internal() => 1,
-        _ => 0,
+        Action::Put { .. } | Action::Delete { .. } => u64::from(!item.is_internal()),
+        Action::Compact { .. } | Action::Clean => 1,
     }
 }
 

@@ -10,15 +10,16 @@
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
 //! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unmoved`]).
 //! - P8: what there is no room to move keeps no file from going that nobody needs, or a full disk would stay full.
+//! - P9: what says that something is gone is dead at once: however many groups come and go, the rewrite queue stays short.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
-//! and the block that is read.
+//! the block that is read, and where a few hundred batches lie.
 
 mod background;
 mod pick;
 mod rewrite;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use esker_format::raft::closed::QueueEnd;
 use esker_format::raft::file_name::{FileId, Queue as Kind};
@@ -56,19 +57,24 @@ pub(crate) struct Reclaim {
     pub(crate) tail: Option<Tail>,
     /// How often in a row a group was asked to be compacted.
     asked: GroupMap<u32>,
-    /// Entries and keys in the rewrite queue, dead ones too.
-    written: u64,
+    /// Entries and keys in each file of the rewrite queue, dead ones too, and what says that some are gone, which is dead at once. That of files that were
+    /// rewritten is what is alive.
+    written: BTreeMap<u64, u64>,
     /// Why something was not moved (P7, P8); told once all else is done.
     unmoved: Option<Error>,
 }
 
 impl Reclaim {
-    pub(crate) fn new(tail: Tail, written: u64) -> Self {
+    pub(crate) fn new(tail: Tail, written: BTreeMap<u64, u64>) -> Self {
         Self { tail: Some(tail), asked: GroupMap::default(), written, unmoved: None }
     }
 
     pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
         self.tail.as_mut().ok_or_else(closed)
+    }
+
+    fn wrote(&mut self, file: FileId, count: u64) {
+        *self.written.entry(file.sequence).or_default() += count;
     }
 
     /// What was done, unless something could not be moved meanwhile.
@@ -187,6 +193,12 @@ impl Store {
             let carried = self.carry(reclaim);
             reclaim.put_off(carried)?;
             asked.extend(self.rewrite_again(reclaim)?);
+        } else {
+            // Nothing has to be moved for what is dead at the front.
+            let (first, last) = self.rewrite.span();
+            if first < last && self.needed(Kind::Rewrite, last) > first {
+                self.give_up(reclaim, Kind::Rewrite, last)?;
+            }
         }
         let (first, last) = self.append.span();
         if first < last {
@@ -289,6 +301,13 @@ impl Store {
         }
         self.sync_appended()?;
         let (mut batch, mut carried) = (LogBatch::new(), Vec::new());
+        let mut write = |batch: &mut LogBatch| {
+            let count = batch.item_count();
+            let (place, bytes) = self.append_rewritten(reclaim, batch)?;
+            reclaim.wrote(place.file, count);
+            carried.push((place, bytes));
+            Ok::<_, Error>(())
+        };
         for group in &gone {
             batch.clean(*group);
         }
@@ -298,11 +317,11 @@ impl Store {
             }
             owes.deletes.iter().for_each(|key| batch.delete(*group, key));
             if batch.approximate_bytes() > BATCH_BYTES {
-                carried.push(self.append_rewritten(reclaim, &mut batch)?);
+                write(&mut batch)?;
             }
         }
         if !batch.is_empty() {
-            carried.push(self.append_rewritten(reclaim, &mut batch)?);
+            write(&mut batch)?;
         }
         reclaim.tail()?.sync()?;
         self.groups.settle_gone(&gone);
@@ -322,8 +341,9 @@ impl Store {
             return false;
         }
         let live = rewritten_count(&self.groups);
-        let dead = reclaim.written.saturating_sub(live);
-        dead as f64 > reclaim.written as f64 * self.options.purge_rewrite_garbage_ratio
+        let written: u64 = reclaim.written.values().sum();
+        let dead = written.saturating_sub(live);
+        dead as f64 > written as f64 * self.options.purge_rewrite_garbage_ratio
     }
 
     /// Moves all that is alive in the rewrite queue to new files, as far as there is room (P8); returns the groups with much of it.
@@ -343,7 +363,7 @@ impl Store {
         self.give_up(reclaim, Kind::Rewrite, last)?;
         if is_done {
             // Also where something could not be read: it is tried again once as much more is dead, not at every purge.
-            reclaim.written = rewritten_count(&self.groups);
+            reclaim.written = BTreeMap::from([(last, rewritten_count(&self.groups))]);
         }
         Ok(heavy)
     }
@@ -373,6 +393,9 @@ impl Store {
         }
         self.sync_appended()?;
         let (count, removed) = self.queue(kind).purge_before(needed);
+        if kind == Kind::Rewrite {
+            reclaim.written = reclaim.written.split_off(&needed);
+        }
         self.blocks.forget_before(FileId::new(kind, needed));
         if count > 0 {
             Counters::add(&self.counters.purged_files, count as u64);

@@ -312,7 +312,7 @@ impl Store {
 
     fn apply_moves(&self, reclaim: &mut Reclaim, moves: Vec<Move>, place: Place) {
         for moved in moves {
-            reclaim.written += if let Move::Entries { count, .. } = &moved { *count } else { 1 };
+            reclaim.wrote(place.file, if let Move::Entries { count, .. } = &moved { *count } else { 1 });
             match moved {
                 Move::Entries { group, first, count, old } => {
                     self.groups.with_mut(group, |group| group.move_entries(&old, Run::new(first, place), count));
