@@ -750,3 +750,43 @@ fn stale_bytes_of_a_recycled_file_are_not_read() {
     log.move_on(None).unwrap();
     assert_eq!(log.stats().recycled_files, 0);
 }
+
+/// Goal: a disk that is full where a file is to be made ahead keeps no log from being opened; what else fails is told as what failed.
+#[test]
+fn a_file_that_cannot_be_made_ahead_is_told_as_what_failed() {
+    let options = Options {
+        file_bytes: 4 << 10,
+        purge_threshold_bytes: 64 << 10,
+        prefill_bytes: 16 << 10,
+        recovery_threads: 1,
+        ..Options::default()
+    };
+    let healthy = SimDisk::new();
+    healthy.set_tracing(true);
+    let log = open(&healthy, &options).unwrap();
+    let all = log.stats().recycled_files;
+    assert_eq!(all, 4);
+    let is_create = |line: &&String| line.contains(" create ") && line.contains("reserved");
+    let creates: Vec<String> = healthy.trace().iter().filter(is_create).cloned().collect();
+    assert_eq!(creates.len(), all, "{:?}", healthy.trace());
+    for (made, line) in creates.iter().enumerate() {
+        let n = line.split(' ').next().unwrap().parse().unwrap();
+        for fault in [Fault::NoSpace, Fault::Eio] {
+            let disk = SimDisk::new();
+            disk.fail_at(n, fault);
+            match open(&disk, &options) {
+                Ok(log) => {
+                    assert_eq!((fault, log.stats().recycled_files), (Fault::NoSpace, made), "{line}");
+                    let mut batch = LogBatch::new();
+                    batch.add_entries(1, 1, [b"entry"]).unwrap();
+                    log.write(&mut batch, true).unwrap();
+                }
+                Err(error) => {
+                    assert_eq!(fault, Fault::Eio, "{line}: {error}");
+                    assert!(error.to_string().contains("creating"), "{error}");
+                    open(&disk, &options).unwrap();
+                }
+            }
+        }
+    }
+}

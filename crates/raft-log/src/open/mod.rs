@@ -286,12 +286,15 @@ fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -
         let Some(dir) = shape.dirs.first() else { break };
         let path = dir.join(FileName::Reserved(sequence).to_string());
         if let Err(error) = prefill(shape, &path) {
-            // Recycling saves time; without room for it the log works all the same.
-            disk.remove(&path)?;
-            if error.kind() == ErrorKind::Exhausted {
-                break;
+            let removed = disk.remove(&path);
+            if error.kind() != ErrorKind::Exhausted {
+                return Err(error);
             }
-            return Err(error);
+            // Recycling saves time; without room for it the log works all the same.
+            match removed {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => break,
+            }
         }
         retired.push_back(Retired { path, dir: 0, file: None, bytes: shape.file_bytes });
         sequence += 1;
