@@ -128,7 +128,10 @@ impl Lead {
 impl Plan {
     /// Lets go of what the index says too.
     fn forget_applied(&mut self, applied: u64) {
-        if applied == self.written {
+        if applied == self.written && self.planned.capacity() > 2 * PLANNED_MAX {
+            // Clearing it would cost each batch what one of very many groups took.
+            self.planned = GroupMap::default();
+        } else if applied == self.written {
             self.planned.clear();
         } else if self.planned.len() > PLANNED_MAX {
             self.planned.retain(|_, planned| planned.group > applied);
@@ -503,5 +506,27 @@ impl RaftLog {
         batch.compact(group, index);
         self.write(&mut batch, false)?;
         Ok(before.count().min(index - before.first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a batch of very many groups costs those behind it nothing.
+    #[test]
+    fn what_was_planned_for_many_groups_is_let_go_of() {
+        let mut plan = Plan::default();
+        let insert = |plan: &mut Plan, count: u64| {
+            let planned = Planned { span: Span::default(), group: 1 };
+            plan.planned.extend((0..count).map(|group| (group, planned)));
+            plan.written = 1;
+        };
+        insert(&mut plan, 100);
+        plan.forget_applied(1);
+        assert!(plan.planned.is_empty() && plan.planned.capacity() >= 100, "its memory stays");
+        insert(&mut plan, 100_000);
+        plan.forget_applied(1);
+        assert!(plan.planned.is_empty() && plan.planned.capacity() <= 2 * PLANNED_MAX);
     }
 }
