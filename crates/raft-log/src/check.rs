@@ -9,6 +9,7 @@
 //!
 //! Cost: inspecting reads like an open; checking reads once more and unpacks.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -218,15 +219,16 @@ fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
 /// What of `groups` lies in the batches at these places.
 fn lost(groups: &Groups, damaged: &[(Place, PathBuf)]) -> Vec<Lost> {
     let mut lost = Vec::new();
+    let damaged: HashMap<Place, &PathBuf> = damaged.iter().map(|(place, path)| (*place, path)).collect();
     groups.for_each(|id, group| {
         for (run, part) in group.runs.within(group.span, group.span) {
             let place = run.place();
-            if let Some((_, path)) = damaged.iter().find(|(at, _)| *at == place) {
+            if let Some(path) = damaged.get(&place) {
                 lost.push(Lost {
                     group: id,
                     first_index: part.first,
                     last_index: part.next.saturating_sub(1),
-                    path: path.clone(),
+                    path: path.to_path_buf(),
                     offset: place.offset,
                 });
             }
