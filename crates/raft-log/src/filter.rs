@@ -4,27 +4,28 @@
 //!   damage in a file is not shown, and gone if the file is written anew.
 //! - X2: a file of which something is taken out is written anew beside it, durably, all such files before the first takes its place; each
 //!   takes it in one step. A crash leaves some files as they were: then it is to be done again.
+//!   What was written anew and has taken no place goes, at the latest when it is done again.
 //! - X3: a batch stays a batch, so that atomic groups stay whole.
 
 use std::path::{Path, PathBuf};
 
-use esker_env::Env;
+use esker_env::{Env, FileSystem};
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
-use esker_format::raft::file_name::{LOCK, Queue};
+use esker_format::raft::file_name::{FileName, LOCK, Queue};
 use esker_format::raft::item::{Action, Item};
 use esker_format::raft::log_batch::HEADER_BYTES;
 
 use crate::batch::LogBatch;
 use crate::closed;
-use crate::open::files::{Found, dirs, list};
+use crate::open::files::{Found, Listing, dirs, file_names, list};
 use crate::open::scan::{Batch, How, Source, Step, Walk};
 use crate::options::RecoveryMode;
 use crate::raft_log::RaftLog;
 use crate::{Error, ErrorKind, Options, Result};
 
 /// What is behind the name of a file that is written anew, until it takes the old one's place.
-const NEW_SUFFIX: &str = "filtered";
+const NEW_SUFFIX: &str = ".filtered";
 
 /// An item that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,30 +94,60 @@ impl RaftLog {
         if options.recovery_mode != RecoveryMode::TolerateAny {
             listing.refuse_missing()?;
         }
-        let mut renewed = Vec::new();
-        for (kind, files) in [(Queue::Append, &listing.append), (Queue::Rewrite, &listing.rewrite)] {
-            if queue.is_some_and(|only| only != kind) {
-                continue;
-            }
-            for found in files {
-                let how = How::of(found, files.first(), files.last(), 1);
-                let verdicts = verdicts(env, found, how, decide)?;
-                if verdicts.iter().any(|verdict| *verdict != Verdict::Keep) {
-                    renewed.push((write_anew(env, found, how, options, &verdicts)?, found));
-                }
-            }
+        // Of one that was killed.
+        remove_new(&*env.files, &dirs)?;
+        let done = filter(&dirs, &listing, options, env, queue, decide);
+        if done.is_err() {
+            // What cannot be removed goes the next time; why it is there matters more.
+            let _ = remove_new(&*env.files, &dirs);
         }
-        if !renewed.is_empty() && listing.has_note {
-            closed::forget(&*env.files, &dirs)?;
-        }
-        for (new, found) in &renewed {
-            env.files.rename(new, &found.path)?;
-            if let Some(dir) = found.path.parent() {
-                env.files.sync_dir(dir)?;
-            }
-        }
-        Ok(renewed.into_iter().map(|(_, found)| found.path.clone()).collect())
+        done
     }
+}
+
+fn filter(
+    dirs: &[PathBuf],
+    listing: &Listing,
+    options: &Options,
+    env: &Env,
+    queue: Option<Queue>,
+    decide: &mut Decide<'_>,
+) -> Result<Vec<PathBuf>> {
+    let mut renewed = Vec::new();
+    for (kind, files) in [(Queue::Append, &listing.append), (Queue::Rewrite, &listing.rewrite)] {
+        if queue.is_some_and(|only| only != kind) {
+            continue;
+        }
+        for found in files {
+            let how = How::of(found, files.first(), files.last(), 1);
+            let verdicts = verdicts(env, found, how, decide)?;
+            if verdicts.iter().any(|verdict| *verdict != Verdict::Keep) {
+                renewed.push((write_anew(env, found, how, options, &verdicts)?, found));
+            }
+        }
+    }
+    if !renewed.is_empty() && listing.has_note {
+        closed::forget(&*env.files, dirs)?;
+    }
+    for (new, found) in &renewed {
+        env.files.rename(new, &found.path)?;
+        if let Some(dir) = found.path.parent() {
+            env.files.sync_dir(dir)?;
+        }
+    }
+    Ok(renewed.into_iter().map(|(_, found)| found.path.clone()).collect())
+}
+
+/// Takes away what was written anew and is in no file's place.
+fn remove_new(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
+    for dir in dirs {
+        for name in file_names(files, dir)? {
+            if let Some(FileName::Log(_)) = name.strip_suffix(NEW_SUFFIX).and_then(FileName::parse) {
+                files.remove(&dir.join(name))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Shows every whole batch of a file.
@@ -168,13 +199,8 @@ fn write_anew(env: &Env, found: &Found, how: How, options: &Options, verdicts: &
     let source = Source::open(&*env.files, &found.path)?;
     let bytes = source.bytes();
     let mut new = found.path.clone().into_os_string();
-    new.push(".");
     new.push(NEW_SUFFIX);
     let new = PathBuf::from(new);
-    match env.files.remove(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
     let file = env.files.create(&new)?;
     let version = header_of(bytes).map_or(options.format_version, |header| header.version);
     let mut head = Vec::new();

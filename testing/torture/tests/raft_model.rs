@@ -467,3 +467,41 @@ fn who_closes_a_log_that_is_being_closed_waits_until_it_is() {
     assert!(meanwhile.is_done());
     second.lock().unwrap().take().unwrap().join().unwrap();
 }
+
+/// Goal: a filter that fails, or is killed, leaves nothing behind that nobody takes away.
+#[test]
+fn a_filter_that_fails_leaves_no_copies() {
+    let disk = SimDisk::new();
+    let options = Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 20, ..Options::default() };
+    let open = || RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    let log = open();
+    for index in 1..=40 {
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, index, [[7; 100]]).unwrap();
+        batch.put(2, b"key", &index.to_le_bytes()).unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    let keys = log.keys(2, None, None);
+    log.close().unwrap();
+    let copies = || disk.paths().into_iter().filter(|path| path.to_string_lossy().ends_with(".filtered")).count();
+    let filter = |fails_at: Option<u64>| {
+        let mut decide = |_, _, offered: Offered| match offered {
+            Offered::Entries { first, .. } if Some(first) == fails_at => {
+                Err(esker::raft::Error::new(ErrorKind::Io, "it is not decided"))
+            }
+            _ => Ok(Verdict::Discard),
+        };
+        RaftLog::filter("/log", &options, &disk.env(), None, &mut decide)
+    };
+    assert_eq!(filter(Some(30)).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(copies(), 0);
+    // One that was killed left these: a file's, and one's that was given up since.
+    for name in ["0000000000000001.raftlog.filtered", "0000000000000077.rewrite.filtered"] {
+        disk.env().files.create(std::path::Path::new("/log").join(name).as_path()).unwrap();
+    }
+    disk.env().files.create(std::path::Path::new("/log/notes.filtered")).unwrap();
+    assert!(filter(None).unwrap().len() > 3);
+    assert_eq!(copies(), 1, "it is not the log's");
+    let log = open();
+    assert_eq!((log.first_index(1), log.keys(2, None, None)), (None, keys));
+}

@@ -119,7 +119,7 @@ fn other_store(names: &[String], is_there: bool) -> Option<&'static str> {
 }
 
 /// What is in `dir`, but for directories; nothing if it does not exist.
-fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item = String> + use<>> {
+pub(crate) fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item = String> + use<>> {
     let entries = match files.list(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         entries => entries?,
