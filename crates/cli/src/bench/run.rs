@@ -67,8 +67,6 @@ struct Run<'a> {
     store: &'a Store,
     values: &'a Values,
     known: Known,
-    /// Of the last benchmark. At least the store's sequence number then, so that it grows from run to run, too.
-    generation: u64,
     samples: Samples,
     began: Instant,
     usage: Usage,
@@ -86,7 +84,6 @@ impl<'a> Run<'a> {
             store,
             values,
             known: Known::new(plan.num, plan.use_existing),
-            generation: 0,
             samples: Samples::default(),
             began: Instant::now(),
             usage: Usage::now(),
@@ -97,8 +94,12 @@ impl<'a> Run<'a> {
 
     /// Runs one benchmark to its end.
     fn one(&mut self, index: usize, benchmark: Benchmark) -> Result<Outcome, Stop> {
-        self.generation = self.generation.max(self.store.picture().sequence) + 1;
-        let shared = Shared::new(benchmark, self.plan, self.store, self.values, &self.known, self.generation);
+        // Each value that a benchmark writes raises the store's number to its generation at least, so that a later one, in a later
+        // run, too, has a greater one. It is no count of benchmarks: those that write nothing would let values run ahead of the store.
+        let generation = self.store.picture().sequence + 1;
+        // But each has random numbers of its own.
+        let salt = generation + index as u64;
+        let shared = Shared::new(benchmark, self.plan, self.store, self.values, &self.known, generation, salt);
         self.sample(index, &shared, true);
         let outcome = self.watch(index, &shared);
         self.sample(index, &shared, true);

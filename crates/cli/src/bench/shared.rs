@@ -28,6 +28,8 @@ pub(super) struct Shared<'a> {
     pub(super) live_keys: Option<u64>,
     /// What values written now say.
     pub(super) generation: u64,
+    /// Tells its random numbers from those of other benchmarks.
+    pub(super) salt: u64,
     pub(super) order: Order,
     pub(super) chooser: Chooser,
     pub(super) frontier: Frontier,
@@ -54,7 +56,7 @@ impl Slot {
 }
 
 impl<'a> Shared<'a> {
-    /// `known` is what was done before this benchmark, which is number `generation` of the store.
+    /// `known` is what was done before this benchmark, whose values are of `generation`.
     pub(super) fn new(
         benchmark: Benchmark,
         plan: &'a Plan,
@@ -62,6 +64,7 @@ impl<'a> Shared<'a> {
         values: &'a Values,
         known: &Known,
         generation: u64,
+        salt: u64,
     ) -> Self {
         let (operations, may_go_on) = benchmark.operations(plan.num, plan.reads);
         // Each thread goes through everything.
@@ -72,7 +75,7 @@ impl<'a> Shared<'a> {
         let counts_keys = matches!(benchmark, Benchmark::Scan | Benchmark::ScanKeys) && !target.has_order();
         let live_keys = if counts_keys { known.live_keys() } else { None };
         let until = plan.time.map(|time| Instant::now() + time);
-        let seed = mix(plan.seed ^ generation);
+        let seed = mix(plan.seed ^ salt);
         let order = match benchmark {
             Benchmark::FillSeq => Order::Ascending,
             _ => Order::Random(Permutation::new(plan.num, seed)),
@@ -90,6 +93,7 @@ impl<'a> Shared<'a> {
             known: expected,
             live_keys,
             generation,
+            salt,
             order,
             // The popular keys are the same ones for all benchmarks of a seed.
             chooser: Chooser::new(plan.distribution.unwrap_or(benchmark.distribution()), known.space(), mix(plan.seed)),

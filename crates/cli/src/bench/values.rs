@@ -5,7 +5,7 @@
 //! | offset | bytes | field      | type   | meaning                                    |
 //! |-------:|------:|------------|--------|--------------------------------------------|
 //! |      0 |     8 | key        | u64 LE | the number of its key                      |
-//! |      8 |     8 | generation | u64 LE | which of all benchmarks of the store wrote it |
+//! |      8 |     8 | generation | u64 LE | the store's sequence number before it, and 1 |
 //!
 //! Its length and where its piece lies follow from seed, key and generation, so nothing about single values is
 //! remembered. About half of it is compressible. Cost: a copy to make one, a comparison to check one.

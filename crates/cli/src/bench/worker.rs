@@ -46,7 +46,7 @@ impl<'a> Worker<'a> {
         Ok(Self {
             shared,
             thread,
-            random: Random::new(shared.plan.seed ^ shared.generation, thread),
+            random: Random::new(shared.plan.seed ^ shared.salt, thread),
             key: Key::new(shared.plan.key_bytes),
             value: Vec::new(),
             cursor: None,

@@ -139,6 +139,13 @@ fn what_goes_on_in_the_background_is_written_down() {
 }
 
 #[test]
+fn benchmarks_that_wrote_nothing_are_no_generations() {
+    let place = Place::new();
+    place.run("bench", ["--num", "1000", "--benchmarks", "readmissing,exists,fillsync"]).done();
+    place.run("bench", ["--num", "1000", "--use-existing", "--benchmarks", "readrandom"]).done();
+}
+
+#[test]
 fn a_wrong_value_ends_the_run_with_exit_code_1_and_the_key() {
     let place = Place::new();
     place.run("bench", ["--num", NUM, "--benchmarks", "fillrandom"]).done();
