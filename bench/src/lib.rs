@@ -19,6 +19,7 @@ pub mod data;
 pub mod engine;
 pub mod measure;
 pub mod model;
+pub mod place;
 pub mod plan;
 mod raft;
 pub mod report;

@@ -26,6 +26,7 @@ use esker::{Cask, CaskOptions};
 use esker_compare::Result;
 use esker_compare::cold;
 use esker_compare::data::{Data, Key, mix};
+use esker_compare::place::Place;
 use esker_compare::report::machine;
 use esker_compare::warm;
 use esker_format::cask::record::{FIRST_OFFSET, HEAD_BYTES};
@@ -51,7 +52,7 @@ struct Args {
     /// Values of 100,000 bytes to write.
     #[arg(long, default_value_t = 8_000)]
     large_values: u64,
-    /// Where to work; made, and emptied afterwards.
+    /// Where to work: in a directory of its own in this one.
     #[arg(long, default_value = "cask-bars-data")]
     directory: PathBuf,
     /// Where the table goes as well.
@@ -564,7 +565,10 @@ fn scan(cask: &Cask, dir: &Path, keys: u64) -> Result<f64> {
 }
 
 fn main() -> Result<()> {
-    let mut bars = Bars { args: Args::parse(), rows: Vec::new() };
+    let mut args = Args::parse();
+    let place = Place::inside(&args.directory)?;
+    args.directory = place.path().to_owned();
+    let mut bars = Bars { args, rows: Vec::new() };
     for part in [Part::Few, Part::Merges, Part::Many, Part::Large] {
         if !bars.args.only.is_empty() && !bars.args.only.contains(&part) {
             continue;
@@ -584,5 +588,5 @@ fn main() -> Result<()> {
     if let Some(out) = &bars.args.out {
         fs::write(out, &table)?;
     }
-    Ok(fs::remove_dir_all(&bars.args.directory)?)
+    Ok(())
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! 1,000 groups, entries of 1 KiB, half of which compresses away; a batch has an entry and a state of each of eight groups. Every run is a process
-//! of its own, both engines take turns, and what is fetched is compared with what was written.
+//! of its own, both engines take turns, and what is fetched is compared with what was written. Logs lie in a directory of their own in
+//! DIRECTORY and go at the end, but for those that `open` has filled: they stay for its next run, in `esker-raft-bars-open-GIB`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use esker::RaftLog;
 use esker::raft::{EntryCodec, LogBatch, Options};
 use esker_compare::data::{Data, mix};
+use esker_compare::place::Place;
 use protobuf::Message;
 use protobuf::well_known_types::Any;
 use raft_engine::{Config, Engine, MessageExt};
@@ -33,6 +35,9 @@ const FETCHES: u64 = 12_500;
 const FETCH_ENTRIES: u64 = 16;
 const INDEX_ENTRIES: u64 = 2_000_000;
 const INDEX_ENTRY_BYTES: usize = 128;
+/// What says whose a directory of a filled log is, and whether that is whole.
+const MARKER: &str = "made-by-raft-bars";
+const WHOLE: &str = "whole";
 /// What an entry of a file is, compressed, about: sizes the log to be opened.
 const STORED_BYTES: u64 = 660;
 
@@ -299,6 +304,24 @@ fn print(table: &Table) {
     }
 }
 
+/// Where a log of so many GiB is, filled now if no earlier run has.
+fn filled(dir: &Path, gib: u64) -> Outcome<PathBuf> {
+    let own = dir.join(format!("esker-raft-bars-open-{gib}"));
+    let (marker, log) = (own.join(MARKER), own.join("log"));
+    if own.exists() {
+        match fs::read_to_string(&marker) {
+            Ok(state) if state == WHOLE => return Ok(log),
+            Ok(_) => fs::remove_dir_all(&own)?,
+            Err(error) => return Err(format!("{} is not this program's: {MARKER}: {error}", own.display()).into()),
+        }
+    }
+    fs::create_dir_all(&own)?;
+    fs::write(&marker, "being filled")?;
+    child(&mut Table::new(), 0, &log, "fill", (gib << 30) / STORED_BYTES, 2)?;
+    fs::write(&marker, WHOLE)?;
+    Ok(log)
+}
+
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: u64| args.get(at).map_or(Ok(default), |arg| arg.parse());
@@ -310,11 +333,7 @@ fn main() -> Outcome<()> {
         ("one", [kind, what, ..]) => return one(kind, &dir, what, number(4, 0)?, number(5, 1)?),
         ("open", _) => {
             let (gib, rounds) = (number(2, 10)?, number(3, 3)?);
-            let log = dir.join(format!("open-{gib}"));
-            if !log.exists() {
-                child(&mut table, 0, &log, "fill", (gib << 30) / STORED_BYTES, 2)?;
-                table.clear();
-            }
+            let log = filled(&dir, gib)?;
             for kind in (0..rounds).flat_map(|_| [0, 1]) {
                 child(&mut table, kind, &log, "open", 0, 1)?;
             }
@@ -325,14 +344,21 @@ fn main() -> Outcome<()> {
                 "sync" => (number(3, 80_000)?, number(4, 16)?),
                 _ => (number(3, 200_000)?, number(4, 1)?),
             };
-            let log = dir.join("log");
-            for kind in (0..number(2, 1)?).flat_map(|_| [0, 1]) {
-                if log.exists() {
-                    fs::remove_dir_all(&log)?;
-                }
-                child(&mut table, kind, &log, what, entries, threads)?;
+            if !(1..=GROUPS).contains(&threads) {
+                return Err(
+                    format!("each thread has groups of its own: from 1 to {GROUPS} threads, not {threads}").into()
+                );
             }
-            fs::remove_dir_all(&log)?;
+            let least = if what == "write" { FETCH_ENTRIES * GROUPS } else { GROUPS };
+            if entries < least {
+                return Err(format!("{what} needs {least} entries at least, not {entries}").into());
+            }
+            let place = Place::inside(&dir)?;
+            let log = place.path().join("log");
+            for kind in (0..number(2, 1)?).flat_map(|_| [0, 1]) {
+                child(&mut table, kind, &log, what, entries, threads)?;
+                fs::remove_dir_all(&log)?;
+            }
         }
         _ => return Err(format!("{what} is not known").into()),
     }

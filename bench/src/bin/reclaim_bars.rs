@@ -19,6 +19,7 @@ use clap::Parser;
 use esker::{Compression, Db, FamilyOptions, Listener, Options, ReclaimMode, Separation};
 use esker_compare::Result;
 use esker_compare::data::{Data, KEY_BYTES, mix};
+use esker_compare::place::Place;
 use esker_compare::report::machine;
 use hdrhistogram::Histogram;
 
@@ -503,8 +504,9 @@ impl Bars {
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
-    fs::create_dir_all(&args.directory)?;
+    let mut args = Args::parse();
+    let place = Place::inside(&args.directory)?;
+    args.directory = place.path().to_owned();
     let mut bars = Bars { args, rows: Vec::new() };
     bars.run()?;
     let table = bars.table()?;
@@ -512,5 +514,5 @@ fn main() -> Result<()> {
     if let Some(out) = &bars.args.out {
         fs::write(out, &table)?;
     }
-    Ok(fs::remove_dir_all(&bars.args.directory)?)
+    Ok(())
 }

@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Compression, Db, FamilyOptions, Options, Separation, WriteOptions};
+use esker_compare::place::Place;
 use esker_format::compression::compress;
 use hdrhistogram::Histogram;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Outcome<T> = esker_compare::Result<T>;
 
 const MIB: u64 = 1 << 20;
 /// What a run that keeps a rate writes each second.
@@ -113,7 +114,7 @@ fn synced(dir: &Path, threads: u64) -> Outcome<f64> {
     let options = WriteOptions { sync: true, ..WriteOptions::default() };
     let began = Instant::now();
     let seconds = Duration::from_secs(3);
-    std::thread::scope(|scope| {
+    std::thread::scope(|scope| -> Outcome<()> {
         let writers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (db, family, material, written) = (&db, &family, &material, &written);
@@ -128,7 +129,10 @@ fn synced(dir: &Path, threads: u64) -> Outcome<f64> {
                 })
             })
             .collect();
-        writers.into_iter().try_for_each(|writer| writer.join().unwrap_or(Ok(())))
+        writers.into_iter().try_for_each(|writer| {
+            writer.join().map_err(|_| "a writer panicked")??;
+            Ok(())
+        })
     })?;
     let speed = written.into_inner() as f64 / began.elapsed().as_secs_f64();
     db.close()?;
@@ -240,7 +244,8 @@ fn table(dir: &Path) -> Outcome<()> {
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(dir) = arguments.first() else { return Err("give a directory".into()) };
-    let dir = Path::new(dir).join("write_bars");
+    let place = Place::inside(Path::new(dir))?;
+    let dir = place.path().join("store");
     println!("| what | here |\n|---|--:|");
     match arguments.get(1).map(String::as_str) {
         None => table(&dir),
