@@ -1,25 +1,16 @@
 //! One run of one engine, in a process that does nothing else: phases, settling, and a last reading-through.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::Result;
 use crate::cold;
 use crate::data::{Data, KEY_BYTES};
 use crate::engine::{Engine, Entry};
-use crate::measure::{PeakMemory, cost_now, cpu_seconds_now, disk_bytes};
+use crate::measure::{PeakMemory, cost_now, disk_bytes, wait_until_quiet};
 use crate::model::Model;
 use crate::plan::{Line, Phase, Plan, Whole};
 use crate::raft;
 use crate::workload::{self, Done, Work, Workload};
-
-/// An engine is quiet once its process has used no more than [`QUIET_CPU_SECONDS`] in this time.
-const QUIET_PERIOD: Duration = Duration::from_millis(200);
-
-/// See [`QUIET_PERIOD`].
-const QUIET_CPU_SECONDS: f64 = 0.021;
-
-/// After this, it is measured as it is.
-const QUIET_WAIT_MAX: Duration = Duration::from_secs(120);
 
 struct Run<'a> {
     plan: &'a Plan,
@@ -58,16 +49,7 @@ impl Run<'_> {
     /// Until the engine says that it is done, its threads sleep, and its files are on the device.
     fn settle(&self) -> Result<()> {
         self.engine()?.settle()?;
-        let begun = Instant::now();
-        let mut before = cpu_seconds_now()?;
-        while begun.elapsed() < QUIET_WAIT_MAX {
-            std::thread::sleep(QUIET_PERIOD);
-            let now = cpu_seconds_now()?;
-            if now - before <= QUIET_CPU_SECONDS {
-                break;
-            }
-            before = now;
-        }
+        wait_until_quiet()?;
         cold::sync_files(&self.plan.directory)
     }
 

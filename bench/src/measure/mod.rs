@@ -3,7 +3,9 @@
 mod latency;
 mod memory;
 mod process;
+mod quiet;
 
 pub use latency::Latencies;
 pub use memory::PeakMemory;
-pub use process::{cost_now, cpu_seconds_now, disk_bytes};
+pub use process::{cost_now, disk_bytes};
+pub use quiet::wait_until_quiet;

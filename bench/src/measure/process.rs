@@ -11,7 +11,7 @@ use crate::plan::Cost;
 ///
 /// # Errors
 /// `/proc` is not what it should be.
-pub fn cpu_seconds_now() -> Result<f64> {
+pub(super) fn cpu_seconds_now() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // The name, second field, may contain spaces; it ends with the last parenthesis. utime and stime are fields 14, 15.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();

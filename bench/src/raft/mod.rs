@@ -50,6 +50,11 @@ pub(crate) trait RaftStore: Send + Sync {
     /// Gives space back, if there is any to give.
     fn reclaim(&self) -> Result<()>;
 
+    /// Flushes, and waits until the log has no work left, as far as it can tell. Most have none but what their callers do.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Closes it in order.
     fn close(self: Box<Self>) -> Result<()>;
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, IteratorMode, Options, WriteBatch, WriteOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, IteratorMode, Options, WaitForCompactOptions, WriteBatch,
+    WriteOptions,
+};
 
 use super::{Append, RaftStore};
 use crate::Result;
@@ -87,8 +90,31 @@ impl RaftStore for RocksDb {
         Ok(())
     }
 
+    fn settle(&self) -> Result<()> {
+        let mut options = WaitForCompactOptions::default();
+        options.set_flush(true);
+        Ok(self.db.wait_for_compact(&options)?)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         self.db.cancel_all_background_work(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settling_leaves_nothing_in_memory() {
+        let settings = Settings { memory_bytes: 64 << 20, min_blob_bytes: 256, background_jobs: 2, sync: false };
+        let dir = tempfile::tempdir().unwrap();
+        let log = open(dir.path(), &settings).unwrap();
+        log.append(&[Append { group: 1, index: 1, entry: b"entry", state: b"state" }]).unwrap();
+        log.settle().unwrap();
+        let has_table = |path: std::path::PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+        assert!(std::fs::read_dir(dir.path()).unwrap().any(|entry| has_table(entry.unwrap().path())));
+        log.close().unwrap();
     }
 }
