@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::case::Case;
-use super::number::{grouped, multiple, time};
+use super::number::{grouped, multiple, per, time};
 use super::{Report, Spread};
 use crate::data::KEY_BYTES;
 use crate::plan::{Phase, Whole};
@@ -110,7 +110,8 @@ impl Case<'_> {
         );
         line!(page, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
         for engine in &self.report.head.engines {
-            let median = |of: fn(&Phase) -> f64| self.phase(engine, number, of).map_or(0.0, |spread| spread.median);
+            let median =
+                |of: fn(&Phase) -> f64| self.phase(engine, number, of).map_or(f64::NAN, |spread| spread.median);
             let Some(Spread { greatest: max, .. }) = self.phase(engine, number, |phase| phase.latency.max as f64)
             else {
                 continue;
@@ -126,9 +127,9 @@ impl Case<'_> {
                 time(median(|phase| phase.latency.p999 as f64)),
                 time(max),
                 median(|phase| phase.cost.cpu_seconds / phase.operations.max(1) as f64 * 1e6),
-                multiple(median(|phase| phase.cost.written_gross_bytes as f64 / phase.user_bytes.max(1) as f64)),
-                multiple(median(|phase| phase.cost.written_net_bytes() as f64 / phase.user_bytes.max(1) as f64)),
-                multiple(median(|phase| phase.cost.read_bytes as f64 / phase.user_bytes.max(1) as f64)),
+                multiple(median(|phase| per(phase.cost.written_gross_bytes, phase.user_bytes))),
+                multiple(median(|phase| per(phase.cost.written_net_bytes(), phase.user_bytes))),
+                multiple(median(|phase| per(phase.cost.read_bytes, phase.user_bytes))),
             );
         }
     }
@@ -141,18 +142,71 @@ impl Case<'_> {
         );
         line!(page, "|---|---:|---:|---:|---:|---:|---:|---:|");
         for engine in &self.report.head.engines {
-            let median = |of: fn(&Whole) -> f64| self.whole(engine, of).map_or(0.0, |spread| spread.median);
+            let median = |of: fn(&Whole) -> f64| self.whole(engine, of).map_or(f64::NAN, |spread| spread.median);
             line!(
                 page,
                 "| {engine} | {} | {} | {} | {} | {:.1} | {} | {} |",
-                multiple(median(|run| run.cost.written_gross_bytes as f64 / run.user_written_bytes.max(1) as f64)),
-                multiple(median(|run| run.cost.written_net_bytes() as f64 / run.user_written_bytes.max(1) as f64)),
-                multiple(median(|run| run.cost.read_bytes as f64 / run.user_read_bytes.max(1) as f64)),
-                multiple(median(|run| run.disk_bytes as f64 / run.live_bytes.max(1) as f64)),
+                multiple(median(|run| per(run.cost.written_gross_bytes, run.user_written_bytes))),
+                multiple(median(|run| per(run.cost.written_net_bytes(), run.user_written_bytes))),
+                multiple(median(|run| per(run.cost.read_bytes, run.user_read_bytes))),
+                multiple(median(|run| per(run.disk_bytes, run.live_bytes))),
                 median(|run| run.cost.cpu_seconds),
                 sizes::print(median(|run| run.rss_peak_bytes as f64)),
                 sizes::print(median(|run| run.anonymous_peak_bytes as f64)),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Cost, Plan, Settings};
+    use crate::report::Head;
+    use crate::schedule::Outcome;
+
+    #[test]
+    fn what_nothing_was_done_for_has_no_ratio() {
+        let settings = Settings { memory_bytes: 64 << 20, min_blob_bytes: 256, background_jobs: 2, sync: false };
+        let plan = Plan {
+            engine: "null".into(),
+            directory: "store".into(),
+            settings: settings.clone(),
+            num: 1,
+            reads: 1,
+            value_bytes: 100,
+            batch: 1,
+            range_entries: 1,
+            groups: 1,
+            keep_entries: 0,
+            threads: 1,
+            seconds_max: 0,
+            seed: 1,
+            workloads: Vec::new(),
+            cold: false,
+        };
+        let whole = Whole {
+            user_written_bytes: 1_000,
+            user_read_bytes: 0,
+            live_bytes: 0,
+            disk_bytes: 4_096,
+            rss_peak_bytes: 0,
+            anonymous_peak_bytes: 0,
+            cost: Cost { cpu_seconds: 0.0, written_gross_bytes: 2_000, cancelled_bytes: 500, read_bytes: 8_192 },
+            version: "1".into(),
+            setup: String::new(),
+        };
+        let head = Head {
+            command: String::new(),
+            date: String::new(),
+            machine: String::new(),
+            commit: String::new(),
+            build: String::new(),
+            settings,
+            engines: vec!["null".into()],
+            page_cache: String::new(),
+        };
+        let page = markdown(&Report { head, outcomes: vec![Outcome { round: 0, plan, phases: Vec::new(), whole }] });
+        assert!(page.contains("| null | 2.00 | 1.50 | – | – | 0.0 |"), "{page}");
     }
 }

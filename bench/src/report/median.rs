@@ -12,9 +12,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; `None` if there are none.
+    /// Of those `values` that are numbers; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
+        let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
         values.sort_by(f64::total_cmp);
         let (&least, &greatest) = (values.first()?, values.last()?);
         let middle = values.len() / 2;
@@ -36,6 +36,7 @@ mod tests {
         let spread = Spread::of([3.0, 1.0, 2.0]).unwrap();
         assert_eq!((spread.least, spread.median, spread.greatest), (1.0, 2.0, 3.0));
         assert_eq!(Spread::of([1.0, 2.0]).unwrap().median, 1.5);
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([f64::NAN, 1.0]).unwrap().median, 1.0);
+        assert_eq!((Spread::of([]), Spread::of([f64::NAN])), (None, None));
     }
 }

@@ -13,9 +13,18 @@ pub(super) fn grouped(number: f64) -> String {
     text
 }
 
+/// One part of another; no number where there is nothing to divide by.
+pub(super) fn per(part: u64, of: u64) -> f64 {
+    if of == 0 { f64::NAN } else { part as f64 / of as f64 }
+}
+
 /// A number of bytes for each byte.
 pub(super) fn multiple(number: f64) -> String {
-    if number == 0.0 { "0".into() } else { format!("{number:.2}") }
+    match number {
+        0.0 => "0".into(),
+        number if number.is_nan() => "–".into(),
+        number => format!("{number:.2}"),
+    }
 }
 
 /// Nanoseconds, in the unit that leaves few digits.

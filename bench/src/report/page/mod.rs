@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use self::plots::{Dots, Mark, Panel, Row};
 use super::case::Case;
-use super::number::{short, time};
+use super::number::{per, short, time};
 use super::{Report, Spread};
 use crate::data::KEY_BYTES;
 use crate::plan::{Phase, Whole};
@@ -153,10 +153,10 @@ fn draw_case(page: &mut String, case: Case<'_>) -> Result<()> {
     let wholes = [
         whole(
             "device bytes written per user byte",
-            |run| run.cost.written_net_bytes() as f64 / run.user_written_bytes.max(1) as f64,
+            |run| per(run.cost.written_net_bytes(), run.user_written_bytes),
             short,
         ),
-        whole("on disk per live byte", |run| run.disk_bytes as f64 / run.live_bytes.max(1) as f64, short),
+        whole("on disk per live byte", |run| per(run.disk_bytes, run.live_bytes), short),
         whole("CPU seconds", |run| run.cost.cpu_seconds, short),
         whole("anonymous memory, peak", |run| run.anonymous_peak_bytes as f64, sizes::print),
     ];
