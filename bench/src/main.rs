@@ -102,7 +102,7 @@ struct CompareArgs {
     #[arg(long)]
     cgroup: Option<PathBuf>,
     /// Page cache of a run, with `--cgroup`.
-    #[arg(long, default_value = "256MiB", value_parser = sizes::parse)]
+    #[arg(long, default_value = "256MiB", value_parser = sizes::parse, requires = "cgroup")]
     page_cache_bytes: u64,
     /// Where keys and values come from.
     #[arg(long, default_value_t = 301)]
@@ -213,5 +213,18 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_page_cache_needs_a_cgroup() {
+        let parse = |words: &str| Cli::try_parse_from(words.split(' '));
+        assert!(parse("esker-compare compare --page-cache-bytes 1MiB").is_err());
+        assert!(parse("esker-compare compare").is_ok());
+        assert!(parse("esker-compare compare --cgroup dir --page-cache-bytes 1MiB").is_ok());
     }
 }

@@ -10,19 +10,41 @@ fn output(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The arguments of this process, without those that name places on this machine.
+/// What runs this process again, without places on this machine.
 pub fn command() -> String {
-    let mut kept = Vec::new();
-    let mut args = std::env::args().skip(1);
+    command_of(std::env::args())
+}
+
+/// The binary that `cargo run` takes where none is named.
+const DEFAULT_BINARY: &str = "esker-compare";
+
+fn command_of(mut args: impl Iterator<Item = String>) -> String {
+    let program = args.next().unwrap_or_default();
+    let binary = Path::new(&program).file_stem().map_or(DEFAULT_BINARY.into(), |name| name.to_string_lossy());
+    let mut words = vec!["cargo run --release".to_owned()];
+    if cfg!(feature = "rocksdb") {
+        words.push("--features rocksdb".into());
+    }
+    if binary != DEFAULT_BINARY {
+        words.push(format!("--bin {binary}"));
+    }
+    words.push("--".into());
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--directory" | "--out" | "--cgroup" => drop(args.next()),
-            _ if ["--directory=", "--out=", "--cgroup="].iter().any(|flag| arg.starts_with(flag)) => {}
-            _ => kept.push(arg),
+        let (flag, value) = arg.split_once('=').map_or((arg.as_str(), None), |(flag, value)| (flag, Some(value)));
+        match flag {
+            "--directory" | "--out" | "--cgroup" => {
+                if value.is_none() {
+                    args.next();
+                }
+                // Without it the page cache would not be limited.
+                if flag == "--cgroup" {
+                    words.push("--cgroup DIR".into());
+                }
+            }
+            _ => words.push(arg),
         }
     }
-    let features = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
-    format!("cargo run --release{features} -- {}", kept.join(" "))
+    words.join(" ")
 }
 
 /// `2026-01-31`.
@@ -64,4 +86,26 @@ pub fn describe(directory: &Path) -> Result<String> {
         crate::sizes::print(kib * 1024.0),
         kernel.join(".")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &str) -> String {
+        command_of(words.split(' ').map(str::to_owned)).replace(" --features rocksdb", "")
+    }
+
+    #[test]
+    fn a_command_names_its_binary_and_leaves_out_places() {
+        assert_eq!(
+            of("target/release/esker-compare compare --out here --num 5 --cgroup /a/b --cold --directory=/c"),
+            "cargo run --release -- compare --num 5 --cgroup DIR --cold"
+        );
+        assert_eq!(
+            of("esker-compare compare --cgroup=/a/b --num 5"),
+            "cargo run --release -- compare --cgroup DIR --num 5"
+        );
+        assert_eq!(of("./reclaim_bars --lz4"), "cargo run --release --bin reclaim_bars -- --lz4");
+    }
 }
