@@ -139,7 +139,7 @@ const ENGINES: &[Entry] = &[
     },
     Entry {
         name: "esker-mmap",
-        about: "Esker, all values with their keys (Separation::Off)",
+        about: "Esker, values of min_blob_bytes and more in blob files (Separation::AtFlush), all files mapped",
         package: "esker",
         open: Open::Here(|dir, settings, _| esker::open_mapped(dir, settings)),
         setup: esker::setup_mapped,
