@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -70,8 +71,24 @@ func (r *runner) settle() error {
 	return syncFiles(r.plan.Directory)
 }
 
-func (r *runner) work(workload string, number int) (*done, error) {
-	w := &work{store: r.store, data: r.data, model: r.model, plan: r.plan, salt: salt(r.plan.Seed, number)}
+// order is that of the keys that are there, for ranges: made ahead of the clock.
+func (r *runner) order(workload string) []uint64 {
+	if workload != "range" {
+		return nil
+	}
+	order := make([]uint64, 0, r.model.live())
+	for index := range r.plan.Num {
+		if _, isThere := r.model.expected(index); isThere {
+			key := r.data.key(index)
+			order = append(order, rank(key[:]))
+		}
+	}
+	slices.Sort(order)
+	return order
+}
+
+func (r *runner) work(workload string, number int, order []uint64) (*done, error) {
+	w := &work{store: r.store, data: r.data, model: r.model, order: order, plan: r.plan, salt: salt(r.plan.Seed, number)}
 	d, err := w.run(workload)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", workload, err)
@@ -85,12 +102,13 @@ func (r *runner) phase(workload string, number int) (*phase, error) {
 			return nil, err
 		}
 	}
+	order := r.order(workload)
 	before, err := costNow()
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
-	d, err := r.work(workload, number)
+	d, err := r.work(workload, number, order)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +163,7 @@ func run(p *plan, say func(line) error) error {
 	if err := r.reopen(func(string) error { return nil }); err != nil {
 		return err
 	}
-	if _, err := r.work("scan", len(p.Workloads)); err != nil {
+	if _, err := r.work("scan", len(p.Workloads), nil); err != nil {
 		return err
 	}
 	if err := r.store.db.Close(); err != nil {

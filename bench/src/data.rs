@@ -78,6 +78,11 @@ impl Data {
         (self.key(index) == key).then_some(index)
     }
 
+    /// The key's first eight bytes, which no other has: keys are in their order.
+    pub fn rank(&self, index: u64) -> u64 {
+        mix(index ^ self.seed)
+    }
+
     fn parts(&self, index: u64, generation: u32) -> ([u8; 8], &[u8]) {
         let stamp = mix(mix(index ^ self.seed).wrapping_add(u64::from(generation).wrapping_mul(GOLDEN)));
         let start = (stamp % POOL_STARTS as u64) as usize;

@@ -34,11 +34,22 @@ impl Run<'_> {
         self.engine.take().map_or(Ok(()), Engine::close)
     }
 
-    fn do_work(&self, workload: Workload, number: usize) -> Result<Done> {
+    /// See [`Work::order`]: made ahead of the clock.
+    fn order(&self, workload: Workload) -> Vec<u64> {
+        if workload != Workload::Range {
+            return Vec::new();
+        }
+        let mut order: Vec<u64> = self.model.live().map(|index| self.data.rank(index)).collect();
+        order.sort_unstable();
+        order
+    }
+
+    fn do_work(&self, workload: Workload, number: usize, order: &[u64]) -> Result<Done> {
         let work = Work {
             engine: self.engine()?,
             data: &self.data,
             model: &self.model,
+            order,
             plan: self.plan,
             salt: workload::salt(self.plan.seed, number),
             checked: self.entry.name != "null",
@@ -59,9 +70,10 @@ impl Run<'_> {
             cold::drop_pages(&self.plan.directory)?;
             self.open()?;
         }
+        let order = self.order(workload);
         let before = cost_now()?;
         let begun = Instant::now();
-        let done = self.do_work(workload, number)?;
+        let done = self.do_work(workload, number, &order)?;
         let seconds = begun.elapsed().as_secs_f64();
         let settling = Instant::now();
         if workload.writes() {
@@ -105,7 +117,7 @@ pub fn run(plan: &Plan, say: &mut dyn FnMut(Line) -> Result<()>) -> Result<()> {
     // What counts is what is there after a reopening, all of it, whatever the phases happened to read.
     run.close()?;
     run.open()?;
-    run.do_work(Workload::Scan, plan.workloads.len())?;
+    run.do_work(Workload::Scan, plan.workloads.len(), &[])?;
     run.close()?;
     let live_bytes = run.model.live().count() as u64 * (KEY_BYTES + run.data.value_bytes()) as u64;
     say(Line::Whole(Whole {

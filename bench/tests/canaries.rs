@@ -61,7 +61,7 @@ fn a_lost_put_is_caught_by_every_way_of_reading() {
     assert_caught("canary-lost-put", &[Load, ReadRandom], "readrandom", "is missing");
     // Each pass asks for half of the keys, chosen by chance: twelve passes leave none out.
     assert_caught("canary-lost-put", &[&[Load][..], &[Exists; 12]].concat(), "exists", "is missing");
-    assert_caught("canary-lost-put", &[Load, Range], "range", "does not begin with it");
+    assert_caught("canary-lost-put", &[Load, Range], "range", "left out a key");
     assert_caught("canary-lost-put", &[Load, Scan], "scan:", "keys where 12000 are");
     assert_caught("canary-lost-put", &[Load, ScanKeys], "scankeys", "keys where 12000 are");
 }
@@ -80,6 +80,25 @@ fn a_flipped_bit_is_caught_by_every_read_of_values() {
     assert_caught("canary-flipped-bit", &[Load, ReadRandom], "readrandom", "never put");
     assert_caught("canary-flipped-bit", &[Load, Range], "range", "another value than was put last");
     assert_caught("canary-flipped-bit", &[Load, Scan], "scan:", "another value than was put last");
+}
+
+#[test]
+fn a_key_left_out_is_caught_by_every_read_in_order() {
+    use Workload::*;
+    assert_caught("canary-skipped-key", &[Load, Range], "range", "left out a key");
+    assert_caught("canary-skipped-key", &[Load, Scan], "scan:", "keys where 12000 are");
+    assert_caught("canary-skipped-key", &[Load, ScanKeys], "scankeys", "keys where 12000 are");
+}
+
+#[test]
+fn a_dropped_delete_is_caught_by_every_way_of_reading() {
+    use Workload::*;
+    for (workload, by) in
+        [(ReadRandom, "readrandom"), (Exists, "exists"), (Range, "range"), (Scan, "scan:"), (ScanKeys, "scankeys")]
+    {
+        assert_caught("canary-lost-delete", &[Load, Delete, workload], by, "is there and must not be");
+    }
+    assert_caught("canary-lost-delete", &[Load, Delete], "scan:", "is there and must not be");
 }
 
 #[test]

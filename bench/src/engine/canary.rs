@@ -20,21 +20,30 @@ pub(super) enum Lie {
     StaleKey,
     /// One value in 1,000 is stored with one bit changed.
     FlippedBit,
+    /// One entry in 1,000 is left out of ranges and scans.
+    SkippedKey,
+    /// One delete in 50 does not happen.
+    LostDelete,
 }
 
 const LOST_PUT_ONE_IN: u64 = 5_000;
 const STALE_KEY_ONE_IN: u64 = 50;
 const FLIPPED_BIT_ONE_IN: u64 = 1_000;
+const SKIPPED_KEY_ONE_IN: u64 = 1_000;
+const LOST_DELETE_ONE_IN: u64 = 50;
 
 struct Canary {
     honest: Box<Esker>,
     lie: Lie,
     puts: AtomicU64,
+    deletes: AtomicU64,
+    shown: AtomicU64,
 }
 
 pub(super) fn open(dir: &Path, settings: &Settings, lie: Lie) -> Result<Box<dyn Engine>> {
     let honest = Box::new(open_plain(dir, settings, Separation::AtFlush)?);
-    Ok(Box::new(Canary { honest, lie, puts: AtomicU64::new(0) }))
+    let count = || AtomicU64::new(0);
+    Ok(Box::new(Canary { honest, lie, puts: count(), deletes: count(), shown: count() }))
 }
 
 impl Canary {
@@ -56,9 +65,14 @@ impl Canary {
                     *byte ^= 1 << (number % 8);
                 }
             }
-            Lie::LostPut | Lie::FlippedBit => {}
+            Lie::LostPut | Lie::FlippedBit | Lie::SkippedKey | Lie::LostDelete => {}
         }
         Ok(Some(pair))
+    }
+
+    /// Whether an entry of a scan is to be passed over.
+    fn skips(&self) -> bool {
+        self.lie == Lie::SkippedKey && (self.shown.fetch_add(1, Relaxed) + 1).is_multiple_of(SKIPPED_KEY_ONE_IN)
     }
 }
 
@@ -72,6 +86,9 @@ impl Engine for Canary {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
+        if self.lie == Lie::LostDelete && (self.deletes.fetch_add(1, Relaxed) + 1).is_multiple_of(LOST_DELETE_ONE_IN) {
+            return Ok(());
+        }
         self.honest.delete(key)
     }
 
@@ -84,11 +101,11 @@ impl Engine for Canary {
     }
 
     fn scan(&self, from: &[u8], show: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.honest.scan(from, show)
+        self.honest.scan(from, &mut |key, value| self.skips() || show(key, value))
     }
 
     fn scan_keys(&self, from: &[u8], show: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
-        self.honest.scan_keys(from, show)
+        self.honest.scan_keys(from, &mut |key| self.skips() || show(key))
     }
 
     fn settle(&self) -> Result<()> {

@@ -244,6 +244,20 @@ const ENGINES: &[Entry] = &[
         open: Open::Here(|dir, settings, _| canary::open(dir, settings, canary::Lie::FlippedBit)),
         setup: esker::setup,
     },
+    Entry {
+        name: "canary-skipped-key",
+        about: "Esker, but ranges and scans leave out one entry in 1,000: must be caught",
+        package: "esker",
+        open: Open::Here(|dir, settings, _| canary::open(dir, settings, canary::Lie::SkippedKey)),
+        setup: esker::setup,
+    },
+    Entry {
+        name: "canary-lost-delete",
+        about: "Esker, but one delete in 50 does not happen: must be caught",
+        package: "esker",
+        open: Open::Here(|dir, settings, _| canary::open(dir, settings, canary::Lie::LostDelete)),
+        setup: esker::setup,
+    },
 ];
 
 impl Entry {

@@ -82,6 +82,8 @@ pub struct Work<'a> {
     pub data: &'a Data,
     /// What must be there.
     pub model: &'a Model,
+    /// For ranges, the keys that are there, in order, by the eight bytes that order follows from.
+    pub order: &'a [u64],
     /// Sizes and counts.
     pub plan: &'a Plan,
     /// Tells this phase's order from that of others.
