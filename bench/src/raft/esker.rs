@@ -19,24 +19,19 @@ struct Esker {
     seen: Option<AtomicU64>,
 }
 
-pub(super) fn setup(settings: &Settings) -> String {
-    let cache = sizes::print(settings.cache_bytes() as f64);
+pub(super) fn setup(_: &Settings) -> String {
+    let cache = sizes::print(Options::default().cache_bytes as f64);
     format!(
-        "{cache} for batches that were read; otherwise its defaults: files of 128 MiB, recycled; batches compressed with LZ4 from 8 KiB on"
+        "defaults: files of 128 MiB, recycled; batches compressed with LZ4 from 8 KiB on; {cache} for batches that were read"
     )
 }
 
-/// The cache is what all engines with one get.
-fn options(settings: &Settings) -> Result<Options> {
-    Ok(Options { cache_bytes: usize::try_from(settings.cache_bytes())?, ..Options::default() })
-}
-
 pub(super) fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn RaftStore>> {
-    Ok(Box::new(Esker { log: RaftLog::open(dir, options(settings)?)?, sync: settings.sync, seen: None }))
+    Ok(Box::new(Esker { log: RaftLog::open(dir, Options::default())?, sync: settings.sync, seen: None }))
 }
 
 pub(super) fn open_canary(dir: &Path, settings: &Settings) -> Result<Box<dyn RaftStore>> {
-    let log = RaftLog::open(dir, options(settings)?)?;
+    let log = RaftLog::open(dir, Options::default())?;
     Ok(Box::new(Esker { log, sync: settings.sync, seen: Some(AtomicU64::new(0)) }))
 }
 
