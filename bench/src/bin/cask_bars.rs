@@ -61,7 +61,8 @@ struct Args {
     /// Only these parts, each of which takes a minute or two; all of them without.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Adds the rows to those that the table has, and takes the place of those of the same name: for parts that are measured apart.
+    /// Adds the rows to those that the table has, and takes the place of those of the same name: for parts that are measured apart,
+    /// of the same commit, on the same machine, with the same numbers of keys.
     #[arg(long, requires = "out")]
     add: bool,
 }
@@ -120,6 +121,10 @@ impl Row {
 
 struct Bars {
     args: Args,
+    /// See [`head`].
+    head: String,
+    /// Rows of the table that is added to.
+    earlier: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -147,9 +152,10 @@ fn memory_bytes() -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// Calls `work` with keys and their values, made ahead of the clock; seconds that all calls took.
+/// Calls `work` with keys and their values of a generation, made ahead of the clock; seconds that all calls took.
 fn timed(
     data: &Data,
+    generation: u32,
     mut indexes: impl Iterator<Item = u64>,
     mut work: impl FnMut(&Key, &[u8]) -> Result<()>,
 ) -> Result<f64> {
@@ -161,7 +167,7 @@ fn timed(
         values.clear();
         for index in indexes.by_ref().take(most) {
             keys.push(data.key(index));
-            data.value(index, 0, &mut value);
+            data.value(index, generation, &mut value);
             values.extend_from_slice(&value);
         }
         if keys.is_empty() {
@@ -172,12 +178,12 @@ fn timed(
     }
 }
 
-fn put(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f64> {
-    timed(data, indexes, |key, value| Ok(cask.put(key, value).map(drop)?))
+fn put(cask: &Cask, data: &Data, generation: u32, indexes: impl Iterator<Item = u64>) -> Result<f64> {
+    timed(data, generation, indexes, |key, value| Ok(cask.put(key, value).map(drop)?))
 }
 
 fn get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f64> {
-    timed(data, indexes, |key, value| {
+    timed(data, 0, indexes, |key, value| {
         if cask.get(key)?.is_some_and(|found| *found == *value) {
             return Ok(());
         }
@@ -199,12 +205,28 @@ fn multi_get(cask: &Cask, data: &Data, indexes: impl Iterator<Item = u64>) -> Re
         values.clear();
         Ok(())
     };
-    let gathered = timed(data, indexes, |key, value| {
+    let gathered = timed(data, 0, indexes, |key, value| {
         keys.push(*key);
         values.extend_from_slice(value);
         if keys.len() < 64 { Ok(()) } else { check(&mut keys, &mut values) }
     })?;
     Ok(gathered + seconds(|| check(&mut keys, &mut values))?)
+}
+
+/// Those of `keys` that are among `overwritten` have values of generation 1, the others of 0.
+fn check_overwritten(cask: &Cask, data: &Data, keys: u64, overwritten: impl Iterator<Item = u64>) -> Result<()> {
+    let mut generations = vec![0; usize::try_from(keys)?];
+    for index in overwritten {
+        if let Some(generation) = generations.get_mut(usize::try_from(index)?) {
+            *generation = 1;
+        }
+    }
+    for (index, generation) in (0..).zip(generations) {
+        if !cask.get(&data.key(index))?.is_some_and(|found| data.matches(index, generation, &found)) {
+            return Err(format!("key {index} has another value than was written last").into());
+        }
+    }
+    Ok(())
 }
 
 /// `count` indexes below `keys`, at random.
@@ -296,7 +318,7 @@ impl Bare {
     }
 
     fn get_all(&self, data: &Data, indexes: impl Iterator<Item = u64>) -> Result<f64> {
-        timed(data, indexes, |key, value| match self.get(key) {
+        timed(data, 0, indexes, |key, value| match self.get(key) {
             Some(found) if found == value => Ok(()),
             _ => Err("the bare table has another value than was written".into()),
         })
@@ -336,7 +358,7 @@ impl Bars {
             let cask = Cask::open(&dir, options())?;
             let each = keys / threads;
             let put =
-                on_threads(threads, each * threads, |thread| put(&cask, &data, thread * each..(thread + 1) * each))?;
+                on_threads(threads, each * threads, |thread| put(&cask, &data, 0, thread * each..(thread + 1) * each))?;
             let salt = |thread| thread + 10 * round as u64;
             let get = on_threads(threads, each * threads, |thread| {
                 get(&cask, &data, random(each * threads, each, salt(thread)))
@@ -369,11 +391,18 @@ impl Bars {
             let place = round % 2;
             let options = if place == 0 { without_merges() } else { options() };
             let cask = Cask::open(self.fresh(2 * keys * KEY_BYTES_TAKEN)?, options)?;
-            put(&cask, &data, 0..keys)?;
-            let rate = on_threads(1, keys, |_| put(&cask, &data, random(keys, keys, 5)))?.alone;
+            put(&cask, &data, 0, 0..keys)?;
+            let rate = on_threads(1, keys, |_| put(&cask, &data, 1, random(keys, keys, 5)))?.alone;
             rates[place] = rates[place].max(rate);
             let merged = cask.stats().merged_bytes;
             eprintln!("overwriting: {rate:.2} M/s, {:.0} MB merged meanwhile", merged as f64 / MB);
+            if place == 1 && merged == 0 {
+                return Err(
+                    "nothing was merged, so that there is no telling what merges cost: --few-keys has to be larger"
+                        .into(),
+                );
+            }
+            check_overwritten(&cask, &data, keys, random(keys, keys, 5))?;
             cask.close()?;
         }
         self.row("what merges cost overwriting puts", Bar::AtMost(15.0), 100.0 * (1.0 - rates[1] / rates[0]), "%");
@@ -387,7 +416,7 @@ impl Bars {
         let dir = self.fresh(keys * KEY_BYTES_TAKEN)?;
         let before = memory_bytes()?;
         let cask = Cask::open(&dir, options())?;
-        let rate = on_threads(1, keys, |_| put(&cask, &data, 0..keys))?.alone;
+        let rate = on_threads(1, keys, |_| put(&cask, &data, 0, 0..keys))?.alone;
         self.row(format!("put, one thread, {millions} M keys"), Bar::AtLeast(1.5), rate, "M/s");
         self.memory("filled", before)?;
         cask.close()?;
@@ -464,7 +493,7 @@ impl Bars {
             let dir = self.fresh(bytes)?;
             cask = cask.min(seconds(|| {
                 let cask = Cask::open(&dir, options())?;
-                put(&cask, &data, 0..count)?;
+                put(&cask, &data, 0, 0..count)?;
                 Ok(cask.close()?)
             })?);
         }
@@ -474,39 +503,45 @@ impl Bars {
         Ok(())
     }
 
-    fn table(&self) -> Result<String> {
-        let Args { keys, few_keys, large_values, directory, .. } = &self.args;
-        let mut out = String::from("# Cask's bars\n\n");
-        out += &format!("{}, commit {}. {}.\n\n", machine::today(), machine::commit(), machine::describe(directory)?);
-        out += &format!("{}.\n\n", machine::build());
-        out += "Keys of 16 bytes, values of 100 bytes where nothing else is said. Made by \
-                `cargo run --release --bin cask_bars` in `bench/`: ";
-        out += &format!("{keys} and {few_keys} keys, {large_values} values of 100,000 bytes. ");
-        out += "Every value that was got was compared with what was written.\n\n";
-        out += "| bar | wanted | seen | met |\n|---|---:|---:|---|\n";
-        for line in self.lines()? {
+    fn table(&self) -> String {
+        let mut out = format!("# Cask's bars\n\n{}, {}", machine::today(), self.head);
+        for line in self.lines() {
             out += &line;
             out.push('\n');
         }
-        Ok(out)
+        out
     }
 
     /// The rows, where they are added to a table in the places that theirs have there.
-    fn lines(&self) -> Result<Vec<String>> {
+    fn lines(&self) -> Vec<String> {
         let name = |line: &str| line.split('|').nth(1).map(|name| name.trim().to_owned());
-        let mut lines = Vec::new();
-        if let Some(out) = self.args.out.as_ref().filter(|out| self.args.add && out.exists()) {
-            let table = fs::read_to_string(out)?;
-            let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| bar |"));
-            lines.extend(rows.map(str::to_owned));
-        }
+        let mut lines = self.earlier.clone();
         for row in self.rows.iter().map(Row::line) {
             match lines.iter_mut().find(|line| name(line) == name(&row)) {
                 Some(line) => *line = row,
                 None => lines.push(row),
             }
         }
-        Ok(lines)
+        lines
+    }
+}
+
+/// What is true of all rows of a table: all that precedes them but the day.
+fn head(args: &Args) -> Result<String> {
+    let Args { keys, few_keys, large_values, directory, .. } = args;
+    let (commit, machine, build) = (machine::commit(), machine::describe(directory)?, machine::build());
+    Ok(format!(
+        "commit {commit}. {machine}.\n\n{build}.\n\nKeys of 16 bytes, values of 100 bytes where nothing else is said. Made by \
+         `cargo run --release --bin cask_bars` in `bench/`: {keys} and {few_keys} keys, {large_values} values of 100,000 bytes. \
+         Every value that was got was compared with what was written.\n\n| bar | wanted | seen | met |\n|---|---:|---:|---|\n"
+    ))
+}
+
+/// The rows of a table to which others may be added: those of the same commit on the same machine.
+fn rows(table: &str, head: &str) -> Result<Vec<String>> {
+    match table.split_once(head) {
+        Some((_, rows)) => Ok(rows.lines().map(str::to_owned).collect()),
+        None => Err("the table to add to is of another commit, machine or size".into()),
     }
 }
 
@@ -568,7 +603,13 @@ fn main() -> Result<()> {
     let mut args = Args::parse();
     let place = Place::inside(&args.directory)?;
     args.directory = place.path().to_owned();
-    let mut bars = Bars { args, rows: Vec::new() };
+    let head = head(&args)?;
+    // Before anything is measured: this may have been for nothing.
+    let earlier = match args.out.as_ref().filter(|out| args.add && out.exists()) {
+        Some(out) => rows(&fs::read_to_string(out)?, &head)?,
+        None => Vec::new(),
+    };
+    let mut bars = Bars { args, head, earlier, rows: Vec::new() };
     for part in [Part::Few, Part::Merges, Part::Many, Part::Large] {
         if !bars.args.only.is_empty() && !bars.args.only.contains(&part) {
             continue;
@@ -583,10 +624,24 @@ fn main() -> Result<()> {
             Part::Large => bars.large_values()?,
         }
     }
-    let table = bars.table()?;
+    let table = bars.table();
     print!("{table}");
     if let Some(out) = &bars.args.out {
         fs::write(out, &table)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_added_to_those_of_the_same_head_only() {
+        let heads = ["commit aaa. A machine.\n\n", "commit bbb. A machine.\n\n"];
+        let row = "| put | ≥ 1 M/s | 2 M/s | yes |";
+        let table = format!("# Cask's bars\n\n2026-11-23, {}{row}\n", heads[0]);
+        assert_eq!(rows(&table, heads[0]).unwrap(), [row]);
+        assert!(rows(&table, heads[1]).is_err());
+    }
 }

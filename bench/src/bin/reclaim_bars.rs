@@ -1,8 +1,10 @@
 //! The bars that reclaim has set itself, measured: one table, each with its figure and whether it is met.
 //!
 //! ```text
-//! cargo run --release --manifest-path bench/Cargo.toml --bin reclaim_bars -- --out bench/results/reclaim-bars.md
+//! cargo run --release --manifest-path bench/Cargo.toml --bin reclaim_bars -- --out bench/results/reclaim-bars-measured.md
 //! ```
+//!
+//! `bench/results/reclaim-bars.md` has that table and what was written beside it: it is no name for `--out`.
 //!
 //! - B1: every value is compared in the end, byte by byte, with what was written last; what is wrong ends the run.
 //! - B2: space is what the file system says that all files of the directory occupy, logs and unfinished files included, looked at a
@@ -11,6 +13,7 @@
 //! - B4: a bar that is missed is no failure of the program: it says so and ends well.
 
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +21,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use esker::{Compression, Db, FamilyOptions, Listener, Options, ReclaimMode, Separation};
 use esker_compare::Result;
-use esker_compare::data::{Data, KEY_BYTES, mix};
+use esker_compare::data::{Data, KEY_BYTES, Key, VALUE_BYTES_MIN, mix};
 use esker_compare::place::Place;
 use esker_compare::report::machine;
 use hdrhistogram::Histogram;
@@ -273,14 +276,22 @@ impl Store<'_> {
     }
 
     fn verify(&self) -> Result<()> {
-        for (index, &generation) in self.generations.iter().enumerate() {
-            let value = self.db.get(self.data.key(index as u64))?;
-            if !value.is_some_and(|value| self.data.matches(index as u64, generation, &value)) {
-                return Err(format!("key {index} has another value than was written").into());
-            }
-        }
-        Ok(())
+        verify(&self.data, &self.generations, |key| Ok(self.db.get(key)?))
     }
+}
+
+/// Every key has the value that was put last.
+fn verify<V: Deref<Target = [u8]>>(
+    data: &Data,
+    generations: &[u32],
+    mut get: impl FnMut(&Key) -> Result<Option<V>>,
+) -> Result<()> {
+    for (index, &generation) in (0..).zip(generations) {
+        if !get(&data.key(index))?.is_some_and(|value| data.matches(index, generation, &value)) {
+            return Err(format!("key {index} has another value than was written").into());
+        }
+    }
+    Ok(())
 }
 
 /// Bytes that the files in `dir` occupy.
@@ -358,6 +369,7 @@ impl Bars {
         let dir = self.args.fresh()?;
         let mut store = self.args.loaded(&dir, setup, value_bytes, keys)?;
         let space = store.overwrite_all(self.args.speed_overwrites, self.args.blob_file_bytes(), false)?;
+        store.verify()?;
         store.db.close()?;
         Ok(space.puts_per_second)
     }
@@ -381,6 +393,7 @@ impl Bars {
                 latencies.record(u64::try_from(began.elapsed().saturating_sub(due).as_nanos())?)?;
                 n += 1;
             }
+            store.verify()?;
             store.db.close()?;
             *micros = latencies.value_at_quantile(0.99) as f64 / 1e3;
         }
@@ -402,6 +415,7 @@ impl Bars {
             let dir = self.args.fresh()?;
             let mut store = self.args.loaded(&dir, &setup, value_bytes, keys)?;
             let space = store.overwrite_all(self.args.speed_overwrites, self.args.blob_file_bytes(), true)?;
+            store.verify()?;
             store.db.close()?;
             took = took.max(space.worst);
             rates[1] += space.puts_per_second / self.args.rounds as f64;
@@ -432,7 +446,7 @@ impl Bars {
         let db = rocksdb::DB::open(&options, &dir)?;
         let count = self.args.data_bytes / value_bytes as u64;
         let (data, keys) = (Data::new(1, value_bytes), Keys::new(keys, count)?);
-        let mut value = Vec::new();
+        let (mut generations, mut value) = (vec![0_u32; usize::try_from(count)?], Vec::new());
         for index in 0..count {
             data.value(index, 0, &mut value);
             db.put(data.key(index), &value)?;
@@ -442,13 +456,17 @@ impl Bars {
         let (total, mut worst, began) = (count * self.args.speed_overwrites, 0.0_f64, Instant::now());
         for n in 0..total {
             let index = keys.at(n);
-            data.value(index, u32::try_from(n)?, &mut value);
+            let generation = generations.get_mut(usize::try_from(index)?).ok_or("there is no such key")?;
+            *generation += 1;
+            data.value(index, *generation, &mut value);
             db.put(data.key(index), &value)?;
             if n % (count / 100).max(1) == 0 {
                 worst = worst.max(occupied(&dir)? as f64 / live);
             }
         }
-        Ok((total as f64 / began.elapsed().as_secs_f64(), worst))
+        let rate = total as f64 / began.elapsed().as_secs_f64();
+        verify(&data, &generations, |key| Ok(db.get_pinned(key)?))?;
+        Ok((rate, worst))
     }
 
     #[cfg(not(feature = "rocksdb"))]
@@ -503,8 +521,39 @@ impl Bars {
     }
 }
 
+/// Refuses what cannot be measured, before anything is.
+fn check(args: &Args) -> Result<()> {
+    let no = |what: String| -> Result<()> { Err(what.into()) };
+    for part in &args.parts {
+        match part.as_str() {
+            "rocksdb" if !cfg!(feature = "rocksdb") => {
+                no("built without RocksDB: build with --features rocksdb, or leave the part out of --parts".into())?;
+            }
+            "space" | "speed" | "latency" | "rocksdb" => {}
+            other => no(format!("parts are space, speed, latency and rocksdb, not {other}"))?,
+        }
+    }
+    for keys in &args.keys {
+        Keys::new(keys, 1)?;
+    }
+    for &bytes in &args.value_bytes {
+        if bytes < VALUE_BYTES_MIN || bytes as u64 > args.data_bytes {
+            no(format!(
+                "values have from {VALUE_BYTES_MIN} bytes to those of all data, {}, not {bytes}",
+                args.data_bytes
+            ))?;
+        }
+    }
+    let counts = [args.overwrites, args.speed_overwrites, args.rounds, args.latency_seconds];
+    if counts.contains(&0) {
+        no("overwrites, rounds and seconds are 1 at least".into())?;
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let mut args = Args::parse();
+    check(&args)?;
     let place = Place::inside(&args.directory)?;
     args.directory = place.path().to_owned();
     let mut bars = Bars { args, rows: Vec::new() };
@@ -515,4 +564,31 @@ fn main() -> Result<()> {
         fs::write(out, &table)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        let check = |words: &str| {
+            let words = ["reclaim_bars"].into_iter().chain(words.split_whitespace());
+            check(&Args::parse_from(words)).is_ok()
+        };
+        assert!(check("--parts space,speed,latency"));
+        assert_eq!(check("--parts rocksdb"), cfg!(feature = "rocksdb"));
+        for wrong in [
+            "--parts bogus",
+            "--keys bogus",
+            "--value-bytes 0",
+            "--data-bytes 1000 --value-bytes 1024",
+            "--rounds 0",
+            "--overwrites 0",
+            "--speed-overwrites 0",
+            "--latency-seconds 0",
+        ] {
+            assert!(!check(&format!("--parts space {wrong}")), "{wrong}");
+        }
+    }
 }
