@@ -29,13 +29,19 @@ pub(super) fn setup(settings: &Settings) -> String {
 
 pub(super) fn setup_blob(settings: &Settings) -> String {
     let blobs = sizes::print(settings.min_blob_bytes as f64);
-    format!("{}; blobs from {blobs}, LZ4, garbage collection on with its defaults", setup(settings))
+    format!("{}; blobs from {blobs}, LZ4, in the same cache, garbage collection on with its defaults", setup(settings))
 }
 
 pub(super) fn open(dir: &Path, settings: &Settings, separated: bool) -> Result<Box<dyn Engine>> {
+    let cache = Cache::new_hyper_clock_cache(usize::try_from(settings.cache_bytes()).unwrap_or(usize::MAX), 0);
+    let mut writing = WriteOptions::default();
+    writing.set_sync(settings.sync);
+    Ok(Box::new(RocksDb { db: DB::open(&options(settings, separated, &cache), dir)?, writing }))
+}
+
+fn options(settings: &Settings, separated: bool, cache: &Cache) -> Options {
     let mut table = BlockBasedOptions::default();
-    let cache_bytes = usize::try_from(settings.cache_bytes()).unwrap_or(usize::MAX);
-    table.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
+    table.set_block_cache(cache);
     table.set_bloom_filter(10.0, false);
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -49,10 +55,10 @@ pub(super) fn open(dir: &Path, settings: &Settings, separated: bool) -> Result<B
         options.set_min_blob_size(settings.min_blob_bytes);
         options.set_blob_compression_type(DBCompressionType::Lz4);
         options.set_enable_blob_gc(true);
+        // Without one of their own kind, blobs are in no cache at all; the two may share.
+        options.set_blob_cache(cache);
     }
-    let mut writing = WriteOptions::default();
-    writing.set_sync(settings.sync);
-    Ok(Box::new(RocksDb { db: DB::open(&options, dir)?, writing }))
+    options
 }
 
 impl Engine for RocksDb {
@@ -110,5 +116,26 @@ impl Engine for RocksDb {
     fn close(self: Box<Self>) -> Result<()> {
         self.db.cancel_all_background_work(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blobs_that_were_read_are_in_the_cache() {
+        let settings = Settings { memory_bytes: 64 << 20, min_blob_bytes: 256, background_jobs: 2, sync: false };
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new_hyper_clock_cache(16 << 20, 0);
+        let db = DB::open(&options(&settings, true, &cache), dir.path()).unwrap();
+        for number in 0..200_u32 {
+            db.put(number.to_be_bytes(), vec![7; 10_000]).unwrap();
+        }
+        db.flush().unwrap();
+        for number in 0..200_u32 {
+            assert!(db.get(number.to_be_bytes()).unwrap().is_some());
+        }
+        assert!(cache.get_usage() > 200 * 10_000, "{} bytes in the cache", cache.get_usage());
     }
 }
