@@ -13,6 +13,7 @@ mod compaction;
 mod copy;
 mod counters;
 mod db;
+mod entry;
 mod events;
 mod families;
 mod family;

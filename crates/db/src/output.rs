@@ -20,8 +20,10 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_log::pacer::{GiveWay, Pieces};
 
+use crate::Result;
 use crate::blob::{BlobFile, BlobWriter, Course};
 use crate::compaction::{Fate, Levels};
+use crate::entry;
 use crate::events::FileChanges;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
@@ -30,7 +32,6 @@ use crate::reclaim::{Ends, Incoming, Reserved, Sizes, Trash};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 use crate::version::{BlobHandle, Edit, TableFile};
-use crate::{Error, Result};
 
 /// Memory for a record is kept for the next one up to this size, and given back beyond.
 const RECORD_BYTES_KEPT: usize = 1 << 20;
@@ -141,9 +142,7 @@ pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<Bl
     if key.kind != ValueKind::BlobIndex {
         return Ok(None);
     }
-    let index =
-        BlobIndex::decode(value).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))?;
-    Ok(Some(index))
+    entry::pointer(key.user_key, value).map(Some)
 }
 
 /// How tables of a level of the family are compressed, as its tree is now.
@@ -663,12 +662,11 @@ pub(crate) fn pour(
     let mut undecided = Vec::new();
     while input.valid() {
         let (internal, value) = (input.key(), input.value());
-        let key = InternalKey::decode(internal)
-            .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
+        let key = entry::key_of(input)?;
         if end.is_some_and(|end| key.user_key >= end) {
             break;
         }
-        let fate = sieve.fate(&key, value)?;
+        let fate = sieve.fate(&key, value).map_err(|error| entry::located(error, input.place()))?;
         if !undecided.is_empty() {
             let is_cancelled = fate == Fate::Dropped && matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
             if !is_cancelled || internal_key::user_key(&undecided) != key.user_key {
@@ -679,12 +677,12 @@ pub(crate) fn pour(
         match fate {
             Fate::Dropped => {}
             Fate::Undecided => undecided.extend_from_slice(internal),
-            Fate::Kept => each(&key, internal, value)?,
+            Fate::Kept => each(&key, internal, value).map_err(|error| entry::located(error, input.place()))?,
             Fate::Timeless => {
                 let key = InternalKey { sequence: SequenceNumber::new(0), ..key };
                 timeless.clear();
                 internal_key::append(&mut timeless, key.user_key, key.sequence, key.kind);
-                each(&key, &timeless, value)?;
+                each(&key, &timeless, value).map_err(|error| entry::located(error, input.place()))?;
             }
         }
         input.next()?;
@@ -695,8 +693,7 @@ pub(crate) fn pour(
 /// Passes a single deletion on that cancels nothing in its run (S6 of the sieve).
 #[cold]
 fn pour_undecided(internal: &[u8], each: &mut impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>) -> Result<()> {
-    let key = InternalKey::decode(internal)
-        .map_err(|error| Error::new(crate::ErrorKind::Corruption, "reading a key").with_source(error))?;
+    let key = InternalKey::decode(internal).map_err(|error| entry::unreadable_key(internal, error))?;
     each(&key, internal, b"")
 }
 

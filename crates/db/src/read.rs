@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
+use crate::entry;
 use crate::family::{Family, View};
 use crate::iterate::DbIterator;
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 pub(crate) use blobs::BlobReader;
 
@@ -34,24 +35,36 @@ enum Found {
     Blob(PinnedSlice),
 }
 
-fn found(kind: ValueKind, value: PinnedSlice) -> Result<Found> {
+fn found(lookup: &[u8], kind: ValueKind, value: PinnedSlice) -> Result<Found> {
     match kind {
         ValueKind::Value => Ok(Found::Value(value)),
         ValueKind::BlobIndex => Ok(Found::Blob(value)),
         ValueKind::Deletion | ValueKind::SingleDeletion => Ok(Found::Deleted),
-        kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+        kind => Err(entry::not_served(internal_key::user_key(lookup), kind)),
     }
 }
 
 fn find(view: &View, lookup: &[u8], fill_cache: bool) -> Result<Found> {
     for generation in view.generations() {
         if let Some(hit) = generation.memtable.get(lookup) {
-            return found(hit.kind, hit.value);
+            return found(lookup, hit.kind, hit.value);
         }
     }
     match view.version.get(lookup, fill_cache)? {
-        Some(hit) => found(hit.kind, hit.value),
+        Some(hit) => found(lookup, hit.kind, hit.value),
         None => Ok(Found::Nothing),
+    }
+}
+
+/// `error`, of the entry that `lookup` leads to, with the table where that lies.
+#[cold]
+fn located(view: &View, lookup: &[u8], error: Error) -> Error {
+    if view.generations().any(|generation| generation.memtable.get(lookup).is_some()) {
+        return error;
+    }
+    match view.version.table_with(lookup) {
+        Some(table) => entry::located(error, Some((table.table.path(), None))),
+        None => error,
     }
 }
 
@@ -78,11 +91,12 @@ impl Store {
                 let (user_key, end) = lookup.split_at_mut(key.len());
                 user_key.copy_from_slice(key);
                 end.copy_from_slice(&tag);
-                find(&view, lookup, options.fill_cache)?
+                find(&view, lookup, options.fill_cache)
             }
-            None => find(&view, &[key, &tag].concat(), options.fill_cache)?,
+            None => find(&view, &[key, &tag].concat(), options.fill_cache),
         };
-        let taken = take(&view, found);
+        let taken = found.and_then(|found| take(&view, found));
+        let taken = taken.map_err(|error| located(&view, &internal_key::lookup(key, sequence), error));
         self.pace.end_call(began, &*self.env.clock);
         taken
     }

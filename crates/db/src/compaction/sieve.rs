@@ -18,12 +18,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
 
+use crate::Result;
+use crate::entry;
 use crate::iterate::InternalIterator;
 use crate::version::Garbage;
-use crate::{Error, ErrorKind, Result};
 
 /// Says whether something deeper may hold a user key.
 type MayHold<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
@@ -112,8 +113,7 @@ impl<'a> Sieve<'a> {
         let Some(above) = &mut self.above else { return Ok(None) };
         let mut oldest = None;
         while above.valid() {
-            let key = InternalKey::decode(above.key())
-                .map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))?;
+            let key = entry::key_of(&**above)?;
             match key.user_key.cmp(user_key) {
                 Ordering::Less => {}
                 Ordering::Equal => oldest = Some(key.sequence),
@@ -136,8 +136,7 @@ impl<'a> Sieve<'a> {
     }
 
     fn count_garbage(&mut self, user_key: &[u8], value: &[u8]) -> Result<()> {
-        let index =
-            BlobIndex::decode(value).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))?;
+        let index = entry::pointer(user_key, value)?;
         self.garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, user_key.len()));
         Ok(())
     }

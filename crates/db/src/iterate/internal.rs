@@ -1,5 +1,7 @@
 //! The one face of everything that holds internal keys in order: a memtable, a table, a level, a merge of them.
 
+use std::path::Path;
+
 use crate::Result;
 use crate::pinned::PinnedSlice;
 
@@ -25,4 +27,6 @@ pub(crate) trait InternalIterator: Send {
     fn value(&self) -> &[u8];
     /// The value, sharing the block or memtable that holds it.
     fn pinned_value(&self) -> PinnedSlice;
+    /// Which table the entry lies in and where its block begins, as far as that is known: for errors.
+    fn place(&self) -> Option<(&Path, Option<u64>)>;
 }

@@ -1,5 +1,6 @@
 //! The tables of a level below 0 as one run: they follow each other, so only one is open at a time.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key;
@@ -149,5 +150,9 @@ impl InternalIterator for LevelIterator {
 
     fn pinned_value(&self) -> PinnedSlice {
         self.current.as_ref().map(TableIterator::pinned_value).unwrap_or_default()
+    }
+
+    fn place(&self) -> Option<(&Path, Option<u64>)> {
+        self.current.as_ref()?.place()
     }
 }

@@ -6,6 +6,7 @@
 //! Cost of a step: one step of a child and `log2(children)` comparisons, fewer while the same child stays in front.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use esker_format::rocksdb::internal_key;
 
@@ -174,5 +175,9 @@ impl InternalIterator for MergingIterator {
 
     fn pinned_value(&self) -> PinnedSlice {
         self.first().map(|child| child.pinned_value()).unwrap_or_default()
+    }
+
+    fn place(&self) -> Option<(&Path, Option<u64>)> {
+        self.first()?.place()
     }
 }

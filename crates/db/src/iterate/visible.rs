@@ -163,7 +163,8 @@ impl DbIterator {
             return Ok(stored);
         }
         self.asked.set(true);
-        self.blobs.read(&self.view, self.walker.key(), &stored, false)
+        let value = self.blobs.read(&self.view, self.walker.key(), &stored, false);
+        value.map_err(|error| self.walker.located_value(error))
     }
 
     /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed, and of a large one its first bytes: what
@@ -180,7 +181,8 @@ impl DbIterator {
         if self.walker.kind() != ValueKind::BlobIndex {
             return Ok(stored.len() as u64);
         }
-        self.blobs.value_len(&self.view, self.walker.key(), stored)
+        let len = self.blobs.value_len(&self.view, self.walker.key(), stored);
+        len.map_err(|error| self.walker.located_value(error))
     }
 
     fn check_valid(&self) -> Result<()> {

@@ -10,6 +10,7 @@
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
 
 use super::{InternalIterator, MergingIterator};
+use crate::entry::{self, Key};
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::{Error, ErrorKind, Result};
@@ -235,7 +236,7 @@ impl Walker {
     fn show_next(&mut self, mut skipping: bool) -> Result<()> {
         let mut hidden = 0;
         while self.inner.valid() {
-            let entry = decode(self.inner.key())?;
+            let entry = entry::key_of(&self.inner)?;
             if self.upper.as_deref().is_some_and(|upper| entry.user_key >= upper) {
                 return Ok(());
             }
@@ -243,10 +244,14 @@ impl Walker {
             if !is_same && entry.sequence <= self.sequence {
                 self.key.clear();
                 self.key.extend_from_slice(entry.user_key);
-                if is_shown(entry.kind)? {
-                    self.kind = entry.kind;
-                    self.valid = true;
-                    return Ok(());
+                match is_shown(entry.kind) {
+                    Some(true) => {
+                        self.kind = entry.kind;
+                        self.valid = true;
+                        return Ok(());
+                    }
+                    Some(false) => {}
+                    None => return Err(self.located(entry::not_served(entry.user_key, entry.kind))),
                 }
                 // Deleted: the older entries of the key are hidden as well.
                 skipping = true;
@@ -260,7 +265,7 @@ impl Walker {
             }
             hidden = 0;
             if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_lt() {
-                return Err(disordered());
+                return Err(self.disordered());
             }
             self.target.clear();
             if is_same {
@@ -280,18 +285,21 @@ impl Walker {
     /// Shows the last entry up to `inner` that the reader sees. `inner` stands on the oldest entry of some key.
     fn show_previous(&mut self) -> Result<()> {
         while self.inner.valid() {
-            let entry = decode(self.inner.key())?;
+            let entry = entry::key_of(&self.inner)?;
             if self.lower.as_deref().is_some_and(|lower| entry.user_key < lower) {
                 return Ok(());
             }
             self.key.clear();
             self.key.extend_from_slice(entry.user_key);
-            if let Some(kind) = self.newest_seen()?
-                && is_shown(kind)?
-            {
-                self.kind = kind;
-                self.valid = true;
-                return Ok(());
+            let Some(kind) = self.newest_seen()? else { continue };
+            match is_shown(kind) {
+                Some(true) => {
+                    self.kind = kind;
+                    self.valid = true;
+                    return Ok(());
+                }
+                Some(false) => {}
+                None => return Err(self.not_served_behind(kind)),
             }
         }
         Ok(())
@@ -325,12 +333,12 @@ impl Walker {
 
     fn newest_sought(&mut self, key: &[u8]) -> Result<Option<ValueKind>> {
         if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_gt() {
-            return Err(disordered());
+            return Err(self.disordered());
         }
         self.seek_inner(key)?;
         let mut seen = None;
         if self.inner.valid() {
-            let entry = decode(self.inner.key())?;
+            let entry = entry::key_of(&self.inner)?;
             if entry.user_key == key {
                 seen = Some(entry.kind);
                 self.saved_value = self.inner.pinned_value();
@@ -340,29 +348,50 @@ impl Walker {
         Ok(seen)
     }
 
+    /// That the newest entry of `key`, which `inner` has passed going backward, is of a kind that cannot be shown.
+    #[cold]
+    fn not_served_behind(&mut self, kind: ValueKind) -> Error {
+        let key = std::mem::take(&mut self.key);
+        let error = entry::not_served(&key, kind);
+        // Only to say where it lies: a seek begins anew (W3).
+        let is_there = self.seek_inner(&key).is_ok() && internal_key::user_key(self.inner.key()) == key;
+        if is_there { self.located(error) } else { error }
+    }
+
+    #[cold]
+    fn disordered(&self) -> Error {
+        let key = Key(internal_key::user_key(self.inner.key()));
+        let reason = format!("walking through the keys: those of a table are out of order at {key}; run esker check");
+        self.located(Error::new(ErrorKind::Corruption, reason))
+    }
+
+    /// `error`, which is about the entry that `inner` stands on, with where that lies.
+    #[cold]
+    fn located(&self, error: Error) -> Error {
+        entry::located(error, self.inner.place())
+    }
+
+    /// The same of an error of the value that is shown.
+    #[cold]
+    pub(super) fn located_value(&self, error: Error) -> Error {
+        if self.forward { self.located(error) } else { error }
+    }
+
     /// The entry that `inner` stands on, if it is one of `key`.
     fn entry_of_key(&self) -> Result<Option<InternalKey<'_>>> {
         if !self.inner.valid() {
             return Ok(None);
         }
-        Ok(Some(decode(self.inner.key())?).filter(|entry| entry.user_key == self.key.as_slice()))
+        Ok(Some(entry::key_of(&self.inner)?).filter(|entry| entry.user_key == self.key.as_slice()))
     }
 }
 
-fn decode(key: &[u8]) -> Result<InternalKey<'_>> {
-    InternalKey::decode(key).map_err(|error| Error::new(ErrorKind::Corruption, "reading a key").with_source(error))
-}
-
-#[cold]
-fn disordered() -> Error {
-    Error::new(ErrorKind::Corruption, "walking through the keys: those of a table are out of order; check the store")
-}
-
-fn is_shown(kind: ValueKind) -> Result<bool> {
+/// Whether an entry of this kind is shown, or hides its key; `None` if neither can be said.
+fn is_shown(kind: ValueKind) -> Option<bool> {
     match kind {
-        ValueKind::Value | ValueKind::BlobIndex => Ok(true),
-        ValueKind::Deletion | ValueKind::SingleDeletion => Ok(false),
-        kind => Err(Error::new(ErrorKind::UnsupportedFormat, format!("an entry is of kind {kind:?}"))),
+        ValueKind::Value | ValueKind::BlobIndex => Some(true),
+        ValueKind::Deletion | ValueKind::SingleDeletion => Some(false),
+        _ => None,
     }
 }
 
@@ -413,6 +442,9 @@ mod tests {
         }
         fn pinned_value(&self) -> PinnedSlice {
             PinnedSlice::default()
+        }
+        fn place(&self) -> Option<(&std::path::Path, Option<u64>)> {
+            None
         }
     }
 

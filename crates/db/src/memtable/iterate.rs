@@ -3,6 +3,7 @@
 //! - P1: an entry is of the memtable whose `Arc` is kept beside it, so it is alive.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Memtable;
@@ -111,5 +112,9 @@ impl InternalIterator for MemtableIterator {
 
     fn pinned_value(&self) -> PinnedSlice {
         self.entry().map(|entry| pin(&self.memtable, entry)).unwrap_or_default()
+    }
+
+    fn place(&self) -> Option<(&Path, Option<u64>)> {
+        None
     }
 }

@@ -9,6 +9,7 @@ use esker_format::rocksdb::filter;
 use crate::blob::BlobFile;
 use crate::cache::{Block, BlockCache};
 use crate::counters::Counter;
+use crate::entry::{self, Key};
 use crate::family::View;
 use crate::pinned::PinnedSlice;
 use crate::{Error, ErrorKind, Result};
@@ -44,11 +45,6 @@ impl BlobCounts {
     }
 }
 
-/// Reads the pointer that a table or memtable has in place of a value.
-pub(crate) fn decode_pointer(pointer: &[u8]) -> Result<BlobIndex> {
-    BlobIndex::decode(pointer).map_err(|error| Error::undecoded("reading a pointer into a blob file", error))
-}
-
 /// What a reader must know to have a cached value: a damaged pointer may lead to another key's.
 fn tag(user_key: &[u8], index: &BlobIndex) -> u64 {
     filter::hash(user_key) ^ index.bytes.rotate_left(32)
@@ -65,11 +61,11 @@ impl BlobReader {
 
     /// The value that `pointer` points to; stays in the cache if values do and `fill_cache` is set.
     pub(crate) fn read(&self, view: &View, user_key: &[u8], pointer: &[u8], fill_cache: bool) -> Result<PinnedSlice> {
-        let index = decode_pointer(pointer)?;
+        let index = entry::pointer(user_key, pointer)?;
         let Some(cache) = &self.cache else {
             return self.read_at(view, user_key, &index);
         };
-        let blob = file_of(view, &index)?;
+        let blob = file_of(view, user_key, &index)?;
         if self.mapped && blob.is_plain() && blob.is_memory() {
             // It lies in memory as it is.
             return self.read_at(view, user_key, &index);
@@ -90,7 +86,7 @@ impl BlobReader {
     /// Whether the value that `pointer` points to lies in memory: then nothing is gained by reading it together with others.
     pub(crate) fn is_in_memory(&self, view: &View, pointer: &[u8]) -> bool {
         self.mapped
-            && decode_pointer(pointer).is_ok_and(|index| view.blob(index.file).is_some_and(|blob| blob.is_memory()))
+            && BlobIndex::decode(pointer).is_ok_and(|index| view.blob(index.file).is_some_and(|blob| blob.is_memory()))
     }
 
     /// The value that `pointer` points to, if the cache has it.
@@ -98,31 +94,31 @@ impl BlobReader {
         if self.cache.is_none() {
             return Ok(None);
         }
-        self.held_at(view, user_key, &decode_pointer(pointer)?)
+        self.held_at(view, user_key, &entry::pointer(user_key, pointer)?)
     }
 
     fn held_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<Option<PinnedSlice>> {
         let Some(cache) = &self.cache else { return Ok(None) };
         let tag = tag(user_key, index);
         let held = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag);
-        held.map(|held| file_of(view, index)?.value_in(index, held)).transpose()
+        held.map(|held| file_of(view, user_key, index)?.value_in(index, held)).transpose()
     }
 
     /// The value that lies at `index`, past the cache.
     pub(crate) fn read_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
-        let blob = file_of(view, index)?;
+        let blob = file_of(view, user_key, index)?;
         self.counts.add(1, index.bytes, 1);
         blob.read(user_key, index)
     }
 
     /// The length of the value that `pointer` points to.
     pub(crate) fn value_len(&self, view: &View, user_key: &[u8], pointer: &[u8]) -> Result<u64> {
-        self.value_len_at(view, user_key, &decode_pointer(pointer)?)
+        self.value_len_at(view, user_key, &entry::pointer(user_key, pointer)?)
     }
 
     /// The length of the value that lies at `index`.
     pub(crate) fn value_len_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<u64> {
-        let blob = file_of(view, index)?;
+        let blob = file_of(view, user_key, index)?;
         if !blob.is_plain()
             && let Some(value) = self.held_at(view, user_key, index)?
         {
@@ -144,8 +140,8 @@ impl BlobReader {
         range: Range<u64>,
         fill_cache: bool,
     ) -> Result<PinnedSlice> {
-        let index = decode_pointer(pointer)?;
-        let blob = file_of(view, &index)?;
+        let index = entry::pointer(user_key, pointer)?;
+        let blob = file_of(view, user_key, &index)?;
         let part = range.start.min(index.bytes)..range.end.min(index.bytes);
         // What is packed is unpacked whole, and what is read whole is checked.
         if !blob.has_parts(&index) || part == (0..index.bytes) {
@@ -173,11 +169,15 @@ impl BlobReader {
     }
 }
 
-/// The file that `index` points into.
-pub(crate) fn file_of<'a>(view: &'a View, index: &BlobIndex) -> Result<&'a Arc<BlobFile>> {
-    view.blob(index.file).ok_or_else(|| {
-        let reason =
-            format!("a value lies in blob file {}, which the store does not have; run esker verify", index.file);
-        Error::new(ErrorKind::Corruption, reason)
-    })
+/// The file that `index`, of `user_key`, points into.
+pub(crate) fn file_of<'a>(view: &'a View, user_key: &[u8], index: &BlobIndex) -> Result<&'a Arc<BlobFile>> {
+    view.blob(index.file).ok_or_else(|| missing(user_key, index))
+}
+
+#[cold]
+fn missing(user_key: &[u8], index: &BlobIndex) -> Error {
+    let (key, file) = (Key(user_key), index.file);
+    let reason =
+        format!("the value of key {key} lies in blob file {file}, which the store does not have; run esker check");
+    Error::new(ErrorKind::Corruption, reason)
 }

@@ -7,12 +7,13 @@
 use std::ops::Range;
 
 use esker_format::rocksdb::blob::BlobIndex;
-use esker_format::rocksdb::internal_key::{self, SequenceNumber};
+use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
-use super::blobs::{decode_pointer, file_of};
-use super::{Found, found};
+use super::blobs::file_of;
+use super::{Found, found, located};
 use crate::Result;
 use crate::blob::BlobBatch;
+use crate::entry;
 use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
@@ -68,12 +69,19 @@ impl Keys {
         }
     }
 
+    fn set_hit(&mut self, at: usize, kind: ValueKind, value: PinnedSlice) {
+        if let Some(wanted) = self.wanted.get(at) {
+            let found = found(self.lookup(wanted), kind, value);
+            self.set(at, found);
+        }
+    }
+
     fn search_memtables(&mut self, view: &View) {
         for generation in view.generations() {
             let hits: Vec<_> =
                 self.open().filter_map(|(at, lookup)| Some((at, generation.memtable.get(lookup)?))).collect();
             for (at, hit) in hits {
-                self.set(at, found(hit.kind, hit.value));
+                self.set_hit(at, hit.kind, hit.value);
             }
         }
     }
@@ -114,7 +122,7 @@ impl Keys {
         for (at, hit) in places.into_iter().flatten().zip(hits) {
             match hit {
                 Ok(None) => {}
-                Ok(Some(hit)) => self.set(at, found(hit.kind, hit.value)),
+                Ok(Some(hit)) => self.set_hit(at, hit.kind, hit.value),
                 Err(error) => self.set(at, Err(error)),
             }
         }
@@ -125,7 +133,7 @@ impl Keys {
         self.wanted.iter().enumerate().filter_map(|(at, wanted)| match &wanted.found {
             // One that does not decode is told as an error when it is read.
             Some(Ok(Found::Blob(pointer))) => {
-                Some((at, internal_key::user_key(self.lookup(wanted)), decode_pointer(pointer).ok()?))
+                Some((at, internal_key::user_key(self.lookup(wanted)), BlobIndex::decode(pointer).ok()?))
             }
             _ => None,
         })
@@ -167,7 +175,7 @@ impl Store {
         let mut batch = BlobBatch::default();
         for (at, key, index) in keys.pointers() {
             // What lies in memory gains nothing by a copy beside others.
-            if let Ok(blob) = file_of(view, &index)
+            if let Ok(blob) = file_of(view, key, &index)
                 && !blob.is_memory()
                 && let Ok(extent) = blob.extent(key, &index)
             {
@@ -185,7 +193,7 @@ impl Store {
             let Some(wanted) = keys.wanted.get(record.id) else { continue };
             let Some(Ok(Found::Blob(pointer))) = &wanted.found else { continue };
             let key = internal_key::user_key(keys.lookup(wanted));
-            let value = decode_pointer(pointer).and_then(|index| {
+            let value = entry::pointer(key, pointer).and_then(|index| {
                 (values, bytes) = (values + 1, bytes + index.bytes);
                 let value = record.take(key, &index)?;
                 if fill_cache {
@@ -199,13 +207,16 @@ impl Store {
         for at in 0..keys.wanted.len() {
             let Some(id) = keys.wanted.get(at).map(|wanted| wanted.id) else { continue };
             let found = keys.wanted.get_mut(at).and_then(|wanted| wanted.found.take());
-            let key = keys.wanted.get(at).map(|wanted| internal_key::user_key(keys.lookup(wanted))).unwrap_or_default();
+            let lookup = keys.wanted.get(at).map(|wanted| keys.lookup(wanted)).unwrap_or_default();
             let answer = match found {
                 None | Some(Ok(Found::Nothing | Found::Deleted)) => Ok(None),
                 Some(Ok(Found::Value(value))) => Ok(Some(value)),
-                Some(Ok(Found::Blob(pointer))) => self.blobs.read(view, key, &pointer, fill_cache).map(Some),
+                Some(Ok(Found::Blob(pointer))) => {
+                    self.blobs.read(view, internal_key::user_key(lookup), &pointer, fill_cache).map(Some)
+                }
                 Some(Err(error)) => Err(error),
             };
+            let answer = answer.map_err(|error| located(view, lookup, error));
             if let Some(slot) = answers.get_mut(id) {
                 *slot = answer;
             }

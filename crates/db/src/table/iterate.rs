@@ -1,6 +1,7 @@
 //! Reads a table in order.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -160,7 +161,7 @@ impl TableIterator {
         };
         let handle = *handle;
         let kept = InternalKey::decode(self.cursor.key())
-            .map_err(|error| self.table.damaged(handle.offset, DOING, error))
+            .map_err(|error| self.table.unreadable_key(handle, self.cursor.key(), error))
             .and_then(|entry| self.table.check_taken_in(handle, &entry).map(|()| entry));
         match kept {
             Ok(entry) => {
@@ -288,6 +289,10 @@ impl InternalIterator for TableIterator {
         };
         // The cursor has checked the range against this very block.
         PinnedSlice::from_block(block.clone(), self.cursor.value_range()).unwrap_or_default()
+    }
+
+    fn place(&self) -> Option<(&Path, Option<u64>)> {
+        Some((self.table.path(), self.block.as_ref().map(|(handle, _)| handle.offset)))
     }
 }
 

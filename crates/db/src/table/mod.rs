@@ -48,11 +48,12 @@ use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::prefix::PrefixExtractor;
-use esker_format::rocksdb::table::{BlockChecksum, Footer, MetaIndex, TableProperties};
+use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex, TableProperties};
 use parking_lot::Mutex;
 
 use crate::Error;
 use crate::cache::{Block, BlockCache};
+use crate::entry;
 use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
 
@@ -243,6 +244,12 @@ impl Table {
     fn damaged(&self, offset: u64, doing: &str, error: DecodeError) -> Error {
         // Offsets inside an unpacked block say nothing about the file: the error names where the block begins.
         Error::decode(&self.path, offset, doing, DecodeError { offset: 0, ..error })
+    }
+
+    /// That the key of an entry in the block at `handle` cannot be taken apart.
+    #[cold]
+    fn unreadable_key(&self, handle: BlockHandle, internal: &[u8], error: DecodeError) -> Error {
+        entry::located(entry::unreadable_key(internal, error), Some((&self.path, Some(handle.offset))))
     }
 
     #[cold]

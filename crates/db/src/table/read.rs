@@ -197,7 +197,8 @@ impl Table {
                 }
             }
             if cursor.valid() {
-                let entry = InternalKey::decode(cursor.key()).map_err(damaged)?;
+                let entry = InternalKey::decode(cursor.key())
+                    .map_err(|error| self.unreadable_key(handle, cursor.key(), error))?;
                 if entry.user_key != user_key {
                     return Ok(None);
                 }

@@ -200,6 +200,15 @@ impl Version {
         Ok(None)
     }
 
+    /// The table that [`get`](Self::get) finds an entry in, if it does without an error: for messages.
+    #[cold]
+    pub(crate) fn table_with(&self, lookup: &[u8]) -> Option<&Arc<TableFile>> {
+        let user_key = internal_key::user_key(lookup);
+        let in_level_0 = self.level(0).iter().filter(|table| table.overlaps(Some(user_key), Some(user_key)));
+        let below = (1..self.levels.len()).filter_map(|level| self.table_for(level, user_key));
+        in_level_0.chain(below).find(|table| matches!(table.table.get(lookup, false), Ok(Some(_))))
+    }
+
     /// Whether no table below `level` has keys of the range.
     pub(crate) fn is_deepest(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
         (level + 1..self.levels.len()).all(|deeper| {

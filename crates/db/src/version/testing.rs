@@ -1,7 +1,10 @@
 //! Versions of tables as others write them, for tests.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use esker_env::sim::SimDisk;
+use esker_format::checksum::{ChecksumKind, block_checksum};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
@@ -20,6 +23,36 @@ pub(crate) type Entry<'a> = (&'a str, u64, Option<&'a str>);
 /// A table of these entries, in the order of internal keys.
 pub(crate) fn table(store: &Store, epoch_number: u64, entries: &[Entry<'_>]) -> Arc<TableFile> {
     pointing_table(store, epoch_number, entries, &BlobRefs::new())
+}
+
+/// The same with entries of any kind: user key, sequence number, kind and value.
+pub(crate) fn table_of_kinds(
+    store: &Store,
+    epoch_number: u64,
+    entries: &[(&str, u64, ValueKind, &[u8])],
+) -> Arc<TableFile> {
+    let entries =
+        entries.iter().map(|(user_key, sequence, kind, value)| (internal(user_key, *sequence, *kind), value.to_vec()));
+    write(store, epoch_number, entries, &BlobRefs::new(), None)
+}
+
+/// Has an entry of the first block of a table be of the kind that `byte` is; returns where the next block begins.
+pub(crate) fn change_kind(
+    disk: &SimDisk,
+    path: &Path,
+    (user_key, sequence, kind): (&str, u64, ValueKind),
+    byte: u8,
+) -> usize {
+    let mut file = disk.file_bytes(path).unwrap();
+    let sum = |file: &[u8], end: usize| block_checksum(ChecksumKind::Xxh3, &file[..end], file[end]).to_le_bytes();
+    let end = (0..file.len() - 5).find(|&end| file[end + 1..end + 5] == sum(&file, end)).unwrap();
+    let key = internal(user_key, sequence, kind);
+    let at = file[..end].windows(key.len()).position(|window| window == key).unwrap();
+    file[at + user_key.len()] = byte;
+    let checksum = sum(&file, end);
+    file[end + 1..end + 5].copy_from_slice(&checksum);
+    disk.overwrite(path, file);
+    end + 5
 }
 
 /// The same of one that says that it points into blob files.
