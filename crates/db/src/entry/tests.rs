@@ -129,3 +129,21 @@ fn a_pointer_that_does_not_decode_is_told_with_key_and_table() {
     assert_all_name(&db, true, ErrorKind::Corruption, &path, "k", told);
     assert_eq!(count(&db).unwrap(), 5, "which asks for no value");
 }
+
+/// Goal: a repair throws away nothing that a later release wrote, in a table that is damaged elsewhere either.
+#[test]
+fn a_repair_refuses_a_damaged_table_with_entries_of_unknown_kinds() {
+    let disk = SimDisk::new();
+    let (db, path) = store_of(&disk, &[("b", 1, V, b"1"), ("k", 2, V, b"2"), ("p", 3, V, b"3")]);
+    db.close().unwrap();
+    let behind_data = change_kind(&disk, &path, ("k", 2, V), 0x1a);
+    // The filter.
+    assert!(disk.flip_bit(&path, (behind_data as u64 + 10) * 8));
+    assert_named(
+        "repair",
+        Db::repair_with_env("/db", options(), disk.env()),
+        ErrorKind::UnsupportedFormat,
+        &path,
+        r#""k""#,
+    );
+}

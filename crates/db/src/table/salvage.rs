@@ -4,6 +4,8 @@
 //! RocksDB write tables by default, and where the index leads to tells whether it has partitions.
 
 use esker_env::ReadFile;
+use esker_format::DecodeErrorKind;
+use esker_format::checksum::ChecksumKind;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::{
@@ -12,6 +14,7 @@ use esker_format::rocksdb::table::{
 
 use super::check::Visit;
 use super::open::{unpack, unpack_properties};
+use crate::entry;
 use crate::{Error, ErrorKind, Result};
 
 const DOING: &str = "salvaging a table";
@@ -74,7 +77,8 @@ impl<'a> Remains<'a> {
     /// Shows every entry that is whole to `visit`, in order.
     ///
     /// # Errors
-    /// Corruption if the index is damaged; what reading the file said, or `visit`.
+    /// Corruption if the index is damaged; `UnsupportedFormat` if something in it is whole and not known here, for to leave that out would be to
+    /// lose it; what reading the file said, or `visit`.
     pub(crate) fn read(mut self, visit: &mut Visit<'_>) -> Result<Salvaged> {
         let known = self.found.properties.as_ref();
         let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
@@ -108,6 +112,11 @@ fn only_damage<T>(result: Result<T>) -> Result<Option<T>> {
 impl Remains<'_> {
     fn decode(&self, at: BlockHandle, error: esker_format::DecodeError) -> Error {
         Error::decode(self.file.path(), at.offset, DOING, error)
+    }
+
+    /// Whether what a block says is what was written.
+    fn has_checksums(&self) -> bool {
+        self.footer.checksum.kind != ChecksumKind::None
     }
 
     fn stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
@@ -151,7 +160,9 @@ impl Remains<'_> {
 
     fn data(&mut self, handle: BlockHandle, visit: &mut Visit<'_>) -> Result<()> {
         let block = only_damage(self.block(handle))?;
-        let layout = block.as_deref().and_then(|block| BlockLayout::parse(block).ok());
+        let layout =
+            block.as_deref().map(|block| BlockLayout::parse(block).map_err(|error| self.decode(handle, error)));
+        let layout = only_damage(layout.transpose())?.flatten();
         let (Some(block), Some(layout)) = (block, layout) else {
             self.found.lost_blocks += 1;
             return Ok(());
@@ -162,8 +173,15 @@ impl Remains<'_> {
             let key = cursor.key();
             let follows = self.last_key.is_empty() || internal_key::compare(&self.last_key, key).is_lt();
             // A block whose checksum holds has nothing else; without checksums, it may.
-            if InternalKey::decode(key).is_err() || !follows {
-                break;
+            match InternalKey::decode(key) {
+                Ok(_) if follows => {}
+                Err(error) if error.kind == DecodeErrorKind::Unsupported && self.has_checksums() => {
+                    return Err(entry::located(
+                        entry::unreadable_key(key, error),
+                        Some((self.file.path(), Some(handle.offset))),
+                    ));
+                }
+                _ => break,
             }
             visit(key, cursor.value(&block))?;
             self.last_key.clear();
