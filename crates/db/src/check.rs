@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
+use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 
+use crate::entry;
 use crate::family::{Family, View};
+use crate::output::reference;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile, Version, current_manifest};
 use crate::{Error, ErrorKind, Result};
@@ -44,6 +46,12 @@ pub struct Check {
     pub bytes: u64,
     /// Damage, with path and offset. Empty: the store is sound.
     pub errors: Vec<Error>,
+    /// Entries, among [`entries`](Self::entries), that are whole and that Esker cannot show: wide-column entities, values with a time of
+    /// writing, and kinds that a later RocksDB has. Reads that come to one are refused as [`ErrorKind::UnsupportedFormat`].
+    pub unsupported_entries: u64,
+    /// What is no damage and cannot be read all the same, each [`ErrorKind::UnsupportedFormat`]: of such entries the first of each table. A
+    /// repair does not mend it.
+    pub unsupported: Vec<Error>,
     /// Files of the directory that nothing names: work under way when the check looked, or what a crash has left. The
     /// next open for writing removes those.
     pub orphans: Vec<PathBuf>,
@@ -56,8 +64,8 @@ struct FamilyCheck<'a> {
     check: &'a mut Check,
     progress: &'a mut dyn FnMut(CheckProgress),
     bytes_total: u64,
-    /// What tables point to, by blob file: to compare with the ledger (B10).
-    referenced: BTreeMap<FileNumber, Garbage>,
+    /// What tables point to, by blob file: to compare with the ledger (B10). `None` once that is not all, though nothing is damaged.
+    referenced: Option<BTreeMap<FileNumber, Garbage>>,
 }
 
 /// What one pass over a table gathers.
@@ -70,24 +78,35 @@ struct Pass<'a> {
     referenced: BTreeMap<FileNumber, Garbage>,
     /// By blob file, the first bad pointer and how many there are: a lost file may have millions.
     dangling: BTreeMap<FileNumber, (Error, u64)>,
+    /// The first entry that cannot be shown, and how many there are.
+    unsupported: Option<(Error, u64)>,
 }
 
 impl<'a> Pass<'a> {
     fn new(version: &'a Version, path: &'a Path) -> Self {
         let (referenced, dangling) = (BTreeMap::new(), BTreeMap::new());
-        Self { version, path, smallest: None, largest: Vec::new(), referenced, dangling }
+        Self { version, path, smallest: None, largest: Vec::new(), referenced, dangling, unsupported: None }
     }
 
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.smallest.get_or_insert_with(|| key.to_vec());
         self.largest.clear();
         self.largest.extend_from_slice(key);
-        let parsed = InternalKey::decode(key).map_err(|error| Error::decode(self.path, 0, "reading a key", error))?;
-        if parsed.kind != ValueKind::BlobIndex {
-            return Ok(());
-        }
-        let index = BlobIndex::decode(value)
-            .map_err(|error| Error::decode(self.path, 0, "reading a pointer into a blob file", error))?;
+        let pointer = InternalKey::decode(key).map_err(|error| entry::unreadable_key(key, error)).and_then(|parsed| {
+            if !entry::is_served(parsed.kind) {
+                return Err(entry::not_served(parsed.user_key, parsed.kind));
+            }
+            Ok(reference(&parsed, value)?.map(|index| (parsed, index)))
+        });
+        let (parsed, index) = match pointer {
+            Ok(Some(pointer)) => pointer,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::UnsupportedFormat => {
+                self.unsupported.get_or_insert((error, 0)).1 += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
         let read = match self.version.blobs().get(&index.file) {
             Some(blob) => blob.file.read(parsed.user_key, &index).map(drop),
@@ -110,7 +129,7 @@ impl Store {
         let mut check = Check::default();
         progress(CheckProgress { bytes_done: 0, bytes_total });
         for (family, view) in views {
-            let referenced = BTreeMap::new();
+            let referenced = Some(BTreeMap::new());
             let mut one = FamilyCheck { family, view, check: &mut check, progress, bytes_total, referenced };
             one.tables()?;
             one.blobs()?;
@@ -168,14 +187,16 @@ fn wrong_blob_refs(table: &TableFile, referenced: &BTreeMap<FileNumber, Garbage>
 }
 
 impl FamilyCheck<'_> {
-    /// Keeps damage, gives up on everything else.
+    /// Keeps damage, and what is not supported; gives up on everything else.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat | ErrorKind::Io) =>
-            {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io) => {
                 self.check.errors.push(error);
+                Ok(None)
+            }
+            Err(error) if error.kind() == ErrorKind::UnsupportedFormat => {
+                self.check.unsupported.push(error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -192,7 +213,14 @@ impl FamilyCheck<'_> {
         for (level, table) in view.version.tables() {
             let mut pass = Pass::new(&view.version, table.table.path());
             let result = table.table.check(&mut |key, value| pass.take(key, value));
-            let Pass { smallest, largest, referenced, dangling, path, .. } = pass;
+            let Pass { smallest, largest, referenced, dangling, unsupported, path, .. } = pass;
+            if let Some((error, count)) = unsupported {
+                self.check.unsupported_entries = self.check.unsupported_entries.saturating_add(count);
+                let error = entry::located(error, Some((path, None)));
+                let error = if count == 1 { error } else { error.while_doing(format!("the first of {count} entries")) };
+                self.note::<()>(Err(error))?;
+            }
+            let is_partial = matches!(&result, Err(error) if error.kind() == ErrorKind::UnsupportedFormat);
             for (file, (error, count)) in dangling {
                 let pointers = if count == 1 { "pointer".to_owned() } else { format!("first of {count} bad pointers") };
                 let what = format!("following the {pointers} of {} into blob file {file}", path.display());
@@ -207,11 +235,15 @@ impl FamilyCheck<'_> {
                     self.note::<()>(Err(Error::corruption(path, 0, reason)))?;
                 }
             }
-            if let Some(error) = wrong_blob_refs(table, &referenced) {
+            if is_partial {
+                self.referenced = None;
+            } else if let Some(error) = wrong_blob_refs(table, &referenced) {
                 self.note::<()>(Err(error))?;
             }
             for (file, sum) in referenced {
-                self.referenced.entry(file).or_default().add(sum.count, sum.bytes);
+                if let Some(all) = &mut self.referenced {
+                    all.entry(file).or_default().add(sum.count, sum.bytes);
+                }
             }
             self.advance(table.meta.file_bytes);
         }
@@ -234,8 +266,9 @@ impl FamilyCheck<'_> {
 
     /// Live bytes as tables have them, against live bytes as the manifest has them.
     fn ledger(&mut self) {
+        let Some(referenced) = &mut self.referenced else { return };
         for (number, usage) in self.view.version.ledger().iter() {
-            let pointed_to = self.referenced.remove(&number).unwrap_or_default();
+            let pointed_to = referenced.remove(&number).unwrap_or_default();
             let live = Garbage { count: usage.live_count(), bytes: usage.live_bytes() };
             if pointed_to != live {
                 let reason = format!(

@@ -447,8 +447,8 @@ impl Db {
     }
 
     /// The length of the value of `key` in `family`, in bytes. Reads a blob only where values are packed
-    /// (`blob_compression`): what one unpacks to is known from its own bytes alone, the first of them, and of a value that takes more than
-    /// 32 KiB nothing but these is read, so that its checksum cannot be checked, only that of the record's header, and the key.
+    /// (`blob_compression`), and does not lie in the cache: what one unpacks to is known from its own bytes alone, the first of them. Nothing
+    /// but these is read, so that its checksum cannot be checked, only that of the record's header, and the key.
     ///
     /// # Errors
     /// As [`get_cf`](Self::get_cf).
@@ -777,7 +777,8 @@ impl Db {
     /// pointers into blob files, counts of garbage. Writes go on meanwhile; what they add is not checked.
     ///
     /// # Errors
-    /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns.
+    /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns, and so is, apart from it,
+    /// what is whole and cannot be shown.
     pub fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
         self.store().check(progress)
     }

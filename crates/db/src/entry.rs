@@ -47,7 +47,12 @@ fn unreadable(doing: &str, user_key: &[u8], error: DecodeError) -> Error {
     Error::new(kind, format!("{doing} of key {key}: {field}: {why}; {what_to_do}")).with_source(error)
 }
 
-/// That an entry is of a kind that is not served.
+/// Whether an entry of this kind can be served.
+pub(crate) const fn is_served(kind: ValueKind) -> bool {
+    matches!(kind, ValueKind::Value | ValueKind::BlobIndex | ValueKind::Deletion | ValueKind::SingleDeletion)
+}
+
+/// That an entry is of a kind that is not [served](is_served).
 #[cold]
 pub(crate) fn not_served(user_key: &[u8], kind: ValueKind) -> Error {
     let key = Key(user_key);

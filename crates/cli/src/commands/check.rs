@@ -20,8 +20,8 @@ use crate::stores::open_read_only;
 /// Read and check every byte, and that everything fits together
 ///
 /// Checksums, the order of keys, levels that overlap, pointers into blob files, and what of them the manifest counts as garbage.
-/// Prints what was read, each damage with its file and offset, and files that nothing names. Exit code 1 if there is any damage.
-/// Keeps no writer out and changes nothing.
+/// Prints what was read, each damage with its file and offset, entries of kinds that Esker does not read, and files that nothing names.
+/// Exit code 1 if there is any damage. Keeps no writer out and changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The store's directory
@@ -90,13 +90,23 @@ fn print_text(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Fai
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;
     }
+    for error in &check.unsupported {
+        out.line(one_line(&error.to_string()))?;
+    }
     for path in &check.orphans {
         // Work of whoever has the store open, or left by a crash: the next open for writing removes it.
         out.line(format_args!("nothing names {}", one_line(&path.display().to_string())))?;
     }
+    if check.unsupported_entries > 0 {
+        let entries = plural(check.unsupported_entries, "entry", "entries");
+        out.line(format_args!("{entries} of kinds that Esker does not read: no damage, and nothing to repair"))?;
+    }
+    // What the device refuses, no repair brings back.
+    let is_mended = check.errors.iter().any(|error| error.kind() == ErrorKind::Corruption);
     match check.errors.len() as u64 {
         0 => out.line("no damage"),
-        count => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
+        count if is_mended => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
+        count => out.line(plural(count, "damage", "damages")),
     }
 }
 
@@ -115,6 +125,8 @@ fn print_json(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Fai
         "orphans": check.orphans.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "damaged": !check.errors.is_empty(),
         "errors": errors,
+        "unsupported_entries": check.unsupported_entries,
+        "unsupported": check.unsupported.iter().map(error_object).collect::<Vec<Value>>(),
     }))
 }
 

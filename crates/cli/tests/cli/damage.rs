@@ -1,6 +1,9 @@
 //! `verify`, and what damage looks like.
 
+use std::path::Path;
+
 use esker::{Db, Options};
+use esker_format::checksum::{ChecksumKind, block_checksum};
 
 use crate::run::{NONE, Place, flip_bit};
 
@@ -21,6 +24,45 @@ fn a_sound_store_is_read_to_its_last_byte() {
     assert_eq!((&found["entries"], &found["blobs"], &found["damaged"]), (&40.into(), &20.into(), &false.into()));
     assert!(found["errors"].as_array().unwrap().is_empty());
     assert!(place.run("check", NONE).done().text().contains("no damage"));
+}
+
+/// Goal: what Esker does not read is told, and nobody is sent to a repair, which would refuse.
+#[test]
+fn what_is_whole_and_cannot_be_shown_is_no_damage() {
+    let place = Place::new();
+    let tree = place.path("tree");
+    for key in ["a", "k", "z"] {
+        place.write(&format!("tree/{key}"), b"value");
+    }
+    place.run("import", ["--files", tree.to_str().unwrap(), "--compression", "none"]).done();
+    let table = place.files(".sst").remove(0);
+    // A wide-column entity, and a kind of a later release.
+    for (kind, exit) in [(0x16, "is of kind WideColumnEntity"), (0x1a, "kind 0x1a is not known")] {
+        set_kind(&table, b"k", kind);
+        let text = place.run("check", NONE).done();
+        for words in ["unsupported format: ", exit, "1 entry of kinds that Esker does not read", "no damage\n"] {
+            assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+        }
+        assert!(!text.text().contains("see `esker repair`"), "{}", text.text());
+        let found = place.run("check", ["--json"]).done().json();
+        assert_eq!((&found["unsupported_entries"], &found["damaged"]), (&1.into(), &false.into()), "{found}");
+        assert_eq!(found["unsupported"][0]["path"], table.to_str().unwrap());
+        place.run("get", ["k"]).failed(&["unsupported format: ", "\"k\"", table.to_str().unwrap(), "seek past"]);
+    }
+}
+
+/// Has the entry of `key`, in the first block of a table, be of another kind.
+fn set_kind(table: &Path, key: &[u8], kind: u8) {
+    let mut file = std::fs::read(table).unwrap();
+    let sum = |file: &[u8], end: usize| block_checksum(ChecksumKind::Xxh3, &file[..end], file[end]).to_le_bytes();
+    let end = (0..file.len() - 5).find(|&end| file[end + 1..end + 5] == sum(&file, end)).unwrap();
+    // With a key of its own, not shared: its length with the tag, that of the value, the key.
+    let entry = [&[0, key.len() as u8 + 8, 5][..], key].concat();
+    let at = file[..end].windows(entry.len()).position(|window| window == entry).unwrap();
+    file[at + entry.len()] = kind;
+    let checksum = sum(&file, end);
+    file[end + 1..end + 5].copy_from_slice(&checksum);
+    std::fs::write(table, file).unwrap();
 }
 
 #[test]

@@ -115,6 +115,10 @@ fn a_kind_that_is_not_known_is_unsupported_whoever_meets_it() {
     change_kind(&disk, &path, ("k", 2, V), 0x1a);
     let db = Db::open_with_env("/db", options(), disk.env()).unwrap();
     let (kind, told) = (ErrorKind::UnsupportedFormat, r#"of key "k": kind: kind 0x1a"#);
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty() && check.unsupported_entries == 1, "{check:?}");
+    assert_eq!(check.entries, 5, "those behind it are checked, too");
+    assert_named("check", Err::<(), _>(check.unsupported[0].clone()), kind, &path, told);
     assert_named("count", count(&db), kind, &path, told);
     assert_named("exists", db.exists("k"), kind, &path, told);
     assert_all_name(&db, true, kind, &path, "k", told);
@@ -128,6 +132,21 @@ fn a_pointer_that_does_not_decode_is_told_with_key_and_table() {
     let told = r#"of key "k""#;
     assert_all_name(&db, true, ErrorKind::Corruption, &path, "k", told);
     assert_eq!(count(&db).unwrap(), 5, "which asks for no value");
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.iter().any(|error| error.to_string().contains(told)), "{check:?}");
+}
+
+/// Goal: a check says of what cannot be shown that it is there, and that nothing is damaged.
+#[test]
+fn a_check_counts_what_cannot_be_shown_apart_from_damage() {
+    let wide = |key| (key, 2, ValueKind::WideColumnEntity, b"columns".as_slice());
+    let timed = ("t", 2, ValueKind::ValuePreferredSequence, b"value and time".as_slice());
+    let (db, path) = store_of(&SimDisk::new(), &[("b", 1, V, b"1"), wide("c"), wide("d"), timed]);
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{check:?}");
+    assert_eq!((check.entries, check.unsupported_entries, check.unsupported.len()), (6, 3, 1));
+    let told = r#"the first of 3 entries: the entry of key "c" is of kind WideColumnEntity"#;
+    assert_named("check", Err::<(), _>(check.unsupported[0].clone()), ErrorKind::UnsupportedFormat, &path, told);
 }
 
 /// Goal: a repair throws away nothing that a later release wrote, in a table that is damaged elsewhere either.

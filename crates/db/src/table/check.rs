@@ -1,5 +1,6 @@
 //! Reads every byte of a table and compares what must agree.
 
+use esker_format::DecodeErrorKind;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, PROPERTIES};
@@ -9,7 +10,8 @@ use super::open::unpack_properties;
 use super::read::DOING;
 use super::resident::Resident;
 use super::{Table, TableCheck};
-use crate::Result;
+use crate::entry;
+use crate::{ErrorKind, Result};
 
 /// Read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -28,6 +30,8 @@ struct Check<'a> {
     /// Of a table that was taken in: the last key, as others see it.
     seen_key: Vec<u8>,
     deletion_count: u64,
+    /// Entries of kinds that a later RocksDB has.
+    unknown_count: u64,
     data_blocks: u64,
     raw_key_bytes: u64,
     raw_value_bytes: u64,
@@ -51,6 +55,7 @@ impl Table {
             last_key: Vec::new(),
             seen_key: Vec::new(),
             deletion_count: 0,
+            unknown_count: 0,
             data_blocks: 0,
             raw_key_bytes: 0,
             raw_value_bytes: 0,
@@ -93,7 +98,9 @@ impl Check<'_> {
         let mut raw = [0; FOOTER_BYTES];
         table.file.read_exact_at(table.blocks_end(), &mut raw)?;
         let footer = Footer::decode(&raw, table.file_bytes)
-            .map_err(|error| crate::Error::decode(&table.path, 0, "reading the footer of a table", error))?;
+            .map_err(|error| crate::Error::decode(&table.path, 0, "reading the footer of a table", error))
+            // One that could be read when the table was opened.
+            .map_err(|error| error.with_kind(ErrorKind::Corruption))?;
         if footer != table.footer {
             return Err(table.corrupt(table.blocks_end(), "the footer is not what it was when the table was opened"));
         }
@@ -156,31 +163,41 @@ impl Check<'_> {
 
     fn entry(&mut self, handle: BlockHandle, resident: &Resident, key: &[u8], value: &[u8]) -> Result<()> {
         let table = self.table;
-        let parsed = InternalKey::decode(key).map_err(|error| table.damaged(handle.offset, "reading a key", error))?;
+        let place = Some((table.path.as_path(), Some(handle.offset)));
+        let parsed = match InternalKey::decode(key) {
+            Ok(parsed) => Some(parsed),
+            // Whole, for all that can be said of it. One that was taken in cannot be shown as it will be read.
+            Err(error) if error.kind == DecodeErrorKind::Unsupported && table.taken_in.is_none() => None,
+            Err(error) => return Err(table.unreadable_key(handle, key, error)),
+        };
+        let user_key = internal_key::user_key(key);
         if self.done.entries > 0 && internal_key::compare(&self.last_key, key).is_ge() {
             return Err(table.corrupt(handle.offset, format!("key {key:?} does not follow {:?}", self.last_key)));
         }
         let filter = &resident.filter;
-        if !filter.may_hold(parsed.user_key) || !filter.may_hold_prefix_of(parsed.user_key) {
-            return Err(table.corrupt(handle.offset, format!("the filter denies key {:?}", parsed.user_key)));
+        if !filter.may_hold(user_key) || !filter.may_hold_prefix_of(user_key) {
+            return Err(table.corrupt(handle.offset, format!("the filter denies key {user_key:?}")));
         }
         let deletion = [ValueKind::Deletion, ValueKind::SingleDeletion, ValueKind::DeletionWithTimestamp];
-        self.deletion_count += u64::from(deletion.contains(&parsed.kind));
+        self.deletion_count += u64::from(parsed.is_some_and(|parsed| deletion.contains(&parsed.kind)));
+        self.unknown_count += u64::from(parsed.is_none());
         self.raw_key_bytes += key.len() as u64;
         self.raw_value_bytes += value.len() as u64;
         self.done.entries += 1;
-        let repeats = self.done.entries > 1 && internal_key::user_key(&self.last_key) == parsed.user_key;
+        let repeats = self.done.entries > 1 && internal_key::user_key(&self.last_key) == user_key;
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        let Some(sequence) = table.taken_in else { return (self.visit)(key, value) };
+        let (Some(sequence), Some(parsed)) = (table.taken_in, parsed) else {
+            return (self.visit)(key, value).map_err(|error| entry::located(error, place));
+        };
         table.check_taken_in(handle, &parsed)?;
         if repeats {
-            let reason = format!("a table that was taken in has two entries of key {:?}", parsed.user_key);
+            let reason = format!("a table that was taken in has two entries of key {user_key:?}");
             return Err(table.corrupt(handle.offset, reason));
         }
         self.seen_key.clear();
         internal_key::append(&mut self.seen_key, parsed.user_key, sequence, parsed.kind);
-        (self.visit)(&self.seen_key, value)
+        (self.visit)(&self.seen_key, value).map_err(|error| entry::located(error, place))
     }
 
     /// The separator of the block just read must not be before its last key, nor before the keys to come: order sees to that.
@@ -202,9 +219,12 @@ impl Check<'_> {
 
     fn counts(&self) -> Result<()> {
         let properties = &self.table.properties;
+        // Those of kinds that are not known may be deletions, or none.
+        let deletions_max = self.deletion_count + self.unknown_count;
+        let deletion_count = properties.deletion_count.clamp(self.deletion_count, deletions_max);
         let pairs = [
             ("entries", properties.entry_count, self.done.entries),
-            ("deletions", properties.deletion_count, self.deletion_count),
+            ("deletions", properties.deletion_count, deletion_count),
             ("data blocks", properties.data_block_count, self.data_blocks),
             ("bytes of keys", properties.raw_key_bytes, self.raw_key_bytes),
             ("bytes of values", properties.raw_value_bytes, self.raw_value_bytes),
