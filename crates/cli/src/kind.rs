@@ -52,6 +52,14 @@ impl Kind {
     }
 }
 
+/// Whether the directory is a Db that lost its CURRENT.
+pub(crate) fn has_files_of_a_db(store: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(store) else { return false };
+    let names = entries.flatten().filter_map(|entry| FileName::parse(entry.file_name().to_str()?));
+    // Logs alone are enough for a repair.
+    names.into_iter().any(|name| name.is_of_a_store() || matches!(name, FileName::Wal(_)))
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

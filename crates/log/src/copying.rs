@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::{FileSystem, Lock, durable};
+use esker_env::{FileKind, FileSystem, Lock, durable};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -33,6 +33,18 @@ pub fn remove_mark(files: &dyn FileSystem, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a target that is there and is no directory.
+///
+/// # Errors
+/// `InvalidArgument`; what the system said.
+pub fn refuse_file(files: &dyn FileSystem, dir: &Path) -> Result<()> {
+    if durable::is_there(files, dir)? && files.metadata(dir)?.kind != FileKind::Directory {
+        let reason = "this is a file; a copy goes to a directory, an empty one or none yet";
+        return Err(Error::invalid_argument(reason).with_path(dir));
+    }
+    Ok(())
+}
+
 /// See the module's head. Its owner says whether the copy came to be, with [`finish`](Self::finish) or [`abandon`](Self::abandon).
 #[derive(Debug)]
 pub struct Place<'a> {
@@ -50,8 +62,9 @@ impl<'a> Place<'a> {
     /// Makes the directory, and the right to it.
     ///
     /// # Errors
-    /// `Busy` if somebody else has it; what the system said.
+    /// `InvalidArgument` if it is no directory; `Busy` if somebody else has it; what the system said.
     pub fn take(files: &'a dyn FileSystem, dir: &Path) -> Result<Self> {
+        refuse_file(files, dir)?;
         let was_missing = !durable::is_there(files, dir)?;
         let had_lock = durable::is_there(files, &dir.join(LOCK))?;
         durable::create_dir(files, dir)?;

@@ -211,7 +211,7 @@ impl RaftLog {
 fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
     let listing = list(&*env.files, &dirs(dir, options)?)?;
     if listing.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir));
+        return Err(Error::new(ErrorKind::NotFound, "there is no Raft log here; check the path").with_path(dir));
     }
     Ok(listing)
 }

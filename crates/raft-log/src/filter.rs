@@ -85,7 +85,9 @@ impl RaftLog {
         let listing = || list(&*env.files, &dirs);
         let found = listing()?;
         if found.is_empty() {
-            return Err(Error::new(ErrorKind::NotFound, "there is no Raft log").with_path(dir.as_ref()));
+            return Err(
+                Error::new(ErrorKind::NotFound, "there is no Raft log here; check the path").with_path(dir.as_ref())
+            );
         }
         let _locks =
             dirs.iter().map(|dir| env.files.lock(&dir.join(LOCK)).map_err(Error::from)).collect::<Result<Vec<_>>>()?;

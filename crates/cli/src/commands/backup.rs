@@ -8,7 +8,7 @@ use esker::Error;
 use super::checkpoint::Made;
 use crate::Answer;
 use crate::failure::Failure;
-use crate::kind::Kind;
+use crate::kind::{Kind, has_files_of_a_db};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::stores::{open, open_cask};
@@ -36,6 +36,7 @@ impl Backup {
         let made = match Kind::of(&self.store) {
             Some(Kind::Db) => self.back_up_db()?,
             Some(Kind::Raft) => return Err(Kind::Raft.refuse(&self.store).into()),
+            None if has_files_of_a_db(&self.store) => self.back_up_db()?,
             Some(Kind::Cask) | None => self.back_up_cask()?,
         };
         made.print(out, self.json)?;

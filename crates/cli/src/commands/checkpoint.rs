@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::Answer;
 use crate::failure::{Failure, one_line};
-use crate::kind::Kind;
+use crate::kind::{Kind, has_files_of_a_db};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 use crate::stores::{open, open_cask};
@@ -31,22 +31,28 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        match Kind::of(&self.store) {
-            Some(Kind::Db) => {
-                let db = open(&self.store, false)?;
-                let copied = db.checkpoint(&self.target)?;
-                db.close()?;
-                Made::from(copied).print(out, self.json)?;
-            }
+        let made = match Kind::of(&self.store) {
+            Some(Kind::Db) => self.copy_db()?,
             Some(Kind::Raft) => return Err(Kind::Raft.refuse(&self.store).into()),
-            Some(Kind::Cask) | None => {
-                let cask = open_cask(&self.store)?;
-                let copied = cask.checkpoint(&self.target)?;
-                cask.close()?;
-                Made::from(copied).print(out, self.json)?;
-            }
-        }
+            None if has_files_of_a_db(&self.store) => self.copy_db()?,
+            Some(Kind::Cask) | None => self.copy_cask()?,
+        };
+        made.print(out, self.json)?;
         Ok(Answer::Yes)
+    }
+
+    fn copy_db(&self) -> Result<Made, Error> {
+        let db = open(&self.store, false)?;
+        let copied = db.checkpoint(&self.target)?;
+        db.close()?;
+        Ok(copied.into())
+    }
+
+    fn copy_cask(&self) -> Result<Made, Error> {
+        let cask = open_cask(&self.store)?;
+        let copied = cask.checkpoint(&self.target)?;
+        cask.close()?;
+        Ok(copied.into())
     }
 }
 

@@ -40,9 +40,17 @@ pub(crate) struct Gc {
 
 impl Gc {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        if Kind::of(&self.store) == Some(Kind::Cask) {
-            let reason = "this command does not work on a Cask, which has no blob files; `esker compact` takes its space back, and \
-                          `esker stats` says how much is dead";
+        let reason = match Kind::of(&self.store) {
+            Some(Kind::Cask) => {
+                "this command does not work on a Cask, which has no blob files; `esker compact` takes its space back, and \
+                 `esker stats` says how much is dead"
+            }
+            Some(Kind::Raft) => {
+                "this command does not work on a Raft log, which has no blob files; `esker raft purge` gives up what nobody needs"
+            }
+            Some(Kind::Db) | None => "",
+        };
+        if !reason.is_empty() {
             return Err(Failure::new(format_args!("{}: {reason}", self.store.display())));
         }
         let db = if self.dry_run {

@@ -1,6 +1,6 @@
 //! `esker repair STORE`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use esker::{AsideReason, Cask, Db, DbRepair, Options};
@@ -10,7 +10,7 @@ use super::check::error_object;
 use crate::Answer;
 use crate::encoding::{escaped, hex};
 use crate::failure::{Failure, one_line};
-use crate::kind::Kind;
+use crate::kind::{Kind, has_files_of_a_db};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 use crate::stores::why_not;
@@ -87,15 +87,6 @@ impl Repair {
         }
         Ok(Answer::Yes)
     }
-}
-
-/// Whether the directory is a Db that lost its CURRENT.
-fn has_files_of_a_db(store: &Path) -> bool {
-    use esker_format::file_name::FileName;
-    let Ok(entries) = std::fs::read_dir(store) else { return false };
-    let names = entries.flatten().filter_map(|entry| FileName::parse(entry.file_name().to_str()?));
-    // Logs alone are enough for a repair.
-    names.into_iter().any(|name| name.is_of_a_store() || matches!(name, FileName::Wal(_)))
 }
 
 fn reason(reason: AsideReason) -> &'static str {

@@ -45,6 +45,33 @@ fn a_backup_is_brought_up_to_date() {
     assert_eq!(esker(["get", target, "new"]).done().out, b"value");
 }
 
+/// Goal: a Db that lost its CURRENT is one all the same, and a copy of it says what to do.
+#[test]
+fn a_store_without_its_root_is_copied_only_after_a_repair() {
+    let place = loaded();
+    std::fs::remove_file(place.path("store/CURRENT")).unwrap();
+    let target = place.path("copy");
+    for command in ["checkpoint", "backup"] {
+        place.run(command, [target.to_str().unwrap()]).failed(&["corruption", "no CURRENT", "repair"]);
+        assert!(!target.exists());
+    }
+}
+
+#[test]
+fn a_file_is_no_target_of_a_copy() {
+    let db = loaded();
+    let cask = Place::new();
+    cask.run("create", ["--kind", "cask"]).done();
+    for place in [&db, &cask] {
+        let file = place.write("file", b"contents");
+        for command in ["checkpoint", "backup"] {
+            let words = ["invalid argument", file.to_str().unwrap(), "a copy goes to a directory"];
+            place.run(command, [file.to_str().unwrap()]).failed(&words);
+            assert_eq!(std::fs::read(&file).unwrap(), b"contents");
+        }
+    }
+}
+
 #[test]
 fn a_store_without_a_manifest_is_mended() {
     let place = loaded();

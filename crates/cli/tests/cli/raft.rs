@@ -256,7 +256,7 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
     for command in ["dump", "check", "repair", "purge", "stats"] {
         raft(&place, command, NONE).failed(&["does not work on a Db"]);
         let nothing = place.path("nothing");
-        esker(["raft", command, nothing.to_str().unwrap()]).failed(&["there is no Raft log"]);
+        esker(["raft", command, nothing.to_str().unwrap()]).failed(&["there is no Raft log", "check the path"]);
         assert!(!nothing.exists());
         let help = esker(["raft", command, "--help"]).done();
         assert!(help.text().contains(&format!("Usage: esker raft {command} ")));
@@ -275,6 +275,8 @@ fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments).failed(&["does not work on a Raft log", "esker raft"]);
     }
+    place.run("gc", NONE).failed(&["does not work on a Raft log", "esker raft purge"]);
+    place.run("gc", ["--dry-run"]).failed(&["esker raft purge"]);
 }
 
 #[test]

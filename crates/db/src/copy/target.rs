@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
-use esker_log::copying::{Place, UNFINISHED};
+use esker_log::copying::{Place, UNFINISHED, refuse_file};
 
 use super::said::Said;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
@@ -61,6 +61,7 @@ impl<'a> Target<'a> {
 
     /// One for a backup: empty, or with an earlier one.
     pub(super) fn for_backup(store: &'a Store, dir: &Path) -> Result<Self> {
+        refuse_file(&*store.env.files, dir)?;
         if !durable::is_there(&*store.env.files, &dir.join(FileName::Current.to_string()))? {
             return Self::empty(store, dir);
         }
