@@ -15,7 +15,7 @@ use crate::kind::Kind;
 use crate::output::Output;
 use crate::stores::open_read_only;
 
-/// Show what a store is made of: levels, files, blobs, amplification
+/// Show what a store is made of: levels, files, blobs, amplification, and what an open takes of memory
 ///
 /// Reads the log, too, and shows what is only there as memtables. Keeps no writer out and changes nothing.
 #[derive(Debug, Args)]

@@ -36,6 +36,23 @@ fn stats_tell_levels_and_files() {
 }
 
 #[test]
+fn stats_tell_what_is_in_memory() {
+    let place = loaded();
+    place.run("put", ["k", "v"]).done();
+    let stats = place.run("stats", ["--json"]).done().json();
+    let (memory, cache) = (&stats["memory"], &stats["cache"]);
+    let bytes = |name: &str| memory[name].as_u64().unwrap();
+    assert!(bytes("memtable_bytes") > 0 && bytes("index_filter_bytes") > 0, "{stats}");
+    assert_eq!(bytes("total_bytes"), bytes("memtable_bytes") + bytes("index_filter_bytes") + bytes("cache_bytes"));
+    assert_eq!((&cache["used_bytes"], cache["hits"].is_u64()), (&memory["cache_bytes"], true), "{stats}");
+    assert!(cache["capacity_bytes"].as_u64() > Some(0) && cache["misses"].is_u64(), "{stats}");
+    let text = place.run("stats", NONE).done();
+    for words in ["in memory", "memtables", "indexes and filters", "cache of ", " hits, "] {
+        assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+    }
+}
+
+#[test]
 fn what_is_only_in_the_log_is_told_too() {
     let place = Place::with(&[("k", "v")]);
     assert!(place.run("stats", NONE).done().text().contains("1 batch in the log"));

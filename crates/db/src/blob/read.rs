@@ -400,22 +400,19 @@ impl BlobFile {
         self.same_key(user_key, index, key)
     }
 
-    /// The length of the value at `index`, and how much was read for it: nothing if the file is plain; of a large value that is packed the
-    /// record's header, key and first bytes.
+    /// The length of the value at `index`, and how much was read for it: nothing if the file is plain; of a value that is packed the record's
+    /// header, key and first bytes.
     pub(crate) fn value_len(&self, user_key: &[u8], index: &BlobIndex) -> Result<(u64, u64)> {
         if self.is_plain() {
             return Ok((index.bytes, 0));
         }
-        if index.bytes <= WHOLE_BYTES_MAX {
-            return Ok((self.read(user_key, index)?.len() as u64, index.bytes));
-        }
         let extent = self.extent(user_key, index)?;
-        let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len() + RAW_LEN_BYTES_MAX];
+        let packed_bytes = usize::try_from(index.bytes).unwrap_or(usize::MAX);
+        let mut front = vec![0; RECORD_HEADER_BYTES + user_key.len() + packed_bytes.min(RAW_LEN_BYTES_MAX)];
         self.file.read_exact_at(extent.start, &mut front)?;
         let (_, body) = self.header(user_key, index, &front)?;
         let (key, value) = body.split_at_checked(user_key.len()).unwrap_or((body, &[]));
         self.same_key(user_key, index, key)?;
-        let packed_bytes = usize::try_from(index.bytes).unwrap_or(usize::MAX);
         let len = raw_len(self.compression, value, packed_bytes, RAW_BYTES_MAX)
             .map_err(|error| self.damaged(user_key, index, error))?;
         Ok((len as u64, front.len() as u64))

@@ -167,8 +167,8 @@ impl DbIterator {
         value.map_err(|error| self.walker.located_value(error))
     }
 
-    /// The length of the value it stands on, in bytes. Reads a separated value only if it is packed, and of a large one its first bytes: what
-    /// it unpacks to stands there. See [`Db::value_len_cf`](crate::Db::value_len_cf).
+    /// The length of the value it stands on, in bytes. Of a separated value that is packed it reads the first bytes: what it unpacks to
+    /// stands there. See [`Db::value_len_cf`](crate::Db::value_len_cf).
     ///
     /// # Errors
     /// As [`value`](Self::value).

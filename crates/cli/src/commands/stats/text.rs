@@ -17,6 +17,9 @@ pub(crate) fn print(out: &mut Output, path: &Path, stats: &Stats) -> Result<(), 
     if let Some(factor) = stats.space_amplification() {
         out.line(format_args!("  {factor:.2} bytes on disk per live byte, sequence number {}", stats.sequence))?;
     }
+    in_memory(stats).lines("  ").iter().try_for_each(|line| out.line(line))?;
+    let (hits, misses) = (plural(stats.cache.hits, "hit", "hits"), plural(stats.cache.misses, "miss", "misses"));
+    out.line(format_args!("  cache of {}: {hits}, {misses}", Bytes(stats.cache.capacity_bytes)))?;
     recovery(out, stats)?;
     stats.families.iter().try_for_each(|one| family(out, one))
 }
@@ -35,6 +38,21 @@ fn on_disk(stats: &Stats) -> Columns {
     ] {
         let files = files.map(|count| Count(count as u64).to_string()).unwrap_or_default();
         columns.row(vec![name.to_owned(), files, Bytes(bytes).to_string()]);
+    }
+    columns
+}
+
+/// What opening the store has brought there.
+fn in_memory(stats: &Stats) -> Columns {
+    let mut columns = Columns::with_head(&["in memory", "bytes"]);
+    let memory = &stats.memory;
+    for (name, bytes) in [
+        ("memtables", memory.memtable_bytes),
+        ("indexes and filters", memory.index_filter_bytes),
+        ("cache", memory.cache_bytes),
+        ("all", memory.total_bytes()),
+    ] {
+        columns.row(vec![name.to_owned(), Bytes(bytes).to_string()]);
     }
     columns
 }
