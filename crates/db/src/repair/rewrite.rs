@@ -14,13 +14,14 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKi
 
 use super::blobs::Blobs;
 use super::{DbRepair, LostKey};
+use crate::Result;
 use crate::blob::BlobFile;
+use crate::entry;
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::output::Outputs;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile};
-use crate::{Error, Result};
 
 /// A sorted run, and how young the file is that it came from.
 pub(super) type Run = (Age, Box<dyn InternalIterator>);
@@ -117,7 +118,7 @@ pub(super) fn rewrite(
         let Some(iterator) = runs.get_mut(head.run) else { continue };
         let is_settled = settled.as_ref().is_some_and(|(key, sequence)| (key.as_slice(), *sequence) == head.place());
         if !is_settled {
-            let key = InternalKey::decode(&head.key).map_err(unreadable)?;
+            let key = InternalKey::decode(&head.key).map_err(|error| entry::unreadable_key(&head.key, error))?;
             let is_last = heads.peek().is_none_or(|next| next.place() != head.place());
             let value = iterator.value();
             let fate = fate(blobs, family.id, &key, value)?;
@@ -125,7 +126,7 @@ pub(super) fn rewrite(
             let mut is_written = true;
             match fate {
                 Fate::Stays if key.kind == ValueKind::BlobIndex => {
-                    let index = BlobIndex::decode(value).map_err(unreadable)?;
+                    let index = entry::pointer(key.user_key, value)?;
                     if !repeats(&index) {
                         outputs.add(&key, &head.key, value)?;
                         let bytes = accounted_bytes(&index, key.user_key.len());
@@ -177,7 +178,7 @@ fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Resu
     if key.kind != ValueKind::BlobIndex {
         return Ok(Fate::Stays);
     }
-    let Some(index) = readable(value)? else { return Ok(Fate::Lost(FileNumber::default())) };
+    let Some(index) = readable(key.user_key, value)? else { return Ok(Fate::Lost(FileNumber::default())) };
     if blobs.is_whole(family, key.user_key, &index)? {
         return Ok(Fate::Stays);
     }
@@ -188,13 +189,9 @@ fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Resu
 }
 
 /// A pointer; `None` if it is damaged. One that Esker lacks, as Titan's, ends the repair: what it leads to is not lost.
-pub(super) fn readable(pointer: &[u8]) -> Result<Option<BlobIndex>> {
+pub(super) fn readable(user_key: &[u8], pointer: &[u8]) -> Result<Option<BlobIndex>> {
     match BlobIndex::decode(pointer) {
         Err(error) if error.kind == DecodeErrorKind::Corrupt => Ok(None),
-        index => index.map(Some).map_err(unreadable),
+        _ => entry::pointer(user_key, pointer).map(Some),
     }
-}
-
-fn unreadable(error: esker_format::DecodeError) -> Error {
-    Error::undecoded("reading an entry that is to be kept", error)
 }

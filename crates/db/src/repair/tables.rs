@@ -265,7 +265,7 @@ impl Bench<'_> {
         let mut meta = TableMeta { number, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
         let salvaged = wreck.read(&mut |sequence, key, value| {
             if key.kind == ValueKind::BlobIndex {
-                readable(value)?;
+                readable(key.user_key, value)?;
             }
             meta.largest.clear();
             internal_key::append(&mut meta.largest, key.user_key, sequence, key.kind);

@@ -626,7 +626,7 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
 
 /// Where a record of a log has its value, if that is elsewhere and can be read.
 fn pointer_of(record: &Record<'_>) -> Result<Option<BlobIndex>> {
-    if record.kind == ValueKind::BlobIndex { readable(record.value) } else { Ok(None) }
+    if record.kind == ValueKind::BlobIndex { readable(record.key, record.value) } else { Ok(None) }
 }
 
 /// Whether a table has an entry of the key that compactions have taken the number from: it may be newer than any.
