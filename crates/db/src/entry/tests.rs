@@ -58,7 +58,7 @@ fn assert_all_name(db: &Db, compact: bool, kind: ErrorKind, path: &Path, key: &s
     assert_named("get", db.get(key), kind, path, told);
     assert_named("value_len", db.value_len(key), kind, path, told);
     assert_named("get_range", db.get_range(key, 0..1), kind, path, told);
-    let many = db.multi_get(&["a", key, "z"]).unwrap();
+    let many = db.multi_get(["a", key, "z"]).unwrap();
     assert!(many.iter().filter(|answer| answer.is_err()).count() == 1, "{many:?}");
     assert_named("multi_get", many.into_iter().nth(1).unwrap(), kind, path, told);
     let walk = |forward: bool| {
