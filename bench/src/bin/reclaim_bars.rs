@@ -60,7 +60,7 @@ struct Args {
     /// Values as they are written: of all others, blob files hold what LZ4 leaves.
     #[arg(long)]
     lz4: bool,
-    /// Where to work; made, and emptied afterwards.
+    /// Where to work: in a directory of its own in this one.
     #[arg(long, default_value = "reclaim-bars-data")]
     directory: PathBuf,
     /// Where the table goes as well.

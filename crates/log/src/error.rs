@@ -96,7 +96,7 @@ impl Error {
     }
 
     /// The same of bytes of which nobody here knows where they lie.
-    pub fn undecoded(doing: &str, error: DecodeError) -> Self {
+    fn undecoded(doing: &str, error: DecodeError) -> Self {
         let kind = match error.kind {
             DecodeErrorKind::Unsupported => ErrorKind::UnsupportedFormat,
             _ => ErrorKind::Corruption,

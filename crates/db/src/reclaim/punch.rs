@@ -22,11 +22,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::blob::{BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes};
+use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_log::ledger::Usage;
 
 use crate::blob::BlobFile;
+use crate::entry;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
@@ -206,7 +207,6 @@ impl Store {
 /// Where the records lie that tables point to, by file.
 fn live_extents(plan: &Punch, store: &Store) -> Result<BTreeMap<FileNumber, Vec<Range<u64>>>> {
     let mut live: BTreeMap<FileNumber, Vec<Range<u64>>> = BTreeMap::new();
-    let corrupt = |error| Error::new(ErrorKind::Corruption, "looking for dead values").with_source(error);
     for (_, table) in plan.version.tables() {
         if !table.blob_refs()?.keys().any(|file| plan.files.contains(file)) {
             continue;
@@ -215,9 +215,9 @@ fn live_extents(plan: &Punch, store: &Store) -> Result<BTreeMap<FileNumber, Vec<
         entries.seek_to_first()?;
         while entries.valid() {
             store.check_open()?;
-            let key = InternalKey::decode(entries.key()).map_err(corrupt)?;
+            let key = entry::key_of(&entries)?;
             if key.kind == ValueKind::BlobIndex {
-                let index = BlobIndex::decode(entries.value()).map_err(corrupt)?;
+                let index = entry::pointer(key.user_key, entries.value())?;
                 if plan.files.contains(&index.file) {
                     let Some(start) = index.record_offset(key.user_key.len()) else {
                         return Err(Error::new(ErrorKind::Corruption, "a table points before the first blob"));

@@ -7,15 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::blob::accounted_bytes;
+use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 
+use crate::Result;
+use crate::entry;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile, Version};
-use crate::{Error, ErrorKind, Result};
 
 /// Tables to drop.
 #[derive(Debug)]
@@ -102,13 +103,12 @@ impl Store {
 
 /// Adds what the table points to.
 fn count(table: &TableFile, garbage: &mut BTreeMap<FileNumber, Garbage>) -> Result<()> {
-    let corrupt = |error| Error::new(ErrorKind::Corruption, "looking for pointers into blob files").with_source(error);
     let mut entries = table.table.iter(false);
     entries.seek_to_first()?;
     while entries.valid() {
-        let key = InternalKey::decode(entries.key()).map_err(corrupt)?;
+        let key = entry::key_of(&entries)?;
         if key.kind == ValueKind::BlobIndex {
-            let index = BlobIndex::decode(entries.value()).map_err(corrupt)?;
+            let index = entry::pointer(key.user_key, entries.value())?;
             garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, key.user_key.len()));
         }
         entries.next()?;
