@@ -222,7 +222,7 @@ fn check_overwritten(cask: &Cask, data: &Data, keys: u64, overwritten: impl Iter
         }
     }
     for (index, generation) in (0..).zip(generations) {
-        if !cask.get(&data.key(index))?.is_some_and(|found| data.matches(index, generation, &found)) {
+        if !cask.get(data.key(index))?.is_some_and(|found| data.matches(index, generation, &found)) {
             return Err(format!("key {index} has another value than was written last").into());
         }
     }
