@@ -211,7 +211,8 @@ mod tests {
         now: Contents,
     }
 
-    fn overwritten(disk: &SimDisk) -> Overwritten {
+    /// One that does nothing by itself.
+    fn open(disk: &SimDisk) -> Db {
         let family = FamilyOptions {
             write_buffer_bytes: 64 << 10,
             min_blob_size: 100,
@@ -225,8 +226,11 @@ mod tests {
         let reclaim_mode = ReclaimMode::Off;
         let options =
             Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
-        let mut now = Contents::new();
+        Db::open_with_env("/db", options, disk.env()).unwrap()
+    }
+
+    fn overwritten(disk: &SimDisk) -> Overwritten {
+        let (db, mut now) = (open(disk), Contents::new());
         let change = |now: &mut Contents, n: u32, round: u8| {
             let (key, value) = (format!("key {:04}", n * 7 % 1000).into_bytes(), vec![round; 300]);
             if n % 11 == 3 {
@@ -354,6 +358,71 @@ mod tests {
         }
     }
 
+    /// Goal (P1, P6): the same of a window that takes tables along from between: beside it level 0 comes down, and tables beside it do; nothing is
+    /// written to where it writes, nor taken in there.
+    #[test]
+    fn what_lies_beside_a_window_may_change_while_it_is_written() {
+        let db = open(&SimDisk::new());
+        let (store, family) = (db.store(), db.store().family(0).unwrap());
+        let (version, mut now) = (|| family.view.load().version.clone(), Contents::new());
+        let put = |now: &mut Contents, level: usize, keys: [&str; 2]| {
+            for key in keys {
+                let value = format!("{key} of level {level}").repeat(20).into_bytes();
+                db.put(key, &value).unwrap();
+                now.insert(key.into(), value);
+            }
+            db.flush().unwrap();
+            let table = version().level(0)[0].clone();
+            let (deleted, added) = (vec![(0, table.clone())], vec![(level, table)]);
+            store.install(&family, crate::version::Edit { deleted, added, ..Default::default() }, &[]).unwrap();
+        };
+        [["a", "b"], ["d", "e"], ["k", "l"], ["x", "y"]].into_iter().for_each(|keys| put(&mut now, 6, keys));
+        [["a5", "b"], ["c", "d"], ["l", "m"]].into_iter().for_each(|keys| put(&mut now, 5, keys));
+        let (snapshot, before) = (db.snapshot(), now.clone());
+        put(&mut now, 0, ["e", "f"]);
+        let picked = version();
+        let victims = picked.blobs().keys().copied().collect();
+        let plan = Arc::new(pick_window(&family, &picked, &picked.level(6)[1..3], victims).unwrap());
+        assert_eq!((plan.inputs().count(), plan.above.len()), (4, 1));
+        plan.set_claimed(true);
+        plan.note_writing();
+        let down = || pick_exposing(&family, false, &|_| true).map(Arc::new);
+        for from in [0, 5] {
+            let beside = down().unwrap();
+            assert_eq!(
+                (beside.level, beside.inputs().any(|(_, table)| table.overlaps(Some(b"c"), Some(b"m")))),
+                (from, from == 0)
+            );
+            store.run_compaction(&beside, &reserve(&db, &beside)).unwrap();
+        }
+        let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+        for key in ["g", "h"] {
+            load.put(key, [b'-'; 400]).unwrap();
+            now.insert(key.into(), vec![b'-'; 400]);
+        }
+        load.finish().unwrap();
+        assert_eq!([0, 5, 6].map(|level| version().level(level).len()), [0, 4, 4], "what was taken in lies above");
+        assert!(down().is_none(), "all else would be written where the window writes, or what it reads");
+        put(&mut now, 0, ["c5", "k"]);
+        assert!(down().is_none(), "level 0 meets what it reads");
+        store.run_compaction(&plan, &reserve(&db, &plan)).unwrap();
+        plan.set_claimed(false);
+        plan.has_written();
+        drop((plan, picked));
+        let assert_holds = |what: &str| {
+            assert!(contents(&db, None) == now, "{what}");
+            assert!(contents(&db, Some(&snapshot)) == before, "{what}: the snapshot");
+            let check = db.check(&mut |_| {}).unwrap();
+            assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+        };
+        assert_holds("once the window is written");
+        while let Some(plan) = down() {
+            store.run_compaction(&plan, &reserve(&db, &plan)).unwrap();
+            assert_holds("on the way down");
+        }
+        assert_eq!(version().tables().count(), version().level(6).len());
+    }
+
     /// Goal: what has none of a window's keys hides nothing there once the window is written, and so brings no pass over it about again; what came
     /// since may.
     #[test]
@@ -416,7 +485,7 @@ mod tests {
     /// stays, so that every key keeps its newest entry on top.
     #[test]
     fn a_window_takes_along_what_lies_in_its_span_only() {
-        for reaches_out in [false, true] {
+        for (from_left, to_right) in [(false, false), (false, true), (true, false), (true, true)] {
             let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
             let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
             let mut sequence = 0;
@@ -429,18 +498,19 @@ mod tests {
                 table(db.store(), 1, &entries)
             };
             // From below, and what a window over d and e takes along.
-            let last = if reaches_out { ["e5", "x"] } else { ["e5", "f"] };
+            let first = if from_left { ["a5", "d"] } else { ["c", "d"] };
+            let last = if to_right { ["e5", "x"] } else { ["e5", "f"] };
             let tables = [
                 (6, ["a", "b"], false),
                 (6, ["d", "e"], true),
                 (6, ["x", "y"], false),
-                (5, ["a", "b"], false),
-                (5, ["c", "d"], true),
-                (5, last, !reaches_out),
+                (5, ["a", "a2"], false),
+                (5, first, !from_left),
+                (5, last, !to_right),
                 (5, ["xa", "z"], false),
                 (4, ["a", "c"], false),
-                (4, ["d", "d5"], true),
-                (4, ["e", "e5"], !reaches_out),
+                (4, ["d", "d5"], !from_left),
+                (4, ["e", "e5"], !to_right),
                 (4, ["w", "xb"], false),
                 (0, ["b", "z"], false),
             ];
@@ -456,17 +526,23 @@ mod tests {
             assert_eq!(
                 plan.inputs().map(|(_, table)| number(table)).collect::<BTreeSet<_>>(),
                 expected,
-                "{reaches_out}"
+                "{from_left}, {to_right}"
             );
             let above: Vec<usize> = plan.above.iter().map(Vec::len).collect();
-            assert_eq!(above, if reaches_out { vec![1, 1] } else { vec![1] });
+            let stays: &[usize] = match (from_left, to_right) {
+                (false, false) => &[1],
+                (false, true) => &[1, 1],
+                (true, false) => &[1, 1, 1],
+                (true, true) => &[1, 1, 2],
+            };
+            assert_eq!(above, stays);
             db.store().run_compaction(&plan, &reserve(&db, &plan)).unwrap();
             assert!(contents(&db, None) == before && !before.is_empty());
             let after = family.view.load().version.clone();
-            assert_eq!(
-                [4, 5, 6].map(|level| after.level(level).len()),
-                if reaches_out { [3, 3, 3] } else { [2, 2, 3] }
-            );
+            let stay = usize::from(from_left) + usize::from(to_right);
+            // What stays on both sides overwrites all of it.
+            let written = usize::from(stay < 2);
+            assert_eq!([4, 5, 6].map(|level| after.level(level).len()), [2 + stay, 2 + stay, 2 + written]);
         }
     }
 
