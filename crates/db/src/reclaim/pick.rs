@@ -425,20 +425,15 @@ fn bytes_of(hiding: &[Hiding]) -> u64 {
 }
 
 /// Those above the deepest level that may hide something.
-pub(super) fn hiding_tables(version: &Version) -> Vec<Hiding> {
+fn hiding_tables(version: &Version) -> Vec<Hiding> {
     let deepest = version.deepest_level();
     hiding(version, version.tables().filter(|(level, _)| *level < deepest).map(|(_, table)| &**table))
 }
 
 fn hiding<'a>(version: &Version, tables: impl Iterator<Item = &'a TableFile>) -> Vec<Hiding> {
-    let total = version.ledger().total();
-    let mean = total.live_bytes() / total.live_count().max(1);
     let lowest = version.deepest_level();
     let hiding = tables.map(|table| {
-        let values = table.known_blob_refs().map_or(0, |refs| refs.values().copied().fold(0, u64::saturating_add));
-        let deleted = table.table.properties().deletion_count.saturating_mul(mean);
-        let bytes = values.saturating_add(deleted);
-        let hiding = Hiding::new(table.meta.smallest_sequence, table.meta.largest_sequence, bytes);
+        let hiding = hiding_of(version, table);
         // Below level 0 ranges of keys come down one by one; what is in level 0 lies above most of them.
         let is_above_all = lowest == 0 || version.level(0).iter().any(|newest| newest.number() == table.number());
         if is_above_all {
@@ -447,6 +442,20 @@ fn hiding<'a>(version: &Version, tables: impl Iterator<Item = &'a TableFile>) ->
         hiding.above(version.within(lowest, Some(table.smallest()), Some(table.largest())))
     });
     hiding.filter(|table| table.bytes > 0).collect()
+}
+
+/// What a table may hide, wherever it lies.
+pub(super) fn hiding_of(version: &Version, table: &TableFile) -> Hiding {
+    let total = version.ledger().total();
+    let mean = total.live_bytes() / total.live_count().max(1);
+    let deleted = table.table.properties().deletion_count.saturating_mul(mean);
+    let bytes = pointed_to(table).saturating_add(deleted);
+    Hiding::new(table.meta.smallest_sequence, table.meta.largest_sequence, bytes)
+}
+
+/// Bytes of values that a table points to, as far as it says.
+pub(super) fn pointed_to(table: &TableFile) -> u64 {
+    table.known_blob_refs().map_or(0, |refs| refs.values().copied().fold(0, u64::saturating_add))
 }
 
 /// What a compaction may find overwritten or deleted: as [`hidden_bytes`], but only by tables that [overlie](overlying) others, of level 0, too.

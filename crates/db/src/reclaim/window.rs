@@ -6,13 +6,15 @@
 //! - WD2: of files that reach beyond every window, as a load leaves them, it takes along what lies in its own: always of the same few, those with the
 //!   most garbage, which it makes more of, until the last window takes the rest. What was copied out of them until then is there twice.
 //! - WD3: a window moves at least half of what it was reckoned to move, so that none is taken again and again.
+//! - WD4: what lies above is taken to hide something of what lies beneath it only: where one range is written again and again, or keys are put behind
+//!   all others, the other ranges are none the emptier for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::pick::{Need, PASS_PART, Use, hidden_bytes, hiding_tables, room_for_values, uses_of};
+use super::pick::{Hiding, Need, PASS_PART, Use, hidden_bytes, hiding_of, pointed_to, room_for_values, uses_of};
 use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
@@ -210,6 +212,73 @@ fn window(span: (usize, usize), files: &[Spanned], wide: &Wide, keys: &[u64], co
     best
 }
 
+/// A table above the deepest level, and what it may hide of the tables of that level from `first` to before `end`: a part of each.
+#[derive(Debug)]
+struct Cover {
+    first: usize,
+    end: usize,
+    hiding: Hiding,
+    part: f64,
+}
+
+/// What lies above the deepest level, by level (WD4).
+///
+/// Cost: a few looks at each table of each level; for each of its tables that is asked for, one at all of level 0 and at what lies above it elsewhere.
+#[derive(Debug)]
+struct Covers {
+    levels: Vec<Vec<Cover>>,
+    /// Bytes of values that the tables of the deepest level before each point to.
+    before: Vec<u64>,
+}
+
+impl Covers {
+    fn of(version: &Version) -> Self {
+        let deepest = version.deepest_level();
+        let lowest = version.level(deepest);
+        let mut before = vec![0u64];
+        let mut sum = 0u64;
+        for table in lowest {
+            sum = sum.saturating_add(pointed_to(table));
+            before.push(sum);
+        }
+        let mut covers = Self { levels: Vec::new(), before };
+        let cover = |table: &Arc<TableFile>| {
+            let (first, end) = over(lowest, table);
+            let (below, hiding) = (covers.bytes(first, end), hiding_of(version, table));
+            let part = hiding.bytes as f64 / below as f64;
+            (below > 0).then_some(Cover { first, end, hiding, part })
+        };
+        covers.levels = (0..deepest).map(|level| version.level(level).iter().filter_map(cover).collect()).collect();
+        covers
+    }
+
+    /// What tables of the deepest level point to.
+    fn bytes(&self, first: usize, end: usize) -> u64 {
+        let before = |index: usize| self.before.get(index).copied().unwrap_or_default();
+        before(end).saturating_sub(before(first))
+    }
+
+    /// How much is hidden of what a table of `level` points to, over those of the deepest level from `first` to `last`: as if what lies there were spread
+    /// evenly over all levels.
+    fn hidden_part(&self, level: usize, table: &TableFile, (first, last): (usize, usize)) -> f64 {
+        let seen = table.seen_up_to();
+        let all = self.bytes(first, last + 1).max(1) as f64;
+        let (mut newer, mut beside) = (0.0, 0.0);
+        for (above, covers) in self.levels.iter().enumerate() {
+            // Below level 0 they lie side by side.
+            let from = if above == 0 { 0 } else { covers.partition_point(|cover| cover.end <= first) };
+            let until = if above == 0 { covers.len() } else { covers.partition_point(|cover| cover.first <= last) };
+            for cover in covers.get(from..until).unwrap_or_default() {
+                let shared = self.bytes(cover.first.max(first), cover.end.min(last + 1));
+                let part = cover.part * (shared as f64 / all);
+                beside += part;
+                newer += if above < level { part * cover.hiding.part_after(seen) } else { 0.0 };
+            }
+        }
+        newer / (1.0 + beside)
+    }
+}
+
 /// All such files; `None` if some table does not say what it points into. Of what lies above the deepest level, `hidden_part` is taken to hide
 /// values of theirs.
 fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
@@ -217,23 +286,18 @@ fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
     if deepest == 0 {
         return None;
     }
-    let (total, hiding) = (version.ledger().total().live_bytes().max(1) as f64, hiding_tables(version));
-    let mut newer: BTreeMap<SequenceNumber, f64> = BTreeMap::new();
-    let mut newer_than = |seen: SequenceNumber| {
-        let bytes = || hiding.iter().map(|table| table.bytes as f64 * table.part_after(seen)).sum();
-        *newer.entry(seen).or_insert_with(bytes)
-    };
+    let covers = Covers::of(version);
     // First and last table of the deepest level, and bytes that are hidden.
     let mut spans: BTreeMap<FileNumber, (usize, usize, f64)> = BTreeMap::new();
     let lowest = version.level(deepest);
     let mut out_of_reach: Vec<&Arc<TableFile>> = version.level(0).iter().collect();
-    for (_, table) in version.tables().filter(|(level, _)| *level > 0) {
+    for (level, table) in version.tables().filter(|(level, _)| *level > 0) {
         let (first, last) = beneath(lowest, table);
         if !is_narrow(lowest, (first, last)) {
             out_of_reach.push(table);
             continue;
         }
-        let hidden = (newer_than(table.seen_up_to()) * hidden_part / total).min(1.0);
+        let hidden = (covers.hidden_part(level, table, (first, last)) * hidden_part).min(1.0);
         for (file, bytes) in table.known_blob_refs()? {
             let span = spans.entry(*file).or_insert((first, last, 0.0));
             *span = (span.0.min(first), span.1.max(last), span.2 + *bytes as f64 * hidden);
@@ -256,11 +320,15 @@ fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
     Some(uses_of(version).filter_map(spanned).collect())
 }
 
-/// The first and the last of `lowest`, neighbours of the deepest level, that share a range of keys with `table`; if none does, one beside it.
-fn beneath(lowest: &[Arc<TableFile>], table: &TableFile) -> (usize, usize) {
+/// The tables of `lowest`, neighbours of the deepest level, that share a range of keys with `table`: from the first to before the end.
+fn over(lowest: &[Arc<TableFile>], table: &TableFile) -> (usize, usize) {
     let first = lowest.partition_point(|below| below.largest() < table.smallest());
-    let end = lowest.partition_point(|below| below.smallest() <= table.largest());
-    let last = lowest.len().saturating_sub(1);
+    (first, lowest.partition_point(|below| below.smallest() <= table.largest()))
+}
+
+/// The first and the last of them; if there is none, one beside it.
+fn beneath(lowest: &[Arc<TableFile>], table: &TableFile) -> (usize, usize) {
+    let ((first, end), last) = (over(lowest, table), lowest.len().saturating_sub(1));
     (first.min(last), end.saturating_sub(1).max(first).min(last))
 }
 
@@ -269,8 +337,104 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
-    use crate::version::testing;
-    use crate::{Db, Options};
+    use crate::version::{Edit, testing};
+    use crate::{Compression, Db, FamilyOptions, Options};
+
+    const KEYS: u32 = 2400;
+
+    fn put(db: &Db, keys: std::ops::Range<u32>, byte: u8) {
+        keys.for_each(|n| db.put(n.to_be_bytes(), [byte; 1000]).unwrap());
+        db.flush().unwrap();
+    }
+
+    /// A store whose keys are divided, without garbage, all of it in the deepest level.
+    fn divided() -> Db {
+        let family = FamilyOptions {
+            write_buffer_bytes: 1 << 20,
+            min_blob_size: 100,
+            blob_file_bytes: 64 << 10,
+            blob_compression: Compression::None,
+            ..FamilyOptions::default()
+        };
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, max_space_amp: 10.0, ..Options::default() };
+        let families = [("default".to_owned(), family)].into();
+        let db = Db::open_with_env("/db", Options { families, ..options }, SimDisk::new().env()).unwrap();
+        put(&db, 0..KEYS, 0);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let family = db.store().family(0).unwrap();
+        // Once they are divided, tables and blob files are to be.
+        family.overwriting.note_compacted(1.0);
+        let version = family.view.load().version.clone();
+        let victims = version.blobs().keys().copied().collect();
+        let plan = Arc::new(compaction::pick_sweep(&family, &version, victims).unwrap());
+        let reserved = Arc::new(db.store().room.reserve(plan.written_bytes()));
+        db.store().run_compaction(&plan, &reserved).unwrap();
+        let version = family.view.load().version.clone();
+        assert!(family.ranges.count() == 8 && version.level(version.deepest_level()).len() == 8);
+        db
+    }
+
+    /// What was flushed last goes down.
+    fn move_down(db: &Db, level: usize) {
+        let family = db.store().family(0).unwrap();
+        let tables = family.view.load().version.level(0).to_vec();
+        let deleted = tables.iter().map(|table| (0, table.clone())).collect();
+        let added = tables.into_iter().map(|table| (level, table)).collect();
+        db.store().install(&family, Edit { deleted, added, ..Edit::default() }, &[]).unwrap();
+    }
+
+    /// The window that is picked, where so much is taken to be hidden.
+    fn picked(db: &Db, garbage_part_min: f64) -> Option<compaction::Plan> {
+        let need = Need {
+            copied_bytes_max: 1 << 40,
+            copied_by_everything_max: 1 << 40,
+            written_bytes_max: u64::MAX,
+            is_pressed: false,
+            freed_bytes_min: 0,
+            garbage_part_min,
+            hidden_part: 1.0,
+            can_punch: false,
+            may_sweep: true,
+        };
+        let family = db.store().family(0).unwrap();
+        pick_window(&family, &need, &BTreeSet::new()).map(|(_, plan)| plan)
+    }
+
+    /// Goal (WD4): where one range is overwritten, it is taken, and once that is done nothing is, wherever what has overwritten it lies.
+    #[test]
+    fn what_lies_above_one_range_hides_nothing_of_others() {
+        for level in [0, 5] {
+            let db = divided();
+            assert!(picked(&db, 0.05).is_none(), "there is no garbage");
+            let hot = KEYS - KEYS / 8 + 20..KEYS;
+            put(&db, hot.clone(), 1);
+            move_down(&db, level);
+            let hidden = hidden_bytes(&db.store().family(0).unwrap().view.load().version);
+            assert!(hidden > 250_000, "{hidden}");
+            let plan = picked(&db, 0.1).unwrap();
+            assert!(plan.inputs().all(|(_, table)| table.overlaps(Some(&hot.start.to_be_bytes()), None)), "{level}");
+            let (plan, before) = (Arc::new(plan), db.stats().on_disk.blob_bytes);
+            let reserved = Arc::new(db.store().room.reserve(plan.written_bytes()));
+            db.store().run_compaction(&plan, &reserved).unwrap();
+            drop(plan);
+            db.store().trash.purge().unwrap();
+            let freed = before - db.stats().on_disk.blob_bytes;
+            assert!(freed > 250_000, "{level}: {freed}");
+            assert!(picked(&db, 0.1).is_none(), "{level}: nothing is hidden any more");
+        }
+    }
+
+    /// Goal (WD4): what is put behind all other keys hides nothing.
+    #[test]
+    fn what_lies_above_nothing_hides_nothing() {
+        for level in [0, 5] {
+            let db = divided();
+            put(&db, KEYS..KEYS * 3 / 2, 1);
+            move_down(&db, level);
+            assert!(picked(&db, 0.05).is_none(), "{level}");
+        }
+    }
 
     #[test]
     fn keys_that_tables_say_they_hold_are_summed_up_without_overflow() {
