@@ -9,7 +9,7 @@ use super::pick::not_compacted_bytes;
 use super::{Goal, pick, pick_any_step};
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};
-use crate::store::Store;
+use crate::store::{KeptOut, State, Store};
 use crate::version::BlobHandle;
 use crate::{Error, Result};
 
@@ -65,6 +65,38 @@ pub struct Reclaimed {
     pub bytes_before: u64,
     /// And after.
     pub bytes_after: u64,
+}
+
+/// A turn in which nothing else is begun in a family.
+struct Turn<'a> {
+    store: &'a Store,
+    family_id: u32,
+    before: Option<KeptOut>,
+}
+
+impl<'a> Turn<'a> {
+    /// `None` while somebody else is at work by hand there: that ends.
+    fn take(store: &'a Store, state: &mut State, family_id: u32, goal: Goal) -> Option<Self> {
+        let before = state.manual.get(&family_id).copied();
+        // Whoever brings everything home is a compaction by hand, whose turn it is already.
+        let is_own = matches!(goal, Goal::None) || before.is_none();
+        is_own.then(|| {
+            state.manual.insert(family_id, KeptOut::All);
+            Self { store, family_id, before }
+        })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.store.state.lock();
+        match self.before {
+            Some(kept_out) => drop(state.manual.insert(self.family_id, kept_out)),
+            None => drop(state.manual.remove(&self.family_id)),
+        }
+        drop(state);
+        self.store.changed.notify_all();
+    }
 }
 
 fn check_part(garbage_part: f64) -> Result<()> {
@@ -141,6 +173,7 @@ impl Store {
 
     /// One pass; `false` if there is nothing left to do, or the family was dropped.
     pub(crate) fn reclaim_once(&self, family: &Arc<Family>, goal: Goal) -> Result<bool> {
+        let mut turn = None;
         loop {
             self.check_writable()?;
             let mut state = self.state.lock();
@@ -156,6 +189,10 @@ impl Store {
                 state.wake_resting(family.id);
             }
             if plan.is_claimed() {
+                // What others have begun is waited for; but windows might follow each other for as long as somebody writes.
+                if turn.is_none() {
+                    turn = Turn::take(self, &mut state, family.id, goal);
+                }
                 self.changed.wait_for(&mut state, Duration::from_millis(100));
                 continue;
             }
@@ -217,6 +254,38 @@ mod tests {
         let index = BlobIndex { file, offset: 1000, bytes: 1 << 63, compression: Compression::None };
         install(&db, vec![(0, table_of_pointers(store, 99, &[("z", 100, index)]))], 100);
         assert_eq!(db.reclaim(&db.default_column_family(), 0.1).unwrap_err().kind(), crate::ErrorKind::Corruption);
+    }
+
+    /// Goal: passes in the background that follow each other keep nobody waiting for ever who reclaims by hand: none is begun once it waits.
+    #[test]
+    fn nothing_is_begun_in_the_background_while_somebody_waits_to_reclaim() {
+        let family =
+            FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
+        let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), family)].into());
+        let options =
+            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        for round in 0..2u8 {
+            (round * 10..20).for_each(|n| db.put([n], [round; 500]).unwrap());
+            db.flush().unwrap();
+        }
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let store = db.store();
+        let version = store.family(0).unwrap().view.load().version.clone();
+        let claim = |claimed| version.tables().for_each(|(_, table)| table.set_claimed(claimed));
+        claim(true);
+        let kept_out = || store.state.lock().manual.get(&0).copied();
+        std::thread::scope(|scope| {
+            let reclaim = scope.spawn(|| db.reclaim(&db.default_column_family(), 0.1).unwrap().passes);
+            let is_kept_out = (0..1 << 20).any(|_| {
+                std::thread::yield_now();
+                kept_out().is_some()
+            });
+            let all = kept_out();
+            claim(false);
+            assert_eq!((reclaim.join().unwrap(), is_kept_out, all), (1, true, Some(KeptOut::All)));
+        });
+        assert_eq!(kept_out(), None);
     }
 
     /// Goal: a reclaim ends with the family that it is for.
