@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 
 use super::Work;
 use crate::compaction;
@@ -157,6 +157,7 @@ impl Store {
         if self.snapshots.take_oldest_went() {
             let freed = state.droppable_from.iter().filter(|(_, from)| **from <= oldest).map(|(&id, _)| id);
             state.to_compact.extend(freed);
+            self.note_hidden_again(state, oldest);
         }
         self.note_room_came(state);
         // Passes begin earlier while nobody waits.
@@ -235,6 +236,17 @@ impl Store {
             }
         }
         None
+    }
+
+    /// Looks again at families whose tables were written beside a snapshot that went: what lies above hides again what that had kept.
+    fn note_hidden_again(&self, state: &mut State, oldest: SequenceNumber) {
+        for (&id, family) in self.families.load().iter() {
+            let version = &family.view.load().version;
+            if version.level(version.deepest_level()).iter().filter(|table| table.forget_seen(oldest)).count() > 0 {
+                version.forget_hidden_bytes();
+                state.to_compact.insert(id);
+            }
+        }
     }
 
     /// Looks again at families in which nothing was found to do for want of room, once there is more of it than there was.

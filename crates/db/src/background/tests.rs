@@ -1,6 +1,7 @@
 //! Whose turn it is, what work takes of what is left, and what stays of work that failed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
 
 use super::Work;
+use crate::compaction;
 use crate::reclaim;
 use crate::store::{KeptOut, Store};
 use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Result, Separation};
@@ -399,6 +401,34 @@ fn space_comes_back_beside_a_compaction_by_hand() {
         assert_eq!(keeps_bound, kept_out == KeptOut::Compactions, "{bytes} bytes for 500,000, {passes} passes");
         db.store().state.lock().manual.clear();
     }
+}
+
+/// Goal: what a snapshot keeps is hidden by what is newer once it goes, though a window has been by meanwhile; until then no other window would free it.
+#[test]
+fn what_a_snapshot_kept_is_hidden_again_once_it_goes() {
+    let family = FamilyOptions { level0_compaction_trigger: 20, ..separated() };
+    let db = open(Options { reclaim_mode: ReclaimMode::Off, ..Options::default() }, family);
+    let (store, family) = (db.store(), db.store().family(0).unwrap());
+    (0..1000).for_each(|n| put(&db, &db.default_column_family(), n));
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let snapshot = db.snapshot();
+    (0..100).for_each(|n| put(&db, &db.default_column_family(), n));
+    db.flush().unwrap();
+    let hidden = || {
+        assert!(pick(store).is_none());
+        reclaim::hidden_bytes(&family.view.load().version)
+    };
+    assert!((90_000..120_000).contains(&hidden()), "{}", hidden());
+    let version = family.view.load().version.clone();
+    let tables = version.level(version.deepest_level());
+    let plan = compaction::pick_window(&family, &version, tables, version.blobs().keys().copied().collect());
+    let plan = Arc::new(plan.unwrap());
+    let reserved = Arc::new(store.room.reserve(plan.written_bytes()));
+    store.run_compaction(&plan, &reserved).unwrap();
+    assert!(hidden() < 10_000, "another window would free nothing: {}", hidden());
+    drop(snapshot);
+    assert!((90_000..120_000).contains(&hidden()), "{}", hidden());
+    assert_holds(&db, 0..1000);
 }
 
 /// Goal (W1): whatever keeps writers waiting is reason enough for a pass in any family: the room that is left for the largest's.

@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// The newest entry of all that hides nothing any more of what it writes: what it reads and, of a sweep or a window, what lies above it and has
-    /// none of its keys, too.
+    /// none of its keys, too. But for what snapshots keep.
     pub(crate) fn newest_seen(&self) -> SequenceNumber {
         let beside = self.version.tables().filter(|(level, _)| self.is_sweep && *level < self.output_level);
         let all = self.inputs().chain(beside);

@@ -110,7 +110,8 @@ pub(super) struct Part {
 fn merge(plan: &Arc<Plan>, reserved: &Arc<Reserved>, store: &Store) -> Result<Edit> {
     let mut edit = Edit::default();
     let (mut moved, mut table_bytes, mut blob_bytes) = (ByFile::new(), 0, 0);
-    for part in Merge::of(plan.clone(), reserved.clone(), store).run(store)? {
+    let merge = Merge::of(plan.clone(), reserved.clone(), store);
+    for part in merge.run(store)? {
         let files = part.files.hand_over();
         (table_bytes, blob_bytes) = (table_bytes + files.table_bytes, blob_bytes + files.blob_bytes);
         edit.added.extend(files.edit.added);
@@ -118,8 +119,12 @@ fn merge(plan: &Arc<Plan>, reserved: &Arc<Reserved>, store: &Store) -> Result<Ed
         add_all(&mut edit.garbage, part.overwritten);
         add_all(&mut moved, part.moved);
     }
-    let seen = plan.newest_seen();
-    edit.added.iter().for_each(|(_, table)| table.note_seen(seen));
+    let (seen, oldest) = (plan.newest_seen(), merge.snapshots().first().copied().unwrap_or(SequenceNumber::MAX));
+    for (_, table) in &edit.added {
+        table.note_seen(seen, oldest);
+        // It may have gone meanwhile.
+        table.forget_seen(store.snapshots.oldest());
+    }
     note_overwritten(plan, &edit.garbage);
     add_all(&mut edit.garbage, moved);
     let moved_bytes = if plan.victims.is_empty() { 0 } else { blob_bytes };

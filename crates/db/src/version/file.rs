@@ -40,6 +40,8 @@ pub(crate) struct TableFile {
     epoch: AtomicU64,
     /// What was above it when it was written has dropped what it hid here: entries up to this one; 0 of a table that was opened.
     seen_up_to: AtomicU64,
+    /// But for what the oldest snapshot of then kept, which was this one.
+    seen_beside: AtomicU64,
     /// Whether a running compaction reads it; only the picker and the end of a job change it.
     claimed: AtomicBool,
 }
@@ -103,9 +105,10 @@ impl TableFile {
             meta.largest = taken_in(&meta.largest, sequence);
         }
         let life = Life::new(path, trash);
-        let (seen_up_to, claimed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (seen_up_to, seen_beside) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        let claimed = AtomicBool::new(false);
         let epoch = AtomicU64::new(meta.epoch_number);
-        let file = Self { meta, table, blob_refs: OnceLock::new(), life, epoch, seen_up_to, claimed };
+        let file = Self { meta, table, blob_refs: OnceLock::new(), life, epoch, seen_up_to, seen_beside, claimed };
         // What cannot be read counts as unknown; a check tells of it.
         let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
         let is_plain = file.meta.oldest_blob_file.is_none();
@@ -135,14 +138,25 @@ impl TableFile {
         TableMeta { epoch_number: self.epoch(), ..self.meta.clone() }
     }
 
-    /// Up to which sequence number nothing above it hides anything of it.
+    /// Up to which sequence number nothing above it hides anything of it that no snapshot keeps.
     pub(crate) fn seen_up_to(&self) -> SequenceNumber {
         SequenceNumber::new(self.seen_up_to.load(Ordering::Relaxed))
     }
 
-    /// Says so.
-    pub(crate) fn note_seen(&self, up_to: SequenceNumber) {
+    /// Says so, of a table that was written while `oldest` was the oldest snapshot.
+    pub(crate) fn note_seen(&self, up_to: SequenceNumber, oldest: SequenceNumber) {
         self.seen_up_to.store(up_to.get(), Ordering::Relaxed);
+        self.seen_beside.store(oldest.get(), Ordering::Relaxed);
+    }
+
+    /// Whether it was written beside an older snapshot than `oldest`, which is the oldest now: what is newer than that one hides again what it had kept.
+    pub(crate) fn forget_seen(&self, oldest: SequenceNumber) -> bool {
+        let beside = self.seen_beside.load(Ordering::Relaxed);
+        let is_less = beside < oldest.get() && beside < self.seen_up_to.load(Ordering::Relaxed);
+        if is_less {
+            self.seen_up_to.store(beside, Ordering::Relaxed);
+        }
+        is_less
     }
 
     /// Whether a compaction reads it.

@@ -26,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::internal_key::{self, FileNumber};
 use esker_log::ledger::Ledger;
+use parking_lot::Mutex;
 
 pub(crate) use cuts::cuts;
 pub(crate) use edit::{Edit, Garbage};
@@ -58,7 +59,7 @@ pub(crate) struct Version {
 #[derive(Debug, Default)]
 struct Sums {
     tables: OnceLock<TableSums>,
-    hidden_bytes: OnceLock<u64>,
+    hidden_bytes: Mutex<Option<u64>>,
 }
 
 /// Whoever copies a version changes it.
@@ -139,7 +140,12 @@ impl Version {
 
     /// What [`hidden_bytes`](crate::reclaim::hidden_bytes) made of it when it was first asked.
     pub(crate) fn hidden_bytes(&self, work_out: impl FnOnce() -> u64) -> u64 {
-        *self.sums.hidden_bytes.get_or_init(work_out)
+        *self.sums.hidden_bytes.lock().get_or_insert_with(work_out)
+    }
+
+    /// It is more than it was: a snapshot went.
+    pub(crate) fn forget_hidden_bytes(&self) {
+        *self.sums.hidden_bytes.lock() = None;
     }
 
     /// Whether all tables have an epoch (V4): those that RocksDB has written before 7.10, and Esker before it knew of them, have none.
