@@ -91,6 +91,14 @@ fn fits(left: &impl Deref<Target = Left>) -> impl Fn(&compaction::Plan) -> bool 
     move |plan| i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes == 0 || bytes <= left.pass)
 }
 
+/// Whether level 0 is due in `family`, nobody has it, and its turn has come: windows of two threads could follow each other for as long as writers
+/// wait, and it would grow meanwhile.
+pub(super) fn is_turn_of_level0(state: &State, family: &Family) -> bool {
+    let version = &family.view.load().version;
+    let is_due = || compaction::Levels::of(version, &family.options).due().contains(&0);
+    state.reclaimed_last && !state.manual.contains_key(&family.id) && is_due()
+}
+
 impl Store {
     /// The most urgent work that nobody does yet; claimed.
     pub(super) fn pick_work(&self, state: &mut State) -> Option<Work> {
@@ -188,7 +196,8 @@ impl Store {
             }
             let family = families.get(&id).filter(|family| !family.is_dropped());
             if only_windows {
-                let windows = family.filter(|_| !is_purging).and_then(|family| self.pick_window(state, family, &left));
+                let free = family.filter(|family| !is_purging && !is_turn_of_level0(state, family));
+                let windows = free.and_then(|family| self.pick_window(state, family, &left));
                 if windows.is_some() {
                     return windows;
                 }

@@ -9,6 +9,7 @@ use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
 
 use super::Work;
+use super::pick::is_turn_of_level0;
 use crate::compaction;
 use crate::reclaim;
 use crate::store::{KeptOut, Store};
@@ -401,6 +402,28 @@ fn space_comes_back_beside_a_compaction_by_hand() {
         assert_eq!(keeps_bound, kept_out == KeptOut::Compactions, "{bytes} bytes for 500,000, {passes} passes");
         db.store().state.lock().manual.clear();
     }
+}
+
+/// Goal: the thread that may take a window only leaves level 0 its turn, if it is due, and nobody has it or keeps it.
+#[test]
+fn level_0_has_its_turn_among_windows() {
+    let db = open(Options::default(), separated());
+    let store = db.store();
+    let family = store.family(0).unwrap();
+    let is_turn = |reclaimed_last| {
+        let mut state = store.state.lock();
+        state.reclaimed_last = reclaimed_last;
+        is_turn_of_level0(&state, &family)
+    };
+    assert!(!is_turn(true), "it is not due");
+    fill_level0(&db, &db.default_column_family(), &[1, 2, 3]);
+    assert_eq!([false, true].map(is_turn), [false, true]);
+    store.state.lock().manual.insert(0, KeptOut::Compactions);
+    assert!(!is_turn(true), "somebody compacts by hand");
+    store.state.lock().manual.clear();
+    let work = store.pick_work(&mut store.state.lock()).unwrap();
+    assert!(matches!(&work, Work::Compaction(plan, _) if plan.level == 0) && !is_turn(true), "it is on its way");
+    run(store, work);
 }
 
 /// Goal: what a snapshot keeps is hidden by what is newer once it goes, though a window has been by meanwhile; until then no other window would free it.
