@@ -2,10 +2,10 @@
 //!
 //! - R1: of entries with one key and sequence number one stays: that of the younger file ([`Age`]), unless its value is lost.
 //! - R2: a pointer into a sound blob file stays. A value in another is moved. A value that is lost becomes a deletion (P5).
-//! - R3: of two entries of a key that point to one place, the newer stays: the other is what a compaction made it of.
+//! - R3: of entries of a key that point to one place, whatever lies between them, the newest stays: compactions have made one of the other.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use esker_format::DecodeErrorKind;
@@ -113,7 +113,8 @@ pub(super) fn rewrite(
     }
     // Of the entry that was written last.
     let mut settled: Option<(Vec<u8>, u64)> = None;
-    let mut pointed: Option<(Vec<u8>, BlobIndex)> = None;
+    // Where entries of its key point to.
+    let mut pointed: BTreeSet<(FileNumber, u64)> = BTreeSet::new();
     while let Some(mut head) = heads.pop() {
         let Some(iterator) = runs.get_mut(head.run) else { continue };
         let is_settled = settled.as_ref().is_some_and(|(key, sequence)| (key.as_slice(), *sequence) == head.place());
@@ -122,24 +123,24 @@ pub(super) fn rewrite(
             let is_last = heads.peek().is_none_or(|next| next.place() != head.place());
             let value = iterator.value();
             let fate = fate(blobs, family.id, &key, value)?;
-            let repeats = |index: &BlobIndex| pointed.as_ref().is_some_and(|(k, i)| k == key.user_key && i == index);
+            if settled.as_ref().is_none_or(|(settled, _)| settled != key.user_key) {
+                pointed.clear();
+            }
             let mut is_written = true;
             match fate {
                 Fate::Stays if key.kind == ValueKind::BlobIndex => {
                     let index = entry::pointer(key.user_key, value)?;
-                    if !repeats(&index) {
+                    if pointed.insert((index.file, index.offset)) {
                         outputs.add(&key, &head.key, value)?;
                         let bytes = accounted_bytes(&index, key.user_key.len());
                         refs.entry(index.file).or_default().add(1, bytes);
                     }
-                    pointed = Some((key.user_key.to_vec(), index));
                 }
                 Fate::Stays => outputs.add(&key, &head.key, value)?,
                 Fate::Moves(file, index) => {
-                    if !repeats(&index) {
+                    if pointed.insert((index.file, index.offset)) {
                         outputs.add_moved(&key, &index, &file)?;
                     }
-                    pointed = Some((key.user_key.to_vec(), index));
                 }
                 // A file that is older may have it.
                 Fate::Lost(_) if !is_last => is_written = false,

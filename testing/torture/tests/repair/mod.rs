@@ -3,12 +3,14 @@
 //!
 //! - `damage`: a bit of any file, or all of it, and none;
 //! - `manifest`: what is lost, rotten or cut there;
+//! - `logs`: what was logged once and has lost its number since;
 //! - `values`: values in blob files that are lost, and what was there before them;
 //! - `taken_in`: tables from outside, which have no time of their own;
 //! - `deaths`: repairs that die, or fail, and what is durable when one ends.
 
 mod damage;
 mod deaths;
+mod logs;
 mod manifest;
 mod taken_in;
 mod values;
