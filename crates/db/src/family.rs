@@ -79,6 +79,11 @@ impl View {
         (!oldest.memtable.is_empty()).then(|| oldest.first_wal())
     }
 
+    /// All that is in logs before this one is in tables.
+    pub(crate) fn first_log(&self) -> FileNumber {
+        self.sealed.last().unwrap_or(&self.active).first_wal()
+    }
+
     /// The blob file that an entry of it points to.
     #[inline]
     pub(crate) fn blob(&self, number: FileNumber) -> Option<&Arc<BlobFile>> {

@@ -85,6 +85,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     pieces: Pieces,
     /// Set for work that callers come before.
     give_way: Option<GiveWay>,
+    /// See [`FIRST_LOG_PROPERTY`].
+    first_log: Option<FileNumber>,
     table_bytes: u64,
     blob_bytes: u64,
 }
@@ -198,6 +200,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             course: Course::default(),
             pieces: Pieces::default(),
             give_way: None,
+            first_log: None,
             table_bytes: 0,
             blob_bytes: 0,
         }
@@ -208,6 +211,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let mut outputs = Self::new(store, family, 1, separates);
         outputs.table_options.compression = outputs.family.options.compression_of_loads();
         outputs.load_from = Some(first);
+        outputs.first_log = Some(outputs.family.view.load().first_log());
         outputs.incoming = Some(Incoming::to(&outputs.family));
         outputs.syncer = syncer;
         outputs
@@ -232,9 +236,10 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self
     }
 
-    /// The same, giving way to callers: not for a flush, which memory waits for.
+    /// The same for work on what is in tables already, giving way to callers: not for a flush, which memory waits for.
     pub(crate) fn giving_way(self) -> Self {
-        Self { give_way: Some(GiveWay::default()), ..self }
+        let first_log = Some(self.family.view.load().first_log());
+        Self { give_way: Some(GiveWay::default()), first_log, ..self }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -486,6 +491,11 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         let mut older_versions = Vec::new();
         esker_format::varint::put_u64(&mut older_versions, open.older_versions);
         open.writer.set_user_property(OLDER_VERSIONS_PROPERTY, older_versions);
+        if let Some(first_log) = self.first_log {
+            let mut raw = Vec::new();
+            esker_format::varint::put_u64(&mut raw, first_log.get());
+            open.writer.set_user_property(FIRST_LOG_PROPERTY, raw);
+        }
         let blob_refs = open.blob_refs.finish();
         if !blob_refs.is_empty() {
             open.writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(&blob_refs));
@@ -649,6 +659,11 @@ pub(crate) fn discard(tables: &[Arc<TableFile>], blobs: &[Arc<BlobHandle>], flus
 /// what a rewrite may drop once it is gone. RocksDB ignores it.
 pub(crate) const OLDER_VERSIONS_PROPERTY: &str = "esker.older_versions";
 
+/// Table property with the number of a log, of a table that was made of others, or loaded: what earlier logs hold of its family was in tables
+/// before. The numbers of its entries do not tell: those of a load are far ahead, those in the deepest level are gone. A table of a flush has none,
+/// since its entries do tell. For a repair without a manifest. RocksDB ignores it.
+pub(crate) const FIRST_LOG_PROPERTY: &str = "esker.first_log";
+
 /// Drives a sorted run, from where it stands up to the user key `end`, through a sieve into outputs: what flush and compaction have in
 /// common.
 pub(crate) fn pour(
@@ -771,6 +786,37 @@ mod tests {
         }
         outputs.finish().unwrap();
         assert_eq!(store.room.reserved_bytes(), 0, "nothing of it is left");
+    }
+
+    /// Goal: what a table says of logs covers nothing that is in memory only, and all that is in tables; a flush says nothing.
+    #[test]
+    fn tables_made_of_others_say_before_which_log_all_is_in_tables() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let (store, family) = (db.store(), db.store().family(0).unwrap());
+        let said = |mut outputs: OutputFiles<_, _>| {
+            let key = InternalKey { user_key: b"k", sequence: SequenceNumber::new(1), kind: ValueKind::Value };
+            let mut internal = Vec::new();
+            internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
+            outputs.add(&key, &internal, b"value").unwrap();
+            let finished = outputs.finish().unwrap();
+            let tables = finished.edit.added.iter().map(|(_, table)| &table.table);
+            let mut tables = tables.chain(finished.newcomers.iter().map(|newcomer| &newcomer.table));
+            tables.next().unwrap().properties().number(FIRST_LOG_PROPERTY)
+        };
+        let log = || db.store().state.lock().wals.keys().next_back().unwrap().get();
+        for _ in 0..2 {
+            let logged_in = log();
+            db.put("z", "value").unwrap();
+            let made = || OutputFiles::new(store.clone(), family.clone(), 1, true).giving_way();
+            let loaded =
+                || OutputFiles::loading(store.clone(), family.clone(), SequenceNumber::new(1 << 28), true, None);
+            assert_eq!((said(made()), said(loaded())), (Some(logged_in), Some(logged_in)));
+            db.flush().unwrap();
+            assert!(log() > logged_in);
+            assert_eq!((said(made()), said(loaded())), (Some(log()), Some(log())));
+        }
+        assert_eq!(said(OutputFiles::new(store.clone(), family, 0, true)), None);
     }
 
     /// Goal: no index grows beyond what a block can be, however long keys are and tables may be.

@@ -10,7 +10,7 @@
 //! Locks are taken in the order of the rows; nothing is read from or written to a disk under `state`, except the
 //! removal of names from memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -131,8 +131,8 @@ pub(crate) struct State {
     pub(crate) wals: BTreeMap<FileNumber, u64>,
     /// The next log, if it was made ahead of time.
     pub(crate) spare_log: Option<SpareLog>,
-    /// Logs that nobody needs any more, to be written over.
-    pub(crate) retired_logs: Vec<PathBuf>,
+    /// Logs that nobody needs any more, to be written over; the oldest first.
+    pub(crate) retired_logs: VecDeque<PathBuf>,
     /// Blob files that grow, and whose bytes should be on their way to the device.
     pub(crate) blob_syncs: Vec<BlobSync>,
     /// Families with memtables that wait for their flush, and perhaps a few without.

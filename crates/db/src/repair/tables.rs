@@ -18,6 +18,7 @@ use super::survey::is_damage;
 use super::workshop::Bench;
 use crate::iterate::InternalIterator;
 use crate::memtable::Memtable;
+use crate::output::FIRST_LOG_PROPERTY;
 use crate::table::{Remains, Salvaged, Table, taken_in_with};
 use crate::version::Garbage;
 use crate::{Error, ErrorKind, Result};
@@ -35,8 +36,24 @@ pub(super) struct Source {
     /// By blob file, what it points to.
     pub(super) refs: BTreeMap<FileNumber, Garbage>,
     pub(super) contents: Contents,
+    /// What it says of logs, if it does: see [`flushed`](super::flushed).
+    pub(super) logs: Option<FirstLog>,
     /// It was taken in from outside, and nothing says when: see [`date`].
     pub(super) is_undated: bool,
+}
+
+/// Before which log all was in tables, of the store that the table is of.
+#[derive(Debug)]
+pub(super) struct FirstLog {
+    db_id: String,
+    log: FileNumber,
+}
+
+impl FirstLog {
+    fn of(properties: &TableProperties) -> Option<Self> {
+        let log = FileNumber::new(properties.number(FIRST_LOG_PROPERTY)?);
+        Some(Self { db_id: properties.db_id.clone(), log })
+    }
 }
 
 #[derive(Debug)]
@@ -116,6 +133,16 @@ impl Wreck {
             Ok(())
         })
     }
+
+    /// Every entry that is whole, in memory.
+    pub(super) fn to_memtable(&self) -> Result<Arc<Memtable>> {
+        let memtable = Arc::new(Memtable::new());
+        self.read(&mut |sequence, key, value| {
+            memtable.add(sequence, key.kind, key.user_key, value);
+            Ok(())
+        })?;
+        Ok(memtable)
+    }
 }
 
 impl Source {
@@ -123,14 +150,7 @@ impl Source {
     pub(super) fn iter(&self) -> Result<Box<dyn InternalIterator>> {
         Ok(match &self.contents {
             Contents::Whole(table) | Contents::Dangling(table) => Box::new(table.iter(false)),
-            Contents::Salvaged(wreck) => {
-                let memtable = Arc::new(Memtable::new());
-                wreck.read(&mut |sequence, key, value| {
-                    memtable.add(sequence, key.kind, key.user_key, value);
-                    Ok(())
-                })?;
-                Box::new(memtable.iter())
-            }
+            Contents::Salvaged(wreck) => Box::new(wreck.to_memtable()?.iter()),
         })
     }
 
@@ -140,6 +160,11 @@ impl Source {
             Contents::Whole(_) | Contents::Dangling(_) => AsideReason::Replaced,
             Contents::Salvaged(_) => AsideReason::Damaged,
         }
+    }
+
+    /// Before which log all was in tables, as it says of the store `db_id`.
+    pub(super) fn first_log(&self, db_id: &str) -> Option<FileNumber> {
+        self.logs.as_ref().filter(|said| said.db_id == db_id).map(|said| said.log)
     }
 
     pub(super) fn age(&self) -> Age {
@@ -232,10 +257,11 @@ impl Bench<'_> {
         };
         let meta = said.map(|(_, _, meta)| meta).filter(is_same).cloned();
         let is_undated = newest.is_none() && table.taken_in() == Some(SequenceNumber::default());
+        let logs = FirstLog::of(table.properties());
         let contents = if is_dangling { Contents::Dangling(table) } else { Contents::Whole(table) };
         let (level, epoch) = place_of(said);
         let meta = meta.unwrap_or(measured);
-        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, is_undated })))
+        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, logs, is_undated })))
     }
 
     /// What any manifest says of a table, with its family.
@@ -292,8 +318,8 @@ impl Bench<'_> {
         let taken_in = salvaged.properties.as_ref().and_then(|properties| taken_in_with(properties, None));
         let is_undated = known.is_none() && taken_in == Some(SequenceNumber::default());
         let ((level, epoch), refs) = (place_of(said), BTreeMap::new());
-        let contents = Contents::Salvaged(wreck);
-        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, is_undated })))
+        let (contents, logs) = (Contents::Salvaged(wreck), salvaged.properties.as_ref().and_then(FirstLog::of));
+        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, logs, is_undated })))
     }
 }
 

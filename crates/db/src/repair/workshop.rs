@@ -9,12 +9,13 @@ use std::sync::Arc;
 use esker_env::{Env, FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::BlobIndex;
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::distrust;
 
 use super::blobs::Blobs;
+use super::flushed::Flushed;
 use super::place::{Extent, Place, places};
 use super::rewrite::{Age, Rewritten, Run, readable, rewrite};
 use super::survey::{Survey, distinct_names};
@@ -316,10 +317,7 @@ impl Workshop {
         sources: &mut BTreeMap<u32, Vec<Source>>,
         first_new: u64,
     ) -> Result<Vec<(Arc<Family>, Arc<Version>)>> {
-        let newest = |of: &Vec<Source>| of.iter().map(|source| source.meta.largest_sequence.get()).max().unwrap_or(0);
-        let flushed: BTreeMap<u32, u64> = sources.iter().map(|(&family, of)| (family, newest(of))).collect();
-        let flushed = self.survey.manifest.is_none().then_some(&flushed);
-        let from_logs = self.replay(store, blobs, flushed, sources)?;
+        let from_logs = self.replay(store, blobs, sources)?;
         let mut built = Vec::new();
         for (&id, family) in store.families.load().iter() {
             let mut of_family = sources.remove(&id).unwrap_or_default();
@@ -341,12 +339,11 @@ impl Workshop {
         Ok(built)
     }
 
-    /// The logs as tables of level 0, by family. Without a manifest, `flushed` says up to where families are in tables.
+    /// The logs as tables of level 0, by family. Without a manifest, `sources` tell what of them is in tables.
     fn replay(
         &mut self,
         store: &mut Store,
         blobs: &mut Blobs,
-        flushed: Option<&BTreeMap<u32, u64>>,
         sources: &BTreeMap<u32, Vec<Source>>,
     ) -> Result<Vec<(u32, Rewritten)>> {
         let (mut made, report) = (Vec::new(), &mut self.report);
@@ -386,34 +383,34 @@ impl Workshop {
             unwritten_bytes.set(unwritten_bytes.get() + (record.key.len() + record.value.len()) as u64);
             Ok(false)
         };
-        let (found, last) = match flushed {
-            None => {
-                let kept = |record: &Record<'_>| match pointer_of(record)? {
-                    Some(index) if is_unwritten(&blobs.borrow(), record, &index)? => skips(record),
-                    _ => Ok(true),
+        let (found, last) = if self.survey.manifest.is_some() {
+            let kept = |record: &Record<'_>| match pointer_of(record)? {
+                Some(index) if is_unwritten(&blobs.borrow(), record, &index)? => skips(record),
+                _ => Ok(true),
+            };
+            mend::replay_all(store, &mut damage, kept, &mut flush)?
+        } else {
+            let of_families = sources.iter().map(|(&family, of)| (family, Flushed::of(of, &store.db_id)));
+            let mut flushed: BTreeMap<u32, Flushed<'_>> = of_families.collect();
+            let wanted = |log: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
+                let mut flushed = flushed.get_mut(&record.cf);
+                let blobs = blobs.borrow();
+                let index = match pointer_of(record)? {
+                    Some(index) if !blobs.is_readable(record.cf, record.key, &index)? => index,
+                    _ => return Ok(!flushed.map_or(Ok(false), |flushed| flushed.hides(log, record.key))?),
                 };
-                mend::replay_all(store, &mut damage, kept, &mut flush)?
-            }
-            Some(flushed) => {
-                let wanted = |_: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
-                    let Some(index) = pointer_of(record)? else { return Ok(true) };
-                    let blobs = blobs.borrow();
-                    if blobs.is_readable(record.cf, record.key, &index)? {
-                        return Ok(true);
-                    }
-                    // Where a record is in tables already, its value may have moved, or be gone for good reason.
-                    if flushed.get(&record.cf).is_some_and(|&newest| sequence <= newest) {
-                        return Ok(false);
-                    }
-                    let of_family = sources.get(&record.cf).map_or(&[][..], Vec::as_slice);
-                    // The same of one that may have come to the bottom, where numbers are no more.
-                    if has_timeless(of_family, record.key)? || is_unwritten(&blobs, record, &index)? {
-                        return skips(record);
-                    }
-                    Ok(true)
-                };
-                mend::replay_wanted(store, wanted, &mut flush)?
-            }
+                // Where a record is in tables already, its value may have moved, or be gone for good reason.
+                if flushed.as_ref().is_some_and(|flushed| flushed.has(log, sequence)) {
+                    return Ok(false);
+                }
+                // The same of one that may have come to the bottom, where numbers are no more.
+                let may_be_hidden = flushed.as_mut().map_or(Ok(false), |flushed| flushed.may_hide(record.key))?;
+                if may_be_hidden || is_unwritten(&blobs, record, &index)? {
+                    return skips(record);
+                }
+                Ok(true)
+            };
+            mend::replay_wanted(store, wanted, &mut flush)?
         };
         let families = store.families.load_full();
         for family in families.values() {
@@ -585,6 +582,7 @@ fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
         meta: file.meta.clone(),
         refs: rewritten.refs.clone(),
         contents: Contents::Whole(file.table.clone()),
+        logs: None,
         is_undated: false,
     })
 }
@@ -627,24 +625,4 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
 /// Where a record of a log has its value, if that is elsewhere and can be read.
 fn pointer_of(record: &Record<'_>) -> Result<Option<BlobIndex>> {
     if record.kind == ValueKind::BlobIndex { readable(record.key, record.value) } else { Ok(None) }
-}
-
-/// Whether a table has an entry of the key that compactions have taken the number from: it may be newer than any.
-fn has_timeless(sources: &[Source], user_key: &[u8]) -> Result<bool> {
-    for source in sources.iter().filter(|source| source.meta.smallest_sequence.get() == 0) {
-        let mut entries = source.iter()?;
-        entries.seek(&internal_key::lookup(user_key, SequenceNumber::MAX))?;
-        while entries.valid() {
-            let key = InternalKey::decode(entries.key())
-                .map_err(|error| Error::decode(&source.path, 0, "reading an entry", error))?;
-            if key.user_key != user_key {
-                break;
-            }
-            if key.sequence.get() == 0 {
-                return Ok(true);
-            }
-            entries.next()?;
-        }
-    }
-    Ok(false)
 }

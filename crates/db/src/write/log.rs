@@ -302,17 +302,17 @@ impl Store {
     pub(crate) fn retire_log(&self, state: &mut State, number: FileNumber) {
         let path = self.path_of(&FileName::Wal(number));
         let is_durable = self.durable_log.load(Ordering::Acquire) >= number.get();
-        if is_durable && state.retired_logs.len() < self.options.recycled_logs_max {
-            state.retired_logs.push(path);
-        } else {
-            self.trash.add(path);
-        }
+        let kept = if is_durable { self.options.recycled_logs_max } else { 0 };
+        state.retired_logs.push_back(path);
+        // The oldest first: should the manifest be lost, what is left is replayed, and must not lack what came later.
+        let excess = state.retired_logs.len().saturating_sub(kept);
+        state.retired_logs.drain(..excess).for_each(|path| self.trash.add(path));
     }
 
-    /// A log to write over, if there is one that has no other name.
+    /// A log to write over, the oldest, if there is one that has no other name.
     fn take_retired_log(&self) -> Option<PathBuf> {
         loop {
-            let path = self.state.lock().retired_logs.pop()?;
+            let path = self.state.lock().retired_logs.pop_front()?;
             if self.env.files.metadata(&path).is_ok_and(|metadata| metadata.links == 1) {
                 return Some(path);
             }

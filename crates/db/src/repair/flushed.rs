@@ -1,0 +1,97 @@
+//! What of the logs is in the tables of a family already, as these tell where no manifest does.
+//!
+//! - L1: a table that was made of others, or loaded, says before which log all was in tables
+//!   ([`FIRST_LOG_PROPERTY`](crate::output::FIRST_LOG_PROPERTY)), and is believed in the store that wrote it. Other tables, as of flushes, say it by
+//!   the numbers of their entries, unless they were taken in.
+//! - L2: what was logged before such a log is older than an entry of its key that compactions have taken the number from, or it is that entry. Any
+//!   number would make it newer, so it does not count. Of a key without such an entry all that is logged counts: numbers tell what is newer, and its
+//!   table may be lost.
+//!
+//! Cost: a record of an early log is looked up in each table that has entries without numbers and its key in its range, past its filter.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
+
+use super::tables::{Contents, Source};
+use crate::Result;
+use crate::memtable::Memtable;
+
+/// See the module's head.
+pub(super) struct Flushed<'a> {
+    first_log: FileNumber,
+    newest: u64,
+    timeless: Vec<Timeless<'a>>,
+}
+
+/// A table with entries that compactions have taken the number from.
+struct Timeless<'a> {
+    source: &'a Source,
+    says_first_log: bool,
+    /// Of a damaged one, once it was asked for.
+    salvaged: Option<Arc<Memtable>>,
+}
+
+impl<'a> Flushed<'a> {
+    /// As the tables of a family say, in the store `db_id`.
+    pub(super) fn of(sources: &'a [Source], db_id: &str) -> Self {
+        let mut flushed = Self { first_log: FileNumber::default(), newest: 0, timeless: Vec::new() };
+        for source in sources {
+            let first_log = source.first_log(db_id);
+            match first_log {
+                Some(log) => flushed.first_log = flushed.first_log.max(log),
+                None if source.is_undated => {}
+                None => flushed.newest = flushed.newest.max(source.meta.largest_sequence.get()),
+            }
+            if source.meta.smallest_sequence.get() == 0 {
+                let says_first_log = first_log.is_some();
+                flushed.timeless.push(Timeless { source, says_first_log, salvaged: None });
+            }
+        }
+        flushed
+    }
+
+    /// Whether a record is in tables, if all are there.
+    pub(super) fn has(&self, log: FileNumber, sequence: u64) -> bool {
+        log < self.first_log || sequence <= self.newest
+    }
+
+    /// Whether a record does not count (L2).
+    pub(super) fn hides(&mut self, log: FileNumber, user_key: &[u8]) -> Result<bool> {
+        Ok(log < self.first_log && self.has_timeless(user_key, |_| true)?)
+    }
+
+    /// Whether a record that [is not in tables](Self::has) may be older than an entry all the same: one in a table that says nothing.
+    pub(super) fn may_hide(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.has_timeless(user_key, |table| !table.says_first_log)
+    }
+
+    fn has_timeless(&mut self, user_key: &[u8], counts: impl Fn(&Timeless<'_>) -> bool) -> Result<bool> {
+        for table in self.timeless.iter_mut().filter(|table| counts(table)) {
+            if table.has(user_key)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Timeless<'_> {
+    fn has(&mut self, user_key: &[u8]) -> Result<bool> {
+        let meta = &self.source.meta;
+        let bounds = internal_key::user_key(&meta.smallest)..=internal_key::user_key(&meta.largest);
+        if !bounds.contains(&user_key) {
+            return Ok(false);
+        }
+        let lookup = internal_key::lookup(user_key, SequenceNumber::default());
+        let wreck = match &self.source.contents {
+            Contents::Whole(table) | Contents::Dangling(table) => return Ok(table.get(&lookup, false)?.is_some()),
+            Contents::Salvaged(wreck) => wreck,
+        };
+        let salvaged = match &mut self.salvaged {
+            Some(salvaged) => salvaged,
+            empty => empty.insert(wreck.to_memtable()?),
+        };
+        Ok(salvaged.get(&lookup).is_some())
+    }
+}
