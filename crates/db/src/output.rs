@@ -524,6 +524,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             reserved.note_written(summary.file_bytes);
         }
         if self.load_from.is_some() {
+            // Nothing else would give memory back before all of the load is taken in.
+            table.watch();
             self.newcomers.push(Newcomer { meta, table, path });
             return Ok(());
         }
@@ -837,6 +839,45 @@ mod tests {
             outputs.add(&key, &internal, b"value").unwrap();
         }
         assert_eq!(outputs.finish().unwrap().edit.new_tables().len(), 5);
+    }
+
+    /// Goal: indexes of tables that are not taken in yet give way, too: the cache keeps its share, and who reads beside the load has what it reads
+    /// in memory. Method: keys so long that an index has as much of them as the table.
+    #[test]
+    fn a_load_keeps_to_the_limit_of_memory() {
+        let limit = 1 << 20;
+        let family = FamilyOptions { compression: Compression::None, ..FamilyOptions::default() };
+        let family = FamilyOptions { target_file_bytes: 64 << 10, ..family };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            memory_limit: limit,
+            families,
+            ..Options::default()
+        };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let key = |first: u8, n: u16| [&[first; 5000][..], &n.to_be_bytes()].concat();
+        for n in 0..2 {
+            db.put(key(b'a', n), "read beside the load").unwrap();
+            db.flush().unwrap();
+        }
+        let read = || (0..2).for_each(|n| assert!(db.get(key(b'a', n)).unwrap().is_some()));
+        let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+        for n in 0..800 {
+            load.put(key(b'b', n), "value").unwrap();
+            if n % 10 == 0 {
+                read();
+            }
+        }
+        let reads = db.stats().table_read_calls;
+        (0..10).for_each(|_| read());
+        assert_eq!(db.stats().table_read_calls, reads);
+        // Memtables count as a quarter of the limit; indexes and filters have three quarters of the rest.
+        let left = db.stats().cache.capacity_bytes;
+        assert!(left >= limit / 8, "{left} bytes are left for blocks");
+        load.finish().unwrap();
+        assert_eq!(db.count_cf(&db.default_column_family(), &crate::ReadOptions::default()).unwrap(), 802);
     }
 
     /// Goal (N2 of `ingest`): each table of a load has one number for all its keys, though the disk becomes small meanwhile, at whatever key.

@@ -152,11 +152,11 @@ impl Store {
         Ok(Outcome::TakenIn(Ingested { levels, sequence: last, not_removed: Vec::new() }))
     }
 
-    /// A table of the next version; one without a sequence number gets `sequence`.
+    /// A table of the next version; one without a sequence number gets `sequence`. Others are of a load, and watched already.
     fn table_file(&self, newcomer: Newcomer, sequence: Option<SequenceNumber>) -> Result<Arc<TableFile>> {
         let Newcomer { mut meta, mut table, path } = newcomer;
         let Some(sequence) = sequence else {
-            return Ok(TableFile::new(meta, table, path, self.trash.clone()));
+            return Ok(TableFile::of_watched(meta, table, path, self.trash.clone()));
         };
         let Some(open) = Arc::get_mut(&mut table) else {
             let reason = "a table that is taken in is held by somebody already; report it";
