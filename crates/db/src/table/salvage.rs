@@ -11,6 +11,7 @@ use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::{
     BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TableProperties,
 };
+use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::check::Visit;
 use super::open::{unpack, unpack_properties};
@@ -90,7 +91,8 @@ impl<'a> Remains<'a> {
             if !*is_partitioned.get_or_insert(child.offset > 0) {
                 return remains.data(child, visit);
             }
-            let Some(partition) = only_damage(remains.block(child))? else {
+            let partition = only_damage(remains.block(child))?.filter(|block| BlockLayout::parse(block).is_ok());
+            let Some(partition) = partition else {
                 remains.found.lost_blocks += 1;
                 return Ok(());
             };
@@ -110,7 +112,7 @@ fn only_damage<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl Remains<'_> {
-    fn decode(&self, at: BlockHandle, error: esker_format::DecodeError) -> Error {
+    fn decode(&self, at: BlockHandle, error: DecodeError) -> Error {
         Error::decode(self.file.path(), at.offset, DOING, error)
     }
 
@@ -128,7 +130,12 @@ impl Remains<'_> {
 
     fn block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let stored = self.stored(handle)?;
-        unpack(self.footer.checksum, &stored, handle.offset).map_err(|error| self.decode(handle, error))
+        unpack(self.footer.checksum, &stored, handle.offset).map_err(|error| {
+            // Where no checksum holds, a rotten byte may read as a compression that only others have.
+            let is_unchecked = self.footer.checksum.kind == ChecksumKind::None;
+            let kind = if is_unchecked { DecodeErrorKind::Corrupt } else { error.kind };
+            self.decode(handle, DecodeError { kind, ..error })
+        })
     }
 
     fn properties_at(&self, handle: BlockHandle) -> Result<TableProperties> {

@@ -6,7 +6,7 @@ use esker_env::sim::{Fault, ReadFault};
 use esker_env::{Access, Mapping, ReadFile};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexBuilder, IndexCursor, IndexFormat};
-use esker_format::rocksdb::table::{BlockHandle, Footer, MetaIndex, TRAILER_BYTES};
+use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, MetaIndex, TRAILER_BYTES};
 
 use super::*;
 use crate::ErrorKind;
@@ -285,4 +285,50 @@ fn without_properties_partitions_of_the_index_are_not_taken_for_data() {
         assert_eq!((salvaged.properties, salvaged.lost_blocks), (None, 0), "{per_partition} in each");
         assert!(found == entries, "{per_partition} in each: {} entries", found.len());
     }
+}
+
+/// Goal: without checksums, too, a rotten partition of the index, or a block whose compression reads as one of others', takes nothing else along.
+#[test]
+fn rot_that_no_checksum_finds_costs_its_own_part_of_a_table() {
+    let disk = SimDisk::new();
+    let plain =
+        TableOptions { checksum: ChecksumKind::None, compression: Compression::None, ..TableOptions::default() };
+    let options = TableOptions { block_bytes: 256, ..plain };
+    let name = |number: u64| format!("{number:08}");
+    let entries: Vec<Entry> = (0..300).map(|n| entry(&name(n), 5, ValueKind::Value, &[b'x'; 24])).collect();
+    write(&disk.env(), &options, &entries).unwrap();
+    let table = open(&disk.env()).unwrap();
+    let mut file = partitioned(&disk.file_bytes(Path::new(PATH)).unwrap(), &table, 3);
+    // What two levels of the index lead to.
+    let handles = |file: &[u8], at: BlockHandle| -> Vec<BlockHandle> {
+        let block = &file[at.offset as usize..][..at.bytes as usize];
+        let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+        let mut cursor = IndexCursor::new(BlockLayout::parse(block).unwrap(), format);
+        let mut handles = Vec::new();
+        cursor.seek_to_first(block).unwrap();
+        while cursor.valid() {
+            handles.push(cursor.handle(block).unwrap());
+            cursor.next(block).unwrap();
+        }
+        handles
+    };
+    let footer = Footer::decode(&file[file.len() - FOOTER_BYTES..], file.len() as u64).unwrap();
+    let partitions = handles(&file, footer.index.unwrap());
+    let block = handles(&file, partitions[0])[1];
+    let end_of = |handle: BlockHandle| (handle.offset + handle.bytes) as usize;
+    file[end_of(block)] = 2;
+    file[end_of(partitions[2]) - 4..end_of(partitions[2])].fill(0xff);
+    disk.overwrite(Path::new(PATH), file);
+    let file = disk.env().files.open(Path::new(PATH)).unwrap();
+    let mut found = Vec::new();
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        found.push((key.to_vec(), value.to_vec()));
+        Ok(())
+    };
+    let salvaged = Remains::open(&*file).unwrap().read(visit).unwrap();
+    assert_eq!(salvaged.lost_blocks, 2);
+    assert!(found.iter().all(|entry| entries.contains(entry)));
+    // Of four blocks, as large as others.
+    let lost = entries.len() - found.len();
+    assert!((20..40).contains(&lost), "{lost} are lost");
 }
