@@ -66,7 +66,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     epoch: u64,
     /// At what size its tables end. Of a load chosen once: the number of a key of a load is that of the table which it was to go to.
     table_bytes_max: u64,
-    /// How long an index is when its table ends: with very long keys, one that were only full by its bytes could have an index beyond what a block can be.
+    /// How long an index is when its table ends, in level 0, too: with very long keys, one that were only full by its bytes could have an index
+    /// beyond what a block can be.
     index_bytes_max: usize,
     table_options: TableOptions,
     identity: TableIdentity,
@@ -301,9 +302,12 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     }
 
     fn table_is_full(&self) -> bool {
-        self.table.as_ref().is_some_and(|table| {
-            table.writer.file_bytes() >= self.table_bytes_max || table.writer.index_bytes() >= self.index_bytes_max
-        })
+        self.table.as_ref().is_some_and(|table| table.writer.file_bytes() >= self.table_bytes_max)
+            || self.index_is_full()
+    }
+
+    fn index_is_full(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| table.writer.index_bytes() >= self.index_bytes_max)
     }
 
     /// Says that entries of `user_key` come next: ends what belongs to the range before it (O4).
@@ -433,7 +437,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         value: &[u8],
         reference: Option<(FileNumber, u64)>,
     ) -> Result<()> {
-        if self.table_is_full() && self.level > 0 && !self.ends_with(user_key) {
+        // In level 0 each table is one more that is asked for every key.
+        let is_full = if self.level > 0 { self.table_is_full() } else { self.index_is_full() };
+        if is_full && !self.ends_with(user_key) {
             self.finish_table()?;
         }
         self.note_work((internal.len() + value.len()) as u64);
@@ -827,18 +833,20 @@ mod tests {
         let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
         let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
         let store = db.store();
-        let mut outputs = OutputFiles::new(store.clone(), store.family(0).unwrap(), 1, true);
-        outputs.index_bytes_max = 100 << 10;
-        for n in 0..100u8 {
-            // Long where the next differs from them, too, so that no separator is short.
-            let mut user_key = vec![b'k'; 5_000];
-            user_key.push(n);
-            let key = InternalKey { user_key: &user_key, sequence: SequenceNumber::new(1), kind: ValueKind::Value };
-            let mut internal = Vec::new();
-            internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
-            outputs.add(&key, &internal, b"value").unwrap();
+        for level in [1, 0] {
+            let mut outputs = OutputFiles::new(store.clone(), store.family(0).unwrap(), level, true);
+            outputs.index_bytes_max = 100 << 10;
+            for n in 0..100u8 {
+                // Long where the next differs from them, too, so that no separator is short.
+                let mut user_key = vec![b'k'; 5_000];
+                user_key.push(n);
+                let key = InternalKey { user_key: &user_key, sequence: SequenceNumber::new(1), kind: ValueKind::Value };
+                let mut internal = Vec::new();
+                internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);
+                outputs.add(&key, &internal, b"value").unwrap();
+            }
+            assert_eq!(outputs.finish().unwrap().edit.new_tables().len(), 5, "level {level}");
         }
-        assert_eq!(outputs.finish().unwrap().edit.new_tables().len(), 5);
     }
 
     /// Goal: indexes of tables that are not taken in yet give way, too: the cache keeps its share, and who reads beside the load has what it reads
