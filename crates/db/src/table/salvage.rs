@@ -4,7 +4,6 @@
 //! RocksDB write tables by default, and where the index leads to tells whether it has partitions.
 
 use esker_env::ReadFile;
-use esker_format::DecodeErrorKind;
 use esker_format::checksum::ChecksumKind;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
