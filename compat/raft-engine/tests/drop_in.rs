@@ -4,7 +4,7 @@
 
 use esker_raft_engine as raft_engine;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex};
 use protobuf::descriptor::UninterpretedOption_NamePart;
 use protobuf::well_known_types::{Any, UInt64Value};
 use raft_engine::env::{DefaultFileSystem, FileSystem, ObfuscatedFileSystem, Permission};
-use raft_engine::internals::{FilePipeLog, LogItemContent, LogQueue, OpType, PipeLog, PurgeManager};
+use raft_engine::internals::{
+    EventListener, FileBlockHandle, FileId, FilePipeLog, FileSeq, LogItemContent, LogQueue, OpType, PipeLog,
+    PurgeManager,
+};
 use raft_engine::{Command, Config, Engine, Error, GlobalStats, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 
 #[derive(Clone)]
@@ -313,6 +316,129 @@ fn files_are_given_up_on_demand() {
     assert_eq!((stats.live_entries(LogQueue::Append), stats.live_entries(LogQueue::Rewrite)), (2, 3));
     stats.reset_rewrite_counters();
     assert_eq!((stats.rewrite_entries(), stats.deleted_rewrite_entries()), (3, 0));
+}
+
+/// Counts for each file what was written and is not visible yet, as the original's own listener does for the append queue.
+#[derive(Default)]
+struct Counts(Mutex<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    files: BTreeMap<(bool, FileSeq), i64>,
+    appended: BTreeMap<(bool, FileSeq), Vec<(u64, usize)>>,
+    purged: Vec<FileId>,
+    /// The first file that is not ready to be purged, beside those that are counted.
+    held: Option<FileSeq>,
+    asked: usize,
+}
+
+fn key(file: FileId) -> (bool, FileSeq) {
+    (file.queue == LogQueue::Rewrite, file.seq)
+}
+
+impl EventListener for Counts {
+    fn post_new_log_file(&self, file: FileId) {
+        let mut counted = self.0.lock().unwrap();
+        let (is_rewritten, number) = key(file);
+        let last = counted.files.keys().rfind(|(queue, _)| *queue == is_rewritten).map(|(_, number)| *number);
+        assert!(last.is_none_or(|last| last + 1 == number), "{last:?}, then {file:?}");
+        counted.files.insert(key(file), 0);
+    }
+
+    fn on_append_log_file(&self, handle: FileBlockHandle) {
+        let mut counted = self.0.lock().unwrap();
+        // A file that was not told of, or was purged, is a failure.
+        *counted.files.get_mut(&key(handle.id)).unwrap() += 1;
+        counted.appended.entry(key(handle.id)).or_default().push((handle.offset, handle.len));
+    }
+
+    fn post_apply_memtables(&self, file: FileId) {
+        let mut counted = self.0.lock().unwrap();
+        let count = counted.files.get_mut(&key(file)).unwrap();
+        *count -= 1;
+        assert!(*count >= 0, "{file:?}");
+    }
+
+    fn first_file_not_ready_for_purge(&self, queue: LogQueue) -> Option<FileSeq> {
+        let mut counted = self.0.lock().unwrap();
+        counted.asked += 1;
+        let unready = counted
+            .files
+            .iter()
+            .find(|((is_rewritten, _), count)| *is_rewritten == (queue == LogQueue::Rewrite) && **count > 0);
+        let unready = unready.map(|((_, number), _)| *number);
+        [unready, counted.held].into_iter().flatten().min()
+    }
+
+    fn post_purge(&self, file: FileId) {
+        let mut counted = self.0.lock().unwrap();
+        let (is_rewritten, last) = key(file);
+        counted.files.retain(|(queue, number), _| *queue != is_rewritten || *number > last);
+        counted.purged.push(file);
+    }
+}
+
+/// Every batch that a listener hears of becomes visible, in either queue, also where the rewrite queue is told only of what is gone.
+#[test]
+fn a_listener_hears_of_every_file_and_of_both_ends_of_every_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = Arc::new(Counts::default());
+    let open = || Engine::open_with_listeners(small_files(dir.path()), vec![counts.clone()]).unwrap();
+    let engine = open();
+    let settled = |what: &str| {
+        let counted = counts.0.lock().unwrap();
+        assert!(counted.files.values().all(|count| *count == 0), "{what}: {:?}", counted.files);
+    };
+    let manager = engine.purge_manager();
+    fill(&engine, 1..=3, 1..=10);
+    settled("written");
+    let held = engine.file_span(LogQueue::Append).0 + 2;
+    counts.0.lock().unwrap().held = Some(held);
+    manager.must_rewrite_append_queue(None, None);
+    assert_eq!(engine.file_span(LogQueue::Append).0, held, "a listener holds files back");
+    counts.0.lock().unwrap().held = None;
+    settled("moved");
+    // Nothing is moved of these: the rewrite queue hears that they are gone.
+    engine.write(&mut clean(1), false).unwrap();
+    engine.compact_to(2, 8);
+    let mut batch = LogBatch::default();
+    batch.delete(3, b"last_index".to_vec());
+    engine.write(&mut batch, false).unwrap();
+    let before = counts.0.lock().unwrap().appended.values().map(Vec::len).sum::<usize>();
+    manager.must_purge_all_stale();
+    let after = counts.0.lock().unwrap().appended.values().map(Vec::len).sum::<usize>();
+    assert_eq!(after, before + 1);
+    settled("told of what is gone");
+    manager.must_rewrite_rewrite_queue();
+    settled("rewritten");
+    fill(&engine, 4..=4, 1..=30);
+    engine.purge_expired_files().unwrap();
+    settled("purged");
+    {
+        let counted = counts.0.lock().unwrap();
+        assert!(counted.asked > 0);
+        let first_left = |queue| engine.file_span(queue).0;
+        for queue in [LogQueue::Append, LogQueue::Rewrite] {
+            let last = counted.purged.iter().rfind(|file| file.queue == queue).unwrap();
+            assert_eq!(last.seq + 1, first_left(queue));
+        }
+        for batches in counted.appended.values() {
+            let ends = batches.iter().map(|(offset, len)| offset + *len as u64);
+            assert!(ends.zip(&batches[1..]).all(|(end, (next, _))| end == *next), "one behind the other: {batches:?}");
+        }
+    }
+    drop(engine);
+    *counts.0.lock().unwrap() = Counted::default();
+    let engine = open();
+    let found: Vec<_> = counts.0.lock().unwrap().files.keys().copied().collect();
+    let spans = [LogQueue::Append, LogQueue::Rewrite].map(|queue| engine.file_span(queue));
+    let expected =
+        |(is_rewritten, (first, last)): (bool, (u64, u64))| (first..=last).map(move |number| (is_rewritten, number));
+    assert_eq!(
+        found,
+        [false, true].into_iter().zip(spans).flat_map(expected).collect::<Vec<_>>(),
+        "those that were found"
+    );
 }
 
 /// The machine's file system, which keeps something about some files, also when they are gone.

@@ -18,7 +18,8 @@ pub trait Listener: Send + Sync {
     /// A batch of `bytes` was written at `offset` of `file`.
     fn batch_appended(&self, _file: FileId, _offset: u64, _bytes: u64) {}
 
-    /// A batch in `file` is visible to readers.
+    /// A batch in `file` is visible to readers, or, in the rewrite queue, nothing that they see depends on it. Called once for each
+    /// [`batch_appended`](Self::batch_appended), after it.
     fn batch_applied(&self, _file: FileId) {}
 
     /// The oldest file of `queue` that must not be purged yet, if this listener needs one.

@@ -30,6 +30,7 @@ mod kinds;
 mod linearizable;
 mod metamorphic;
 mod model;
+mod raft_atomic;
 mod raft_crash;
 mod raft_faults;
 mod raft_flights;

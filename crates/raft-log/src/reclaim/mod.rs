@@ -330,6 +330,7 @@ impl Store {
         }
         for (place, bytes) in carried {
             self.listeners.batch_appended(place.file, place.offset, bytes);
+            self.listeners.batch_applied(place.file);
         }
         Ok(())
     }
