@@ -40,6 +40,8 @@ pub enum Op {
 pub enum Step {
     /// A batch, synced or not.
     Write(Vec<Op>, bool),
+    /// The keys of a group from one on, up to but not including another, are deleted, synced or not.
+    DeleteRange(u64, Option<Vec<u8>>, Option<Vec<u8>>, bool),
     /// A sync.
     Sync,
     /// Files are given up.
@@ -111,6 +113,13 @@ pub fn batch(random: &mut Rng, model: &Contents, groups: u64) -> Vec<Op> {
     ops
 }
 
+/// What takes a range of the keys of a group away.
+fn deletes(model: &Contents, group: u64, from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Op> {
+    let within = |key: &&Vec<u8>| from.is_none_or(|from| &key[..] >= from) && to.is_none_or(|to| &key[..] < to);
+    let keys = model.get(&group).into_iter().flat_map(|found| found.keys.keys());
+    keys.filter(within).map(|key| Op::Delete(group, key.clone())).collect()
+}
+
 fn key(random: &mut Rng) -> Vec<u8> {
     vec![b'k', random.u8(0..5)]
 }
@@ -124,6 +133,13 @@ pub fn steps(random: &mut Rng, count: usize) -> Vec<Step> {
             6..9 => Step::MoveOn,
             9..12 => Step::RewriteAgain,
             12..16 => Step::Sync,
+            roll @ 16..19 => {
+                let bound = |random: &mut Rng| random.bool().then(|| key(random));
+                let (group, from, to) = (random.u64(1..=4), bound(random), bound(random));
+                let ops = deletes(&model, group, from.as_deref(), to.as_deref());
+                apply(&mut model, &ops);
+                Step::DeleteRange(group, from, to, roll == 16)
+            }
             roll => {
                 let ops = batch(random, &model, 4);
                 apply(&mut model, &ops);
@@ -247,25 +263,50 @@ impl Ledger {
         None
     }
 
+    /// The batch that a step writes.
+    pub fn batch_of(&self, step: &Step) -> Option<Vec<Op>> {
+        match step {
+            Step::Write(ops, _) => Some(ops.clone()),
+            Step::DeleteRange(group, from, to, _) => {
+                Some(deletes(&self.after(self.batches.len()), *group, from.as_deref(), to.as_deref()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes a batch, and what was said of it.
+    fn wrote(&mut self, ops: Vec<Op>, sync: bool, done: Result<()>) -> Result<()> {
+        match &done {
+            Ok(()) => {
+                self.batches.push(ops);
+                self.acknowledged = self.batches.len();
+                self.durable = if sync { self.acknowledged } else { self.durable };
+            }
+            // Only this one may have got in nevertheless.
+            Err(error) if error.kind() == ErrorKind::ReadOnly => self.batches.push(ops),
+            Err(_) => {}
+        }
+        done
+    }
+
     /// Does one step, and notes what was said of it.
     ///
     /// # Errors
     /// What the log says.
+    ///
+    /// # Panics
+    /// If more or fewer keys are deleted than there are.
     pub fn step(&mut self, log: &RaftLog, step: &Step) -> Result<()> {
         match step {
             Step::Write(ops, sync) => {
-                self.batches.push(ops.clone());
-                let done = log.write(&mut encode(ops)?, *sync);
-                match &done {
-                    Ok(_) => {
-                        self.acknowledged = self.batches.len();
-                        self.durable = if *sync { self.acknowledged } else { self.durable };
-                    }
-                    // Only this one may have got in nevertheless.
-                    Err(error) if error.kind() == ErrorKind::ReadOnly => {}
-                    Err(_) => drop(self.batches.pop()),
-                }
-                done.map(drop)
+                let done = log.write(&mut encode(ops)?, *sync).map(drop);
+                self.wrote(ops.clone(), *sync, done)
+            }
+            Step::DeleteRange(group, from, to, sync) => {
+                let ops = self.batch_of(step).unwrap_or_default();
+                let done = log.delete_range(*group, from.as_deref(), to.as_deref(), *sync);
+                let done = done.map(|count| assert_eq!(count, ops.len(), "{step:?}"));
+                self.wrote(ops, *sync, done)
             }
             Step::Sync => log.sync().map(|()| self.durable = self.acknowledged),
             Step::Purge => log.purge().map(drop),

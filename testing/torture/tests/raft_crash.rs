@@ -33,12 +33,10 @@ impl Scene {
             let log = RaftLog::open_with_env("/log", self.options.clone(), disk.env())?;
             for step in steps {
                 // Whatever is refused on a dying disk may have got in.
-                let issued = ledger.batches.len();
+                let (issued, batch) = (ledger.batches.len(), ledger.batch_of(step));
                 if let Err(error) = ledger.step(&log, step) {
-                    if let Step::Write(ops, _) = step
-                        && ledger.batches.len() == issued
-                    {
-                        ledger.batches.push(ops.clone());
+                    if ledger.batches.len() == issued {
+                        ledger.batches.extend(batch);
                     }
                     return Err(error);
                 }

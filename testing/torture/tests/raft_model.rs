@@ -7,7 +7,7 @@ use esker::raft::{ErrorKind, Offered, Options, Refusal, Verdict};
 use esker::{LogBatch, RaftLog};
 use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Meanwhile};
-use esker_torture::raft::{Contents, Ledger, Step, apply, batch, contents, encode, options, steps};
+use esker_torture::raft::{Contents, Ledger, Op, Step, apply, batch, contents, encode, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -138,6 +138,45 @@ fn nothing_comes_back_from_the_rewrite_queue() {
     assert_eq!(log.get(1, b"gone"), None);
     assert_eq!(log.get(1, b"kept").as_deref(), Some(&b"new"[..]));
     assert_eq!(log.groups(), [1]);
+}
+
+/// Goal: a range of a group's keys is what lies from its first bound on up to but not including its second, an open one being none; other
+/// groups and all entries stay; and what was deleted stays so when the files that say it are given up.
+#[test]
+fn a_range_of_keys_is_deleted_for_good() {
+    let bounds = [None, Some("b"), Some("c"), Some("cc"), Some("z")];
+    let options = Options { file_bytes: 1024, purge_threshold_bytes: 1024, ..Options::default() };
+    for (from, to) in bounds.iter().flat_map(|from| bounds.map(|to| (*from, to))) {
+        let (disk, what) = (SimDisk::new(), format!("{from:?}..{to:?}"));
+        let open = || RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+        let (log, mut expected) = (open(), Contents::new());
+        for group in 1..=3 {
+            let mut ops = vec![Op::Entries(group, 1, vec![b"entry".to_vec()])];
+            ops.extend(["a", "b", "c", "cc", "d"].map(|key| Op::Put(group, key.into(), vec![group as u8; 300])));
+            log.write(&mut encode(&ops).unwrap(), false).unwrap();
+            apply(&mut expected, &ops);
+        }
+        // In the rewrite queue, too.
+        log.move_on(None).unwrap();
+        let newer = [Op::Put(2, b"c".to_vec(), b"newer".to_vec())];
+        log.write(&mut encode(&newer).unwrap(), false).unwrap();
+        apply(&mut expected, &newer);
+        let keys = &mut expected.get_mut(&2).unwrap().keys;
+        let before = keys.len();
+        keys.retain(|key, _| {
+            from.is_some_and(|from| &key[..] < from.as_bytes()) || to.is_some_and(|to| &key[..] >= to.as_bytes())
+        });
+        let gone = before - keys.len();
+        let delete = || log.delete_range(2, from.map(str::as_bytes), to.map(str::as_bytes), false).unwrap();
+        assert_eq!((delete(), delete()), (gone, 0), "{what}");
+        assert_eq!(log.delete_range(9, None, None, false).unwrap(), 0, "no such group");
+        assert_eq!(contents(&log).unwrap(), expected, "{what}");
+        log.move_on(None).unwrap();
+        log.rewrite_again().unwrap();
+        log.close().unwrap();
+        drop(log);
+        assert_eq!(contents(&open()).unwrap(), expected, "{what}, reopened");
+    }
 }
 
 /// Goal: entries that were moved, then replaced by one of another leader, stay gone when that one is compacted, with more than there is, before
