@@ -5,8 +5,9 @@
 use esker_raft_engine as raft_engine;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use protobuf::descriptor::UninterpretedOption_NamePart;
@@ -441,17 +442,34 @@ fn a_listener_hears_of_every_file_and_of_both_ends_of_every_batch() {
     );
 }
 
-/// The machine's file system, which keeps something about some files, also when they are gone.
+/// The machine's file system, which keeps something about some files, also when they are gone, and counts reads.
 #[derive(Default)]
 struct Remembers {
     files: DefaultFileSystem,
     kept: Mutex<BTreeSet<PathBuf>>,
     fails: AtomicBool,
+    reads: Arc<AtomicUsize>,
+}
+
+/// A reader that counts where it is set to.
+struct Counting(<DefaultFileSystem as FileSystem>::Reader, Arc<AtomicUsize>);
+
+impl Seek for Counting {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.seek(to)
+    }
+}
+
+impl Read for Counting {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(bytes)
+    }
 }
 
 impl FileSystem for Remembers {
     type Handle = <DefaultFileSystem as FileSystem>::Handle;
-    type Reader = <DefaultFileSystem as FileSystem>::Reader;
+    type Reader = Counting;
     type Writer = <DefaultFileSystem as FileSystem>::Writer;
 
     fn create<P: AsRef<Path>>(&self, path: P) -> std::io::Result<Self::Handle> {
@@ -483,7 +501,7 @@ impl FileSystem for Remembers {
     }
 
     fn new_reader(&self, handle: Arc<Self::Handle>) -> std::io::Result<Self::Reader> {
-        self.files.new_reader(handle)
+        Ok(Counting(self.files.new_reader(handle)?, Arc::clone(&self.reads)))
     }
 
     fn new_writer(&self, handle: Arc<Self::Handle>) -> std::io::Result<Self::Writer> {
@@ -514,6 +532,42 @@ fn what_is_kept_about_files_that_are_gone_goes() {
     files.fails.store(false, Ordering::Relaxed);
     drop(Engine::open_with_file_system(config.clone(), files.clone()).unwrap());
     assert_eq!(files.kept.lock().unwrap().iter().collect::<Vec<_>>(), [&log.join(name(first))]);
+}
+
+/// A fetch reads each packed batch, and unpacks it, once, however many entries it has, and whatever lies between them. The next takes none again.
+#[test]
+fn a_fetch_unpacks_each_batch_once() {
+    const BATCHES: u64 = 20;
+    // A batch is read header first.
+    const READS_OF_A_BATCH: usize = 2;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { batch_compression_threshold: ReadableSize::kb(1), ..small_files(dir.path()) };
+    let files = Arc::new(Remembers::default());
+    let open = || Engine::open_with_file_system(config.clone(), files.clone()).unwrap();
+    let engine = open();
+    for batch in 0..BATCHES {
+        let first = 1 + batch * 6;
+        let mut batch = LogBatch::default();
+        for from in [first, first + 3] {
+            let entries: Vec<_> = (from..from + 3).map(entry).collect();
+            batch.add_entries::<MessageExtTyped>(7, &entries).unwrap();
+            batch.add_entries::<MessageExtTyped>(8, &entries).unwrap();
+        }
+        assert!(engine.write(&mut batch, false).unwrap() < 4 << 10, "it is packed");
+    }
+    drop(engine);
+    let end = 1 + BATCHES * 6;
+    let fetch = |engine: &Engine<Remembers>, max_size| {
+        let (before, mut entries) = (files.reads.load(Ordering::Relaxed), Vec::new());
+        engine.fetch_entries_to::<MessageExtTyped>(7, 1, end, max_size, &mut entries).unwrap();
+        assert!(entries.into_iter().eq((1..end).map(entry)));
+        files.reads.load(Ordering::Relaxed) - before
+    };
+    for max_size in [None, Some(usize::MAX)] {
+        let engine = open();
+        assert_eq!(fetch(&engine, max_size), BATCHES as usize * READS_OF_A_BATCH, "{max_size:?}");
+        assert_eq!(fetch(&engine, max_size), 0, "{max_size:?}, again");
+    }
 }
 
 /// The original counts from the first index to where it is then, though there were fewer entries.

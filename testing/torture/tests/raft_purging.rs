@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk};
-use esker::raft::{Options, Version};
+use esker::raft::{FileId, Listener, Moved, Options, Queue, Version};
 use esker::{LogBatch, RaftLog};
 use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::raft::{Ledger, Op, Step, contents};
@@ -250,4 +252,65 @@ fn files_at_the_front_of_the_rewrite_queue_go_by_themselves() {
         log.close().unwrap();
         log = open(&disk, &options);
     }
+}
+
+/// Tells a test of what the log's own thread does.
+struct Tells(Mutex<mpsc::Sender<Told>>);
+
+#[derive(Debug)]
+enum Told {
+    Moved(Moved),
+    Purged(FileId),
+}
+
+impl Listener for Tells {
+    fn moved(&self, moved: &Moved) {
+        let _ = self.0.lock().unwrap().send(Told::Moved(*moved));
+    }
+
+    fn purged(&self, file: FileId) {
+        let _ = self.0.lock().unwrap().send(Told::Purged(file));
+    }
+}
+
+/// Goal: a log that purges by itself moves a group that keeps too much of it, and gives the files up that only that one needed, though nobody asks for it
+/// and the log is not yet longer than it may be.
+#[test]
+fn a_log_with_an_interval_keeps_its_quota_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        file_bytes: 1 << 10,
+        group_quota_bytes: Some(8 << 10),
+        purge_interval: Some(Duration::from_millis(1)),
+        ..Options::default()
+    };
+    let (teller, told) = mpsc::channel();
+    let listeners: Vec<Arc<dyn Listener>> = vec![Arc::new(Tells(Mutex::new(teller)))];
+    let log = RaftLog::open_with(dir.path(), options.clone(), esker::env::Env::os(), listeners).unwrap();
+    let mut ledger = Ledger::default();
+    let old = vec![Op::Entries(1, 1, vec![b"old".to_vec(); 3]), Op::Put(1, b"key".to_vec(), b"old".to_vec())];
+    ledger.step(&log, &Step::Write(old, false)).unwrap();
+    for index in 1..=30u64 {
+        let ops = vec![Op::Entries(2, index, vec![vec![index as u8; 900]]), Op::Compact(2, index)];
+        ledger.step(&log, &Step::Write(ops, false)).unwrap();
+    }
+    let (mut moved, mut purged) = (None, 0);
+    while moved.is_none() || purged + 1 < log.stats().append.last_file {
+        match told.recv_timeout(Duration::from_secs(60)).expect("the log's own thread is at it") {
+            Told::Moved(this) => assert_eq!(moved.replace(this), None, "once"),
+            Told::Purged(file) if file.queue == Queue::Append => {
+                assert!(moved.is_some(), "file 1 is needed until then");
+                purged = file.sequence;
+            }
+            Told::Purged(_) => {}
+        }
+    }
+    let moved = moved.unwrap();
+    assert_eq!((moved.group, moved.first_index, moved.entries), (1, 1, 3));
+    assert!(moved.pinned_bytes > 8 << 10, "{moved:?}");
+    log.close().unwrap();
+    assert_eq!(log.stats().purge_error, None);
+    drop(log);
+    let log = RaftLog::open(dir.path(), options).unwrap();
+    assert_eq!(contents(&log).unwrap(), ledger.after(ledger.batches.len()));
 }
