@@ -12,7 +12,7 @@ use protobuf::Message;
 use crate::dump::LogItemReader;
 use crate::env::{DefaultFileSystem, FileSystem};
 use crate::log_batch::Codec;
-use crate::{Config, Error, LogBatch, MessageExt, Result, bridge, perf};
+use crate::{Command, Config, Error, LogBatch, MessageExt, Result, bridge, perf};
 
 /// Number of a file, unique in its queue.
 pub type FileSeq = u64;
@@ -493,8 +493,10 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// Removes entries before `index`; says by how many the first index went up, to `index` where none are left. As in the original, a failure is no
     /// error here: none are removed.
     pub fn compact_to(&self, region_id: u64, index: u64) -> u64 {
-        let Some(first) = self.log.first_index(region_id) else { return 0 };
-        if self.log.compact_to(region_id, index).is_err() {
+        let Some(first) = self.log.first_index(region_id).filter(|first| *first < index) else { return 0 };
+        let mut batch = LogBatch::default();
+        batch.add_command(region_id, Command::Compact { index });
+        if self.write(&mut batch, false).is_err() {
             return 0;
         }
         self.log.first_index(region_id).unwrap_or(index).saturating_sub(first)
@@ -525,7 +527,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
         (stats.first_file, stats.last_file)
     }
 
-    /// Bytes of all files.
+    /// Bytes that all files hold. The original takes each for as long as a file may be.
     pub fn get_used_size(&self) -> usize {
         let bytes = |queue| self.log.queue_stats(queue).bytes;
         (bytes(Queue::Append) + bytes(Queue::Rewrite)) as usize

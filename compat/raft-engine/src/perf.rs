@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use esker_raft_log::WriteTimes;
 
-/// Sums of this thread's writes. What is written for several threads at once counts for each of them.
+/// Sums of this thread's writes, `compact_to` included. What is written for several threads at once counts for each of them; what purges write, for
+/// nobody.
 #[derive(Debug, Clone, Default)]
 pub struct PerfContext {
     /// Encoding and compressing entries.
     pub log_populating_duration: Duration,
     /// Waiting for the group to be written.
     pub write_wait_duration: Duration,
-    /// Writing to files, with all that belongs to it.
+    /// Writing to files, with all that belongs to it, rotating as well.
     pub log_write_duration: Duration,
     /// Rotating files.
     pub log_rotate_duration: Duration,
@@ -59,7 +60,7 @@ pub(crate) fn wrote(times: &WriteTimes) {
         *context += &PerfContext {
             log_populating_duration: times.encode,
             write_wait_duration: times.wait,
-            log_write_duration: times.append,
+            log_write_duration: times.append + times.rotate,
             log_rotate_duration: times.rotate,
             log_sync_duration: times.sync,
             apply_duration: times.apply,

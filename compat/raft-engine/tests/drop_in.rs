@@ -256,6 +256,7 @@ fn a_threads_writes_are_timed_part_by_part() {
         times.apply_duration,
     ];
     assert!(parts.iter().all(|part| !part.is_zero()), "{times:?}");
+    assert!(times.log_write_duration > times.log_rotate_duration, "rotating is a part of writing: {times:?}");
 }
 
 /// A store that names both of the engine's parameters, and one that is generic in them.
@@ -568,6 +569,20 @@ fn a_fetch_unpacks_each_batch_once() {
         assert_eq!(fetch(&engine, max_size), BATCHES as usize * READS_OF_A_BATCH, "{max_size:?}");
         assert_eq!(fetch(&engine, max_size), 0, "{max_size:?}, again");
     }
+}
+
+/// What `compact_to` writes is a write of this thread's, too.
+#[test]
+fn compacting_is_timed() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(small_files(dir.path())).unwrap();
+    fill(&engine, 1..=1, 1..=10);
+    raft_engine::take_perf_context();
+    assert_eq!((engine.compact_to(1, 1), engine.compact_to(9, 5)), (0, 0));
+    assert!(raft_engine::get_perf_context().log_write_duration.is_zero(), "nothing was written");
+    assert_eq!(engine.compact_to(1, 4), 3);
+    let times = raft_engine::take_perf_context();
+    assert!(!times.log_write_duration.is_zero() && !times.apply_duration.is_zero(), "{times:?}");
 }
 
 /// The original counts from the first index to where it is then, though there were fewer entries.
