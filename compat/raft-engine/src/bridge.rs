@@ -22,7 +22,7 @@ use esker_format::raft::closed;
 use crate::env::{DefaultFileSystem, FileSystem, Handle, Permission, WriteExt};
 
 /// The machine with `files` in it.
-pub(crate) fn env<F: FileSystem + 'static>(files: Arc<F>) -> Env {
+pub(crate) fn env<F: FileSystem>(files: Arc<F>) -> Env {
     let machine = Env::os();
     if TypeId::of::<F>() == TypeId::of::<DefaultFileSystem>() {
         return machine;
@@ -50,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl<F: FileSystem + 'static> Bridge<F> {
+impl<F: FileSystem> Bridge<F> {
     fn writer(&self, path: &Path, handle: F::Handle, len: u64) -> io::Result<Arc<dyn AppendFile>> {
         let handle = Arc::new(handle);
         let writer = self.files.new_writer(Arc::clone(&handle))?;
@@ -77,7 +77,7 @@ fn is_note(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == closed::NAME || name == closed::NEW_NAME)
 }
 
-impl<F: FileSystem + 'static> EskerFiles for Bridge<F> {
+impl<F: FileSystem> EskerFiles for Bridge<F> {
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
         if is_note(path) {
             return self.machine.create(path);

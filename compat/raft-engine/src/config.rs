@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use esker_raft_log::Options;
+use num_traits::{FromPrimitive, ToPrimitive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use strum::IntoEnumIterator;
 
 use crate::{Error, ReadableSize, Result};
 
@@ -21,6 +23,7 @@ pub enum RecoveryMode {
 }
 
 /// Version of files.
+#[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Version {
     /// 1.
@@ -34,6 +37,34 @@ impl Version {
     /// Whether files of this version can be recycled.
     pub fn has_log_signing(&self) -> bool {
         *self == Self::V2
+    }
+}
+
+impl ToPrimitive for Version {
+    fn to_i64(&self) -> Option<i64> {
+        self.to_u64().and_then(|version| version.try_into().ok())
+    }
+
+    fn to_u64(&self) -> Option<u64> {
+        Some(*self as u64)
+    }
+}
+
+impl FromPrimitive for Version {
+    fn from_i64(version: i64) -> Option<Self> {
+        Self::from_u64(version.try_into().ok()?)
+    }
+
+    fn from_u64(version: u64) -> Option<Self> {
+        Self::iter().find(|known| *known as u64 == version)
+    }
+}
+
+impl IntoEnumIterator for Version {
+    type Iterator = std::array::IntoIter<Self, 2>;
+
+    fn iter() -> Self::Iterator {
+        [Self::V1, Self::V2].into_iter()
     }
 }
 
@@ -51,11 +82,8 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        match u64::deserialize(deserializer)? {
-            1 => Ok(Self::V1),
-            2 => Ok(Self::V2),
-            other => Err(de::Error::custom(format!("format version {other}; 1 and 2 are known"))),
-        }
+        let version = u64::deserialize(deserializer)?;
+        Self::from_u64(version).ok_or_else(|| de::Error::custom(format!("format version {version}; 1 and 2 are known")))
     }
 }
 
@@ -205,6 +233,15 @@ mod tests {
         read.enable_log_recycle = true;
         assert!(read.sanitize().is_err());
         assert_eq!(serde_json::from_value::<Config>(text).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn versions_are_numbers_as_in_the_original() {
+        assert_eq!(Version::iter().map(|version| version.to_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            (-1..4).map(Version::from_i64).collect::<Vec<_>>(),
+            [None, None, Some(Version::V1), Some(Version::V2), None]
+        );
     }
 
     #[test]

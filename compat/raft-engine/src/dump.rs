@@ -115,7 +115,7 @@ fn corrupt(path: &Path, offset: usize, reason: impl std::fmt::Display) -> Error 
     Error::Corruption(format!("{} at byte {offset}: {reason}", path.display()))
 }
 
-impl<F: FileSystem + 'static> LogItemReader<F> {
+impl<F: FileSystem> LogItemReader<F> {
     pub(crate) fn new(path: &Path, files: Arc<F>) -> Result<Self> {
         let env = bridge::env(files);
         let metadata = env.files.metadata(path).map_err(|error| Error::InvalidArgument(error.to_string()))?;
@@ -160,7 +160,7 @@ impl<F: FileSystem + 'static> LogItemReader<F> {
     }
 }
 
-impl<F: FileSystem + 'static> Iterator for LogItemReader<F> {
+impl<F: FileSystem> Iterator for LogItemReader<F> {
     type Item = Result<LogItem>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -11,7 +11,7 @@ use protobuf::Message;
 
 use crate::dump::LogItemReader;
 use crate::env::{DefaultFileSystem, FileSystem};
-use crate::log_batch::Codec;
+use crate::log_batch::{Codec, parse};
 use crate::{Command, Config, Error, LogBatch, MessageExt, Result, bridge, perf};
 
 /// Number of a file, unique in its queue.
@@ -247,7 +247,7 @@ impl Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>> {
     }
 }
 
-impl<F: FileSystem + 'static> Engine<F, FilePipeLog<F>> {
+impl<F: FileSystem> Engine<F, FilePipeLog<F>> {
     /// The same on a file system of the caller's own.
     ///
     /// # Errors
@@ -391,7 +391,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// If it is none of this type.
     pub fn get_message<S: Message>(&self, region_id: u64, key: &[u8]) -> Result<Option<S>> {
         match self.log.get(region_id, key) {
-            Some(value) => Ok(Some(S::parse_from_bytes(&value)?)),
+            Some(value) => Ok(Some(parse(&value)?)),
             None => Ok(None),
         }
     }
@@ -418,7 +418,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
         C: FnMut(&[u8], S) -> bool,
     {
         self.scan_raw_messages(region_id, start_key, end_key, reverse, |key, value| {
-            S::parse_from_bytes(value).map_or(true, |message| callback(key, message))
+            parse(value).map_or(true, |message| callback(key, message))
         })
     }
 
@@ -455,7 +455,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// If its bytes are damaged.
     pub fn get_entry<M: MessageExt>(&self, region_id: u64, log_idx: u64) -> Result<Option<M::Entry>> {
         let mut found = None;
-        self.log.with_entry(region_id, log_idx, |bytes| found = Some(M::Entry::parse_from_bytes(bytes)))?;
+        self.log.with_entry(region_id, log_idx, |bytes| found = Some(parse(bytes)))?;
         Ok(found.transpose()?)
     }
 

@@ -17,8 +17,8 @@ pub enum Permission {
 }
 
 /// A file system of the caller's own: one that encrypts, or counts. What it does not do (listing, locks, syncing
-/// directories, second names) the machine's does.
-pub trait FileSystem: Send + Sync {
+/// directories, second names) the machine's does. An open log keeps it, so it borrows nothing; the original asks for that where one is opened.
+pub trait FileSystem: Send + Sync + 'static {
     /// An open file.
     type Handle: Send + Sync + Handle;
     /// Who reads it.

@@ -1,7 +1,10 @@
 //! The original's batch.
 
+use esker_format::cursor::Cursor;
+use esker_format::raft::item::{COMMAND_CLEAN, COMMAND_COMPACT};
+use esker_format::varint;
 use esker_raft_log::{EntryCodec, ErrorKind};
-use protobuf::Message;
+use protobuf::{Message, ProtobufResult};
 
 use crate::error::Carried;
 use crate::{Error, Result};
@@ -13,6 +16,14 @@ pub trait MessageExt: Send + Sync {
 
     /// Its index.
     fn index(e: &Self::Entry) -> u64;
+}
+
+/// Reads a message, with what every protobuf 2 has.
+pub(crate) fn parse<S: Message>(bytes: &[u8]) -> ProtobufResult<S> {
+    let mut message = S::new();
+    message.merge_from_bytes(bytes)?;
+    message.check_initialized()?;
+    Ok(message)
 }
 
 /// A type of messages, as Esker's log wants it.
@@ -30,7 +41,7 @@ impl<M: MessageExt> EntryCodec for Codec<M> {
     }
 
     fn decode(bytes: &[u8]) -> esker_raft_log::Result<M::Entry> {
-        M::Entry::parse_from_bytes(bytes).map_err(|error| Carried::into_error(error, ErrorKind::Corruption))
+        parse::<M::Entry>(bytes).map_err(|error| Carried::into_error(error, ErrorKind::Corruption))
     }
 }
 
@@ -44,6 +55,34 @@ pub enum Command {
         /// The first that stays.
         index: u64,
     },
+}
+
+impl Command {
+    /// Appends it as it stands in files.
+    pub fn encode(&self, vec: &mut Vec<u8>) {
+        match *self {
+            Self::Clean => vec.push(COMMAND_CLEAN),
+            Self::Compact { index } => {
+                vec.push(COMMAND_COMPACT);
+                varint::put_u64(vec, index);
+            }
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote, and goes on behind it; an error leaves `buf` as it was.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] for another kind of command; [`Error::Codec`] if there is not all of it.
+    pub fn decode(buf: &mut &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(buf);
+        let command = match cursor.u8("command")? {
+            COMMAND_CLEAN => Self::Clean,
+            COMMAND_COMPACT => Self::Compact { index: cursor.varint64("compact index")? },
+            other => return Err(Error::Corruption(format!("Unrecognized command type: {other}"))),
+        };
+        *buf = cursor.rest();
+        Ok(command)
+    }
 }
 
 /// A batch of changes.
@@ -111,5 +150,26 @@ impl LogBatch {
     /// How many bytes it takes if it does not compress, about.
     pub fn approximate_size(&self) -> usize {
         self.0.approximate_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_they_were_written() {
+        let mut bytes = Vec::new();
+        let commands = [Command::Compact { index: 300 }, Command::Clean, Command::Compact { index: u64::MAX }];
+        commands.iter().for_each(|command| command.encode(&mut bytes));
+        assert_eq!(bytes[..4], [2, 0xac, 2, 1]);
+        let mut rest = &bytes[..];
+        commands.iter().for_each(|command| assert_eq!(Command::decode(&mut rest).unwrap(), *command));
+        assert!(rest.is_empty() && matches!(Command::decode(&mut rest), Err(Error::Codec(_))));
+        for (bytes, is_short) in [(&[3][..], false), (&[0], false), (&[2], true), (&[2, 0x80], true)] {
+            let mut rest = bytes;
+            let error = Command::decode(&mut rest).unwrap_err();
+            assert_eq!((matches!(error, Error::Codec(_)), rest), (is_short, bytes), "{error}");
+        }
     }
 }

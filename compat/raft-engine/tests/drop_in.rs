@@ -118,7 +118,7 @@ fn an_engine_runs_on_a_file_system_of_the_programs_own() {
         batch_compression_threshold: ReadableSize::kb(1),
         ..Default::default()
     };
-    let engine = Engine::open_with_file_system(config.clone(), files.clone()).unwrap();
+    let engine = opened(config.clone(), files.clone()).unwrap();
     let mut batch = LogBatch::default();
     for index in 1..=30 {
         batch.add_entries::<MessageExtTyped>(7, &[entry(index), entry(index + 1)]).unwrap();
@@ -262,6 +262,11 @@ fn a_threads_writes_are_timed_part_by_part() {
 /// A store that names both of the engine's parameters, and one that is generic in them.
 struct Store {
     engine: Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>>,
+}
+
+/// Nothing more is asked of a file system than that it is one.
+fn opened<F: FileSystem>(config: Config, files: Arc<F>) -> raft_engine::Result<Engine<F>> {
+    Engine::open_with_file_system(config, files)
 }
 
 fn last<F: FileSystem, P: PipeLog>(engine: &Engine<F, P>) -> Option<u64> {

@@ -24,12 +24,14 @@ use crate::varint;
 
 /// The key of an atomic group's marker. No user may put it; it is passed over, whatever its value, when a log is read.
 pub const ATOMIC_GROUP_KEY: &[u8] = b"__\x01";
+/// The command that ends a group.
+pub const COMMAND_CLEAN: u8 = 1;
+/// The command that ends entries; the index of the first that stays follows, a variable-length number.
+pub const COMMAND_COMPACT: u8 = 2;
 
 const KIND_ENTRIES: u8 = 1;
 const KIND_COMMAND: u8 = 2;
 const KIND_KEY: u8 = 3;
-const COMMAND_CLEAN: u8 = 1;
-const COMMAND_COMPACT: u8 = 2;
 const KEY_PUT: u8 = 1;
 const KEY_DELETE: u8 = 2;
 
