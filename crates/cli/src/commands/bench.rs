@@ -29,8 +29,8 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// same --num, --key-size, --value-size and --seed has made (--use-existing). Keys are numbers below --num; values
 /// are half compressible. The first wrong answer ends the run: exit code 1, and the key is named.
 ///
-/// A Raft log is put to work as raft-engine's stress tool does, for --seconds, with the options under that heading; then
-/// everything is read back.
+/// A Raft log is put to work as raft-engine's stress tool does, for --seconds (its --time), with the options under that
+/// heading; then everything is read back.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// The store's directory
@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     threads: u64,
 
     /// End each benchmark after this time; those that only read or mix go on until then [default of Raft logs: 60]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, alias = "time", value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
 
     /// Entries in a write, where keys are put or deleted one after another
@@ -107,7 +107,7 @@ pub(crate) struct Bench {
     nexts: u64,
 
     /// Work on a store that is there, and keep its options where none are chosen; what is chosen becomes its own
-    #[arg(long)]
+    #[arg(long, alias = "reuse-data")]
     use_existing: bool,
 
     /// Print the figures as an object

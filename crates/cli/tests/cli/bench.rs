@@ -381,8 +381,8 @@ fn a_raft_log_that_is_there_is_used_when_told_to_and_its_entries_are_checked() {
     for words in ["write ", "its readers", "verify", "group commit", "append queue", "per user byte"] {
         assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
     }
-    // Only reading, of what another seed would have written.
-    let read = ["--use-existing", "--seconds", "0.1", "--regions", "8", "--write-threads", "0", "--read-threads", "1"];
+    // Only reading, of what another seed would have written; with the stress tool's own names.
+    let read = ["--reuse-data", "--time", "0.1", "--regions", "8", "--write-threads", "0", "--read-threads", "1"];
     let figures = place.run("bench", read.into_iter().chain(["--json"])).done().json();
     assert_eq!((&figures["benchmarks"][0]["name"], &figures["run"]["batches"]), (&"read".into(), &0.into()));
     let wrong = place.run("bench", read.into_iter().chain(["--seed", "2"])).no();
