@@ -89,9 +89,9 @@ impl Shape {
         self.file_bytes * 4
     }
 
-    /// Esker on `dir`.
-    pub fn open_esker(&self, dir: &Path) -> esker::Result<RaftLog> {
-        let options = Options {
+    /// Esker's options.
+    pub fn options(&self) -> Options {
+        Options {
             format_version: if self.version_1 { Version::V1 } else { Version::V2 },
             recycle_files: !self.version_1,
             compress_from_bytes: self.compress_from as usize,
@@ -100,13 +100,17 @@ impl Shape {
             purge_rewrite_threshold_bytes: Some(self.file_bytes),
             purge_rewrite_garbage_ratio: 0.3,
             ..Options::default()
-        };
-        RaftLog::open(dir, options)
+        }
     }
 
-    /// raft-engine on `dir`.
-    pub fn open_original(&self, dir: &Path) -> raft_engine::Result<Engine> {
-        let config = Config {
+    /// Esker on `dir`.
+    pub fn open_esker(&self, dir: &Path) -> esker::Result<RaftLog> {
+        RaftLog::open(dir, self.options())
+    }
+
+    /// raft-engine's configuration.
+    pub fn config(&self, dir: &Path) -> Config {
+        Config {
             dir: dir.to_string_lossy().into_owned(),
             format_version: if self.version_1 { raft_engine::Version::V1 } else { raft_engine::Version::V2 },
             enable_log_recycle: !self.version_1,
@@ -116,8 +120,12 @@ impl Shape {
             purge_rewrite_threshold: Some(ReadableSize(self.file_bytes)),
             purge_rewrite_garbage_ratio: 0.3,
             ..Config::default()
-        };
-        Engine::open(config)
+        }
+    }
+
+    /// raft-engine on `dir`.
+    pub fn open_original(&self, dir: &Path) -> raft_engine::Result<Engine> {
+        Engine::open(self.config(dir))
     }
 }
 

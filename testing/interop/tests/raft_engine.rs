@@ -1,11 +1,19 @@
 //! Esker's Raft log and raft-engine 0.4.2 on the same directory.
 
-use std::path::Path;
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use esker::RaftLog;
+use esker::raft::{FileId, Listener, Queue};
 use esker_interop::raft::{
     Contents, Op, Shape, apply, batch, entry, read_esker, read_original, without_empty, write_esker, write_original,
 };
 use fastrand::Rng;
+use raft_engine::Engine;
+use raft_engine::internals::{EventListener, LogQueue};
 
 fn shapes() -> Vec<Shape> {
     let shape = |version_1, compress_from, file_bytes| Shape { version_1, compress_from, file_bytes };
@@ -178,6 +186,238 @@ fn a_note_of_a_close_holds_whatever_the_original_does_next() {
         let bytes = std::fs::read(last("raftlog")).unwrap();
         std::fs::write(last("raftlog"), &bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(shape.open_esker(&dir).unwrap_err().kind(), esker::ErrorKind::Corruption);
+    }
+}
+
+/// Copies a log whenever a batch of its rewrite queue was written: what the death of the process would leave then.
+struct Copies {
+    log: PathBuf,
+    to: PathBuf,
+    made: Mutex<Option<Vec<PathBuf>>>,
+}
+
+impl Copies {
+    fn of(log: &Path, to: PathBuf) -> Arc<Self> {
+        Arc::new(Self { log: log.to_owned(), to, made: Mutex::new(None) })
+    }
+
+    /// From now on.
+    fn begin(&self) {
+        *self.made.lock().unwrap() = Some(Vec::new());
+    }
+
+    fn end(&self) -> Vec<PathBuf> {
+        self.made.lock().unwrap().take().unwrap()
+    }
+
+    fn make(&self) {
+        if let Some(made) = &mut *self.made.lock().unwrap() {
+            let to = self.to.join(made.len().to_string());
+            copy(&self.log, &to).unwrap();
+            made.push(to);
+        }
+    }
+}
+
+impl Listener for Copies {
+    fn batch_appended(&self, file: FileId, _: u64, _: u64) {
+        if file.queue == Queue::Rewrite {
+            self.make();
+        }
+    }
+}
+
+impl EventListener for Copies {
+    fn post_apply_memtables(&self, file: raft_engine::internals::FileId) {
+        if file.queue == LogQueue::Rewrite {
+            self.make();
+        }
+    }
+}
+
+/// Groups that are rewritten in three parts each, one between them that is not, and what is gone of them since they were moved.
+fn in_parts(mut write: impl FnMut(&[Op]), moved: impl FnOnce()) -> Contents {
+    let mut model = Contents::new();
+    let mut write = |ops: &[Op]| {
+        apply(&mut model, ops);
+        write(ops);
+    };
+    for index in 1..=12u64 {
+        let bytes = vec![b'a' + index as u8; 30_000];
+        let mut ops = vec![
+            Op::Entries(1, vec![entry(index, &bytes)]),
+            Op::Entries(3, vec![entry(100 + index, &bytes)]),
+            Op::Put(1, vec![b'k', index as u8], vec![index as u8; 20]),
+        ];
+        if index <= 3 {
+            ops.push(Op::Entries(2, vec![entry(index, b"short")]));
+        }
+        write(&ops);
+    }
+    moved();
+    write(&[Op::Compact(1, 2), Op::Delete(1, vec![b'k', 1]), Op::Entries(3, vec![entry(112, b"new")])]);
+    model
+}
+
+/// Batches in the rewrite queue that say which part of an atomic group they are.
+fn parts_in(dir: &Path) -> usize {
+    let paths = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path());
+    let bytes = paths.filter(|path| path.extension().is_some_and(|found| found == "rewrite")).map(std::fs::read);
+    bytes.map(|bytes| bytes.unwrap().windows(3).filter(|part| part == b"__\x01").count()).sum()
+}
+
+/// Goal: each reads the groups that the other rewrote in several batches, the unfinished ones as what they were before; rewrites them itself;
+/// and the other reads that.
+#[test]
+fn each_reads_the_others_groups_in_parts() {
+    for (number, shape) in shapes().into_iter().enumerate() {
+        let what = format!("shape {number}");
+        let base = tempfile::tempdir().unwrap();
+        let same = |found: Contents, expected: &Contents, what: String| {
+            assert!(without_empty(&found) == without_empty(expected), "{what}");
+        };
+
+        let dir = base.path().join("esker");
+        let copies = Copies::of(&dir, base.path().join("of-esker"));
+        let log = RaftLog::open_with(&dir, shape.options(), esker::env::Env::os(), vec![copies.clone()]).unwrap();
+        let model = in_parts(|ops| write_esker(&log, ops, false).unwrap(), || log.move_on(None).unwrap());
+        copies.begin();
+        log.rewrite_again().unwrap();
+        let made = copies.end();
+        log.close().unwrap();
+        let marked: Vec<usize> = made.iter().map(|dir| parts_in(dir)).collect();
+        // Groups of three parts: one part, or two, of a group that has not ended.
+        assert!([1, 2, 4, 5, 6].iter().all(|count| marked.contains(count)), "{what}: {marked:?}");
+        for dir in made.iter().chain([&dir]) {
+            let what = format!("{what}, {}", dir.display());
+            let engine = shape.open_original(dir).unwrap();
+            same(read_original(&engine).unwrap(), &model, format!("{what}: found by the original"));
+            engine.purge_manager().must_rewrite_rewrite_queue();
+            same(read_original(&engine).unwrap(), &model, format!("{what}: rewritten by the original"));
+            drop(engine);
+            let log = shape.open_esker(dir).unwrap();
+            same(read_esker(&log).unwrap(), &model, format!("{what}: read back by Esker"));
+        }
+
+        let dir = base.path().join("original");
+        let copies = Copies::of(&dir, base.path().join("of-original"));
+        let engine = Engine::open_with_listeners(shape.config(&dir), vec![copies.clone()]).unwrap();
+        let move_on = || engine.purge_manager().must_rewrite_append_queue(None, None);
+        let model = in_parts(|ops| write_original(&engine, ops, false).unwrap(), move_on);
+        copies.begin();
+        engine.purge_manager().must_rewrite_rewrite_queue();
+        let made = copies.end();
+        drop(engine);
+        let marked: Vec<usize> = made.iter().map(|dir| parts_in(dir)).collect();
+        // Groups of three parts: one part, or two, of a group that has not ended.
+        assert!([1, 2, 4, 5, 6].iter().all(|count| marked.contains(count)), "{what}: {marked:?}");
+        for dir in made.iter().chain([&dir]) {
+            let what = format!("{what}, {}", dir.display());
+            let log = shape.open_esker(dir).unwrap();
+            same(read_esker(&log).unwrap(), &model, format!("{what}: found by Esker"));
+            log.rewrite_again().unwrap();
+            same(read_esker(&log).unwrap(), &model, format!("{what}: rewritten by Esker"));
+            log.close().unwrap();
+            let engine = shape.open_original(dir).unwrap();
+            same(read_original(&engine).unwrap(), &model, format!("{what}: read back by the original"));
+        }
+    }
+}
+
+/// Moves every other file of a log to its spill directory, as if there had been no room for it.
+fn spread(dir: &Path, spill: &Path) -> BTreeSet<String> {
+    let names = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let numbered = names.filter(|name| name.ends_with(".raftlog") || name.ends_with(".rewrite"));
+    let mut spread = BTreeSet::new();
+    for name in numbered.collect::<BTreeSet<_>>().into_iter().step_by(2) {
+        std::fs::rename(dir.join(&name), spill.join(&name)).unwrap();
+        spread.insert(name);
+    }
+    spread
+}
+
+/// Goal: a log that lies in two directories is passed to and fro: each reads the other's, goes on in it, and gives its files up in both.
+#[test]
+fn a_log_in_two_directories_is_passed_between_both() {
+    for (number, shape) in shapes().into_iter().enumerate() {
+        let (what, shape) = (format!("shape {number}"), Shape { file_bytes: 1 << 10, ..shape });
+        let base = tempfile::tempdir().unwrap();
+        let (dir, spill) = (base.path().join("log"), base.path().join("spill"));
+        let config = raft_engine::Config { spill_dir: Some(spill.to_str().unwrap().to_owned()), ..shape.config(&dir) };
+        let options = esker::raft::Options { spill_dir: Some(spill.clone()), ..shape.options() };
+        let (mut random, mut model) = (Rng::with_seed(number as u64), Contents::new());
+        let mut given_up = [0; 2];
+        for turn in 0..9 {
+            let what = format!("{what}, turn {turn}");
+            let steps: Vec<_> = (0..60)
+                .map(|_| {
+                    let ops = batch(&mut random, &model);
+                    apply(&mut model, &ops);
+                    ops
+                })
+                .collect();
+            let moved = if turn == 0 { BTreeSet::new() } else { spread(&dir, &spill) };
+            assert!(turn == 0 || moved.len() >= 2, "{what}: {moved:?}");
+            if turn % 2 == 0 {
+                let engine = Engine::open(config.clone()).unwrap();
+                steps.iter().for_each(|ops| write_original(&engine, ops, false).unwrap());
+                // What is gone may come back once the original has purged and somebody opens the log: it does so last.
+                if turn == 8 {
+                    engine.purge_manager().must_rewrite_append_queue(None, None);
+                }
+                assert_eq!(without_empty(&read_original(&engine).unwrap()), without_empty(&model), "{what}");
+            } else {
+                let log = RaftLog::open(&dir, options.clone()).unwrap();
+                steps.iter().for_each(|ops| write_esker(&log, ops, false).unwrap());
+                log.purge().unwrap();
+                assert_eq!(without_empty(&read_esker(&log).unwrap()), without_empty(&model), "{what}");
+                log.close().unwrap();
+            }
+            given_up[turn % 2] += moved.iter().filter(|name| !spill.join(name).exists()).count();
+        }
+        assert!(given_up.iter().all(|count| *count >= 2), "{what}: {given_up:?} files of the spill directory");
+    }
+}
+
+/// Goal: a file with raft-engine's settings means the same to a program that changed its import: every name, every default, and each value that was
+/// set.
+#[test]
+fn settings_have_the_originals_names_and_defaults() {
+    let original = serde_json::to_value(raft_engine::Config::default()).unwrap();
+    let ours = serde_json::to_value(esker_raft_engine::Config::default()).unwrap();
+    assert_eq!(ours, original);
+    let mut sane = raft_engine::Config { dir: "d".to_owned(), ..Default::default() };
+    sane.prefill_for_recycle = true;
+    let mut ours: esker_raft_engine::Config = serde_json::from_value(serde_json::to_value(&sane).unwrap()).unwrap();
+    sane.sanitize().unwrap();
+    ours.sanitize().unwrap();
+    assert_eq!(serde_json::to_value(&ours).unwrap(), serde_json::to_value(&sane).unwrap(), "filled in");
+    let set = serde_json::json!({
+        "dir": "d", "spill-dir": "s", "recovery-mode": "absolute-consistency", "recovery-read-block-size": "1KB",
+        "recovery-threads": 7, "batch-compression-threshold": "3MiB", "compression-level": 5, "bytes-per-sync": "4KiB",
+        "format-version": 1, "target-file-size": "5MiB", "purge-threshold": "6GiB", "purge-rewrite-threshold": "7MiB",
+        "purge-rewrite-garbage-ratio": 0.25, "memory-limit": "8MiB", "enable-log-recycle": false,
+        "prefill-for-recycle": true, "prefill-limit": "9MiB",
+    });
+    let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&set), names(&original), "none is left out here");
+    let theirs: raft_engine::Config = serde_json::from_value(set.clone()).unwrap();
+    let ours: esker_raft_engine::Config = serde_json::from_value(set).unwrap();
+    assert_eq!(serde_json::to_value(ours).unwrap(), serde_json::to_value(theirs).unwrap());
+}
+
+/// Goal: a command is the same bytes in both, and read by both alike.
+#[test]
+fn commands_are_the_originals() {
+    use {esker_raft_engine::Command as Ours, raft_engine::Command as Theirs};
+    let compact = |index| (Ours::Compact { index }, Theirs::Compact { index });
+    for (ours, theirs) in [(Ours::Clean, Theirs::Clean), compact(0), compact(300), compact(u64::MAX)] {
+        let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+        ours.encode(&mut bytes);
+        theirs.encode(&mut expected);
+        assert_eq!(bytes, expected);
+        assert_eq!(Ours::decode(&mut &expected[..]).unwrap(), ours);
+        assert_eq!(Theirs::decode(&mut &bytes[..]).unwrap(), theirs);
     }
 }
 
