@@ -265,10 +265,14 @@ impl Events {
 impl Store {
     /// Tells all who listen.
     pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        if self.options.listeners.is_empty() {
-            return;
+        if !self.options.listeners.is_empty() {
+            self.tell_of(self.env.clock.monotonic(), kind);
         }
-        let event = Event { at: self.env.clock.monotonic().saturating_sub(self.events.opened), kind };
+    }
+
+    /// The same of what happened at `moment`, by the store's clock.
+    pub(crate) fn tell_of(&self, moment: Duration, kind: EventKind<'_>) {
+        let event = Event { at: moment.saturating_sub(self.events.opened), kind };
         for listener in &self.options.listeners {
             // The hook of panics has told it; the store goes on.
             let _: std::result::Result<(), Box<dyn Any + Send>> =

@@ -456,12 +456,15 @@ impl Store {
                 continue;
             }
             let began = self.env.clock.monotonic();
-            let mut waited = false;
+            let (mut waited, mut result) = (false, Ok(()));
             let mut state = self.state.lock();
             while is_full() && !family.is_dropped() {
-                self.check_writable()?;
-                if let Some(error) = &state.flush_error {
-                    return Err(error.clone().while_doing("writers wait for a flush that fails"));
+                result = self.check_writable().and_then(|()| match &state.flush_error {
+                    Some(error) => Err(error.clone().while_doing("writers wait for a flush that fails")),
+                    None => Ok(()),
+                });
+                if result.is_err() {
+                    break;
                 }
                 waited = true;
                 self.changed.wait(&mut state);
@@ -470,6 +473,7 @@ impl Store {
             if waited {
                 self.note_wait(WaitCause::Flush, began);
             }
+            result?;
         }
         Ok(())
     }
@@ -486,6 +490,7 @@ impl Store {
         }
         self.end_blobs(lead, &sealing)?;
         self.begin_log(lead)?;
+        let mut told = Vec::with_capacity(sealing.len());
         let mut state = self.state.lock();
         state.wals.entry(lead.wal_number).or_insert(0);
         for active in &mut lead.actives {
@@ -498,6 +503,7 @@ impl Store {
             }
             active.generation = active.generation.next(lead.wal_number);
             let view = active.family.view.load_full();
+            told.push((active.family.clone(), view.active.memtable.allocated_bytes() as u64));
             let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
             sealed.push(view.active.clone());
             sealed.extend(view.sealed.iter().cloned());
@@ -506,12 +512,9 @@ impl Store {
             state.to_flush.insert(active.family.id);
         }
         drop(state);
-        for active in lead.actives.iter().filter(|active| sealing.contains(&active.family.id)) {
-            if let Some(sealed) = active.family.view.load().sealed.first() {
-                let bytes = sealed.memtable.allocated_bytes() as u64;
-                self.tell(EventKind::MemtableSealed { column_family: &active.family.name, bytes });
-            }
-            self.refresh_delay(&active.family);
+        for (family, bytes) in told {
+            self.tell(EventKind::MemtableSealed { column_family: &family.name, bytes });
+            self.refresh_delay(&family);
         }
         self.refresh_memory();
         self.changed.notify_all();

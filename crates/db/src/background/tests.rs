@@ -423,7 +423,10 @@ fn level_0_has_its_turn_among_windows() {
     store.state.lock().manual.clear();
     let work = store.pick_work(&mut store.state.lock()).unwrap();
     assert!(matches!(&work, Work::Compaction(plan, _) if plan.level == 0) && !is_turn(true), "it is on its way");
+    fill_level0(&db, &db.default_column_family(), &[4, 5, 6]);
+    assert!(!is_turn(true), "nobody can take what came meanwhile");
     run(store, work);
+    assert!(is_turn(true));
 }
 
 /// Goal: what a snapshot keeps is hidden by what is newer once it goes, though a window has been by meanwhile; until then no other window would free it.

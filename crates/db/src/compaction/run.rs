@@ -43,7 +43,13 @@ impl Store {
         let _pass = (!plan.victims.is_empty()).then(|| self.begin_pass());
         let edit = if is_move { move_edit(plan) } else { merge(plan, reserved, self) };
         let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
+        let added: Vec<_> = edit.added.iter().map(|(_, table)| table.clone()).collect();
         let changes = self.install_or_discard(&plan.family, edit, &[])?;
+        // The snapshot beside which they were written may have gone before the version had them, where it was looked for such.
+        let oldest = self.snapshots.oldest();
+        if added.iter().filter(|table| table.forget_seen(oldest)).count() > 0 {
+            plan.family.view.load().version.forget_hidden_bytes();
+        }
         let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
         counter.add(1);
         self.counters.relocations.add(u64::from(!plan.victims.is_empty()));
@@ -122,8 +128,6 @@ fn merge(plan: &Arc<Plan>, reserved: &Arc<Reserved>, store: &Store) -> Result<Ed
     let (seen, oldest) = (plan.newest_seen(), merge.snapshots().first().copied().unwrap_or(SequenceNumber::MAX));
     for (_, table) in &edit.added {
         table.note_seen(seen, oldest);
-        // It may have gone meanwhile.
-        table.forget_seen(store.snapshots.oldest());
     }
     note_overwritten(plan, &edit.garbage);
     add_all(&mut edit.garbage, moved);

@@ -305,20 +305,20 @@ pub(super) fn remove_numbered_from(store: &Store, first: u64) {
 }
 
 /// Removes what an attempt to open that died has written (O3), as far as that can be done: files with numbers that the manifest had not given
-/// yet, so it lost no edit that names them, if neither it nor a log leads to them, and logs in which nothing is.
+/// yet, so it lost no edit that names them, if neither it nor a log leads to them, and the last logs, if nothing is in them.
 pub(super) fn remove_leftovers(store: &Store, logs: &Logs) -> Result<()> {
     let current = current_manifest(&*store.env.files, &store.dir)?;
     let mut live = live_files(store);
     live.insert(current);
-    live.extend(logs.pointers.files());
     for name in Listing::of(&store.env, &store.dir)?.names {
         let is_nobodys = match name {
             FileName::Table(number)
             | FileName::LegacyTable(number)
-            | FileName::Blob(number)
             | FileName::Manifest(number)
             | FileName::Temporary(number) => !live.contains(&number),
-            FileName::Wal(number) => logs.empty.contains(&number),
+            // Also of a log that is not replayed: a repair may read it.
+            FileName::Blob(number) => !live.contains(&number) && logs.pointers.is_nobodys(number),
+            FileName::Wal(number) => logs.is_nobodys(number),
             _ => false,
         };
         if is_nobodys && name.number().is_some_and(|number| number.get() >= store.first_unnamed) {

@@ -39,6 +39,10 @@ const SECTOR_BYTES: u64 = 512;
 #[derive(Debug, Default)]
 pub(super) struct Pointers {
     files: BTreeMap<FileNumber, Found>,
+    /// All that any batch names, also one that is not replayed.
+    named: BTreeSet<FileNumber>,
+    /// Not all batches could be read that are in the logs: others may be named.
+    has_unread: bool,
     /// By family, the newest of them (P3).
     newest: BTreeMap<u32, FileNumber>,
     /// Families of which the first pointer to the newest was met: what follows is in doubt.
@@ -85,12 +89,33 @@ impl Pointers {
     pub(super) fn notice(&mut self, store: &Store, log: FileNumber, path: &Path, batch: &[u8]) -> Result<()> {
         // What does not decode is told by who checks the batch.
         for record in write_batch::records(batch).map_while(std::result::Result::ok) {
-            if record.kind == ValueKind::BlobIndex && is_needed(store, log, &record) {
-                let newest = self.newest.entry(record.cf).or_default();
-                *newest = (*newest).max(pointer(path, &record)?.file);
+            if record.kind != ValueKind::BlobIndex {
+                continue;
+            }
+            let is_needed = is_needed(store, log, &record);
+            match pointer(path, &record) {
+                Ok(index) => {
+                    self.named.insert(index.file);
+                    if is_needed {
+                        let newest = self.newest.entry(record.cf).or_default();
+                        *newest = (*newest).max(index.file);
+                    }
+                }
+                Err(error) if is_needed => return Err(error),
+                Err(_) => self.has_unread = true,
             }
         }
         Ok(())
+    }
+
+    /// Takes notice of how a log ends.
+    pub(super) fn notice_end(&mut self, is_clean: bool) {
+        self.has_unread |= !is_clean;
+    }
+
+    /// Whether no log leads to the blob file, nor could.
+    pub(super) fn is_nobodys(&self, file: FileNumber) -> bool {
+        !self.has_unread && !self.named.contains(&file)
     }
 
     /// Follows the pointers of a batch; if all lead somewhere, counts them.
@@ -165,11 +190,6 @@ impl Pointers {
                 Ok(if is_lost { Values::Lost(error.to_string()) } else { Values::Damaged(error) })
             }
         }
-    }
-
-    /// All that were led to, by batches that are left out, too.
-    pub(super) fn files(&self) -> impl Iterator<Item = FileNumber> + '_ {
-        self.files.keys().copied()
     }
 
     /// Leads readers of `view`, of a store open for reading, to the files.

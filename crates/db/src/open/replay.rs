@@ -47,7 +47,7 @@ pub(super) struct Logs {
     /// Where what is replayed of each ends.
     ends: BTreeMap<FileNumber, u64>,
     /// Those that hold nothing, whole or in part.
-    pub(super) empty: BTreeSet<FileNumber>,
+    empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
 }
@@ -75,6 +75,7 @@ impl Logs {
             while let Some((_, record)) = scanner.next()? {
                 pointers.notice(store, log.number, &log.path, record)?;
             }
+            pointers.notice_end(matches!(scanner.end(), LogEnd::Clean { .. }) && scanner.skipped_bytes() == 0);
         }
         let mut skipped = BTreeSet::new();
         let mut empty = BTreeSet::new();
@@ -178,6 +179,11 @@ impl Logs {
         check_durable(store, &ends, &mut found)?;
         logs.retain(|log| !empty.contains(&log.number));
         Ok(Self { logs, found, pointers, ends, empty, skipped })
+    }
+
+    /// Whether a log is nobody's: nothing is in it, nor in any after it. One before others is missed by those that say where it ended.
+    pub(super) fn is_nobodys(&self, number: FileNumber) -> bool {
+        self.empty.contains(&number) && self.logs.last().is_none_or(|last| last.number < number)
     }
 
     /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.

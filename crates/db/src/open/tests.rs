@@ -1,6 +1,6 @@
 //! What open makes of what it finds, seen from within.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use esker_format::rocksdb::version_edit::{VersionEdit, WalAddition};
 use esker_log::scan::{RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
-use crate::options::{FamilyOptions, Options, ReclaimMode, Separation};
+use crate::options::{BlobPartition, FamilyOptions, Options, ReclaimMode, Separation};
 use crate::table::{TableIdentity, TableOptions, TableWriter};
 use crate::version::{TableFile, current_manifest, recover, write_new};
-use crate::{Db, ErrorKind};
+use crate::{Db, ErrorKind, WriteOptions};
 
 const DIR: &str = "/db";
 
@@ -956,6 +956,74 @@ fn opens_that_are_killed_do_not_fill_the_disk() {
         assert_has_all(&db);
         assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
     }
+}
+
+/// Goal: of three logs the power took the one in the middle: what the last one holds is left out, also after an open that was killed or failed at any
+/// moment, which takes nothing away that a log leads to.
+#[test]
+fn a_killed_open_leaves_a_log_that_others_miss() {
+    let by_key = BlobPartition::new(|key, _| key[0]);
+    let at_write = FamilyOptions { separation: Separation::AtWrite, blob_partition: Some(by_key), ..small() };
+    let mut options = options(small());
+    options.families.insert("second".to_owned(), at_write.clone());
+    let disk = SimDisk::new();
+    let db = open(&disk, &options).unwrap();
+    let second = db.create_column_family("second", at_write).unwrap();
+    let manifest = Path::new(DIR)
+        .join(FileName::Manifest(current_manifest(&*disk.env().files, DIR.as_ref()).unwrap()).to_string());
+    let before = disk.file_bytes(&manifest).unwrap();
+    let mut logs = Vec::new();
+    for n in 0..3u8 {
+        logs.push(*db.store().state.lock().wals.keys().next_back().unwrap());
+        // Into a file of its own.
+        db.put_cf(&second, [n], vec![n; 3000], &WriteOptions::default()).unwrap();
+        if n < 2 {
+            db.put([n], [n]).unwrap();
+            // Nobody flushes it, which would make the log durable.
+            db.store().alone(|lead| db.store().rotate(lead, &[0])).unwrap();
+        }
+    }
+    let image = disk.after_process_death();
+    drop(db);
+    // Nothing of the second log got onto the disk.
+    assert!(image.file_bytes(&manifest).unwrap() == before);
+    let middle = Path::new(DIR).join(FileName::Wal(logs[1]).to_string());
+    image.overwrite(&middle, vec![0; image.file_bytes(&middle).unwrap().len()]);
+    let blobs = |disk: &SimDisk| -> BTreeSet<PathBuf> {
+        disk.paths().into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "blob")).collect()
+    };
+    // All but that of the log that is gone.
+    let named: BTreeSet<PathBuf> =
+        blobs(&image).into_iter().enumerate().filter(|(n, _)| *n != 1).map(|(_, path)| path).collect();
+    assert_eq!(named.len(), 2);
+    let has = |db: &Db| {
+        let second = db.column_family("second").unwrap();
+        let has = |n: u8| db.get_cf(&second, [n], &crate::ReadOptions::default()).unwrap().is_some();
+        [0, 1, 2].map(has)
+    };
+    let mut count = 0;
+    for (n, fails) in (0..).flat_map(|n| [(n, false), (n, true)]) {
+        let disk = image.after_process_death();
+        if fails {
+            disk.fail_at(n, Fault::NoSpace);
+        } else {
+            disk.die_after(n);
+        }
+        let opened = open(&disk, &options).is_ok();
+        if opened && disk.op_count() <= n {
+            break;
+        }
+        let after = disk.after_process_death();
+        if !opened
+            && current_manifest(&*after.env().files, DIR.as_ref()).unwrap()
+                == current_manifest(&*image.env().files, DIR.as_ref()).unwrap()
+        {
+            assert!(blobs(&after).is_superset(&named), "operation {n}");
+            count += 1;
+        }
+        assert_eq!(has(&open(&after, &options).unwrap()), [true, false, false], "operation {n}, {fails}");
+    }
+    assert!(count > 10, "{count}");
 }
 
 /// Goal: a manifest with damage in its midst is no older store: what its other edits name stays.

@@ -72,6 +72,7 @@ struct Turn<'a> {
     store: &'a Store,
     family_id: u32,
     before: Option<KeptOut>,
+    has_ended: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -82,20 +83,26 @@ impl<'a> Turn<'a> {
         let is_own = matches!(goal, Goal::None) || before.is_none();
         is_own.then(|| {
             state.manual.insert(family_id, KeptOut::All);
-            Self { store, family_id, before }
+            Self { store, family_id, before, has_ended: false }
         })
+    }
+
+    /// Others may begin again.
+    fn end(&mut self, state: &mut State) {
+        match self.before {
+            Some(kept_out) => drop(state.manual.insert(self.family_id, kept_out)),
+            None => drop(state.manual.remove(&self.family_id)),
+        }
+        self.has_ended = true;
+        self.store.changed.notify_all();
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.store.state.lock();
-        match self.before {
-            Some(kept_out) => drop(state.manual.insert(self.family_id, kept_out)),
-            None => drop(state.manual.remove(&self.family_id)),
+        if !self.has_ended {
+            self.end(&mut self.store.state.lock());
         }
-        drop(state);
-        self.store.changed.notify_all();
     }
 }
 
@@ -173,7 +180,7 @@ impl Store {
 
     /// One pass; `false` if there is nothing left to do, or the family was dropped.
     pub(crate) fn reclaim_once(&self, family: &Arc<Family>, goal: Goal) -> Result<bool> {
-        let mut turn = None;
+        let mut turn: Option<Turn<'_>> = None;
         loop {
             self.check_writable()?;
             let mut state = self.state.lock();
@@ -196,6 +203,8 @@ impl Store {
                 self.changed.wait_for(&mut state, Duration::from_millis(100));
                 continue;
             }
+            // From here on the plan's claims are enough: writers may wait for space meanwhile.
+            turn.iter_mut().for_each(|turn| turn.end(&mut state));
             self.claim_and_run(state, plan)?;
             return Ok(true);
         }
@@ -206,7 +215,12 @@ impl Store {
 mod tests {
     use esker_format::rocksdb::blob::BlobIndex;
 
+    use std::sync::OnceLock;
+
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::events::{EventKind, Job, JobKind, Listener};
     use crate::version::testing::{install, table_of_pointers};
     use crate::{Compression, Db, FamilyOptions, Options};
 
@@ -262,9 +276,23 @@ mod tests {
         let family =
             FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
         let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), family)].into());
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+        let (opened, seen) = (Arc::new(OnceLock::<Db>::new()), Arc::new(Mutex::new(Vec::new())));
+        let (of, kept_outs) = (Arc::clone(&opened), Arc::clone(&seen));
+        let listeners = vec![Listener::new(move |event| {
+            if let EventKind::JobBegan(Job { kind: JobKind::Relocation, .. }) = event.kind {
+                kept_outs.lock().push(of.get().unwrap().store().state.lock().manual.get(&0).copied());
+            }
+        })];
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            reclaim_mode,
+            families,
+            listeners,
+            ..Options::default()
+        };
         let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        assert!(opened.set(db.clone()).is_ok());
         for round in 0..2u8 {
             (round * 10..20).for_each(|n| db.put([n], [round; 500]).unwrap());
             db.flush().unwrap();
@@ -286,6 +314,7 @@ mod tests {
             assert_eq!((reclaim.join().unwrap(), is_kept_out, all), (1, true, Some(KeptOut::All)));
         });
         assert_eq!(kept_out(), None);
+        assert_eq!(*seen.lock(), [None], "what it claims is enough once the pass runs");
     }
 
     /// Goal: a reclaim ends with the family that it is for.

@@ -5,7 +5,8 @@
 //!   the numbers of their entries, unless they were taken in.
 //! - L2: what was logged before such a log is older than an entry of its key that compactions have taken the number from, or it is that entry. Any
 //!   number would make it newer, so it does not count. Of a key without such an entry all that is logged counts: numbers tell what is newer, and its
-//!   table may be lost.
+//!   table may be lost. (Of a key with one, the table of a flush that held a newer entry may be, too, while its log is still there: the older one shows
+//!   then. To take every log at its word would show older ones of tables that are whole.)
 //!
 //! Cost: a record of an early log is looked up in each table that has entries without numbers and its key in its range, past its filter.
 

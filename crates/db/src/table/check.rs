@@ -1,6 +1,7 @@
 //! Reads every byte of a table and compares what must agree.
 
 use esker_format::DecodeErrorKind;
+use esker_format::checksum::ChecksumKind;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
 use esker_format::rocksdb::internal_key::{self, InternalKey, ValueKind};
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, PROPERTIES};
@@ -60,9 +61,12 @@ impl Table {
             raw_key_bytes: 0,
             raw_value_bytes: 0,
         };
-        check.meta_blocks()?;
-        check.data_blocks()?;
-        check.counts()?;
+        let has_checksums = check.table.checksum().kind != ChecksumKind::None;
+        check.meta_blocks().and_then(|()| check.data_blocks()).and_then(|()| check.counts()).map_err(|error| {
+            // The table was opened, so it is of a kind that is known. Where nothing tells rot from what is newer, it is rot.
+            let is_rot = !has_checksums && error.kind() == ErrorKind::UnsupportedFormat;
+            if is_rot { error.with_kind(ErrorKind::Corruption) } else { error }
+        })?;
         Ok(check.done)
     }
 }
@@ -167,7 +171,13 @@ impl Check<'_> {
         let parsed = match InternalKey::decode(key) {
             Ok(parsed) => Some(parsed),
             // Whole, for all that can be said of it. One that was taken in cannot be shown as it will be read.
-            Err(error) if error.kind == DecodeErrorKind::Unsupported && table.taken_in.is_none() => None,
+            Err(error)
+                if error.kind == DecodeErrorKind::Unsupported
+                    && table.taken_in.is_none()
+                    && table.checksum().kind != ChecksumKind::None =>
+            {
+                None
+            }
             Err(error) => return Err(table.unreadable_key(handle, key, error)),
         };
         let user_key = internal_key::user_key(key);

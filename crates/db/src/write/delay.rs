@@ -36,9 +36,11 @@ impl Store {
         };
         let rate = state.rates.values().min().copied();
         let before = self.delayed_rate.swap(rate.unwrap_or(0), Ordering::Relaxed);
+        // Of two changes that are told at once, this says which came last.
+        let moment = self.env.clock.monotonic();
         drop(state);
         if before != rate.unwrap_or(0) {
-            self.tell(EventKind::WriteRate(rate));
+            self.tell_of(moment, EventKind::WriteRate(rate));
         }
     }
 

@@ -173,7 +173,16 @@ impl LogFile {
         let mut front = [0; FRONT_BYTES];
         let left = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let front = front.get_mut(..left.min(FRONT_BYTES)).unwrap_or_default();
-        self.reader()?.read_exact_at(offset, front)?;
+        let read = self.reader()?.read_exact_at(offset, front);
+        let front = match read {
+            Ok(()) => front,
+            // What cannot be read may be another's.
+            Err(_) => {
+                let head = front.get_mut(..HEAD).ok_or_else(|| self.corruption(offset, "it ends within a header"))?;
+                self.reader()?.read_exact_at(offset, head)?;
+                head
+            }
+        };
         let head = front.first_chunk().ok_or_else(|| self.corruption(offset, "it ends within a header"))?;
         let (len, made) = len_of(head)?;
         let range = offset..offset.saturating_add(len);

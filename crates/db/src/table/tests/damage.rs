@@ -332,3 +332,26 @@ fn rot_that_no_checksum_finds_costs_its_own_part_of_a_table() {
     let lost = entries.len() - found.len();
     assert!((20..40).contains(&lost), "{lost} are lost");
 }
+
+/// Goal: where no checksum tells rot from what a later release writes, a check calls it damage, which a repair mends: a block whose compression reads as
+/// one of others', and a key whose kind does.
+#[test]
+fn rot_that_no_checksum_finds_is_damage() {
+    let plain =
+        TableOptions { checksum: ChecksumKind::None, compression: Compression::None, ..TableOptions::default() };
+    let entries: Vec<Entry> = (0..9u64).map(|n| entry(&n.to_string(), 5, ValueKind::Value, b"value")).collect();
+    for of_key in [false, true] {
+        let disk = SimDisk::new();
+        write(&disk.env(), &TableOptions { block_bytes: 4 << 10, ..plain.clone() }, &entries).unwrap();
+        let table = open(&disk.env()).unwrap();
+        assert_eq!(table.check(&mut |_, _| Ok(())).unwrap().entries, 9);
+        let mut file = disk.file_bytes(Path::new(PATH)).unwrap();
+        // The only block: three lengths, a key of one byte with its tag, of which the first byte is the kind, others, and a trailer of five bytes,
+        // of which the first is the compression.
+        let (rots, before) = if of_key { (4, 1) } else { (table.properties().data_bytes as usize - 5, 0) };
+        assert_eq!(std::mem::replace(&mut file[rots], 0x7e), before);
+        disk.overwrite(Path::new(PATH), file);
+        let error = open(&disk.env()).unwrap().check(&mut |_, _| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+}
