@@ -118,6 +118,33 @@ fn read_all_but_values(compression: Compression) {
     );
 }
 
+/// Goal: a key that is not there costs no read of a table, however many there are whose keys lie around it: filters are asked before blocks.
+#[test]
+fn a_key_that_is_not_there_reads_no_block() {
+    let (db, expected) = store(&SimDisk::new(), Compression::None);
+    let absent: Vec<Vec<u8>> = expected.keys().map(|key| [key.as_slice(), b"?"].concat()).collect();
+    let read_for = |keys: &[Vec<u8>], look: &dyn Fn(&[u8]) -> bool| {
+        let before = db.stats().table_read_calls;
+        let found = keys.iter().filter(|key| look(key)).count();
+        (found, db.stats().table_read_calls - before)
+    };
+    let family = db.default_column_family();
+    let many = |key: &[u8]| {
+        let answers = db.multi_get_cf(&family, [key], &ReadOptions::default()).unwrap();
+        answers.into_iter().any(|answer| answer.unwrap().is_some())
+    };
+    let looks: [&dyn Fn(&[u8]) -> bool; 3] =
+        [&|key| db.get(key).unwrap().is_some(), &|key| db.exists(key).unwrap(), &many];
+    for look in looks {
+        let (found, reads) = read_for(&absent, look);
+        // Ten bits a key leave one in a hundred or so.
+        assert!(found == 0 && reads <= absent.len() as u64 / 20, "{reads} reads for {} keys", absent.len());
+        let present: Vec<Vec<u8>> = expected.keys().cloned().collect();
+        let (found, reads) = read_for(&present, look);
+        assert!(found == present.len() && reads >= found as u64, "the count counts: {reads}");
+    }
+}
+
 /// Goal: the length of a large value that is packed costs a read of its first bytes; it is right, or damage there is told.
 #[test]
 fn lengths_of_large_packed_values_read_their_first_bytes() {
