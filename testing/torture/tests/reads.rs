@@ -118,12 +118,15 @@ fn read_all_but_values(compression: Compression) {
     );
 }
 
+/// Whether a key is there.
+type Look<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Goal: a key that is not there costs no read of a table, however many there are whose keys lie around it: filters are asked before blocks.
 #[test]
 fn a_key_that_is_not_there_reads_no_block() {
     let (db, expected) = store(&SimDisk::new(), Compression::None);
     let absent: Vec<Vec<u8>> = expected.keys().map(|key| [key.as_slice(), b"?"].concat()).collect();
-    let read_for = |keys: &[Vec<u8>], look: &dyn Fn(&[u8]) -> bool| {
+    let read_for = |keys: &[Vec<u8>], look: Look<'_>| {
         let before = db.stats().table_read_calls;
         let found = keys.iter().filter(|key| look(key)).count();
         (found, db.stats().table_read_calls - before)
@@ -133,8 +136,7 @@ fn a_key_that_is_not_there_reads_no_block() {
         let answers = db.multi_get_cf(&family, [key], &ReadOptions::default()).unwrap();
         answers.into_iter().any(|answer| answer.unwrap().is_some())
     };
-    let looks: [&dyn Fn(&[u8]) -> bool; 3] =
-        [&|key| db.get(key).unwrap().is_some(), &|key| db.exists(key).unwrap(), &many];
+    let looks: [Look<'_>; 3] = [&|key| db.get(key).unwrap().is_some(), &|key| db.exists(key).unwrap(), &many];
     for look in looks {
         let (found, reads) = read_for(&absent, look);
         // Ten bits a key leave one in a hundred or so.
