@@ -141,6 +141,8 @@ pub(crate) struct State {
     pub(crate) to_compact: BTreeSet<u32>,
     /// Families in which nothing was found to do, and more room might make a difference: the most that there was when it was looked.
     pub(crate) no_room: BTreeMap<u32, i64>,
+    /// Whether room was short when it was last looked for work.
+    pub(crate) was_short: bool,
     /// Families in which nothing was found to do while writers waited for space, or had a moment ago: looked at again when that is over.
     pub(crate) once_calm: BTreeSet<u32>,
     /// Of families with tables that may be made smaller once no snapshot asks for what they hold: the lowest sequence

@@ -260,8 +260,14 @@ impl Store {
         }
     }
 
-    /// Looks again at families in which nothing was found to do for want of room, once there is more of it than there was.
+    /// Looks again at families in which nothing was found to do for want of room, once there is more of it than there was; and at all, once
+    /// room has become short: what is done only then, nobody looked for.
     pub(crate) fn note_room_came(&self, state: &mut State) {
+        let is_short = self.room.is_short();
+        if is_short && !state.was_short {
+            state.to_compact.extend(self.families.load().keys());
+        }
+        state.was_short = is_short;
         if state.no_room.is_empty() {
             return;
         }

@@ -317,6 +317,36 @@ fn nobody_gives_up_for_damage_that_is_not_tried_again() {
     }
 }
 
+/// Goal (W4): a compaction takes up no more than was reckoned, also where it cuts what a flush left in one table into many.
+#[test]
+fn a_compaction_takes_up_no_more_than_was_reckoned() {
+    let family = FamilyOptions { write_buffer_bytes: 256 << 10, target_file_bytes: 16 << 10, ..separated() };
+    let db = open(Options::default(), FamilyOptions { separation: Separation::Off, ..family });
+    let store = db.store();
+    let mut cut = 0;
+    for round in 0..6 {
+        store.state.lock().manual.insert(0, KeptOut::All);
+        (0..1200).for_each(|n| put(&db, &db.default_column_family(), n * 7 + round));
+        db.flush().unwrap();
+        store.state.lock().manual.clear();
+        store.note_all_versions();
+        while let Some(work) = pick(store) {
+            let Work::Compaction(plan, reserved) = &work else {
+                run(store, work);
+                continue;
+            };
+            let (before, inputs) = (store.room.used(), plan.inputs().count() as u64);
+            store.run_compaction(plan, reserved).unwrap();
+            // What it read is not removed yet.
+            let (took, reckoned) = (store.room.used() - before, plan.written_bytes());
+            cut += u64::from(took > inputs * (64 << 10));
+            end(store, work, Ok(()));
+            assert!(took <= reckoned, "{took}, {reckoned} were reckoned");
+        }
+    }
+    assert!(cut > 0);
+}
+
 /// Goal: the bound is the store's: garbage of a family that nobody writes to is not left for those who write to others to make up for.
 #[test]
 fn garbage_of_an_idle_family_goes_first() {

@@ -88,7 +88,9 @@ impl Plan {
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
-        tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), moved)
+        // A large one, as flushes and merges within level 0 leave it, is cut.
+        let made = usize::try_from((tables + home).div_ceil(self.family.table_bytes().max(1))).unwrap_or(usize::MAX);
+        tables + moved + home + rounding_bytes(&self.family, self.inputs().count().max(made), moved)
     }
 
     /// What lives in its victims, as far as its tables point there.

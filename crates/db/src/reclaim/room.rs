@@ -78,7 +78,7 @@ const TURNS_MAX: i64 = 16;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
-/// part of all tables, or for so many of the largest.
+/// part of all tables, or for so many as compactions write, or for the largest there is and what it meets.
 const TABLES_PART: u64 = 4;
 const TABLES_MAX: u64 = 12;
 
@@ -454,8 +454,11 @@ impl Store {
             let to_rewrite = of_tables.saturating_add(coming_in.tables);
             let (bytes, made) = if falls_back || (version.blobs().is_empty() && coming_in.blobs == 0) {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
-                let made = (all as u64 / TABLES_PART).min(TABLES_MAX) as usize;
-                ((to_rewrite / TABLES_PART).min(most), rounding_bytes(family, made, 0))
+                // A large one, as merges within level 0 leave it, is cut.
+                let largest = version.table_sums().bytes_max;
+                let bytes = (to_rewrite / TABLES_PART).min(most.max(largest.saturating_mul(2)));
+                let made = bytes / family.table_bytes().max(1) + (all as u64 / TABLES_PART).min(TABLES_MAX);
+                (bytes, rounding_bytes(family, made as usize, 0))
             } else {
                 (to_rewrite, rounding_bytes(family, all, family.blob_file_bytes()))
             };

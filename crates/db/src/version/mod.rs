@@ -75,6 +75,8 @@ pub(crate) struct TableSums {
     pub(crate) count: usize,
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
+    /// Of the largest one.
+    pub(crate) bytes_max: u64,
 }
 
 impl Version {
@@ -116,6 +118,7 @@ impl Version {
                 count: sums.count + 1,
                 bytes: sums.bytes.saturating_add(table.meta.file_bytes),
                 entries: sums.entries.saturating_add(table.table.properties().entry_count),
+                bytes_max: sums.bytes_max.max(table.meta.file_bytes),
             })
         })
     }
