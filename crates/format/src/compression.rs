@@ -313,10 +313,16 @@ fn length_prefix(compressed: &[u8]) -> Result<(u64, usize, &[u8]), DecodeError> 
         .ok_or_else(|| DecodeError::corrupt("raw length", 0, "not a variable-length integer"))
 }
 
+/// Unpacks an LZ4 block into the front of `out`; says how many bytes came out.
+pub(crate) fn unpack_lz4(data: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
+    // More than LZ4 packs is refused there.
+    lz4::block::decompress_to_buffer(data, Some(i32::try_from(out.len()).unwrap_or(i32::MAX)), out)
+}
+
 fn decompress_lz4(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
     let (raw_bytes, offset, data) = length_prefix(compressed)?;
     out.resize(raw_length(raw_bytes, data.len(), LZ4_RATIO_MAX, limit_bytes)?, 0);
-    let count = lz4_flex::block::decompress_into(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
+    let count = unpack_lz4(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
     whole("LZ4 data", offset, count, out)
 }
 

@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use lz4_flex::block::CompressTable;
 
 use super::lz4;
+use crate::compression::unpack_lz4;
 use crate::error::DecodeError;
 use crate::kept::with_kept;
 use crate::limits::TooLarge;
@@ -105,7 +106,7 @@ pub fn unpack_into(packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
 }
 
 /// The first `wanted` bytes of them at least, into the front of memory that has the size that [`raw_bytes`] says; says how many there are.
-/// What lies behind them in `out` is rubbish. Damage behind them is not noticed.
+/// What lies behind them in `out` is rubbish. Damage behind them may go unnoticed.
 ///
 /// # Errors
 /// As [`unpack_into`].
@@ -115,12 +116,16 @@ pub fn unpack_front(packed: &[u8], out: &mut [u8], wanted: usize) -> Result<usiz
         let reason = format!("{raw_bytes} bytes do not fill {}, or have no {wanted}", out.len());
         return Err(DecodeError::corrupt("raw length", 0, reason));
     }
+    // All of it takes the library half as long as it takes us (8 KiB, of which half compresses: 1.6 µs and 2.9).
+    if wanted > raw_bytes / 2 {
+        return unpack_data(data, out).map(|()| raw_bytes);
+    }
     lz4::unpack_front(data, out, wanted)
         .ok_or_else(|| DecodeError::corrupt("LZ4 data", 4, format!("it has no {wanted} bytes")))
 }
 
 fn unpack_data(data: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
-    let error = match lz4_flex::block::decompress_into(data, out) {
+    let error = match unpack_lz4(data, out) {
         Ok(count) if count == out.len() => return Ok(()),
         Ok(count) => format!("{count} bytes come out, {} were promised", out.len()),
         Err(error) => error.to_string(),
