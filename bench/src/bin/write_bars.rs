@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --release --bin write_bars -- DIRECTORY            # the table, about two minutes
 //! cargo run --release --bin write_bars -- DIRECTORY fill       # one round of the fill of 16 KiB and of the plain writer
+//! cargo run --release --bin write_bars -- DIRECTORY load       # sorted loads beside the plain writer, about four minutes
 //! cargo run --release --bin write_bars -- DIRECTORY synced 16  # so many threads
 //! cargo run --release --bin write_bars -- DIRECTORY stalls 600 # random overwriting at 40 MiB/s for so many seconds
 //! ```
@@ -12,7 +13,7 @@
 //! nothing go on for a second) no time passes; how long that was is printed.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ fn open(dir: &Path, separation: Separation, compression: Compression) -> Outcome
     if dir.exists() {
         fs::remove_dir_all(dir)?;
     }
-    let family = FamilyOptions { separation, blob_compression: compression, ..FamilyOptions::default() };
+    let family = FamilyOptions { separation, compression, blob_compression: compression, ..FamilyOptions::default() };
     let families = [("default".to_owned(), family)].into();
     Ok(Db::open(dir, Options { create_if_missing: true, families, ..Options::default() })?)
 }
@@ -93,17 +94,54 @@ fn fill(dir: &Path, value_bytes: usize, separation: Separation, compression: Com
 fn plain(dir: &Path, value_bytes: usize, compression: Compression) -> Outcome<f64> {
     fs::create_dir_all(dir)?;
     let (material, mut random, mut packed) = (material(value_bytes), Random(7), Vec::new());
-    let mut file = File::create(dir.join("plain"))?;
+    // A call of the system for each small value would be most of what it takes.
+    let buffered = if value_bytes < 16 << 10 { 64 << 10 } else { 0 };
+    let mut file = BufWriter::with_capacity(buffered, File::create(dir.join("plain"))?);
     let began = Instant::now();
     for _ in 0..FILL_BYTES / value_bytes as u64 {
         random.next();
         compress(compression, value(&material, value_bytes, &mut random), &mut packed)?;
         file.write_all(&packed)?;
     }
-    file.sync_data()?;
+    file.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_data()?;
     let speed = FILL_BYTES as f64 / began.elapsed().as_secs_f64();
     fs::remove_dir_all(dir)?;
     Ok(speed)
+}
+
+/// Bytes a second of loading as many in the order of their keys, past log and memtable.
+fn load(dir: &Path, value_bytes: usize, compression: Compression) -> Outcome<f64> {
+    let db = open(dir, Separation::AtFlush, compression)?;
+    let (material, mut random) = (material(value_bytes), Random(7));
+    let began = Instant::now();
+    let mut load = db.bulk_load(&db.default_column_family())?;
+    for number in 0..FILL_BYTES / value_bytes as u64 {
+        load.put(number.to_be_bytes(), value(&material, value_bytes, &mut random))?;
+    }
+    load.finish()?;
+    let speed = FILL_BYTES as f64 / began.elapsed().as_secs_f64();
+    db.close()?;
+    fs::remove_dir_all(dir)?;
+    Ok(speed)
+}
+
+/// The same beside a plain writer: without compression both write what the device takes.
+fn loads(dir: &Path) -> Outcome<()> {
+    for compression in [Compression::None, Compression::Lz4] {
+        for value_bytes in [1 << 10, 16 << 10] {
+            let (mut loaded, mut beside) = (Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                loaded.push(load(dir, value_bytes, compression)?);
+                beside.push(plain(dir, value_bytes, compression)?);
+            }
+            let (loaded, beside) = (middle(loaded) / MIB as f64, middle(beside) / MIB as f64);
+            let name = compression.name();
+            println!("| sorted load, {value_bytes} B, {name}: MiB/s | {loaded:.0} |");
+            println!("| plain writer | {beside:.0} |");
+            println!("| part of it | {:.2} |", loaded / beside);
+        }
+    }
+    Ok(())
 }
 
 /// Synced puts of 1 KiB a second, from so many threads.
@@ -261,6 +299,7 @@ fn main() -> Outcome<()> {
             println!("| plain writer that compresses, MiB/s | {:.0} |", beside / MIB as f64);
             Ok(())
         }
+        Some("load") => loads(&dir),
         Some("stalls") => stalls(&dir, arguments.get(2).map_or(Ok(60), |seconds| seconds.parse())?),
         Some(other) => Err(format!("there is no {other:?}").into()),
     }
