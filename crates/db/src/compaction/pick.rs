@@ -31,7 +31,7 @@ use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
 use crate::options::Separation;
-use crate::reclaim::rounding_bytes;
+use crate::reclaim::{rounding_bytes, tables_made};
 use crate::version::{TableFile, Version};
 
 /// Level 0 goes down once it is this part of the level that it meets there.
@@ -88,9 +88,8 @@ impl Plan {
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
-        // A large one, as flushes and merges within level 0 leave it, is cut.
-        let made = usize::try_from((tables + home).div_ceil(self.family.table_bytes().max(1))).unwrap_or(usize::MAX);
-        tables + moved + home + rounding_bytes(&self.family, self.inputs().count().max(made), moved)
+        let made = tables_made(&self.family, self.inputs().count(), tables + home);
+        tables + moved + home + rounding_bytes(&self.family, made, moved)
     }
 
     /// What lives in its victims, as far as its tables point there.

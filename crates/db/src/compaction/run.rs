@@ -10,6 +10,7 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 use super::pick::overlap_bytes_max;
 use super::{Merge, Plan, Sieve};
 use crate::events::{FileChanges, Job, JobKind};
+use crate::family::Family;
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
 use crate::output::{Complete, Outputs, pour, reference};
 use crate::reclaim::Reserved;
@@ -43,16 +44,21 @@ impl Store {
         let _pass = (!plan.victims.is_empty()).then(|| self.begin_pass());
         let edit = if is_move { move_edit(plan) } else { merge(plan, reserved, self) };
         let edit = edit.map_err(|error| error.while_doing(format!("compacting level {}", plan.level)))?;
-        let added: Vec<_> = edit.added.iter().map(|(_, table)| table.clone()).collect();
-        let changes = self.install_or_discard(&plan.family, edit, &[])?;
-        // The snapshot beside which they were written may have gone before the version had them, where it was looked for such.
-        let oldest = self.snapshots.oldest();
-        if added.iter().filter(|table| table.forget_seen(oldest)).count() > 0 {
-            plan.family.view.load().version.forget_hidden_bytes();
-        }
+        let changes = self.install_merged(&plan.family, edit)?;
         let counter = if is_move { &self.counters.trivial_moves } else { &self.counters.compactions };
         counter.add(1);
         self.counters.relocations.add(u64::from(!plan.victims.is_empty()));
+        Ok(changes)
+    }
+
+    fn install_merged(&self, family: &Arc<Family>, edit: Edit) -> Result<FileChanges> {
+        let added: Vec<_> = edit.added.iter().map(|(_, table)| table.clone()).collect();
+        let changes = self.install_or_discard(family, edit, &[])?;
+        // The snapshot beside which they were written may have gone before the version had them, where it was looked for such.
+        let oldest = self.snapshots.oldest();
+        if added.iter().filter(|table| table.forget_seen(oldest)).count() > 0 {
+            family.view.load().version.forget_hidden_bytes();
+        }
         Ok(changes)
     }
 }
@@ -304,7 +310,51 @@ impl Fence {
 
 #[cfg(test)]
 mod tests {
+    use esker_env::sim::SimDisk;
+
     use super::*;
+    use crate::compaction::pick_window;
+    use crate::reclaim::hidden_bytes;
+    use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
+
+    /// Goal: what a snapshot kept is hidden again, whether it goes before the tables that were written beside it are the version's, when nobody finds
+    /// them yet, or after.
+    #[test]
+    fn what_a_snapshot_kept_is_hidden_again_if_it_goes_before_tables_are_installed() {
+        for goes_before in [true, false] {
+            let family = FamilyOptions {
+                min_blob_size: 100,
+                blob_compression: Compression::None,
+                level0_compaction_trigger: 20,
+                ..FamilyOptions::default()
+            };
+            let families = [("default".to_owned(), family)].into();
+            let reclaim_mode = ReclaimMode::Off;
+            let options =
+                Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let put = |keys: std::ops::Range<u32>| {
+                keys.for_each(|n| db.put(n.to_be_bytes(), [n as u8; 1000]).unwrap());
+                db.flush().unwrap();
+            };
+            put(0..1000);
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            let snapshot = db.snapshot();
+            put(0..100);
+            let (store, family) = (db.store(), db.store().family(0).unwrap());
+            let hidden = || hidden_bytes(&family.view.load().version);
+            let version = family.view.load().version.clone();
+            let tables = version.level(version.deepest_level());
+            let plan = pick_window(&family, &version, tables, version.blobs().keys().copied().collect());
+            let plan = Arc::new(plan.unwrap());
+            let reserved = Arc::new(store.room.reserve(plan.written_bytes()));
+            let edit = merge(&plan, &reserved, store).unwrap();
+            let kept = (!goes_before).then_some(snapshot);
+            store.install_merged(&family, edit).unwrap();
+            assert_eq!((90_000..120_000).contains(&hidden()), goes_before, "{}", hidden());
+            drop(kept);
+        }
+    }
 
     #[test]
     fn victims_are_found_whether_they_are_near_or_far_apart() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::pick::not_compacted_bytes;
+use super::hidden::not_compacted_bytes;
 use super::{Goal, pick, pick_any_step};
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};

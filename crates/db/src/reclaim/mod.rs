@@ -6,6 +6,7 @@
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
 //! | [`incoming`] | what comes in as whole files, until a version names it                                      |
 //! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
+//! | [`hidden`]   | how much may be overwritten that the ledger takes for living                                |
 //! | [`pick`]     | how much of the blob files is garbage, and which of them to empty next                      |
 //! | [`ranges`]   | ranges of keys that have blob files of their own                                            |
 //! | [`window`]   | which range to write again next, and which files that empties                              |
@@ -26,6 +27,7 @@
 //!   room for (a step home, [`home`], no more than one blob file's worth), however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod hidden;
 mod home;
 mod incoming;
 mod overwriting;
@@ -40,17 +42,18 @@ mod trash;
 mod window;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
+pub(crate) use hidden::{hidden_bytes, not_compacted_bytes, overlying};
 pub(crate) use home::{pick_any_step, pick_step};
 pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
 pub(crate) use pick::{
-    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, hidden_bytes, not_compacted_bytes,
-    overlying, pass_bytes, pick, pick_pass, pick_scattered, pick_small,
+    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, pass_bytes, pick, pick_pass,
+    pick_scattered, pick_small,
 };
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
-pub(crate) use room::{Left, Reserved, Room, rounding_bytes};
+pub(crate) use room::{Left, Reserved, Room, rounding_bytes, tables_made};
 pub(crate) use trash::Trash;
 pub(crate) use window::pick_window;

@@ -385,6 +385,12 @@ fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
     (of_tables as f64 * pointing as f64 / entries.max(1) as f64) as u64
 }
 
+/// How many tables come of so many, and so many bytes: a large one, as flushes and merges within level 0 leave it, is cut.
+pub(crate) fn tables_made(family: &Family, tables: usize, bytes: u64) -> usize {
+    let cut = usize::try_from(bytes.div_ceil(family.table_bytes().max(1))).unwrap_or(usize::MAX);
+    tables.max(cut)
+}
+
 /// What blocks round up where so many tables are written, and so many bytes of values: to blob files for each range of keys, by each thread.
 pub(crate) fn rounding_bytes(family: &Family, tables: usize, moved_bytes: u64) -> u64 {
     let blobs = match moved_bytes {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
-use super::pick::{Hiding, Need, PASS_PART, Use, hidden_bytes, hiding_of, pointed_to, room_for_values, uses_of};
+use super::hidden::{Hiding, hidden_bytes, hiding_of, pointed_to};
+use super::pick::{Need, PASS_PART, Use, room_for_values, uses_of};
 use crate::compaction;
 use crate::family::Family;
 use crate::options::Separation;
