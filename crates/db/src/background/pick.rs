@@ -77,7 +77,7 @@ fn note_no_room(state: &mut State, family: &Family, left: Left) {
         _ => reclaim::copied_bytes(family, left.slack).saturating_add(family.blob_file_bytes()),
     };
     let most = version.table_sums().bytes.saturating_add(blobs);
-    let most = most.saturating_add(reclaim::rounding_bytes(family, version.table_sums().count, blobs));
+    let most = most.saturating_add(reclaim::rounding_bytes(family, version.table_sums().count, most, blobs));
     if i64::try_from(most).is_ok_and(|most| left.pass >= most) {
         state.no_room.remove(&family.id);
         return;

@@ -31,7 +31,7 @@ use super::Levels;
 use crate::family::Family;
 use crate::ingest::Writing;
 use crate::options::Separation;
-use crate::reclaim::{rounding_bytes, tables_made};
+use crate::reclaim::rounding_bytes;
 use crate::version::{TableFile, Version};
 
 /// Level 0 goes down once it is this part of the level that it meets there.
@@ -88,8 +88,7 @@ impl Plan {
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
-        let made = tables_made(&self.family, self.inputs().count(), tables + home);
-        tables + moved + home + rounding_bytes(&self.family, made, moved)
+        tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved)
     }
 
     /// What lives in its victims, as far as its tables point there.

@@ -14,7 +14,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Relocation;
 use super::pick::{Use, candidates, retain_pointed_to, uses_of, within};
-use super::room::{BLOCK_BYTES, Left, rounding_bytes};
+use super::room::{BLOCK_BYTES, Left, rounding_bytes, tables_made};
 use crate::family::Family;
 use crate::options::ReclaimMode;
 use crate::store::{State, Store};
@@ -61,9 +61,12 @@ pub(crate) fn pick_step(
     let (claimed, free): (Vec<_>, Vec<_>) =
         tables.filter(|(_, table)| points_there(table)).partition(|(_, table)| table.is_claimed());
     // As much as each adds to what the step will be reckoned to write.
-    let bytes = |table: &Arc<TableFile>| table.meta.file_bytes + version.bytes_into(home, [table]) + BLOCK_BYTES;
+    let bytes = |table: &Arc<TableFile>| {
+        let bytes = table.meta.file_bytes + version.bytes_into(home, [table]);
+        bytes + tables_made(family, 1, bytes) * BLOCK_BYTES
+    };
     let free: Vec<_> = free.into_iter().map(|(level, table)| (bytes(table), (level, table.clone()))).collect();
-    let mut left = bytes_max.saturating_sub(rounding_bytes(family, 0, 0));
+    let mut left = bytes_max.saturating_sub(rounding_bytes(family, 0, 0, 0));
     let fit = free.iter().filter(|(bytes, _)| {
         let rest = left.checked_sub(*bytes);
         left = rest.unwrap_or(left);

@@ -22,7 +22,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::hidden::hidden_bytes;
 use super::punch::has_pages;
-use super::room::{BLOCK_BYTES, rounding_bytes, tables_made};
+use super::room::{BLOCK_BYTES, rounding_bytes};
 use super::window::{Share, WINDOW_COPY_PART, pick_window};
 use crate::compaction;
 use crate::family::Family;
@@ -74,8 +74,7 @@ impl Relocation {
         let moved = self.version.bytes_into(&self.victims, self.tables.iter().map(|(_, table)| table));
         // What comes home goes to no blob file.
         let (of_blobs, home) = if self.is_step_home { (0, moved) } else { (moved, 0) };
-        let made = tables_made(&self.family, self.tables.len(), tables + home);
-        tables + moved + rounding_bytes(&self.family, made, of_blobs)
+        tables + moved + rounding_bytes(&self.family, self.tables.len(), tables + home, of_blobs)
     }
 }
 
@@ -99,7 +98,7 @@ impl Pass {
 /// What a pass may copy that writes all tables, if it is to write no more than `need` allows: blocks of the file system round each blob file up.
 pub(super) fn room_for_values(family: &Family, version: &Version, need: &Need, of_tables: u64) -> u64 {
     let blob_file_bytes = family.blob_file_bytes();
-    let fixed = of_tables + rounding_bytes(family, version.table_sums().count, 1);
+    let fixed = of_tables + rounding_bytes(family, version.table_sums().count, of_tables, 1);
     let left = need.written_bytes_max.saturating_sub(fixed);
     left - left / (blob_file_bytes / BLOCK_BYTES).max(1)
 }
@@ -260,7 +259,7 @@ pub(crate) fn pick_small(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<F
     let room = room_for_values(family, &version, need, keys);
     let chosen = smallest(files, &Need { copied_bytes_max: need.copied_bytes_max.min(room), ..*need })?;
     let moved: u64 = chosen.iter().filter_map(|file| live_bytes.get(file)).sum();
-    let worth = moved * 2 + rounding_bytes(family, version.table_sums().count, moved);
+    let worth = moved * 2 + rounding_bytes(family, version.table_sums().count, keys, moved);
     let need = Need { written_bytes_max: need.written_bytes_max.min(worth), ..*need };
     gather(family, &version, chosen, &need)
 }

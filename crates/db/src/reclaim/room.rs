@@ -385,19 +385,19 @@ fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
     (of_tables as f64 * pointing as f64 / entries.max(1) as f64) as u64
 }
 
-/// How many tables come of so many, and so many bytes: a large one, as flushes and merges within level 0 leave it, is cut.
-pub(crate) fn tables_made(family: &Family, tables: usize, bytes: u64) -> usize {
-    let cut = usize::try_from(bytes.div_ceil(family.table_bytes().max(1))).unwrap_or(usize::MAX);
-    tables.max(cut)
+/// How many tables come of so many, of so many bytes: a large one, as flushes and merges within level 0 leave it, is cut.
+pub(super) fn tables_made(family: &Family, tables: usize, bytes: u64) -> u64 {
+    (tables as u64).max(bytes.div_ceil(family.table_bytes().max(1)))
 }
 
-/// What blocks round up where so many tables are written, and so many bytes of values: to blob files for each range of keys, by each thread.
-pub(crate) fn rounding_bytes(family: &Family, tables: usize, moved_bytes: u64) -> u64 {
+/// What blocks round up where so many tables of `table_bytes` are written, and so many bytes of values: to blob files for each range of keys, by each
+/// thread.
+pub(crate) fn rounding_bytes(family: &Family, tables: usize, table_bytes: u64, moved_bytes: u64) -> u64 {
     let blobs = match moved_bytes {
         0 => 0,
         bytes => bytes / family.blob_file_bytes().max(1) + 2 * family.ranges.count() as u64 + PARTS_MAX,
     };
-    (tables as u64 + blobs + PARTS_MAX) * BLOCK_BYTES
+    (tables_made(family, tables, table_bytes) + blobs + PARTS_MAX) * BLOCK_BYTES
 }
 
 fn signed(bytes: u64) -> i64 {
@@ -460,13 +460,12 @@ impl Store {
             let to_rewrite = of_tables.saturating_add(coming_in.tables);
             let (bytes, made) = if falls_back || (version.blobs().is_empty() && coming_in.blobs == 0) {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
-                // A large one, as merges within level 0 leave it, is cut.
                 let largest = version.table_sums().bytes_max;
                 let bytes = (to_rewrite / TABLES_PART).min(most.max(largest.saturating_mul(2)));
-                let made = bytes / family.table_bytes().max(1) + (all as u64 / TABLES_PART).min(TABLES_MAX);
-                (bytes, rounding_bytes(family, made as usize, 0))
+                let small = (all as u64 / TABLES_PART).min(TABLES_MAX);
+                (bytes, rounding_bytes(family, 0, bytes, 0) + small * BLOCK_BYTES)
             } else {
-                (to_rewrite, rounding_bytes(family, all, family.blob_file_bytes()))
+                (to_rewrite, rounding_bytes(family, all, to_rewrite, family.blob_file_bytes()))
             };
             // A flush leaves a table, and a blob file for each range of keys.
             let flushed = view.generations().count() as u64 * (family.ranges.count() as u64 + 1);
