@@ -10,7 +10,7 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 use crate::version::{TableFile, Version};
 
 /// What the tables above the deepest level may hide of older values: as much as they point to, and a value for each of their deletions. Less
-/// what was seen already when tables of the deepest level were written (P6 of [`compaction`]), as far as it lay there and not above.
+/// what was seen already when tables of the deepest level were written (P6 of [`compaction`](crate::compaction)), as far as it lay there and not above.
 ///
 /// Cost: a sort of both, and a look at what lies below each, once for each version.
 pub(crate) fn hidden_bytes(version: &Version) -> u64 {
