@@ -78,7 +78,7 @@ const TURNS_MAX: i64 = 16;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
-/// part of all tables, or for so many as compactions write, or for the largest there is and what it meets.
+/// part of all tables, or for so many as compactions write, or for the largest there is and what it meets, up to so many memtables.
 const TABLES_PART: u64 = 4;
 const TABLES_MAX: u64 = 12;
 
@@ -460,8 +460,10 @@ impl Store {
             let to_rewrite = of_tables.saturating_add(coming_in.tables);
             let (bytes, made) = if falls_back || (version.blobs().is_empty() && coming_in.blobs == 0) {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
-                let largest = version.table_sums().bytes_max;
-                let bytes = (to_rewrite / TABLES_PART).min(most.max(largest.saturating_mul(2)));
+                // No more of a giant, as others may have made it, than of what our memtables leave.
+                let largest = version.table_sums().bytes_max.saturating_mul(2);
+                let largest = largest.min(family.options.write_buffer_bytes.saturating_mul(TABLES_MAX));
+                let bytes = (to_rewrite / TABLES_PART).min(most.max(largest));
                 let small = (all as u64 / TABLES_PART).min(TABLES_MAX);
                 (bytes, rounding_bytes(family, 0, bytes, 0) + small * BLOCK_BYTES)
             } else {
