@@ -824,6 +824,7 @@ impl OpenDb {
         for mut thread in self.threads.lock().drain(..) {
             joined &= thread.join();
         }
+        self.store.aide.close();
         let recorded = self.store.record_durable_logs();
         let purged = self.store.trash.purge_again();
         self.store.trash.close();

@@ -68,6 +68,14 @@ impl PinnedSlice {
         }
     }
 
+    /// The memory of a buffer of its own, if nobody else has a slice of it.
+    pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
+        match self.0 {
+            Source::Block(block, _) => Arc::into_inner(block).map(Block::into_bytes),
+            _ => None,
+        }
+    }
+
     /// The bytes as a vector. Copies them unless this is the only slice of a buffer that holds nothing else.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -154,7 +154,7 @@ impl Store {
     pub(crate) fn iter(self: &Arc<Self>, family: &Arc<Family>, options: &ReadOptions) -> Result<DbIterator> {
         let (view, sequence) = self.moment(family, options)?;
         let store = Arc::downgrade(self);
-        Ok(DbIterator::new(store, family.clone(), view, sequence, options, self.blobs.clone()))
+        Ok(DbIterator::new(store, family.clone(), view, sequence, options, self.blobs.clone(), self.aide.clone()))
     }
 
     /// See [`Db::count_cf`](crate::Db::count_cf).
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// What a read sees (R1).
-    fn moment(&self, family: &Family, options: &ReadOptions) -> Result<(Arc<View>, SequenceNumber)> {
+    pub(crate) fn moment(&self, family: &Family, options: &ReadOptions) -> Result<(Arc<View>, SequenceNumber)> {
         self.check_open()?;
         family.view_at(|| self.sequence_for(options))
     }

@@ -35,6 +35,7 @@ use crate::counters::Counters;
 use crate::events::{EventKind, Events};
 use crate::family::{ColumnFamily, Family};
 use crate::flush;
+use crate::iterate::Aide;
 use crate::open::Recovery;
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
@@ -61,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) blobs: BlobReader,
+    /// Who reads ahead for iterators.
+    pub(crate) aide: Arc<Aide>,
     pub(crate) trash: Arc<Trash>,
     /// Whether the next log should be made ahead of time.
     pub(crate) wants_log: AtomicBool,
@@ -254,6 +257,7 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
+        let aide = Arc::new(Aide::new(&parts.env, parts.options.background_jobs > 0));
         let blobs = BlobReader::new(parts.options.cache_blobs.then(|| parts.cache.clone()), parts.options.mmap_reads);
         let store = Self {
             default_family: parts.default_family,
@@ -270,6 +274,7 @@ impl Store {
             db_id: parts.db_id,
             session_id: parts.session_id,
             blobs,
+            aide,
             cache: parts.cache,
             counters: parts.counters,
             trash: parts.trash,

@@ -295,6 +295,82 @@ fn scan_damaged(db: &Db, expected: &Contents, damaged: &[&[u8]]) {
     }
 }
 
+/// A store of long values in one blob file, whose iterators have a thread that reads beside them.
+fn long_store(disk: &SimDisk, count: u32) -> (Db, Contents) {
+    let family = FamilyOptions { min_blob_size: 100, ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { background_jobs: 2, families, ..options(Compression::Lz4) };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let value = |n: u32| [value(4 * n + 1, 1), value(4 * n + 3, 2), vec![n as u8; 2000]].concat();
+    let expected: Contents = (0..count).map(|n| (key(n), value(n))).collect();
+    expected.iter().for_each(|(key, value)| db.put(key, value).unwrap());
+    db.flush().unwrap();
+    (db, expected)
+}
+
+/// Goal: damage among what is read and unpacked beside a walk is told at its entry, either way, and nothing else fails.
+#[test]
+fn damage_that_is_met_beside_a_walk_is_told_at_its_entry() {
+    let disk = SimDisk::new();
+    let (db, expected) = long_store(&disk, 1500);
+    let is_blob = |path: &PathBuf| path.extension().is_some_and(|it| it == "blob");
+    let blob = disk.paths().into_iter().find(is_blob).unwrap();
+    let bits = disk.file_bytes(&blob).unwrap().len() as u64 * 8;
+    assert!((1..30).all(|n| disk.flip_bit(&blob, bits / 30 * n)));
+    let damaged: Vec<&[u8]> = expected.keys().filter(|key| db.get(key).is_err()).map(Vec::as_slice).collect();
+    assert!((20..30).contains(&damaged.len()), "{} values are damaged", damaged.len());
+    (0..4).for_each(|_| scan_damaged(&db, &expected, &damaged));
+}
+
+/// Goal: walks that turn, jump, skip values and are let go, while others read beside them, show what a map does; so does one whose store is closed.
+#[test]
+fn walks_that_are_read_beside_show_what_a_map_does() {
+    for seed in seeds(4) {
+        let mut random = Rng::with_seed(seed);
+        let disk = SimDisk::new();
+        let (db, expected) = long_store(&disk, 1200);
+        let entries = entries(&expected);
+        let mut iterator = db.iter().unwrap();
+        for _ in 0..12 {
+            if random.u8(..3) == 0 {
+                iterator = db.iter().unwrap();
+            }
+            let mut at = random.usize(..entries.len());
+            iterator.seek(&entries[at].0).unwrap();
+            for _ in 0..random.usize(1..4) {
+                let (is_forward, is_asking) = (random.bool(), random.u8(..8) > 0);
+                for _ in 0..random.usize(1..600) {
+                    if !iterator.valid() {
+                        break;
+                    }
+                    assert_eq!(iterator.key(), entries[at].0, "seed {seed}");
+                    if is_asking {
+                        assert_eq!(*iterator.value().unwrap(), entries[at].1[..], "seed {seed}");
+                    }
+                    if is_forward {
+                        iterator.next().unwrap();
+                        at += 1;
+                    } else {
+                        iterator.prev().unwrap();
+                        at = at.wrapping_sub(1);
+                    }
+                    assert_eq!(iterator.valid(), at < entries.len(), "seed {seed}");
+                }
+            }
+        }
+        iterator.seek_to_first().unwrap();
+        let mut db = Some(db);
+        for (at, entry) in entries.iter().enumerate() {
+            assert_eq!((iterator.key(), &*iterator.value().unwrap()), (&*entry.0, &*entry.1), "seed {seed}");
+            iterator.next().unwrap();
+            if at == 500 {
+                db.take().unwrap().close().unwrap();
+            }
+        }
+        assert!(!iterator.valid());
+    }
+}
+
 /// Goal: whichever read of a scan fails, what was shown before is right and in order, the error is told where the walk
 /// stood, and a seek goes on from there.
 #[test]

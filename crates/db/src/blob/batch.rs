@@ -13,6 +13,8 @@ use esker_env::{ReadRequest, read_many};
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::FileNumber;
 
+use parking_lot::Mutex;
+
 use super::BlobFile;
 use crate::Result;
 use crate::cache::Block;
@@ -51,6 +53,7 @@ struct Wanted {
 }
 
 /// Neighbours that are read together: some of the sorted `wanted`.
+#[derive(Debug)]
 struct Run {
     /// One of the files of the batch.
     file: usize,
@@ -89,8 +92,7 @@ impl Fetched {
         if let Some(brought) = Arc::into_inner(self.from)
             && let Some(block) = Arc::into_inner(brought.buffer)
         {
-            // A thread that is ending keeps nothing.
-            let _ = KEPT.try_with(|kept| kept.borrow_mut().put(block.into_bytes()));
+            keep(block.into_bytes());
         }
     }
 }
@@ -123,6 +125,12 @@ impl Kept {
     }
 }
 
+/// Keeps a buffer for the next batch.
+fn keep(buffer: Vec<u8>) {
+    // A thread that is ending keeps nothing.
+    let _ = KEPT.try_with(|kept| kept.borrow_mut().put(buffer));
+}
+
 /// What is likely to be asked for after a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Onward {
@@ -132,14 +140,20 @@ pub(crate) struct Onward {
     pub(crate) values: usize,
 }
 
+/// What the system was told to read last of each file. After updates, what lies in key order lies in several.
+#[derive(Debug, Default)]
+pub(crate) struct Announced(Vec<(FileNumber, Range<u64>)>);
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct BlobBatch {
     wanted: Vec<Wanted>,
     /// Of all that is wanted, each once.
     files: Vec<Arc<BlobFile>>,
-    /// What the system was told to read last of each file. After updates, what lies in key order lies in several.
-    announced: Vec<(FileNumber, Range<u64>)>,
+    /// How it is read, once that is [arranged](Self::arrange).
+    runs: Vec<Run>,
+    /// What the runs are read to, until they are: memory of the thread that arranged them, which gets it back.
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl BlobBatch {
@@ -159,21 +173,37 @@ impl BlobBatch {
         self.wanted.len()
     }
 
+    /// Bytes of the records that were added.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.wanted.iter().map(|wanted| wanted.extent.end - wanted.extent.start).sum()
+    }
+
+    /// Whether records were found together, of what was arranged.
+    pub(crate) fn lies_together(&self) -> bool {
+        self.runs.len() * RECORDS_PER_RUN_MIN <= self.wanted.len()
+    }
+
     /// Reads nothing of what was added.
     pub(crate) fn forget(&mut self) {
         self.wanted.clear();
         self.files.clear();
+        self.runs.clear();
+        self.buffers.get_mut().drain(..).for_each(keep);
     }
 
-    /// Reads everything that was added and hands each record that was read to `take`; the others are left out (A1).
-    /// Returns how many reads that were. Of files in which neighbours were found together, the system is told to read on
-    /// for what is likely to come `onward`.
-    pub(crate) fn fetch(&mut self, onward: Option<Onward>, mut take: impl FnMut(Fetched)) -> u64 {
+    /// Puts what was added in the order of places, and neighbours together: before it is read.
+    pub(crate) fn arrange(&mut self) {
         self.wanted.sort_unstable_by_key(|wanted| (wanted.file, wanted.extent.start));
-        let runs = runs(&self.wanted);
-        let mut buffers: Vec<_> = runs.iter().map(|run| buffer(&run.extent)).collect();
-        let is_read = self.read(&runs, &mut buffers);
-        for ((run, buffer), _) in runs.iter().zip(buffers).zip(is_read).filter(|(_, is_read)| *is_read) {
+        self.runs = runs(&self.wanted);
+        self.buffers.get_mut().extend(self.runs.iter().map(|run| buffer(&run.extent)));
+    }
+
+    /// Reads everything that was arranged, once, and hands each record that was read to `take`; the others are left out (A1).
+    /// Returns how many reads that were.
+    pub(crate) fn fetch(&self, mut take: impl FnMut(Fetched)) -> u64 {
+        let mut buffers = std::mem::take(&mut *self.buffers.lock());
+        let is_read = self.read(&mut buffers);
+        for ((run, buffer), _) in self.runs.iter().zip(buffers).zip(is_read).filter(|(_, is_read)| *is_read) {
             let Some(file) = self.files.get(run.file).cloned() else { continue };
             let from = Arc::new(Brought { file, buffer: Arc::new(Block::new(buffer)) });
             for wanted in self.wanted.get(run.wanted.clone()).unwrap_or_default() {
@@ -181,22 +211,22 @@ impl BlobBatch {
                 take(Fetched { id: wanted.id, from: from.clone(), start });
             }
         }
-        let reads = runs.len() as u64;
-        if let Some(onward) = onward {
-            for of_file in runs.chunk_by(|a, b| a.file == b.file) {
-                let records: usize = of_file.iter().map(|run| run.wanted.len()).sum();
-                if of_file.len() * RECORDS_PER_RUN_MIN <= records {
-                    self.announce(of_file, records, onward);
-                }
+        self.runs.len() as u64
+    }
+
+    /// Of files in which neighbours were found together, tells the system to read on for what is likely to come `onward`.
+    pub(crate) fn announce(&self, announced: &mut Announced, onward: Onward) {
+        for of_file in self.runs.chunk_by(|a, b| a.file == b.file) {
+            let records: usize = of_file.iter().map(|run| run.wanted.len()).sum();
+            if of_file.len() * RECORDS_PER_RUN_MIN <= records {
+                self.announce_file(announced, of_file, records, onward);
             }
         }
-        self.forget();
-        reads
     }
 
     /// Reads the runs, of all files at once; says which were read.
-    fn read(&self, runs: &[Run], buffers: &mut [Vec<u8>]) -> Vec<bool> {
-        let places = runs.iter().zip(buffers).filter_map(|(run, buffer)| {
+    fn read(&self, buffers: &mut [Vec<u8>]) -> Vec<bool> {
+        let places = self.runs.iter().zip(buffers).filter_map(|(run, buffer)| {
             let count = usize::try_from(run.extent.end - run.extent.start).unwrap_or(usize::MAX);
             let file = self.files.get(run.file)?;
             Some(ReadRequest::new(&*file.file, run.extent.start, buffer.get_mut(..count).unwrap_or_default()))
@@ -208,7 +238,8 @@ impl BlobBatch {
 
     /// Tells the system of the place where the next records of a file are likely to be, unless half of it or more was told
     /// before. `runs` brought `records` of it.
-    fn announce(&mut self, runs: &[Run], records: usize, onward: Onward) {
+    fn announce_file(&self, announced: &mut Announced, runs: &[Run], records: usize, onward: Onward) {
+        let Announced(announced) = announced;
         let forward = onward.forward;
         let Some(edge) = (if forward { runs.last() } else { runs.first() }) else { return };
         let Some(file) = self.files.get(edge.file) else { return };
@@ -217,8 +248,8 @@ impl BlobBatch {
         let share = (records as u64).saturating_mul(onward.values as u64) / (self.wanted.len() as u64).max(1);
         let expected = (brought / (records as u64).max(1)).saturating_mul(share.max(1));
         let bytes = (brought * ANNOUNCED_PER_BATCH).clamp(ANNOUNCED_BYTES_MIN, ANNOUNCED_BYTES_MAX).min(expected);
-        let known = self.announced.iter().position(|(of, _)| *of == file.number());
-        let told = known.map(|at| self.announced.swap_remove(at).1).unwrap_or_default();
+        let known = announced.iter().position(|(of, _)| *of == file.number());
+        let told = known.map(|at| announced.swap_remove(at).1).unwrap_or_default();
         let mut next = if forward {
             edge.extent.end..edge.extent.end.saturating_add(bytes).min(file.records_end())
         } else {
@@ -227,13 +258,13 @@ impl BlobBatch {
         let overlap = next.start.max(told.start)..next.end.min(told.end);
         let half = (next.end - next.start) / 2;
         if overlap.end.saturating_sub(overlap.start) >= half {
-            self.announced.push((file.number(), told));
+            announced.push((file.number(), told));
             return;
         }
-        if self.announced.len() >= ANNOUNCED_FILES_MAX {
-            self.announced.remove(0);
+        if announced.len() >= ANNOUNCED_FILES_MAX {
+            announced.remove(0);
         }
-        self.announced.push((file.number(), next.clone()));
+        announced.push((file.number(), next.clone()));
         if !overlap.is_empty() {
             next = if forward { overlap.end..next.end } else { next.start..overlap.start };
         }

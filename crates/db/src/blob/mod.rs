@@ -13,7 +13,7 @@ mod write;
 mod written;
 
 pub(crate) use active::{ActiveBlob, BlobSync, Held};
-pub(crate) use batch::{BlobBatch, Fetched, Onward};
+pub(crate) use batch::{Announced, BlobBatch, Fetched, Onward};
 pub(crate) use course::Course;
 pub(crate) use read::BlobFile;
 pub(crate) use write::BlobWriter;

@@ -50,11 +50,16 @@ impl Block {
         if bytes.capacity() / 2 > bytes.len() {
             let fitting = bytes.as_slice().to_vec();
             let long = std::mem::replace(&mut bytes, fitting);
-            let _ = LEFT.try_with(|left| left.set(long));
+            Self::leave(long);
         }
         let mut block = Self::new(bytes);
         block.is_passing = true;
         Ok(block)
+    }
+
+    /// Leaves memory for the next passing value of this thread.
+    pub(crate) fn leave(bytes: Vec<u8>) {
+        let _ = LEFT.try_with(|left| left.set(bytes));
     }
 
     /// See [`tagged`](Self::tagged).
@@ -103,7 +108,7 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         if self.is_passing && self.bytes.capacity() <= LEFT_BYTES_MAX {
-            let _ = LEFT.try_with(|left| left.set(std::mem::take(&mut self.bytes)));
+            Self::leave(std::mem::take(&mut self.bytes));
         }
     }
 }

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::blob::Onward;
 
-/// Separated values read at once, at first and at most.
+/// Separated values read at once, at first and at most; and where they are read beside a walk that is sure to go on.
 const VALUES_MIN: usize = 2;
 const VALUES_MAX: usize = 64;
+const VALUES_BESIDE_MAX: usize = 256;
 
 /// Walks that are remembered: one that stops early makes the next ones careful for as long.
 const WALKS: usize = 4;
@@ -120,6 +121,25 @@ impl Pace {
         self.grown = self.grown.clamp(VALUES_MIN, VALUES_MAX);
         self.batch = self.grown;
         self.batch
+    }
+
+    /// How many values to read beside the walk, behind `ahead` ones that were read and are not counted yet; after `asked` of the `read` ones before
+    /// were asked for. `None` where it is not sure enough to go on.
+    pub(super) fn beyond(&mut self, ahead: usize, read: usize, asked: usize) -> Option<usize> {
+        let passed = self.asked + ahead;
+        let values = if 2 * asked < read {
+            (self.expected, self.grown) = (0, VALUES_MIN);
+            return None;
+        } else if passed < self.expected {
+            (self.expected - passed).min(VALUES_BESIDE_MAX)
+        } else if self.grown >= VALUES_MAX {
+            self.grown = (2 * self.grown).min(VALUES_BESIDE_MAX);
+            self.grown
+        } else {
+            return None;
+        };
+        self.batch = ahead + values;
+        Some(values)
     }
 
     /// How the walk goes on behind the present batch, if that is sure enough to read for it.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 
 use super::ahead::Ahead;
+use super::aide::Aide;
 use super::pace::Pace;
 use super::walk::Walker;
 use super::{InternalIterator, LevelIterator, MergingIterator};
@@ -20,6 +21,9 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::version::TableFile;
 use crate::{Error, ErrorKind, Result};
+
+/// See [`DbIterator::stretch_bytes_max`].
+const TOGETHER_BYTES_MAX: u64 = 128 << 10;
 
 /// A position among the keys of a column family, as they were when the iterator was made. Not on an entry until a seek.
 ///
@@ -39,6 +43,7 @@ pub struct DbIterator {
     is_placed: bool,
     view: Arc<View>,
     blobs: BlobReader,
+    aide: Arc<Aide>,
     /// Keeps compaction from dropping what this iterator could only read through a later view; held for the snapshot's sake.
     snapshot: Option<Snapshot>,
     reach: Reach,
@@ -111,6 +116,7 @@ impl DbIterator {
         sequence: SequenceNumber,
         options: &ReadOptions,
         blobs: BlobReader,
+        aide: Arc<Aide>,
     ) -> Self {
         let reach = Reach::of(options);
         Self {
@@ -124,6 +130,7 @@ impl DbIterator {
             view,
             look_ahead_bytes: options.look_ahead_bytes,
             blobs,
+            aide,
             snapshot: options.snapshot.clone(),
             store,
             family,
@@ -318,6 +325,12 @@ impl DbIterator {
         }
         let (read, asked) = self.ahead.asked();
         self.pace.count(asked);
+        if self.ahead.turn() {
+            if was_asked {
+                self.read_beside(read, asked);
+            }
+            return Ok(());
+        }
         if !self.walker.valid() {
             return self.ahead.end();
         }
@@ -337,14 +350,51 @@ impl DbIterator {
     fn look_ahead(&mut self, forward: bool, read: usize, asked: usize) -> Result<()> {
         self.forward = forward;
         let wanted = self.pace.next(forward, read, asked, &self.family.walks);
-        self.ahead.fill(&mut self.walker, forward, &self.view, wanted, self.look_ahead_bytes);
-        if self.ahead.shows() { Ok(()) } else { self.ahead.end() }
+        let bytes_max = self.stretch_bytes_max();
+        self.ahead.fill(&mut self.walker, forward, &self.view, wanted, bytes_max);
+        if !self.ahead.shows() {
+            return self.ahead.end();
+        }
+        self.read_beside(0, 0);
+        Ok(())
+    }
+
+    /// Has somebody else read and unpack what comes after the entries that were just passed, if the walk is sure to go there; of the values before
+    /// them, `read`, so many were asked for.
+    fn read_beside(&mut self, read: usize, asked: usize) {
+        if !self.walker.valid() || !self.aide.is_there() || self.stands_in_memory() {
+            return;
+        }
+        let (ahead, _) = self.ahead.asked();
+        if let Some(wanted) = self.pace.beyond(ahead, read, asked) {
+            let bytes_max = self.stretch_bytes_max();
+            self.ahead.fill_coming(&mut self.walker, self.forward, &self.view, wanted, bytes_max);
+            self.ahead.hand_over(&self.aide, &self.blobs, &self.family, &self.pace);
+        }
+    }
+
+    /// Of keys and values that are read at once: half of all where as much again is read beside them, and less where the system reads on by itself,
+    /// so that what was unpacked beside lies in the processor's caches still.
+    fn stretch_bytes_max(&self) -> u64 {
+        match self.aide.is_there() {
+            false => self.look_ahead_bytes,
+            true if self.ahead.lies_together() => self.look_ahead_bytes.div_ceil(2).min(TOGETHER_BYTES_MAX),
+            true => self.look_ahead_bytes.div_ceil(2),
+        }
     }
 }
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
         self.end_walk();
+    }
+}
+
+#[cfg(test)]
+impl DbIterator {
+    /// What it has passed ahead.
+    pub(super) fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 }
 

@@ -55,7 +55,8 @@ pub struct Options {
     /// What open does about a damaged write-ahead log. Default [`RecoveryMode::PointInTime`].
     pub wal_recovery: RecoveryMode,
 
-    /// Threads for flush and compaction. Default 2. Range 0..=64.
+    /// Threads for flush and compaction. Default 2. Range 0..=64. Walks that are sure to go on share one more, from the first on: it reads and
+    /// unpacks what they will be asked for.
     ///
     /// 0 means that the writer whose write makes work necessary does it before it returns: no thread is started, and
     /// the same calls do the same I/O in the same order on every run.
@@ -538,6 +539,9 @@ pub struct ReadOptions {
     /// How much of separated values an iterator reads before it is asked for them, in bytes. Default 1 MiB; 0 reads
     /// nothing ahead. Reading begins with two values once one was asked for, doubles up to 64 while they are wanted,
     /// and neighbours are read together. More keeps a device busier and takes as much memory for each iterator.
+    ///
+    /// Once 64 values in a row were asked for, or where the last walks went further, up to 256 are read and unpacked by another thread
+    /// ([`background_jobs`](Options::background_jobs)) while those before them are looked at; what is unpacked takes up to 1 MiB more.
     pub look_ahead_bytes: u64,
 }
 

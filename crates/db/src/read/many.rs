@@ -188,7 +188,8 @@ impl Store {
         }
         let (mut values, mut bytes) = (0, 0);
         let mut fetched = Vec::new();
-        let reads = batch.fetch(None, |record| fetched.push(record));
+        batch.arrange();
+        let reads = batch.fetch(|record| fetched.push(record));
         for record in fetched {
             let Some(wanted) = keys.wanted.get(record.id) else { continue };
             let Some(Ok(Found::Blob(pointer))) = &wanted.found else { continue };

@@ -91,7 +91,15 @@ impl Store {
             let bounds = ReadOptions { lower_bound: lower.take(), upper_bound: upper.clone(), ..options.clone() };
             lower = upper;
             let store = Arc::downgrade(self);
-            DbIterator::new(store, family.clone(), view.clone(), sequence, &bounds, self.blobs.clone())
+            DbIterator::new(
+                store,
+                family.clone(),
+                view.clone(),
+                sequence,
+                &bounds,
+                self.blobs.clone(),
+                self.aide.clone(),
+            )
         };
         Ok(uppers.map(part).collect())
     }
