@@ -373,7 +373,9 @@ impl Store {
             return None;
         }
         let pass = reclaim::pick_scattered(family, &gathering(state, family, left, scattered), damaged)?;
-        family.walks.pay_scattered(pass.written_bytes());
+        // Where it takes all there is, nothing is left of what scans found, however often they did.
+        let is_all = pass.victims().len() == family.view.load().version.blobs().len();
+        family.walks.pay_scattered(if is_all { u64::MAX } else { pass.written_bytes() });
         Some(Work::of_pass(pass, &self.room))
     }
 

@@ -93,6 +93,14 @@ impl Pass {
             Self::Relocation(plan) => plan.written_bytes(),
         }
     }
+
+    /// The blob files that it empties.
+    pub(crate) fn victims(&self) -> &BTreeSet<FileNumber> {
+        match self {
+            Self::Sweep(plan) => &plan.victims,
+            Self::Relocation(plan) => &plan.victims,
+        }
+    }
 }
 
 /// What a pass may copy that writes all tables, if it is to write no more than `need` allows: blocks of the file system round each blob file up.

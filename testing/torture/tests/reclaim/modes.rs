@@ -95,6 +95,31 @@ fn scans_have_scattered_values_brought_together() {
     assert_sound(&db, "brought together");
 }
 
+/// Goal: what lies together is not written again for scans of before, however many there were until somebody could see to it.
+#[test]
+fn many_scans_have_all_there_is_brought_together_once() {
+    let disk = SimDisk::new();
+    let mut options = Options { max_space_amp: 4.0, cache_bytes: 0, ..options(ReclaimMode::Auto) };
+    let family = options.families.get_mut("default").unwrap();
+    (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 4 << 20);
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let mut order: Vec<u32> = (0..56).collect();
+    fastrand::Rng::with_seed(5).shuffle(&mut order);
+    let mut expected = Contents::new();
+    for some in order.chunks(4) {
+        for &n in some {
+            db.put(key(n), value(n, 0).repeat(6)).unwrap();
+            expected.insert(key(n), value(n, 0).repeat(6));
+        }
+        db.flush().unwrap();
+    }
+    (0..40).for_each(|_| assert!(contents(&db) == expected));
+    db.put(key(0), &expected[&key(0)]).unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.stats().relocations, 1);
+    assert!(contents(&db) == expected);
+}
+
 /// Goal: a family falls back beside a writer, whoever does it, with room for its values twice, or less: puts get on, the limit holds, and in the end
 /// there is no blob file.
 #[test]
