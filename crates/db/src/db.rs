@@ -660,8 +660,8 @@ impl Db {
     /// Cost: the keys of these tables once, if they point to separated values; one edit of the manifest.
     ///
     /// # Errors
-    /// `Corruption`, `Io`: a table could not be read, and nothing changed. `ReadOnly`, `Exhausted`: as for any change of the manifest.
-    /// `InvalidArgument`: the family was dropped.
+    /// `Corruption`, `Io`: a table could not be read, and nothing changed; `Io` that says so, that a file could not be removed: the tables are
+    /// dropped, and it goes later. `ReadOnly`, `Exhausted`: as for any change of the manifest. `InvalidArgument`: the family was dropped.
     pub fn delete_files_in_range(
         &self,
         family: &ColumnFamily,

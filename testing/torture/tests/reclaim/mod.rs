@@ -6,10 +6,21 @@
 //! - `holes`: dead pages are given back where they lie;
 //! - `modes`: families change how they keep values while the store is open;
 //! - `small`: small files are merged, with crashes and faults at every operation, too;
+//! - `everywhere`: the other kinds die at every operation, and every call of theirs fails;
 //! - `windows`: passes over one range of keys, beside writers and readers, with crashes and faults in the midst of them;
 //! - `bound`: a store, a limit and a full disk.
+//!
+//! Where each kind of reclaim dies and fails, at every operation:
+//!
+//! | kind                                       | by                                                                    |
+//! |--------------------------------------------|-----------------------------------------------------------------------|
+//! | values are relocated, or come home         | `moves`                                                               |
+//! | small files are merged                     | `small`                                                               |
+//! | sweep, gathering, holes, files of a range  | `everywhere`                                                          |
+//! | windows                                    | the engine's own tests of compaction; here among writes, in `windows` |
 
 mod bound;
+mod everywhere;
 mod holes;
 mod ledger;
 mod modes;
