@@ -10,7 +10,7 @@ mod pick;
 mod run;
 mod sieve;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub(crate) use levels::Levels;
 pub(crate) use parts::{Merge, PARTS_MAX};

@@ -191,14 +191,14 @@ fn cuts_by_range(plan: &Plan, store: &Store) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::ops::Range;
 
-    use esker_env::sim::{Fault, SimDisk};
-    use esker_format::compression::Compression;
+    use esker_env::sim::{Fault, SimDisk, Survivors};
 
     use super::*;
-    use crate::compaction::testing::{Contents, contents};
+    use crate::compaction::testing::{Contents, contents, open, separated};
     use crate::compaction::{pick_exposing, pick_sweep, pick_window};
-    use crate::options::{FamilyOptions, Options, ReclaimMode};
+    use crate::options::{FamilyOptions, Options};
     use crate::reclaim::hidden_bytes;
     use crate::version::testing::{install, table};
     use crate::{Db, Snapshot};
@@ -211,26 +211,14 @@ mod tests {
         now: Contents,
     }
 
-    /// One that does nothing by itself.
-    fn open(disk: &SimDisk) -> Db {
-        let family = FamilyOptions {
-            write_buffer_bytes: 64 << 10,
-            min_blob_size: 100,
-            blob_file_bytes: 64 << 10,
-            blob_compression: Compression::None,
-            target_file_bytes: 8 << 10,
-            level0_compaction_trigger: 20,
-            ..FamilyOptions::default()
-        };
-        let families = [("default".to_owned(), family)].into();
-        let reclaim_mode = ReclaimMode::Off;
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        Db::open_with_env("/db", options, disk.env()).unwrap()
+    /// Small files.
+    fn small() -> FamilyOptions {
+        let (write_buffer_bytes, blob_file_bytes, target_file_bytes) = (64 << 10, 64 << 10, 8 << 10);
+        FamilyOptions { write_buffer_bytes, blob_file_bytes, target_file_bytes, ..separated() }
     }
 
     fn overwritten(disk: &SimDisk) -> Overwritten {
-        let (db, mut now) = (open(disk), Contents::new());
+        let (db, mut now) = (open(disk, small()), Contents::new());
         let change = |now: &mut Contents, n: u32, round: u8| {
             let (key, value) = (format!("key {:04}", n * 7 % 1000).into_bytes(), vec![round; 300]);
             if n % 11 == 3 {
@@ -254,6 +242,15 @@ mod tests {
         let version = family.view.load().version.clone();
         let victims = version.blobs().keys().copied().collect();
         Arc::new(pick_sweep(&family, &version, victims).unwrap())
+    }
+
+    /// A window over these tables of the deepest level that moves all they point to.
+    fn window(db: &Db, tables: Range<usize>) -> Arc<Plan> {
+        let family = db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let tables = &version.level(version.deepest_level())[tables];
+        let victims = tables.iter().flat_map(|table| table.known_blob_refs().unwrap().keys()).copied().collect();
+        Arc::new(pick_window(&family, &version, tables, victims).unwrap())
     }
 
     fn reserve(db: &Db, plan: &Plan) -> Arc<Reserved> {
@@ -322,11 +319,7 @@ mod tests {
             let family = store.db.store().family(0).unwrap();
             let version = family.view.load().version.clone();
             let tables = version.level(version.deepest_level());
-            let window = &tables[tables.len() / 4..tables.len() / 2];
-            let victims: BTreeSet<_> =
-                window.iter().flat_map(|table| table.known_blob_refs().unwrap().keys()).collect();
-            let victims = victims.into_iter().copied().collect();
-            let plan = Arc::new(pick_window(&family, &version, window, victims).unwrap());
+            let plan = window(&store.db, tables.len() / 4..tables.len() / 2);
             assert!(!plan.above.is_empty());
             plan.set_claimed(true);
             match change {
@@ -362,7 +355,7 @@ mod tests {
     /// written to where it writes, nor taken in there.
     #[test]
     fn what_lies_beside_a_window_may_change_while_it_is_written() {
-        let db = open(&SimDisk::new());
+        let db = open(&SimDisk::new(), small());
         let (store, family) = (db.store(), db.store().family(0).unwrap());
         let (version, mut now) = (|| family.view.load().version.clone(), Contents::new());
         let put = |now: &mut Contents, level: usize, keys: [&str; 2]| {
@@ -436,10 +429,7 @@ mod tests {
         rewrite(900..1000);
         let family = store.db.store().family(0).unwrap();
         let version = family.view.load().version.clone();
-        let tables = version.level(version.deepest_level());
-        let window = &tables[..tables.len() / 2];
-        let victims = window.iter().flat_map(|table| table.known_blob_refs().unwrap().keys()).copied().collect();
-        let plan = Arc::new(pick_window(&family, &version, window, victims).unwrap());
+        let plan = window(&store.db, 0..version.level(version.deepest_level()).len() / 2);
         assert!(plan.above.is_empty(), "it has other keys");
         let hidden = || hidden_bytes(&family.view.load().version);
         let before = hidden();
@@ -571,6 +561,84 @@ mod tests {
             assert!(store.db.store().state.lock().merging.is_empty());
             assert_eq!(store.db.store().room.reserved_bytes(), 0);
             assert_holds(&store, &format!("operation {n}"));
+        }
+    }
+
+    /// Goal (B4, B8): wherever a window dies, and whichever of its calls fails, nothing is lost that anybody sees, nothing stays that is not the store's,
+    /// and the next one gets on.
+    #[test]
+    fn a_window_may_die_or_fail_at_every_operation() {
+        let made = SimDisk::new();
+        let Overwritten { db, snapshot, now: before, .. } = overwritten(&made);
+        drop(snapshot);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        db.close().unwrap();
+        // What lies above it came after a snapshot.
+        let begin = |disk: &SimDisk| {
+            let db = open(disk, small());
+            let (snapshot, mut now) = (db.snapshot(), before.clone());
+            for n in (0..1000).step_by(9) {
+                let key = format!("key {n:04}").into_bytes();
+                if n % 2 == 0 {
+                    db.delete(&key).unwrap();
+                    now.remove(&key);
+                } else {
+                    db.put(&key, [3; 300]).unwrap();
+                    now.insert(key, vec![3; 300]);
+                }
+            }
+            db.flush().unwrap();
+            Overwritten { db, snapshot, before: before.clone(), now }
+        };
+        let run = |db: &Db| {
+            let plan = window(db, 0..1);
+            db.store().run_compaction(&plan, &reserve(db, &plan)).map(drop)
+        };
+        let assert_nothing_left = |db: &Db, disk: &SimDisk, what: &str| {
+            let version = db.store().family(0).unwrap().view.load().version.clone();
+            let count = |extension| disk.paths().iter().filter(|path| path.extension() == Some(extension)).count();
+            let found = ["sst", "blob"].map(|extension| count(extension.as_ref()));
+            assert_eq!(found, [version.tables().count(), version.blobs().len()], "{what}: files left behind");
+        };
+        let healthy = made.after_process_death();
+        let store = begin(&healthy);
+        let first = healthy.op_count();
+        run(&store.db).unwrap();
+        let ops = first..healthy.op_count();
+        assert_holds(&store, "healthy");
+        assert!(ops.end - ops.start > 15, "{ops:?}");
+        for n in ops.clone() {
+            let disk = made.after_process_death();
+            let store = begin(&disk);
+            disk.die_after(n);
+            run(&store.db).unwrap_err();
+            let now = store.now.clone();
+            drop(store);
+            for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: n }] {
+                let what = format!("died before operation {n} of {ops:?}, {survivors:?}");
+                let image = disk.after_power_loss(survivors);
+                let db = open(&image, small());
+                assert!(contents(&db, None) == now, "{what}");
+                let check = db.check(&mut |_| {}).unwrap();
+                assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+                db.store().trash.purge().unwrap();
+                assert_nothing_left(&db, &image, &what);
+            }
+            for fault in [Fault::Eio, Fault::NoSpace] {
+                let what = format!("operation {n} of {ops:?} fails with {fault:?}");
+                let disk = made.after_process_death();
+                let store = begin(&disk);
+                disk.fail_at(n, fault);
+                let failed = run(&store.db).unwrap_err();
+                assert_eq!(store.db.store().room.reserved_bytes(), 0, "{what}");
+                assert_holds(&store, &what);
+                if failed.kind() != crate::ErrorKind::ReadOnly {
+                    store.db.store().trash.purge_again().unwrap();
+                    assert_nothing_left(&store.db, &disk, &what);
+                    run(&store.db).unwrap();
+                    assert_holds(&store, &what);
+                }
+            }
         }
     }
 }

@@ -509,7 +509,7 @@ mod tests {
 
     use super::*;
     use crate::Db;
-    use crate::compaction::testing::{Contents, contents};
+    use crate::compaction::testing::{Contents, contents, open};
     use crate::options::{FamilyOptions, Options};
     use crate::version::testing::{install, table};
 
@@ -528,9 +528,7 @@ mod tests {
                 level0_stop_trigger: 101,
                 ..FamilyOptions::default()
             };
-            let families = [("default".to_owned(), family)].into();
-            let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
-            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let db = open(&SimDisk::new(), family);
             let (mut now, mut snapshots) = (Contents::new(), Vec::new());
             for n in 0..2000u32 {
                 let key = format!("key {n:04}").into_bytes();

@@ -314,25 +314,15 @@ mod tests {
 
     use super::*;
     use crate::compaction::pick_window;
+    use crate::compaction::testing::{open, separated};
     use crate::reclaim::hidden_bytes;
-    use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
 
     /// Goal: what a snapshot kept is hidden again, whether it goes before the tables that were written beside it are the version's, when nobody finds
     /// them yet, or after.
     #[test]
     fn what_a_snapshot_kept_is_hidden_again_if_it_goes_before_tables_are_installed() {
         for goes_before in [true, false] {
-            let family = FamilyOptions {
-                min_blob_size: 100,
-                blob_compression: Compression::None,
-                level0_compaction_trigger: 20,
-                ..FamilyOptions::default()
-            };
-            let families = [("default".to_owned(), family)].into();
-            let reclaim_mode = ReclaimMode::Off;
-            let options =
-                Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+            let db = open(&SimDisk::new(), separated());
             let put = |keys: std::ops::Range<u32>| {
                 keys.for_each(|n| db.put(n.to_be_bytes(), [n as u8; 1000]).unwrap());
                 db.flush().unwrap();

@@ -1,8 +1,28 @@
-//! For the tests of this room.
+//! For the tests of this room and of reclaim.
 
 use std::collections::BTreeMap;
 
-use crate::{Db, Snapshot};
+use esker_env::sim::SimDisk;
+
+use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode, Snapshot};
+
+/// Values go to blob files as they are, and nothing comes down before there is much of it.
+pub(crate) fn separated() -> FamilyOptions {
+    FamilyOptions {
+        min_blob_size: 100,
+        blob_compression: Compression::None,
+        level0_compaction_trigger: 20,
+        ..FamilyOptions::default()
+    }
+}
+
+/// A store that reclaims nothing by itself.
+pub(crate) fn open(disk: &SimDisk, family: FamilyOptions) -> Db {
+    let families = [("default".to_owned(), family)].into();
+    let reclaim_mode = ReclaimMode::Manual;
+    let options = Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
+    Db::open_with_env("/db", options, disk.env()).unwrap()
+}
 
 pub(super) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -213,13 +213,14 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use esker_format::rocksdb::blob::BlobIndex;
-
     use std::sync::OnceLock;
 
+    use esker_env::sim::SimDisk;
+    use esker_format::rocksdb::blob::BlobIndex;
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::compaction::testing::{open, separated};
     use crate::events::{EventKind, Job, JobKind, Listener};
     use crate::version::testing::{install, table_of_pointers};
     use crate::{Compression, Db, FamilyOptions, Options};
@@ -227,13 +228,7 @@ mod tests {
     /// Goal: what comes while somebody reclaims by hand is not waited for: only files that were there before are emptied.
     #[test]
     fn only_files_that_were_there_are_emptied() {
-        let family =
-            FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
-        let families = [("default".to_owned(), family)].into();
-        let reclaim_mode = ReclaimMode::Manual;
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        let db = open(&SimDisk::new(), separated());
         for round in 0..4u8 {
             (round * 10..100).for_each(|n| db.put([n], [round; 500]).unwrap());
             db.flush().unwrap();
@@ -252,12 +247,7 @@ mod tests {
     /// Goal: a pass that meets a pointer to more than any file holds ends, and tells of it.
     #[test]
     fn a_pointer_to_more_than_a_file_holds_is_damage() {
-        let family =
-            FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
-        let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), family)].into());
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        let db = open(&SimDisk::new(), separated());
         for round in 0..2u8 {
             (round * 10..20).for_each(|n| db.put([n], [round; 500]).unwrap());
             db.flush().unwrap();
@@ -273,9 +263,7 @@ mod tests {
     /// Goal: passes in the background that follow each other keep nobody waiting for ever who reclaims by hand: none is begun once it waits.
     #[test]
     fn nothing_is_begun_in_the_background_while_somebody_waits_to_reclaim() {
-        let family =
-            FamilyOptions { min_blob_size: 100, blob_compression: Compression::None, ..FamilyOptions::default() };
-        let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), family)].into());
+        let (reclaim_mode, families) = (ReclaimMode::Manual, [("default".to_owned(), separated())].into());
         let (opened, seen) = (Arc::new(OnceLock::<Db>::new()), Arc::new(Mutex::new(Vec::new())));
         let (of, kept_outs) = (Arc::clone(&opened), Arc::clone(&seen));
         let listeners = vec![Listener::new(move |event| {
@@ -291,7 +279,7 @@ mod tests {
             listeners,
             ..Options::default()
         };
-        let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
         assert!(opened.set(db.clone()).is_ok());
         for round in 0..2u8 {
             (round * 10..20).for_each(|n| db.put([n], [round; 500]).unwrap());
@@ -322,7 +310,7 @@ mod tests {
     fn nothing_is_left_to_do_for_a_dropped_family() {
         for separation in [Separation::AtFlush, Separation::FallBack] {
             let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
-            let db = Db::open_with_env("/db", options, esker_env::sim::SimDisk::new().env()).unwrap();
+            let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
             let options = FamilyOptions { min_blob_size: 100, ..FamilyOptions::default() };
             let handle = db.create_column_family("passing", options).unwrap();
             for round in 0..2u8 {

@@ -185,7 +185,7 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
-    use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
+    use crate::compaction::testing::{open, separated};
 
     /// Goal: what tables have seen of what is above them is as if each were looked at by itself.
     #[test]
@@ -212,17 +212,7 @@ mod tests {
     /// ones there point to.
     #[test]
     fn tables_of_level_0_alone_hide_each_others_values() {
-        let family = FamilyOptions {
-            min_blob_size: 100,
-            blob_compression: Compression::None,
-            level0_compaction_trigger: 20,
-            ..FamilyOptions::default()
-        };
-        let families = [("default".to_owned(), family)].into();
-        let reclaim_mode = ReclaimMode::Manual;
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let db = open(&SimDisk::new(), separated());
         let put = |keys: std::ops::Range<u8>| {
             keys.for_each(|n| db.put([n], [n; 1000]).unwrap());
             db.flush().unwrap();

@@ -420,8 +420,9 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
+    use crate::compaction::testing::{open, separated};
     use crate::version::{Edit, Garbage, testing};
-    use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode};
+    use crate::{Db, FamilyOptions, Options};
 
     const NEED: Need = Need {
         copied_bytes_max: 0,
@@ -478,18 +479,8 @@ mod tests {
     /// Goal: a file without a table that could be written again keeps no other from being emptied, by hand or not.
     #[test]
     fn a_file_that_no_table_points_to_is_in_nobodys_way() {
-        let family = FamilyOptions {
-            write_buffer_bytes: 64 << 10,
-            min_blob_size: 100,
-            blob_file_bytes: 64 << 10,
-            blob_compression: Compression::None,
-            ..FamilyOptions::default()
-        };
-        let families = [("default".to_owned(), family)].into();
-        let reclaim_mode = ReclaimMode::Manual;
-        let options =
-            Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() };
-        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let family = FamilyOptions { write_buffer_bytes: 64 << 10, blob_file_bytes: 64 << 10, ..separated() };
+        let db = open(&SimDisk::new(), family);
         let put = |keys: std::ops::Range<u8>| {
             keys.for_each(|n| db.put([n], [n; 1000]).unwrap());
             db.flush().unwrap();
