@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Work;
 use super::pick::is_turn_of_level0;
@@ -345,6 +346,62 @@ fn a_compaction_takes_up_no_more_than_was_reckoned() {
         }
     }
     assert!(cut > 0);
+}
+
+/// Goal (W4): the same of passes that leave tables in their levels, and of steps home: tables that become much longer, since what they pointed to lies in
+/// them now, are cut into many.
+#[test]
+fn moving_values_takes_up_no_more_than_was_reckoned() {
+    for (comes_home, value_bytes) in
+        [false, true].into_iter().flat_map(|home| [(home, 120), (home, 1000), (home, 9000)])
+    {
+        let family = FamilyOptions { write_buffer_bytes: 256 << 10, target_file_bytes: 16 << 10, ..separated() };
+        let db = open(Options { reclaim_mode: ReclaimMode::Manual, ..Options::default() }, family);
+        let (store, handle) = (db.store(), db.default_column_family());
+        let (mut runs, mut cut, mut full) = (0, 0, 0);
+        for round in 0..2 {
+            store.state.lock().manual.insert(0, KeptOut::All);
+            // Every other value stays with its key.
+            let count = 1_000_000u32 / value_bytes;
+            for n in 0..count {
+                let bytes = if n % 2 == 0 { value_bytes } else { 90 };
+                db.put((n * 7919 % (count * 3 / 4)).to_be_bytes(), vec![n as u8; bytes as usize]).unwrap();
+            }
+            db.flush().unwrap();
+            store.state.lock().manual.clear();
+            if round == 0 {
+                db.compact_range(&handle, None, None).unwrap();
+            }
+            let separation = if comes_home { Separation::FallBack } else { Separation::AtFlush };
+            db.set_separation(&handle, separation).unwrap();
+            let family = store.family(0).unwrap();
+            // Garbage or not: of all that are there now.
+            let first_new = FileNumber::new(store.next_file_number());
+            let next = || match comes_home {
+                true => reclaim::pick_any_step(&family, 64 << 10),
+                false => reclaim::pick(&family, f64::NEG_INFINITY, first_new),
+            };
+            while let Some(plan) = next() {
+                let Work::Relocation(plan, reserved) = Work::relocation(plan, &store.room) else { unreachable!() };
+                let (before, reckoned) = (store.room.used(), plan.written_bytes());
+                let inputs = plan.tables.len();
+                let changes = store.run_relocation(&plan, &reserved).unwrap();
+                // What it read is not removed yet.
+                let took = store.room.used() - before;
+                assert!(took <= reckoned, "{comes_home}, {value_bytes}: {took}, {reckoned} were reckoned");
+                runs += 1;
+                let tables = changes.added.iter().filter(|file| file.level.is_some()).count();
+                cut += u32::from(tables > inputs);
+                full += u32::from(took > reckoned / 2);
+                drop((plan, reserved));
+                store.trash.purge().unwrap();
+                assert_eq!(store.room.reserved_bytes(), 0);
+            }
+            db.set_separation(&handle, Separation::AtFlush).unwrap();
+        }
+        let what = format!("{comes_home}, {value_bytes}: {runs} runs, {cut} cut tables, {full} took most of it");
+        assert!(full * 2 > runs && runs > 2 && (cut > 0 || !comes_home), "{what}");
+    }
 }
 
 /// Goal: the bound is the store's: garbage of a family that nobody writes to is not left for those who write to others to make up for.
