@@ -671,22 +671,29 @@ impl Db {
         self.store().delete_files_in_range(self.store().own(family)?, begin, end)
     }
 
-    /// Copies what lives out of all blob files of `family` of which at least `garbage_part` (0.0..=1.0) is garbage, and
-    /// removes them. Waits until that is done; writes and reads go on meanwhile.
+    /// Gives back the garbage in blob files of `family`, the cheapest way first: makes holes of dead pages, with [`punch_holes`](Options::punch_holes)
+    /// and where they are worth it; then copies what lives out of all files of which at least `garbage_part` (0.0..=1.0) is garbage, of what they take
+    /// up still, and removes them. If the family falls back, brings all values home instead. Waits until that is done; writes and reads go on
+    /// meanwhile.
     ///
-    /// Cost: the values that are copied, and for each [`blob_file_bytes`](FamilyOptions::blob_file_bytes) of them one
-    /// rewrite of the tables that point to them. [`reclaim_plan`](Self::reclaim_plan) says how much that is.
+    /// Cost: for holes, a look at the keys of the tables that point into such files; the values that are copied, and for each
+    /// [`blob_file_bytes`](FamilyOptions::blob_file_bytes) of them one rewrite of the tables that point to them.
+    /// [`reclaim_plan`](Self::reclaim_plan) says how much that is.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is none, if `reclaim_mode` is `Off`, or if the family was dropped; what made a pass fail; nothing is lost.
+    /// `InvalidArgument` for a part that is none, if `reclaim_mode` is `Off`, or if the family was dropped; what made a pass fail: nothing is lost, and
+    /// what keeps holes from being made is told after the rest was done.
     pub fn reclaim(&self, family: &ColumnFamily, garbage_part: f64) -> Result<Reclaimed> {
         self.store().reclaim(self.store().own(family)?, garbage_part)
     }
 
-    /// What [`reclaim`](Self::reclaim) would do, and who holds garbage that it could not free.
+    /// What [`reclaim`](Self::reclaim) would do, and who holds garbage that it could not free. Writes nothing.
+    ///
+    /// Cost: a look at each file; where holes could be made, as for these, and with [`holes_within_values`](Options::holes_within_values) one read for each dead
+    /// value there.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is none; `Closed`.
+    /// `InvalidArgument` for a part that is none; `Closed`; `Corruption`, `Io`: a table could not be read, nor could `reclaim`.
     pub fn reclaim_plan(&self, family: &ColumnFamily, garbage_part: f64) -> Result<ReclaimPlan> {
         self.store().reclaim_plan(self.store().own(family)?, garbage_part)
     }

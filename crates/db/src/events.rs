@@ -285,9 +285,9 @@ impl Store {
         &self,
         job: impl FnOnce(u64) -> Job,
         run: impl FnOnce() -> Result<FileChanges>,
-    ) -> Result<()> {
+    ) -> Result<FileChanges> {
         if self.options.listeners.is_empty() {
-            return run().map(drop);
+            return run();
         }
         let job = job(self.events.jobs.fetch_add(1, Ordering::Relaxed) + 1);
         let began = self.env.clock.monotonic();
@@ -295,7 +295,7 @@ impl Store {
         let result = run();
         let elapsed = self.env.clock.monotonic().saturating_sub(began);
         self.tell(EventKind::JobEnded { job: &job, elapsed, outcome: result.as_ref() });
-        result.map(drop)
+        result
     }
 }
 

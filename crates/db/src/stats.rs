@@ -302,7 +302,7 @@ impl Store {
     }
 
     /// What cannot be listed counts as nothing: this is a report, and whoever needs the files finds the error there.
-    fn on_disk(&self) -> OnDisk {
+    pub(crate) fn on_disk(&self) -> OnDisk {
         let mut sum = OnDisk::default();
         for entry in self.env.files.list(&self.dir).unwrap_or_default() {
             let Ok(metadata) = self.env.files.metadata(&self.dir.join(&entry.name)) else { continue };

@@ -185,7 +185,7 @@ impl Work {
 }
 
 impl Store {
-    fn run_work(&self, work: &Work) -> Result<()> {
+    fn run_work(&self, work: &Work) -> Result<FileChanges> {
         self.refresh_room();
         self.refresh_shortage();
         let changes = |()| FileChanges::default();
@@ -213,7 +213,7 @@ impl Store {
             })
         };
         let result = match work {
-            Work::Part(_) | Work::Sync(_) | Work::Log | Work::Purge | Work::Options => run().map(drop),
+            Work::Part(_) | Work::Sync(_) | Work::Log | Work::Purge | Work::Options => run(),
             Work::Flush(plan) => self.run_job(|id| plan.job(id), run),
             Work::Compaction(plan, _) => self.run_job(|id| plan.job(id), run),
             Work::Relocation(plan, _) => self.run_job(|id| plan.job(id), run),
@@ -229,10 +229,10 @@ impl Store {
     }
 
     /// Keeps what came of `work` where users can read it. Whether it failed in a way that trying again will not mend.
-    fn note_result(&self, state: &mut State, work: &Work, result: &mut Result<()>) -> bool {
+    fn note_result(&self, state: &mut State, work: &Work, result: &mut Result<FileChanges>) -> bool {
         // Of a family that was dropped nothing is tried again, and nobody would ask: its error would stay.
         if work.family().is_some_and(Family::is_dropped) {
-            *result = Ok(());
+            *result = Ok(FileChanges::default());
         }
         let error = result.as_ref().err().cloned();
         let is_beyond_help = match &error {
@@ -259,7 +259,7 @@ impl Store {
     }
 
     /// Gives the claims of `work` back, or lets it rest with them (G4) if it `is_beyond_help`.
-    fn release_work(&self, state: &mut State, work: Work, result: &Result<()>, is_beyond_help: bool) {
+    fn release_work(&self, state: &mut State, work: Work, result: &Result<FileChanges>, is_beyond_help: bool) {
         match work {
             Work::Flush(plan) => plan.release(state),
             Work::Compaction(plan, _) => {
@@ -329,21 +329,26 @@ impl Store {
     }
 
     /// Claims the tables of `plan`, runs it on this thread and gives them back.
-    pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<()> {
+    pub(crate) fn claim_and_run(&self, mut state: MutexGuard<'_, State>, plan: Relocation) -> Result<FileChanges> {
         self.claim_and_run_work(&mut state, Work::relocation(plan, &self.room))
+    }
+
+    /// Makes holes on this thread.
+    pub(crate) fn claim_and_punch(&self, mut state: MutexGuard<'_, State>, plan: Punch) -> Result<FileChanges> {
+        self.claim_and_run_work(&mut state, Work::Punch(plan))
     }
 
     /// The same for tables that go.
     pub(crate) fn claim_and_remove(&self, mut state: MutexGuard<'_, State>, plan: Removal) -> Result<()> {
-        self.claim_and_run_work(&mut state, Work::Removal(plan))
+        self.claim_and_run_work(&mut state, Work::Removal(plan)).map(drop)
     }
 
     /// The same for a compaction.
     pub(crate) fn claim_and_compact(&self, mut state: MutexGuard<'_, State>, plan: compaction::Plan) -> Result<()> {
-        self.claim_and_run_work(&mut state, Work::compaction(plan, &self.room))
+        self.claim_and_run_work(&mut state, Work::compaction(plan, &self.room)).map(drop)
     }
 
-    fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<()> {
+    fn claim_and_run_work(&self, state: &mut MutexGuard<'_, State>, work: Work) -> Result<FileChanges> {
         work.claim_tables(state);
         let mut result = MutexGuard::unlocked(state, || self.run_work(&work));
         let is_beyond_help = self.note_result(state, &work, &mut result);

@@ -323,7 +323,7 @@ impl Store {
         let need = self.need(state, family, left, can_punch);
         if can_punch
             && (need.is_some() || reclaim::fresh_bytes(family) >= left.slack / PUNCH_PART)
-            && let Some(plan) = reclaim::pick_punch(family)
+            && let Some(plan) = reclaim::pick_punch(family, &family.view.load().version, &BTreeSet::new())
         {
             return Some(Work::Punch(plan));
         }
@@ -341,7 +341,8 @@ impl Store {
     /// What brings values home, if there is room for it: no more at a time than leaves writers some.
     fn pick_step_home(&self, family: &Arc<Family>, damaged: &BTreeSet<FileNumber>, left: &Left) -> Option<Work> {
         let step = u64::try_from(left.pass.min(left.bound) / 2).unwrap_or(0).min(family.blob_file_bytes());
-        let plan = reclaim::pick_step(family, &family.coming_home(), damaged, step)?;
+        let version = family.view.load().version.clone();
+        let plan = reclaim::pick_step(family, &version, &family.coming_home(), damaged, step)?;
         let fits = i64::try_from(plan.written_bytes()).is_ok_and(|bytes| bytes <= left.pass);
         (fits && !plan.is_claimed()).then(|| Work::relocation(plan, &self.room))
     }

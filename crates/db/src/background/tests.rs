@@ -12,6 +12,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use super::Work;
 use super::pick::is_turn_of_level0;
 use crate::compaction;
+use crate::events::FileChanges;
 use crate::reclaim;
 use crate::store::{KeptOut, Store};
 use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Result, Separation};
@@ -28,7 +29,7 @@ fn pick(store: &Store) -> Option<Work> {
 }
 
 /// Of `work` came this.
-fn end(store: &Store, work: Work, mut result: Result<()>) {
+fn end(store: &Store, work: Work, mut result: Result<FileChanges>) {
     let mut state = store.state.lock();
     let is_beyond_help = store.note_result(&mut state, &work, &mut result);
     store.release_work(&mut state, work, &result, is_beyond_help);
@@ -341,7 +342,7 @@ fn a_compaction_takes_up_no_more_than_was_reckoned() {
             // What it read is not removed yet.
             let (took, reckoned) = (store.room.used() - before, plan.written_bytes());
             cut += u64::from(took > inputs * (64 << 10));
-            end(store, work, Ok(()));
+            end(store, work, Ok(FileChanges::default()));
             assert!(took <= reckoned, "{took}, {reckoned} were reckoned");
         }
     }

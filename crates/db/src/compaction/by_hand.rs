@@ -55,7 +55,10 @@ impl Store {
         )?;
         // Whoever asks for both a compaction and values with their keys wants to be rid of blob files.
         let is_whole = begin.is_none() && end.is_none();
-        while is_whole && family.separation() == Separation::FallBack && self.reclaim_once(family, Goal::None)? {}
+        while is_whole
+            && family.separation() == Separation::FallBack
+            && self.reclaim_once(family, Goal::None)?.is_some()
+        {}
         Ok(())
     }
 

@@ -339,6 +339,34 @@ fn live_files(store: &Store) -> BTreeSet<FileNumber> {
     live
 }
 
+/// Of a table or blob file: whether none of `live` is it.
+fn is_unnamed(name: &FileName, live: &BTreeSet<FileNumber>) -> bool {
+    match name {
+        FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => !live.contains(number),
+        _ => false,
+    }
+}
+
+/// What [`remove_superfluous`] would free of tables and blob files, in a store that was opened for reading only.
+pub(crate) fn superfluous_bytes(store: &Store) -> Result<u64> {
+    let mut live = live_files(store);
+    let names = Listing::of(&store.env, &store.dir)?.names;
+    // To some, a log leads.
+    let families = store.families.load();
+    let leads_to = |number: &FileNumber| families.values().any(|family| family.view.load().blob(*number).is_some());
+    live.extend(names.iter().filter_map(FileName::number).filter(leads_to));
+    let mut bytes = 0;
+    for name in names.iter().filter(|name| is_unnamed(name, &live)) {
+        match store.env.files.metadata(&store.path_of(name)) {
+            Ok(found) => bytes += found.len.min(found.allocated),
+            // A writer took it away meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(bytes)
+}
+
 /// Removes what no manifest names any more (O3). The newest two OPTIONS files stay, as RocksDB leaves them.
 pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
     let mut live = live_files(store);
@@ -350,11 +378,8 @@ pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
     let old_options: BTreeSet<_> = options.into_iter().skip(2).filter_map(FileName::number).collect();
     for name in &names {
         let superfluous = match name {
-            FileName::Wal(number)
-            | FileName::Table(number)
-            | FileName::LegacyTable(number)
-            | FileName::Blob(number)
-            | FileName::Manifest(number) => !live.contains(number),
+            FileName::Wal(number) | FileName::Manifest(number) => !live.contains(number),
+            FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) => is_unnamed(name, &live),
             FileName::Temporary(_) | FileName::OptionsTemporary(_) => true,
             FileName::Options(number) => old_options.contains(number),
             _ => false,

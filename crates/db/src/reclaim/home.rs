@@ -7,13 +7,13 @@
 //!   so does a compaction with the tables that it merges. Other families and writers get their turn in between.
 //! - H3: what cannot be read stays where it is: blob files and tables that turned out to be damaged keep nothing else from coming home.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::Relocation;
-use super::pick::{Use, candidates, retain_pointed_to, uses_of, within};
+use super::pick::{Foreseen, Use, candidates, retain_pointed_to, uses_after, within};
 use super::room::{BLOCK_BYTES, Left, rounding_bytes, tables_made};
 use crate::family::Family;
 use crate::options::ReclaimMode;
@@ -24,15 +24,15 @@ use crate::version::{TableFile, Version};
 const ROUND_QUARTERS: u64 = 3;
 
 /// The blob files of the next round, or of the one that was `begun` (H1): one in any case, if it is not larger than `disk_bytes`, and with more
-/// than one no more than `round_bytes` of what lives. Files and tables of `damaged` are left alone.
+/// than one no more than `round_bytes` of what lives. Files and tables of `damaged` are left alone. The one after those that are `foreseen`.
 fn next_round(
     version: &Version,
     begun: &BTreeSet<FileNumber>,
     damaged: &BTreeSet<FileNumber>,
-    round_bytes: u64,
-    disk_bytes: u64,
+    (round_bytes, disk_bytes): (u64, u64),
+    foreseen: &Foreseen,
 ) -> BTreeSet<FileNumber> {
-    let uses: Vec<Use> = uses_of(version).collect();
+    let uses: Vec<Use> = uses_after(version, foreseen).collect();
     let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
     files.retain(|file| file.live_bytes <= disk_bytes);
     retain_pointed_to(&mut files, version, damaged);
@@ -51,11 +51,11 @@ fn next_round(
 /// are left are claimed, these. `None` if there are none.
 pub(crate) fn pick_step(
     family: &Arc<Family>,
+    version: &Arc<Version>,
     home: &BTreeSet<FileNumber>,
     damaged: &BTreeSet<FileNumber>,
     bytes_max: u64,
 ) -> Option<Relocation> {
-    let version = family.view.load().version.clone();
     let points_there = |table: &TableFile| table.may_point_into(home) && !damaged.contains(&table.number());
     let tables = version.levels().rev().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
     let (claimed, free): (Vec<_>, Vec<_>) =
@@ -79,14 +79,25 @@ pub(crate) fn pick_step(
     if tables.is_empty() {
         tables.extend(claimed.into_iter().map(|(level, table)| (level, table.clone())));
     }
-    let (family, victims) = (family.clone(), home.clone());
+    let (family, version, victims) = (family.clone(), version.clone(), home.clone());
     (!tables.is_empty()).then_some(Relocation { family, version, victims, tables, is_step_home: true })
 }
 
 /// The same over all files, whatever is known of them.
-pub(crate) fn pick_any_step(family: &Arc<Family>, bytes_max: u64) -> Option<Relocation> {
-    let all = family.view.load().version.blobs().keys().copied().collect();
-    pick_step(family, &all, &BTreeSet::new(), bytes_max)
+pub(super) fn pick_any_step(family: &Arc<Family>, version: &Arc<Version>, bytes_max: u64) -> Option<Relocation> {
+    pick_step(family, version, &version.blobs().keys().copied().collect(), &BTreeSet::new(), bytes_max)
+}
+
+/// What bringing all values home is reckoned to take.
+#[derive(Debug, Default)]
+pub(super) struct WayHome {
+    pub(super) steps: u64,
+    /// Bytes of tables that are written again, each once in each round, without what comes to them in it.
+    pub(super) table_bytes: u64,
+    /// Bytes of values that come to them.
+    pub(super) home_bytes: u64,
+    /// Blob files that are empty then.
+    pub(super) emptied: BTreeSet<FileNumber>,
 }
 
 impl Store {
@@ -96,20 +107,62 @@ impl Store {
         if !family.comes_home() {
             return family.set_coming_home(BTreeSet::new());
         }
-        let (version, left) = (&family.view.load().version, left());
+        let (version, damaged) = (family.view.load().version.clone(), state.damaged_files(family.id));
+        family.set_coming_home(self.round(family, &version, damaged, &left(), &Foreseen::default()));
+    }
+
+    fn round(
+        &self,
+        family: &Family,
+        version: &Version,
+        damaged: &BTreeSet<FileNumber>,
+        left: &Left,
+        foreseen: &Foreseen,
+    ) -> BTreeSet<FileNumber> {
         // Only background reclaim keeps to the bound.
         let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
         let [round, disk] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
-        let (begun, damaged) = (family.coming_home(), state.damaged_files(family.id));
-        family.set_coming_home(next_round(version, &begun, damaged, round / 4 * ROUND_QUARTERS, disk));
+        next_round(version, &family.coming_home(), damaged, (round / 4 * ROUND_QUARTERS, disk), foreseen)
     }
 
     /// The next step that is asked for by hand. What could not be read, or has no room, is tried once nothing else is left to do, so that whoever asks
     /// is told.
     pub(super) fn pick_step_by_hand(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
         self.choose_home(state, family, || self.left_afresh());
-        let bytes_max = family.blob_file_bytes();
-        pick_step(family, &family.coming_home(), state.damaged_files(family.id), bytes_max)
-            .or_else(|| pick_any_step(family, bytes_max))
+        let (version, bytes_max) = (family.view.load().version.clone(), family.blob_file_bytes());
+        pick_step(family, &version, &family.coming_home(), state.damaged_files(family.id), bytes_max)
+            .or_else(|| pick_any_step(family, &version, bytes_max))
+    }
+
+    /// The steps that would be asked for by hand, one after the other, as if there was as much room all the time as is left now.
+    pub(super) fn foresee_home(&self, family: &Arc<Family>, version: &Arc<Version>) -> WayHome {
+        let damaged = self.state.lock().damaged_files(family.id).clone();
+        let (left, bytes_max) = (self.left(), family.blob_file_bytes());
+        let (mut way, mut foreseen) = (WayHome::default(), Foreseen::default());
+        // What has come to a table in the rounds before.
+        let mut grown: BTreeMap<FileNumber, u64> = BTreeMap::new();
+        loop {
+            let mut home = self.round(family, version, &damaged, &left, &foreseen);
+            if home.is_empty() {
+                let is_left = |number: &&FileNumber| !foreseen.emptied.contains(number);
+                home = version.blobs().keys().filter(is_left).copied().collect();
+            }
+            let mut done = BTreeSet::new();
+            while let Some(step) = pick_step(family, version, &home, &done, bytes_max) {
+                way.steps += 1;
+                for (_, table) in &step.tables {
+                    let (came, comes) = (grown.entry(table.number()).or_default(), version.bytes_into(&home, [table]));
+                    way.table_bytes += table.meta.file_bytes + *came;
+                    way.home_bytes += comes;
+                    *came += comes;
+                    done.insert(table.number());
+                }
+            }
+            if done.is_empty() {
+                way.emptied = foreseen.emptied;
+                return way;
+            }
+            foreseen.emptied.extend(home);
+        }
     }
 }

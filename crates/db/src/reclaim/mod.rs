@@ -43,7 +43,7 @@ mod window;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use hidden::{hidden_bytes, not_compacted_bytes, overlying};
-pub(crate) use home::{pick_any_step, pick_step};
+pub(crate) use home::pick_step;
 pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;

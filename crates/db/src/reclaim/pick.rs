@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_log::ledger::Usage;
 
 use super::hidden::hidden_bytes;
 use super::punch::has_pages;
@@ -156,6 +157,15 @@ impl Need {
             false => self.garbage_part_min,
         }
     }
+}
+
+/// What passes that are only foretold have done to a version, as far as that decides what comes next. Of a pass that is to run: nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Foreseen {
+    /// Blob files that they have emptied.
+    pub(super) emptied: BTreeSet<FileNumber>,
+    /// What holes come to in files in which they made some.
+    pub(super) hole_bytes: BTreeMap<FileNumber, u64>,
 }
 
 /// What a pass is for that was asked for.
@@ -319,13 +329,19 @@ fn pass_over(
     relocation.filter(is_worth_it).map(Pass::Relocation)
 }
 
-/// The next pass over files older than `before` of which at least `part` is garbage; `None` if there is nothing to gain.
-pub(crate) fn pick(family: &Arc<Family>, part: f64, before: FileNumber) -> Option<Relocation> {
-    let version = family.view.load().version.clone();
-    let uses: Vec<Use> = uses_of(&version).filter(|file| file.number < before).collect();
+/// The next pass over files of `version` older than `before` of which at least `part` is garbage; `None` if there is nothing to gain. The one after
+/// those that are `foreseen`.
+pub(crate) fn pick(
+    family: &Arc<Family>,
+    version: &Arc<Version>,
+    part: f64,
+    before: FileNumber,
+    foreseen: &Foreseen,
+) -> Option<Relocation> {
+    let uses: Vec<Use> = uses_after(version, foreseen).filter(|file| file.number < before).collect();
     let mut candidates = candidates(&uses, part, &BTreeSet::new());
-    retain_pointed_to(&mut candidates, &version, &BTreeSet::new());
-    relocation_of(family, &version, within(family.blob_file_bytes(), candidates))
+    retain_pointed_to(&mut candidates, version, &BTreeSet::new());
+    relocation_of(family, version, within(family.blob_file_bytes(), candidates))
 }
 
 fn relocation_of(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet<FileNumber>) -> Option<Relocation> {
@@ -340,11 +356,21 @@ fn relocation_of(family: &Arc<Family>, version: &Arc<Version>, victims: BTreeSet
 }
 
 pub(super) fn uses_of(version: &Version) -> impl Iterator<Item = Use> + '_ {
-    version.ledger().iter().map(|(number, usage)| Use {
-        number,
-        disk_bytes: usage.bytes.saturating_sub(hole_bytes(version, number)).max(usage.live_bytes()),
-        live_bytes: usage.live_bytes(),
+    version.ledger().iter().map(|(number, usage)| use_of(number, &usage, hole_bytes(version, number)))
+}
+
+/// The same once what is `foreseen` is done.
+pub(super) fn uses_after<'a>(version: &'a Version, foreseen: &'a Foreseen) -> impl Iterator<Item = Use> + 'a {
+    let left = version.ledger().iter().filter(|(number, _)| !foreseen.emptied.contains(number));
+    left.map(|(number, usage)| {
+        let holes = foreseen.hole_bytes.get(&number).copied();
+        use_of(number, &usage, holes.unwrap_or_else(|| hole_bytes(version, number)))
     })
+}
+
+fn use_of(number: FileNumber, usage: &Usage, hole_bytes: u64) -> Use {
+    let live_bytes = usage.live_bytes();
+    Use { number, disk_bytes: usage.bytes.saturating_sub(hole_bytes).max(live_bytes), live_bytes }
 }
 
 /// How much of all blob files is garbage.

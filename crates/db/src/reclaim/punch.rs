@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use esker_env::Metadata;
 use esker_format::rocksdb::blob::{BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes};
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_log::ledger::Usage;
@@ -58,6 +59,14 @@ pub(crate) struct Punch {
 }
 
 impl Punch {
+    pub(super) fn files(&self) -> &BTreeSet<FileNumber> {
+        &self.files
+    }
+
+    fn blobs(&self) -> impl Iterator<Item = (&FileNumber, &Arc<BlobHandle>)> {
+        self.files.iter().filter_map(|number| Some((number, self.version.blobs().get(number)?)))
+    }
+
     /// How it is told.
     pub(crate) fn job(&self, id: u64) -> Job {
         let job = Job::over(id, JobKind::Punch, &self.family, std::iter::empty());
@@ -68,10 +77,17 @@ impl Punch {
     /// its pause is over: nothing else keeps others from trying the same meanwhile.
     pub(crate) fn look_again_if_refused(&self) {
         if self.is_refused.load(Ordering::Relaxed) {
-            let blobs = self.files.iter().filter_map(|number| self.version.blobs().get(number));
-            blobs.for_each(|blob| blob.holes.set_looked_at(0));
+            self.blobs().for_each(|(_, blob)| blob.holes.set_looked_at(0));
         }
     }
+}
+
+/// What a pass would free of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FreedByHoles {
+    pub(super) bytes: u64,
+    /// What all holes of the file come to then.
+    pub(super) hole_bytes: u64,
 }
 
 /// About what the next pass would free.
@@ -95,13 +111,14 @@ pub(crate) fn has_pages(version: &Version) -> bool {
     total.live_bytes() / total.live_count().max(1) >= RECORD_BYTES_MIN
 }
 
-/// The next pass over a family's blob files; `None` if there is nothing to gain, or not now (H2). Pure but for that.
-pub(crate) fn pick(family: &Arc<Family>) -> Option<Punch> {
-    let version = family.view.load().version.clone();
+/// The next pass over a family's blob files; `None` if there is nothing to gain, or not now (H2). Pure but for that. Files of `done` are taken for
+/// looked at.
+pub(crate) fn pick(family: &Arc<Family>, version: &Arc<Version>, done: &BTreeSet<FileNumber>) -> Option<Punch> {
     let mut records = 0u64;
     let files: BTreeSet<FileNumber> = version
         .ledger()
         .iter()
+        .filter(|(number, _)| !done.contains(number))
         .filter(|(number, usage)| {
             let looked_at = version.blobs().get(number).map_or(u64::MAX, |blob| blob.holes.looked_at());
             let fresh = usage.garbage_bytes.saturating_sub(looked_at);
@@ -114,8 +131,9 @@ pub(crate) fn pick(family: &Arc<Family>) -> Option<Punch> {
         })
         .map(|(number, _)| number)
         .collect();
-    let is_due = !files.is_empty() && !family.is_older_version_held(&version);
-    is_due.then(|| Punch { family: family.clone(), version, files, is_refused: AtomicBool::new(false) })
+    let is_due = !files.is_empty() && !family.is_older_version_held(version);
+    let (family, version, is_refused) = (family.clone(), version.clone(), AtomicBool::new(false));
+    is_due.then_some(Punch { family, version, files, is_refused })
 }
 
 impl Store {
@@ -126,14 +144,13 @@ impl Store {
             return Ok(changes);
         }
         self.counters.punches.add(1);
-        let files = || plan.files.iter().filter_map(|number| Some((number, plan.version.blobs().get(number)?)));
-        for (number, blob) in files() {
+        for (number, blob) in plan.blobs() {
             let garbage = plan.version.ledger().get(*number).unwrap_or_default().garbage_bytes;
             // Whatever comes of it, but for what is over in a moment: the next look is for more garbage than this.
             blob.holes.set_looked_at(garbage);
         }
         let mut live = live_extents(plan, self)?;
-        for (number, blob) in files() {
+        for (number, blob) in plan.blobs() {
             let Some(freed) = self.punch_file(plan, blob, live.remove(number).unwrap_or_default())? else {
                 self.cannot_punch.store(true, Ordering::Relaxed);
                 break;
@@ -144,13 +161,34 @@ impl Store {
         Ok(changes)
     }
 
+    /// What a pass would free of each of its files, if nobody else reads the store, and what the file's holes come to then. Reads what the pass reads, and
+    /// writes nothing.
+    pub(super) fn foresee_punch(&self, plan: &Punch) -> Result<BTreeMap<FileNumber, FreedByHoles>> {
+        let mut live = live_extents(plan, self)?;
+        let mut foreseen = BTreeMap::new();
+        for (number, blob) in plan.blobs() {
+            let Some(found) = self.to_be_punched(blob)? else { continue };
+            let dead = self.dead_pages(blob, live.remove(number).unwrap_or_default())?;
+            let dead: u64 = dead.iter().map(|pages| pages.end - pages.start).sum();
+            // Whatever made those that are there, they lie in what is dead.
+            let holes = found.len.next_multiple_of(PAGE_BYTES).saturating_sub(found.allocated);
+            let bytes = dead.saturating_sub(holes);
+            let hole_bytes = found.len.saturating_sub(found.allocated.saturating_sub(bytes));
+            foreseen.insert(*number, FreedByHoles { bytes, hole_bytes });
+        }
+        Ok(foreseen)
+    }
+
+    /// What the file system says of a file in which holes may be made (H2, H4); `None` if it stays whole.
+    fn to_be_punched(&self, blob: &BlobHandle) -> Result<Option<Metadata>> {
+        let found = self.env.files.metadata(blob.file.path())?;
+        Ok((found.links <= 1 && !blob.file.is_lent()).then_some(found))
+    }
+
     /// Returns how much came free; `None` where the file system has no holes, or no locks of directories.
     fn punch_file(&self, plan: &Punch, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Option<u64>> {
         let (files, path) = (&*self.env.files, blob.file.path());
-        let before = files.metadata(path)?;
-        if before.links > 1 || blob.file.is_lent() {
-            return Ok(Some(0));
-        }
+        let Some(before) = self.to_be_punched(blob)? else { return Ok(Some(0)) };
         let _alone = match files.claim_dir(&self.dir) {
             Ok(alone) => Some(alone),
             // A file system that only this process has.
@@ -167,21 +205,12 @@ impl Store {
         let mut punched = blob.holes.punched();
         // Should it fail, which of them are holes is not known: the next pass makes all anew.
         let mut known = std::mem::take(&mut *punched).into_iter().peekable();
-        let (mut all, mut fresh) = (Vec::new(), Vec::new());
-        for gap in gaps(live, blob.file.records_end()) {
-            let mut at = gap.start;
-            while let Some((pages, end)) = self.dead_pages(&blob.file, at..gap.end)? {
-                at = end;
-                if pages.is_empty() {
-                    continue;
-                }
-                while known.next_if(|hole| hole.start < pages.start).is_some() {}
-                if known.next_if_eq(&pages).is_none() {
-                    fresh.push(pages.clone());
-                }
-                all.push(pages);
-            }
-        }
+        let all = self.dead_pages(blob, live)?;
+        let is_fresh = |pages: &&Range<u64>| {
+            while known.next_if(|hole| hole.start < pages.start).is_some() {}
+            known.next_if_eq(*pages).is_none()
+        };
+        let fresh: Vec<Range<u64>> = all.iter().filter(is_fresh).cloned().collect();
         for holes in fresh.chunks(HOLES_MAX) {
             self.check_open()?;
             match files.punch_holes(path, holes) {
@@ -195,8 +224,23 @@ impl Store {
         Ok(Some(before.allocated.saturating_sub(after.allocated)))
     }
 
+    /// The pages of a blob file that may go, ascending, where `live` is all that lives in it.
+    fn dead_pages(&self, blob: &BlobHandle, live: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
+        let mut dead = Vec::new();
+        for gap in gaps(live, blob.file.records_end()) {
+            let mut at = gap.start;
+            while let Some((pages, end)) = self.dead_pages_of_gap(&blob.file, at..gap.end)? {
+                at = end;
+                if !pages.is_empty() {
+                    dead.push(pages);
+                }
+            }
+        }
+        Ok(dead)
+    }
+
     /// The next pages of a gap that may go, and where to go on in it; `None` at its end.
-    fn dead_pages(&self, blob: &BlobFile, gap: Range<u64>) -> Result<Option<(Range<u64>, u64)>> {
+    fn dead_pages_of_gap(&self, blob: &BlobFile, gap: Range<u64>) -> Result<Option<(Range<u64>, u64)>> {
         if self.options.holes_within_values {
             return dead_value(blob, gap.start, gap.end);
         }

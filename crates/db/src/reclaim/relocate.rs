@@ -21,6 +21,11 @@ use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
 
 impl Relocation {
+    /// Whether one of its tables is written again: one that says so itself may point into no victim.
+    pub(super) fn rewrites(&self, table: &TableFile) -> Result<bool> {
+        Ok(table.blob_refs()?.keys().any(|file| self.victims.contains(file)))
+    }
+
     /// How it is told.
     pub(crate) fn job(&self, id: u64) -> Job {
         let kind = if self.is_step_home { JobKind::FallBack } else { JobKind::Relocation };
@@ -51,7 +56,7 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {
-        if !table.blob_refs()?.keys().any(|file| plan.victims.contains(file)) {
+        if !plan.rewrites(table)? {
             continue;
         }
         outputs.begin_place_of(*level, table.epoch())?;

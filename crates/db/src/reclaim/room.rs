@@ -87,6 +87,8 @@ const TABLES_MAX: u64 = 12;
 pub(crate) struct Room {
     /// `None` in a store open for reading only, or under repair.
     meter: Option<Arc<Meter>>,
+    /// There: what its files took up when it was last looked.
+    at_rest: AtomicU64,
     /// Bytes that writers may write before they look again.
     credit: AtomicI64,
     /// Bytes that they were let write, the credit included, ever.
@@ -172,6 +174,7 @@ impl Room {
         let (bytes_max, is_short) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
         Self {
             meter,
+            at_rest: AtomicU64::new(0),
             credit,
             granted: AtomicI64::new(0),
             overdrawn: AtomicI64::new(0),
@@ -304,7 +307,7 @@ impl Room {
 
     /// Bytes that the files in the store's directory take up.
     pub(crate) fn used(&self) -> u64 {
-        self.meter.as_ref().map_or(0, |meter| meter.used())
+        self.meter.as_ref().map_or_else(|| self.at_rest.load(Ordering::Relaxed), |meter| meter.used())
     }
 }
 
@@ -405,9 +408,16 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl Store {
-    /// Asks the file system how much room there is.
+    /// Asks the file system how much room there is: in a store open for reading only, how much there would be for who writes to it.
     pub(crate) fn refresh_room(&self) {
-        let limit = self.room.meter.as_ref().map_or(u64::MAX, |meter| meter.limit());
+        let limit = match (&self.room.meter, self.options.max_disk_bytes) {
+            (Some(meter), _) => meter.limit(),
+            (None, limit) if self.read_only && limit > 0 => limit,
+            (None, _) => u64::MAX,
+        };
+        if self.read_only {
+            self.room.at_rest.store(self.on_disk().total_bytes(), Ordering::Relaxed);
+        }
         // A file system that does not say is taken for large enough: it refuses by itself.
         let available = self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available);
         let most = limit.min(self.room.used().saturating_add(available));

@@ -15,7 +15,7 @@ use esker_torture::numbered::{assert_sound, contents, files, key, noise};
 use super::options;
 
 /// Values of several pages, in one file for each flush, of which every second was overwritten: half of each file is dead.
-fn large_garbage(disk: &SimDisk) -> Contents {
+pub(super) fn large_garbage(disk: &SimDisk) -> Contents {
     let db = Db::open_with_env("/store", large_options(ReclaimMode::Manual, false), disk.env()).unwrap();
     let mut expected = Contents::new();
     for round in 0..2 {
@@ -29,7 +29,7 @@ fn large_garbage(disk: &SimDisk) -> Contents {
     expected
 }
 
-fn large_options(mode: ReclaimMode, holes_within_values: bool) -> Options {
+pub(super) fn large_options(mode: ReclaimMode, holes_within_values: bool) -> Options {
     let mut options = Options { holes_within_values, ..options(mode) };
     let family = options.families.get_mut("default").unwrap();
     (family.write_buffer_bytes, family.blob_file_bytes) = (1 << 20, 1 << 20);

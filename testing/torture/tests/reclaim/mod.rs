@@ -3,6 +3,7 @@
 //! - `moves`: what is moved stays what it is: the classes of bugs that key-value separation brought to other systems (design, section 10:
 //!   B1 to B4, B8 and B9), with crashes and faults at every operation;
 //! - `ledger`: what is garbage is known to the byte, and is never too much (B10);
+//! - `foretold`: a plan tells what is done then;
 //! - `holes`: dead pages are given back where they lie;
 //! - `modes`: families change how they keep values while the store is open;
 //! - `small`: small files are merged, with crashes and faults at every operation, too;
@@ -21,6 +22,7 @@
 
 mod bound;
 mod everywhere;
+mod foretold;
 mod holes;
 mod ledger;
 mod modes;
