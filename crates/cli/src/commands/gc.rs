@@ -1,9 +1,10 @@
 //! `esker gc STORE`
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{ColumnFamily, Db, Options, ReclaimMode, ReclaimPlan};
+use esker::{BlobFileUse, ColumnFamily, Db, Error, ErrorKind, Options, ReclaimMode, ReclaimPlan};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -13,19 +14,24 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
-use crate::stores::{find_family, open_read_only, open_with, refuse_other};
+use crate::stores::{find_family, open_with, refuse_other, why_not};
 
-/// Take back the space that overwritten and deleted values leave in blob files, by copying the living out of them
+/// What another process keeps is in its memory.
+const NOT_SEEN: &str = "not seen: what a process that has the store open keeps for its snapshots and iterators, or is just writing. `esker gc` works once it \
+                        has closed the store; a program can call Db::reclaim meanwhile";
+
+/// Take back the space that overwritten and deleted values leave in blob files: by holes, if the store makes any, and by copying the living out of the files.
+/// Of a column family that falls back, values come home
 #[derive(Debug, Args)]
 pub(crate) struct Gc {
     /// The store's directory
     store: PathBuf,
 
-    /// Only say who holds the garbage, and what would be copied and freed; the store is not written to
+    /// Only say who holds the garbage, and what would be written and freed; the store is not written to, and may be open elsewhere
     #[arg(long)]
     dry_run: bool,
 
-    /// Empty blob files of which at least this part is garbage, from 0 to 1
+    /// Empty blob files of which at least this part is garbage, from 0 to 1; holes come first
     #[arg(long, value_name = "PART", default_value_t = 0.1)]
     min_garbage: f64,
 
@@ -53,27 +59,46 @@ impl Gc {
         if !reason.is_empty() {
             return Err(Failure::new(format_args!("{}: {reason}", self.store.display())));
         }
-        let db = if self.dry_run {
-            open_read_only(&self.store)?
-        } else {
-            refuse_other(&self.store)?;
-            // By hand only: what is done is what is told.
-            open_with(&self.store, Options { reclaim_mode: ReclaimMode::Manual, ..Options::of_store(&self.store)? })?
+        refuse_other(&self.store)?;
+        // By hand only: what is done is what is told.
+        let options = Options { reclaim_mode: ReclaimMode::Manual, ..Options::of_store(&self.store)? };
+        let db = match self.dry_run {
+            true => Db::open_read_only(&self.store, options).map_err(|error| why_not(&self.store, error))?,
+            false => open_with(&self.store, options).map_err(is_open_elsewhere)?,
         };
         let families = match &self.family {
             Some(name) => vec![find_family(&db, name)?],
             None => db.column_families(),
         };
+        let mut leftover_bytes = 0;
         for family in families {
-            let plan = db.reclaim_plan(&family, self.min_garbage)?;
             if self.dry_run {
+                let plan = db.reclaim_plan(&family, self.min_garbage)?;
+                leftover_bytes = plan.leftover_bytes;
                 self.explain(out, &family, &plan)?;
             } else {
                 self.collect(out, &db, &family)?;
             }
         }
+        if leftover_bytes > 0 {
+            let bytes = Bytes(leftover_bytes);
+            self.note(
+                out,
+                format_args!(
+                    "left over: files of {bytes} that nothing names any more go when the store is opened for writing"
+                ),
+            )?;
+        }
+        if self.dry_run {
+            self.note(out, format_args!("{NOT_SEEN}"))?;
+        }
         db.close()?;
         Ok(Answer::Yes)
+    }
+
+    /// What is no family's, for people.
+    fn note(&self, out: &mut Output, note: fmt::Arguments<'_>) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { out.line(note) }
     }
 
     fn explain(&self, out: &mut Output, family: &ColumnFamily, plan: &ReclaimPlan) -> Result<(), Failure> {
@@ -81,39 +106,36 @@ impl Gc {
             return out.json(&object(family, plan));
         }
         out.line(format_args!("column family {}", escaped(family.name().as_bytes())))?;
-        let mut columns = Columns::with_head(&["  blob file", "live", "garbage", "garbage %", ""]);
-        for file in &plan.files {
-            let percent = file.garbage_bytes as f64 * 100.0 / file.bytes.max(1) as f64;
-            columns.row(vec![
-                format!("  {:06}", file.number),
-                Bytes(file.live_bytes).to_string(),
-                Bytes(file.garbage_bytes).to_string(),
-                format!("{percent:.1}"),
-                file_notes(file),
-            ]);
+        if !plan.files.is_empty() {
+            files(plan).lines("").iter().try_for_each(|line| out.line(line))?;
         }
-        columns.lines("").iter().try_for_each(|line| out.line(line))?;
-        let (copied, freed) = (Bytes(plan.copied_bytes), Bytes(plan.freed_bytes));
-        out.line(format_args!(
-            "  would copy {copied} and free {freed}, rewriting {} of tables",
-            Bytes(plan.table_bytes)
-        ))?;
-        out.line(format_args!(
-            "  not yet compacted: values of {} lie above others, and may overwrite as much there; see `esker compact`",
-            Bytes(plan.not_compacted_bytes)
-        ))?;
-        if plan.snapshots > 0 {
-            let snapshots = plural(plan.snapshots as u64, "snapshot", "snapshots");
-            out.line(format_args!("  {snapshots} may hold older values"))?;
+        self.steps(plan).iter().chain(&beside(plan)).try_for_each(|line| out.line(format_args!("  {line}")))
+    }
+
+    /// What would be done, the cheapest first.
+    fn steps(&self, plan: &ReclaimPlan) -> Vec<String> {
+        let passes = plural(plan.passes, "pass", "passes");
+        let [punched, copied, freed] = [plan.punched_bytes, plan.copied_bytes, plan.freed_bytes].map(Bytes);
+        let [tables, written] = [plan.table_bytes, plan.written_bytes()].map(Bytes);
+        let mut steps = Vec::new();
+        if plan.punched_bytes > 0 {
+            steps.push(format!("holes: would free {punched}, and write nothing"));
         }
-        let shared: u64 = plan.files.iter().filter(|file| file.is_shared).map(|file| file.bytes).sum();
-        if shared > 0 {
-            out.line(format_args!("  checkpoints share {} of blob files, and keep them", Bytes(shared)))?;
+        if plan.passes > 0 && plan.comes_home {
+            let step = "would remove all blob files, which take";
+            steps.push(format!("falls back: {step} {freed}, and write {written} of tables, {copied} of it values that come home, in {passes}"));
+        } else if plan.passes > 0 {
+            let step = "would free";
+            steps.push(format!(
+                "copies: {step} {freed}, and write {written}: {copied} of values, {tables} of tables, in {passes}"
+            ));
         }
-        if plan.held_bytes > 0 {
-            out.line(format_args!("  readers keep {} of files that the store is done with", Bytes(plan.held_bytes)))?;
+        if plan.files.is_empty() {
+            steps.push("no blob files".to_owned());
+        } else if steps.is_empty() {
+            steps.push(format!("nothing to do: of no blob file as much as {} of it is garbage", self.min_garbage));
         }
-        Ok(())
+        steps
     }
 
     fn collect(&self, out: &mut Output, db: &Db, family: &ColumnFamily) -> Result<(), Failure> {
@@ -122,27 +144,81 @@ impl Gc {
             return out.json(&json!({
                 "name": family.name(),
                 "passes": done.passes,
+                "punched_bytes": done.punched_bytes,
+                "written_bytes": done.written_bytes,
                 "bytes_before": done.bytes_before,
                 "bytes_after": done.bytes_after,
             }));
         }
+        let [before, after, punched, written] =
+            [done.bytes_before, done.bytes_after, done.punched_bytes, done.written_bytes].map(Bytes);
+        let holes = if done.punched_bytes > 0 { format!("{punched} became holes, ") } else { String::new() };
+        let passes = plural(done.passes, "pass", "passes");
+        let name = escaped(family.name().as_bytes());
         out.line(format_args!(
-            "{}: {} of blob files before, {} after, in {}",
-            escaped(family.name().as_bytes()),
-            Bytes(done.bytes_before),
-            Bytes(done.bytes_after),
-            plural(done.passes, "pass", "passes")
+            "{name}: {before} of blob files before, {after} after; {holes}{written} written in {passes}"
         ))
     }
 }
 
-fn file_notes(file: &esker::BlobFileUse) -> String {
-    let mut notes = Vec::new();
-    if file.is_picked {
-        notes.push("to be emptied".to_owned());
+/// What to do when the store is not to be had.
+fn is_open_elsewhere(error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Busy => {
+            Failure::new(format_args!("{error}. `--dry-run` does, and a program that has it open can call Db::reclaim"))
+        }
+        _ => error.into(),
     }
+}
+
+/// The blob files, in columns.
+fn files(plan: &ReclaimPlan) -> Columns {
+    let mut columns = Columns::with_head(&["  blob file", "live", "garbage", "garbage %", ""]);
+    for file in &plan.files {
+        let percent = file.garbage_bytes as f64 * 100.0 / file.bytes.max(1) as f64;
+        columns.row(vec![
+            format!("  {:06}", file.number),
+            Bytes(file.live_bytes).to_string(),
+            Bytes(file.garbage_bytes).to_string(),
+            format!("{percent:.1}"),
+            file_notes(file),
+        ]);
+    }
+    columns
+}
+
+/// Who holds what no pass would free.
+fn beside(plan: &ReclaimPlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if plan.not_compacted_bytes > 0 {
+        let bytes = Bytes(plan.not_compacted_bytes);
+        lines.push(format!(
+            "not yet compacted: up to {bytes} may be garbage, too, under what lies above it; `esker compact` finds out"
+        ));
+    }
+    if plan.unflushed_bytes > 0 {
+        lines.push(format!("not yet flushed: {} of entries, which are not looked at", Bytes(plan.unflushed_bytes)));
+    }
+    let shared: u64 = plan.files.iter().filter(|file| file.is_shared).map(|file| file.bytes).sum();
+    if shared > 0 {
+        lines.push(format!(
+            "checkpoints share {} of blob files: these take their space until both let go of them",
+            Bytes(shared)
+        ));
+    }
+    lines
+}
+
+fn file_notes(file: &BlobFileUse) -> String {
+    let mut notes = Vec::new();
     if file.hole_bytes > 0 {
         notes.push(format!("{} are holes", Bytes(file.hole_bytes)));
+    }
+    if file.punched_bytes > 0 {
+        notes.push(format!("{} to become holes", Bytes(file.punched_bytes)));
+    }
+    if file.is_picked {
+        notes.push("to be emptied".to_owned());
     }
     if file.is_shared {
         notes.push("shared with a checkpoint".to_owned());
@@ -151,13 +227,14 @@ fn file_notes(file: &esker::BlobFileUse) -> String {
 }
 
 fn object(family: &ColumnFamily, plan: &ReclaimPlan) -> Value {
-    let file = |file: &esker::BlobFileUse| {
+    let file = |file: &BlobFileUse| {
         json!({
             "number": file.number,
             "bytes": file.bytes,
             "live_bytes": file.live_bytes,
             "garbage_bytes": file.garbage_bytes,
             "hole_bytes": file.hole_bytes,
+            "punched_bytes": file.punched_bytes,
             "is_shared": file.is_shared,
             "is_picked": file.is_picked,
         })
@@ -165,12 +242,14 @@ fn object(family: &ColumnFamily, plan: &ReclaimPlan) -> Value {
     json!({
         "name": family.name(),
         "files": plan.files.iter().map(file).collect::<Vec<Value>>(),
+        "comes_home": plan.comes_home,
+        "punched_bytes": plan.punched_bytes,
+        "passes": plan.passes,
         "copied_bytes": plan.copied_bytes,
         "freed_bytes": plan.freed_bytes,
         "table_bytes": plan.table_bytes,
         "not_compacted_bytes": plan.not_compacted_bytes,
-        "snapshots": plan.snapshots,
-        "is_earlier_state_held": plan.is_earlier_state_held,
-        "held_bytes": plan.held_bytes,
+        "unflushed_bytes": plan.unflushed_bytes,
+        "leftover_bytes": plan.leftover_bytes,
     })
 }

@@ -9,6 +9,7 @@ mod damage;
 mod dump;
 mod entries;
 mod families;
+mod gc;
 mod import_files;
 mod import_lines;
 mod import_sorted;
