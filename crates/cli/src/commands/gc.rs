@@ -17,11 +17,11 @@ use crate::sizes::{Bytes, plural};
 use crate::stores::{find_family, open_with, refuse_other, why_not};
 
 /// What another process keeps is in its memory.
-const NOT_SEEN: &str = "not seen: what a process that has the store open keeps for its snapshots and iterators, or is just writing. `esker gc` works once it \
-                        has closed the store; a program can call Db::reclaim meanwhile";
+const NOT_SEEN: &str = "not seen: what a process that has the store open keeps for its snapshots and iterators\n\
+                        (for `esker gc` it has to close the store; a program can call Db::reclaim itself)";
 
 /// Take back the space that overwritten and deleted values leave in blob files: by holes, if the store makes any, and by copying the living out of the files.
-/// Of a column family that falls back, values come home
+/// Values of a column family that falls back come home
 #[derive(Debug, Args)]
 pub(crate) struct Gc {
     /// The store's directory
@@ -107,7 +107,7 @@ impl Gc {
         }
         out.line(format_args!("column family {}", escaped(family.name().as_bytes())))?;
         if !plan.files.is_empty() {
-            files(plan).lines("").iter().try_for_each(|line| out.line(line))?;
+            files(plan).iter().try_for_each(|line| out.line(line))?;
         }
         self.steps(plan).iter().chain(&beside(plan)).try_for_each(|line| out.line(format_args!("  {line}")))
     }
@@ -133,7 +133,7 @@ impl Gc {
         if plan.files.is_empty() {
             steps.push("no blob files".to_owned());
         } else if steps.is_empty() {
-            steps.push(format!("nothing to do: of no blob file as much as {} of it is garbage", self.min_garbage));
+            steps.push(format!("nothing to do: less than {} of each blob file is garbage", self.min_garbage));
         }
         steps
     }
@@ -171,9 +171,9 @@ fn is_open_elsewhere(error: Error) -> Failure {
     }
 }
 
-/// The blob files, in columns.
-fn files(plan: &ReclaimPlan) -> Columns {
-    let mut columns = Columns::with_head(&["  blob file", "live", "garbage", "garbage %", ""]);
+/// The blob files, in columns, with what is to be said of each.
+fn files(plan: &ReclaimPlan) -> Vec<String> {
+    let mut columns = Columns::with_head(&["  blob file", "live", "garbage", "garbage %"]);
     for file in &plan.files {
         let percent = file.garbage_bytes as f64 * 100.0 / file.bytes.max(1) as f64;
         columns.row(vec![
@@ -181,10 +181,15 @@ fn files(plan: &ReclaimPlan) -> Columns {
             Bytes(file.live_bytes).to_string(),
             Bytes(file.garbage_bytes).to_string(),
             format!("{percent:.1}"),
-            file_notes(file),
         ]);
     }
+    let notes = std::iter::once(String::new()).chain(plan.files.iter().map(file_notes));
     columns
+        .lines("")
+        .into_iter()
+        .zip(notes)
+        .map(|(line, note)| format!("{line}  {note}").trim_end().to_owned())
+        .collect()
 }
 
 /// Who holds what no pass would free.

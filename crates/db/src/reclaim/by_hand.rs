@@ -48,7 +48,7 @@ pub struct BlobFileUse {
 /// the same choices that it makes.
 ///
 /// How far off they are, of a store that nobody writes to meanwhile:
-/// - `punched_bytes` and, beside holes, `freed_bytes` by a page (4 KiB) for each file that has any, where the file system makes holes of such pages and nobody else
+/// - `punched_bytes` and, beside holes, `freed_bytes` by a page (4 KiB) for each file that has any, and one for every 256 in it, where the file system makes holes of such pages and nobody else
 ///   has the store open for reading; `copied_bytes` and, without holes, `freed_bytes` by nothing;
 /// - `table_bytes` by a tenth and 1 KiB for each table that is written, since other pointers pack otherwise;
 /// - what is written where values come home by a tenth, where they are packed in tables as they were in blob files. Where space is too short to have all of them twice,

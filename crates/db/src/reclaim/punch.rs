@@ -43,6 +43,8 @@ const RECORD_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 /// New garbage that is worth a look, in bytes and as a part of the file.
 const GARBAGE_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 const GARBAGE_PART_MIN: u64 = 16;
+/// So many a file system remembers in a page that counts as the file's: ext4 some 340 pieces of it.
+const HOLES_IN_PAGE: u64 = 256;
 /// Holes that are made before it is asked whether the store closes.
 const HOLES_MAX: usize = 256;
 /// Records that one pass keeps the places of: 64 MiB of memory.
@@ -169,10 +171,12 @@ impl Store {
         for (number, blob) in plan.blobs() {
             let Some(found) = self.to_be_punched(blob)? else { continue };
             let dead = self.dead_pages(blob, live.remove(number).unwrap_or_default())?;
-            let dead: u64 = dead.iter().map(|pages| pages.end - pages.start).sum();
+            let (count, dead) = (dead.len() as u64, dead.iter().map(|pages| pages.end - pages.start).sum::<u64>());
             // Whatever made those that are there, they lie in what is dead.
             let holes = found.len.next_multiple_of(PAGE_BYTES).saturating_sub(found.allocated);
-            let bytes = dead.saturating_sub(holes);
+            let fresh = dead.saturating_sub(holes);
+            // As little as that is what the file system takes to remember them.
+            let bytes = if fresh > PAGE_BYTES * (1 + count / HOLES_IN_PAGE) { fresh } else { 0 };
             let hole_bytes = found.len.saturating_sub(found.allocated.saturating_sub(bytes));
             foreseen.insert(*number, FreedByHoles { bytes, hole_bytes });
         }
