@@ -281,6 +281,58 @@ impl Past {
     }
 }
 
+/// What is wrong with the answers of a store that has lost pages to a failed sync: each is right, or an error that says so, and what is
+/// durable is there.
+pub fn reads_without_lost_pages(cask: &Cask, past: &Past) -> std::result::Result<(), String> {
+    let time = past.time();
+    for (key, given) in &past.keys {
+        // The newest is known to be there, or may be.
+        let is_known = |given: &&Given| past.acknowledged.contains(&given.number);
+        let unknown = given.iter().rev().take_while(|given| !is_known(given)).count();
+        let known = given.iter().rev().nth(unknown);
+        let mut possible = given
+            .iter()
+            .rev()
+            .take(unknown)
+            .map(|given| given.seen_at(time))
+            .chain([known.and_then(|given| given.seen_at(time))]);
+        match cask.get(key) {
+            Ok(found) if possible.any(|value| value.map(|value| &value[..]) == found.as_deref()) => {}
+            Ok(found) => {
+                return Err(format!(
+                    "{key:?} is {:?}, a wrong answer",
+                    found.as_deref().map(|value| String::from_utf8_lossy(&value[..value.len().min(20)]).into_owned())
+                ));
+            }
+            Err(error) if error.kind() != ErrorKind::Corruption => return Err(format!("{key:?}: {error}")),
+            Err(error) => {
+                if unknown == 0 && known.is_some_and(|given| past.durable.contains(&given.number)) {
+                    return Err(format!("{key:?} is durable: {error}"));
+                }
+            }
+        }
+    }
+    let mut scan = cask.scan().map_err(|error| error.to_string())?;
+    loop {
+        match scan.advance() {
+            Ok(false) => return Ok(()),
+            Ok(true) => {
+                let key = scan.key().to_vec();
+                if let Ok(value) = scan.value()
+                    && !past
+                        .keys
+                        .get(&key)
+                        .is_some_and(|given| given.iter().any(|given| given.value.as_deref() == Some(value)))
+                {
+                    return Err(format!("a scan shows of {key:?} what it never was"));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Corruption => {}
+            Err(error) => return Err(format!("a scan: {error}")),
+        }
+    }
+}
+
 /// The batch as the store takes it.
 pub fn to_batch(ops: &[Op]) -> Result<CaskBatch> {
     let mut batch = CaskBatch::new();

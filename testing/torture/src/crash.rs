@@ -16,17 +16,18 @@ use esker::{ErrorKind, Result};
 /// Sampled images of each death, unless `ESKER_TORTURE_IMAGES` says otherwise.
 pub const SAMPLES: u64 = 2;
 
-/// An empty disk. Those of odd seeds lend windows, as files of the real system do.
+/// An empty disk, which forgets some of what failed syncs dropped. Those of odd seeds lend windows, as files of the real system do.
 pub fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new();
     disk.lend_windows(seed % 2 == 1);
+    disk.evict_after_failed_syncs(Some(seed));
     disk
 }
 
 /// What was promised of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// The process died: what was acknowledged is there.
+    /// The process died: what was acknowledged is there, unless a failed sync has taken it.
     Acknowledged,
     /// The power went: what was synced is there.
     Durable,
@@ -67,9 +68,15 @@ pub fn operations(disk: &SimDisk, first: u64, word: &str) -> Vec<u64> {
 /// What is left of a disk that died at operation `n`: by the death of the process, and by a loss of power that keeps nothing
 /// unsynced, everything, and samples of it.
 pub fn images(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
-    let process =
-        Image { name: "process death".to_owned(), disk: disk.after_process_death(), promise: Promise::Acknowledged };
+    let disk_left = disk.after_process_death();
+    let promise = kept_by_reopening(&disk_left);
+    let process = Image { name: "process death".to_owned(), disk: disk_left, promise };
     std::iter::once(process).chain(power_losses(disk, n))
+}
+
+/// What the next process finds on a disk whose power stays: what was acknowledged, unless pages that a failed sync left have gone.
+pub fn kept_by_reopening(disk: &SimDisk) -> Promise {
+    if disk.has_evicted() { Promise::Durable } else { Promise::Acknowledged }
 }
 
 /// The same for the loss of power alone.

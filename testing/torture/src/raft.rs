@@ -210,6 +210,37 @@ pub fn contents(log: &RaftLog) -> Result<Contents> {
     Ok(contents)
 }
 
+/// What is wrong with the answers of a log that has lost pages to a failed sync: each is that of `ledger`, or an error that says so.
+pub fn reads_without_lost_pages(log: &RaftLog, ledger: &Ledger) -> std::result::Result<(), String> {
+    let mut possible: Vec<Contents> =
+        (ledger.acknowledged..=ledger.batches.len()).map(|count| ledger.after(count)).collect();
+    let keys =
+        |id: u64| log.keys(id, None, None).into_iter().map(|(key, value)| (key.into(), value.to_vec())).collect();
+    let of = |model: &Contents, id: u64| model.get(&id).cloned().unwrap_or_default();
+    for id in 1..=4 {
+        let bounds = log.first_index(id).zip(log.last_index(id));
+        possible.retain(|model| {
+            let group = of(model, id);
+            group.keys == keys(id)
+                && group.entries.keys().next().copied().zip(group.entries.keys().next_back().copied()) == bounds
+        });
+        let Some((first, last)) = bounds else { continue };
+        for index in first..=last {
+            match log.entry(id, index) {
+                Ok(found) => possible.retain(|model| of(model, id).entries.get(&index) == found.as_ref()),
+                Err(error) if error.kind() == ErrorKind::Corruption => {}
+                Err(error) => return Err(format!("group {id}, entry {index}: {error}")),
+            }
+        }
+        match log.entries(id, first, last + 1, None) {
+            Ok(found) => possible.retain(|model| of(model, id).entries.into_values().eq(found.iter().cloned())),
+            Err(error) if error.kind() == ErrorKind::Corruption => {}
+            Err(error) => return Err(format!("group {id}: {error}")),
+        }
+    }
+    if possible.is_empty() { Err("a wrong answer".to_owned()) } else { Ok(()) }
+}
+
 /// What was written, and what was said of it.
 #[derive(Debug, Default, Clone)]
 pub struct Ledger {

@@ -1,6 +1,6 @@
 //! A sequence of batches that a seed determines, and a record of what the store said of each.
 
-use esker::{Db, ErrorKind, Result, WriteBatch, WriteOptions};
+use esker::{Db, ErrorKind, ReadOptions, Result, WriteBatch, WriteOptions};
 use fastrand::Rng;
 
 use crate::crash::Promise;
@@ -112,6 +112,40 @@ impl Ledger {
         }
         None
     }
+}
+
+/// What is wrong with the answers of a store that has lost pages to a failed sync: each is that of `ledger`, or an error that says so, and
+/// what is durable is there. A batch that may have got in is there as a whole, or not.
+pub fn reads_without_lost_pages(db: &Db, start: &Model, ledger: &Ledger) -> std::result::Result<(), String> {
+    let durable = ledger.after(start, ledger.durable);
+    let later: Vec<&Op> = ledger.batches[ledger.durable..].iter().flatten().collect();
+    let mut possible: Vec<Model> =
+        (ledger.acknowledged..=ledger.batches.len()).map(|count| ledger.after(start, count)).collect();
+    let written = ledger.batches.iter().flatten().map(|op| match op {
+        Op::Put(family, key, _) | Op::Delete(family, key) => (family, key),
+    });
+    for (name, key) in
+        written.chain(start.families.iter().flat_map(|(name, had)| had.keys().map(move |key| (name, key))))
+    {
+        let Some(family) = db.column_family(name) else { continue };
+        match db.get_cf(&family, key, &ReadOptions::default()) {
+            Ok(found) => {
+                possible.retain(|model| model.families[name].get(key).map(|value| &value[..]) == found.as_deref())
+            }
+            Err(error) if error.kind() != ErrorKind::Corruption => return Err(format!("{name} {key:?}: {error}")),
+            Err(error) => {
+                let is_later =
+                    |op: &&Op| matches!(op, Op::Put(to, of, _) | Op::Delete(to, of) if (to, of) == (name, key));
+                if durable.families[name].contains_key(key) && !later.iter().any(is_later) {
+                    return Err(format!("{name} {key:?} is durable: {error}"));
+                }
+            }
+        }
+        if possible.is_empty() {
+            return Err(format!("{name} {key:?}: a wrong answer"));
+        }
+    }
+    Ok(())
 }
 
 /// The batch as the store takes it; families that do not exist are left out, as the model does.

@@ -5,7 +5,8 @@
 //! - C1: of a sector that begins before `durable_len`, either `old` has the durable content, or the live bytes up to
 //!   `durable_len` are the durable ones.
 //! - C2: bytes from `durable_len` on have no durable content: zeroes, should the length survive without them.
-//! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was.
+//! - C3: `lost` ranges were appended, then dropped by a failed sync (D4). Their durable content stays what it was, and what is evicted of
+//!   them (D8) is that again, so no longer lost.
 //!
 //! - C4: from the end of `live` to `file_len`, which preallocation set, the file has zeroes that are kept nowhere,
 //!   unless it is recycled: then `beneath` has its earlier life, all of which counts as live where `live` ends. So does what an append
@@ -49,6 +50,8 @@ pub(super) struct Content {
     /// Bytes from here on were appended since the last sync.
     unsynced_from: u64,
     lost: Vec<Range<u64>>,
+    /// How often bytes that were appended have changed for that.
+    evictions: u64,
     preallocated: u64,
     /// Blocks given back, by index.
     holes: BTreeSet<u64>,
@@ -259,6 +262,44 @@ impl Content {
             self.lost.push(dropped);
         }
         self.unsynced_from = self.len();
+    }
+
+    /// Some pages of what failed syncs dropped go from memory, and are what the device has (D8). Whether any did.
+    pub(super) fn evict(&mut self, random: &SeededEntropy) -> bool {
+        let before = self.evictions;
+        let is_dirty = |page: &u64| (page + 1) * BLOCK_BYTES > self.unsynced_from && self.unsynced_from < self.len();
+        let pages = self.lost.iter().flat_map(|range| blocks_touched(range.clone())).filter(|page| !is_dirty(page));
+        let pages: BTreeSet<u64> = pages.collect();
+        let draw = Draw::of(pages.len() as u64, random);
+        for (index_of_page, page) in (0..).zip(pages) {
+            if !draw.survives(index_of_page, random) {
+                self.evict_page(page * BLOCK_BYTES..(page + 1) * BLOCK_BYTES);
+            }
+        }
+        self.evictions > before
+    }
+
+    fn evict_page(&mut self, page: Range<u64>) {
+        for sector in sectors(page.clone()) {
+            let content = if self.is_lost(sector) { self.new_sector(sector) } else { continue };
+            for (place, byte) in (sector * SECTOR_BYTES..).zip(content) {
+                if let Some(live) = self.live_byte(place) {
+                    *live = byte;
+                }
+            }
+        }
+        self.lost = self.lost.iter().flat_map(|lost| without(lost, &page)).collect();
+        self.evictions += 1;
+    }
+
+    /// How often bytes that were appended have changed: by evictions, and by nothing else.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    fn live_byte(&mut self, place: u64) -> Option<&mut u8> {
+        let image = if place < self.live.len() as u64 { &mut self.live } else { &mut self.beneath };
+        image.get_mut(index(place))
     }
 
     pub(super) fn flip_bit(&mut self, bit: u64) -> bool {

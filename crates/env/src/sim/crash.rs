@@ -87,13 +87,17 @@ impl Disk {
     }
 
     pub(super) fn after_process_death(&self) -> Self {
-        let mut tree = self.tree.clone();
+        let (mut tree, luck) = (self.tree.clone(), self.luck_of_pages());
+        let mut has_evicted = self.has_evicted;
         for node in tree.nodes.values_mut() {
             if let Node::File(file) = node {
                 file.handles = 0;
+                has_evicted |= luck.as_ref().is_some_and(|random| file.content.evict(random));
             }
         }
-        self.successor(tree)
+        let mut next = self.successor(tree);
+        next.has_evicted = has_evicted;
+        next
     }
 }
 

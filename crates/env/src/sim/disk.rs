@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::content::{BLOCK_BYTES, Content, Left, slice};
+use super::entropy::SeededEntropy;
 use super::faults::{Fault, Schedule};
 use super::names::{self, Inode};
 use super::tree::{Directory, File, Node, Tree, parts};
@@ -22,6 +23,10 @@ pub(super) struct Disk {
     pub(super) capacity: Option<u64>,
     /// Files lend what was preallocated.
     pub(super) has_windows: bool,
+    /// What failed syncs dropped may go from memory; chooses.
+    pub(super) evicts: Option<u64>,
+    /// Some did.
+    pub(super) has_evicted: bool,
     locked: BTreeSet<Inode>,
     /// How many share a directory.
     shared: BTreeMap<Inode, usize>,
@@ -37,6 +42,8 @@ impl Disk {
             schedule: Schedule::default(),
             capacity: None,
             has_windows: false,
+            evicts: None,
+            has_evicted: false,
             locked: BTreeSet::new(),
             shared: BTreeMap::new(),
         }
@@ -49,9 +56,16 @@ impl Disk {
             schedule: self.schedule.successor(),
             capacity: self.capacity,
             has_windows: self.has_windows,
+            evicts: self.evicts,
+            has_evicted: false,
             locked: BTreeSet::new(),
             shared: BTreeMap::new(),
         }
+    }
+
+    /// What chooses the pages that go from memory now, if any do.
+    pub(super) fn luck_of_pages(&self) -> Option<SeededEntropy> {
+        self.evicts.map(|seed| SeededEntropy::new(seed ^ self.schedule.op_count().wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
     fn used(&self) -> u64 {
@@ -221,6 +235,7 @@ impl Disk {
 
     pub(super) fn sync(&mut self, inode: Inode, path: &Path) -> Answer<()> {
         let fault = self.schedule.begin_divisible(format_args!("sync {}", path.display()))?;
+        let luck = self.luck_of_pages();
         let content = &mut self.tree.file_mut(inode)?.content;
         match fault {
             None => {
@@ -231,7 +246,8 @@ impl Disk {
                 if fault == Fault::EioAfter {
                     content.sync()
                 } else {
-                    content.fail_sync()
+                    content.fail_sync();
+                    self.has_evicted |= luck.is_some_and(|random| content.evict(&random));
                 }
                 Err(fault.errno())
             }

@@ -32,6 +32,12 @@ impl Handle {
         Self { shared: Arc::clone(shared), inode, path: path.to_owned(), mapped_bytes, lent_to }
     }
 
+    /// How much was appended, and how often that has changed since.
+    pub(super) fn len_and_evictions(&self) -> (u64, u64) {
+        let disk = self.shared.disk.lock();
+        disk.tree.file(self.inode).map_or((0, 0), |file| (file.content.len(), file.content.evictions()))
+    }
+
     /// Bytes that were appended, by copying them out of the memory of the machine.
     pub(super) fn appended(&self, start: u64, len: usize) -> Vec<u8> {
         let disk = self.shared.disk.lock();

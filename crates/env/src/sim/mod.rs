@@ -11,12 +11,14 @@
 //!   by nothing else; a file of which no name is durable is gone after a power loss, however often it was synced, and
 //!   so is everything below a directory whose own name is not durable.
 //! - D3: a file whose removal is not durable comes back.
-//! - D4: a failed sync drops the bytes it should have made durable. They stay readable until the power goes, but no
+//! - D4: a failed sync drops the bytes it should have made durable. They stay readable until the power goes (but see D8), and no
 //!   later sync makes them durable; what the device had got to before it failed may be there nevertheless (S6).
 //! - D5: a failed `sync_dir` leaves the names as they were: pending.
 //! - D6: the death of a process loses nothing but its locks and open handles: what was not synced stays unsynced.
 //! - D7: of an append that it dies in, a beginning may be there that ends between two pages of the file, where the kernel looks
 //!   for signals; in preallocated space, which is memory, any part behind the first [`COMMIT_BYTES`](crate::COMMIT_BYTES).
+//! - D8: what a failed sync dropped may go from memory as well, page by page, [if so asked](SimDisk::evict_after_failed_syncs): at once, or
+//!   when the process dies. Then whoever reads it, in windows too, finds what the device has: zeroes where the file grew. Its length stays.
 //!
 //! # What a power loss may keep ([`Survivors::Sample`])
 //!
@@ -177,6 +179,17 @@ impl SimDisk {
     /// do. Off at first. The successors of this disk do as it does.
     pub fn lend_windows(&self, on: bool) {
         self.shared.disk.lock().has_windows = on;
+    }
+
+    /// Whether what a failed sync drops may be lost to those who read, too (D8), page by page as `seed` and the count of operations choose; `None`: it
+    /// stays in memory. `None` at first. The successors of this disk do as it does.
+    pub fn evict_after_failed_syncs(&self, seed: Option<u64>) {
+        self.shared.disk.lock().evicts = seed;
+    }
+
+    /// Whether anything has been lost so to those who read, since the power came.
+    pub fn has_evicted(&self) -> bool {
+        self.shared.disk.lock().has_evicted
     }
 
     /// How much the files may take up from now on; `None` for no limit. Less than what they take up is a full disk.

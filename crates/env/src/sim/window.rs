@@ -1,7 +1,7 @@
 //! The window of a simulated file: what was appended, as memory.
 //!
-//! - W1: bytes that were appended never change, so a copy made when they are first asked for is as good as they are. Copies are kept in a
-//!   list that only grows, for as long as the window lives.
+//! - W1: bytes that were appended never change until pages are evicted (D8), so a copy made when they are first asked for is as good as they
+//!   are until then. Copies are kept in a list that only grows, for as long as the window lives.
 //!
 //! Cost: a copy for each range, and a walk of the list for each look.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::handle::Handle;
-use crate::{AppendFile, Window};
+use crate::Window;
 
 #[derive(Debug)]
 pub(super) struct SimWindow {
@@ -28,6 +28,8 @@ type Link = OnceLock<Box<Copied>>;
 #[derive(Debug)]
 struct Copied {
     start: u64,
+    /// How often the file had changed when it was made.
+    evictions: u64,
     bytes: Vec<u8>,
     next: Link,
 }
@@ -50,7 +52,10 @@ impl Drop for SimWindow {
 }
 
 impl Copied {
-    fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+    fn get(&self, range: &Range<u64>, evictions: u64) -> Option<&[u8]> {
+        if self.evictions != evictions {
+            return None;
+        }
         let start = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
         self.bytes.get(start..usize::try_from(range.end.checked_sub(self.start)?).ok()?)
     }
@@ -58,7 +63,8 @@ impl Copied {
 
 impl Window for SimWindow {
     fn appended(&self, range: Range<u64>) -> Option<&[u8]> {
-        let shown = self.len.min(self.lent_to.load(Ordering::Relaxed)).min(AppendFile::len(&self.file));
+        let (appended, evictions) = self.file.len_and_evictions();
+        let shown = self.len.min(self.lent_to.load(Ordering::Relaxed)).min(appended);
         if range.start > range.end || range.end > shown {
             return None;
         }
@@ -68,9 +74,9 @@ impl Window for SimWindow {
             // Whoever comes first puts its own copy there, which another may find does not fit.
             let copied = link.get_or_init(|| {
                 let bytes = self.file.appended(range.start, len);
-                Box::new(Copied { start: range.start, bytes, next: Link::new() })
+                Box::new(Copied { start: range.start, evictions, bytes, next: Link::new() })
             });
-            if let Some(bytes) = copied.get(&range) {
+            if let Some(bytes) = copied.get(&range, evictions) {
                 return Some(bytes);
             }
             link = &copied.next;

@@ -1,6 +1,7 @@
 //! D1, D4, S1, S2: what becomes of bytes.
 
 use super::*;
+use std::collections::BTreeSet;
 
 #[test]
 fn synced_bytes_survive_and_unsynced_ones_may_not() {
@@ -101,6 +102,63 @@ fn bytes_that_a_failed_sync_dropped_come_back_only_if_the_device_had_got_to_them
     let next = disk.after_process_death();
     assert_eq!(next.file_bytes(&path("a")).unwrap(), b"old lost new", "the processes see what is in memory");
     assert_eq!(after(&next, Survivors::Everything, "a").unwrap(), b"old \0\0\0\0\0new");
+}
+
+#[test]
+fn what_a_failed_sync_dropped_may_go_from_memory_page_by_page() {
+    const PAGE: usize = 4096;
+    let whole = [vec![1; 100], vec![2; 3 * PAGE]].concat();
+    let mut seen = BTreeSet::new();
+    for seed in 0..100 {
+        let disk = store();
+        disk.evict_after_failed_syncs(Some(seed));
+        let file = create_durable(&disk, "a", &whole[..100]);
+        file.append(&[&whole[100..]]).unwrap();
+        assert_eq!(disk.file_bytes(&path("a")).unwrap(), whole, "nothing goes before a sync fails");
+        assert!(!disk.has_evicted());
+        disk.fail_at(disk.op_count(), Fault::Eio);
+        file.sync().unwrap_err();
+        let left = disk.file_bytes(&path("a")).unwrap();
+        assert_eq!((left.len(), &left[..100]), (whole.len(), &whole[..100]), "length and synced bytes stay");
+        let gone: Vec<bool> = (0..4).map(|page| left[(page * PAGE + 100).min(left.len() - 1)] == 0).collect();
+        for (at, (&byte, &was)) in left.iter().zip(&whole).enumerate().skip(100) {
+            assert_eq!(byte, if gone[at / PAGE] { 0 } else { was }, "byte {at}");
+        }
+        assert_eq!(disk.has_evicted(), left != whole);
+        // What went is what the device has; a sync that succeeds saves none of the rest, and neither is what came later concerned.
+        file.append(&[&[3; 10]]).unwrap();
+        file.sync().unwrap();
+        let durable = [&whole[..100], &[0; 3 * PAGE], &[3; 10]].concat();
+        assert_eq!(after(&disk, Survivors::Nothing, "a").unwrap(), durable);
+        assert_eq!(after(&disk, Survivors::Everything, "a").unwrap(), durable);
+        // The next process finds no more than that, and the same each time.
+        let next = disk.after_process_death().file_bytes(&path("a")).unwrap();
+        assert!(next.iter().zip(&[&left[..], &[3; 10]].concat()).all(|(next, &was)| [0, was].contains(next)));
+        assert_eq!(next, disk.after_process_death().file_bytes(&path("a")).unwrap());
+        seen.insert((gone, next[..whole.len()] == left));
+    }
+    assert!(seen.len() > 16, "{seen:?}");
+}
+
+#[test]
+fn what_goes_from_memory_of_a_recycled_file_is_its_earlier_life_again() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..20 {
+        let disk = store();
+        disk.evict_after_failed_syncs(Some(seed));
+        create_durable(&disk, "a", &[b'o'; 5000]);
+        let file = disk.recycle(&path("a"), &path("b")).unwrap();
+        file.append(&[b"new"]).unwrap();
+        file.sync().unwrap();
+        file.append(&[&[b'n'; 1000]]).unwrap();
+        disk.fail_at(disk.op_count(), Fault::Eio);
+        file.sync().unwrap_err();
+        let left = disk.file_bytes(&path("b")).unwrap();
+        assert!(left.starts_with(b"new") && left.len() == 5000);
+        assert!(left[1100..].iter().all(|&byte| byte == b'o'));
+        seen.insert(left[100]);
+    }
+    assert_eq!(seen, [b'n', b'o'].into());
 }
 
 #[test]

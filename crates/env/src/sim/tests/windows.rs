@@ -36,6 +36,24 @@ fn a_window_shows_what_was_appended_and_nothing_else() {
 }
 
 #[test]
+fn a_window_shows_what_is_left_after_a_failed_sync() {
+    let mut seen = [false; 2];
+    for seed in 0..20 {
+        let disk = store();
+        disk.evict_after_failed_syncs(Some(seed));
+        let (file, window) = lent(&disk);
+        file.append(&[b"new"]).unwrap();
+        assert_eq!(window.appended(1022..1027).unwrap(), b"oonew");
+        disk.fail_at(disk.op_count(), Fault::Eio);
+        file.sync().unwrap_err();
+        let shown = window.appended(1022..1027).unwrap();
+        assert_eq!(shown, &disk.file_bytes(&path("file")).unwrap()[1022..1027]);
+        seen[usize::from(shown == b"oonew")] = true;
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+#[test]
 fn there_is_no_window_unless_asked_for_nor_without_preallocation() {
     let disk = store();
     let file = create(&disk, "file", b"bytes");
