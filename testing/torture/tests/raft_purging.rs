@@ -70,6 +70,36 @@ fn a_group_begun_anew_during_a_purge_keeps_what_it_has() {
     }
 }
 
+/// Goal (F2): whoever is about to open a file, the first to read it, reads it though it is given up and removed meanwhile.
+#[test]
+fn a_file_that_is_removed_while_its_first_reader_opens_it_is_read() {
+    let options = Options {
+        file_bytes: 1 << 10,
+        purge_threshold_bytes: 1 << 10,
+        recycle_files: false,
+        cache_bytes: 0,
+        recovery_threads: 1,
+        ..Options::default()
+    };
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let log = RaftLog::open_with_env("/log", options, meanwhile.env(&disk)).unwrap();
+    let mut batch = LogBatch::new();
+    batch.add_entries(7, 1, [b"first"]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    fill(&log, 9, 5);
+    let (other, looked_at) = (log.clone(), disk.clone());
+    let is_first = |call: Call<'_>| matches!(call, Call::Open(path) if path.ends_with("0000000000000001.raftlog"));
+    meanwhile.before(is_first, move || {
+        for group in [7, 9] {
+            other.compact_to(group, u64::MAX).unwrap();
+        }
+        other.purge().unwrap();
+        assert!(numbers(&looked_at)[0] > 1, "it is removed");
+    });
+    assert_eq!(log.entry(7, 1).unwrap().as_deref(), Some(&b"first"[..]));
+    assert!(meanwhile.is_done());
+}
+
 /// Numbers of the files of the append queue.
 fn numbers(disk: &SimDisk) -> Vec<u64> {
     let names = disk.env().files.list(Path::new("/log")).unwrap();

@@ -231,8 +231,11 @@ impl LogFile {
         if let Some(reader) = self.reader.get() {
             return Ok(reader);
         }
-        let opened = self.files.open(&self.path)?;
-        Ok(self.reader.get_or_init(|| opened))
+        match self.files.open(&self.path) {
+            Ok(opened) => Ok(self.reader.get_or_init(|| opened)),
+            // Whoever took its name away meanwhile has opened it before (F2).
+            Err(error) => self.reader.get().ok_or_else(|| error.into()),
+        }
     }
 
     /// The file in memory, if it is sealed and the system can do that.
