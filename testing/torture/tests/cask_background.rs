@@ -284,6 +284,37 @@ fn one_thread_merges_once_in_an_interval() {
     cask.close().unwrap();
 }
 
+/// Goal: a file that could not be made ahead leaves nothing undone, so there is nothing to tell: whoever needs it makes it.
+#[test]
+fn a_file_that_could_not_be_made_ahead_is_no_error() {
+    let disk = SimDisk::new();
+    let (clock, env) = watched(&disk);
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let (came, has_come) = std::sync::mpsc::channel();
+    let fails = is_armed.clone();
+    let files = Hooked::new(disk.env().files, move |call| match call {
+        Call::Create(path)
+            if path.extension().is_some_and(|end| end == "data") && fails.swap(false, Ordering::Relaxed) =>
+        {
+            let _ = came.send(());
+            Err(esker::env::Error::new("creating", path, std::io::ErrorKind::Other.into()))
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..env };
+    let options = CaskOptions { sync_interval_ms: 5, background_jobs: 2, stripes: 1, ..options() };
+    let cask = Cask::open_with_env("/store", options, env).unwrap();
+    cask.put("makes", "a file").unwrap();
+    is_armed.store(true, Ordering::Relaxed);
+    // More than three quarters, and not all of a file.
+    (0..14u8).for_each(|n| drop(cask.put([n], [7; 1000]).unwrap()));
+    has_come.recv_timeout(PATIENCE).expect("the next file is made ahead");
+    clock.wait_for(|looks| looks.monotonic, 3);
+    assert_eq!(cask.stats().background_error.map(|error| error.to_string()), None);
+    (0..14u8).for_each(|n| drop(cask.put([n], [7; 1000]).unwrap()));
+    cask.close().unwrap();
+}
+
 /// Goal: a merge that could not open its file for want of descriptors is done once there are some, though nobody writes and there is no more room
 /// than there was.
 #[test]
