@@ -72,7 +72,7 @@ pub struct CaskOptions {
     pub compression_bytes_min: usize,
 
     /// Check the CRC of a record whenever its value is read. Default `true`: costs some 10 ns for 100 bytes, and what the
-    /// processor takes to read the value once. `false` trusts memory and disk; lengths and keys are compared in any case.
+    /// processor takes to read the value once. `false` trusts memory and disk until a sync fails; lengths and keys are compared in any case.
     pub verify_reads: bool,
 
     /// Make what was written survive power loss so often, in milliseconds, whoever asks. Default 0: only where a write or

@@ -138,6 +138,12 @@ impl Store {
         Ok(len)
     }
 
+    /// Where a sync has failed, memory is nothing to trust: the system may show the bytes that are on the disk in place of those that were written.
+    #[inline]
+    pub(crate) fn verifies_reads(&self) -> bool {
+        self.options.verify_reads || self.has_failed()
+    }
+
     pub(crate) fn is_gone(&self, record: &Record<'_>) -> bool {
         record.expires_at.is_some() && record.is_expired(self.env.clock.unix_seconds())
     }
@@ -216,7 +222,7 @@ impl Store {
     #[inline(always)]
     fn value_into(&self, found: &Found<'_>, answer: &mut Result<Option<CaskValue>>) {
         let Found { file, offset, raw, record, .. } = found;
-        if self.options.verify_reads
+        if self.verifies_reads()
             && let Err(error) = file.verify(*offset, raw)
         {
             *answer = Err(error);

@@ -77,7 +77,7 @@ impl CaskScan {
         let mut gone = if keeps_older { gone::find(&waiting, now)? } else { HashSet::new() };
         // The damage itself is told where the scan meets it.
         gone.extend(store.suspects.keys());
-        let wanted = Wanted { now, verify: store.options.verify_reads, gone: Arc::new(gone) };
+        let wanted = Wanted { now, verify: store.verifies_reads(), gone: Arc::new(gone) };
         let decoder = Decoder::new(waiting.drain(..).collect(), wanted);
         let source = Source::new(store.env.clone(), decoder, store.options.background_jobs > 0);
         Ok(Self { store, source, chunk: None, next: 0, packed_value: Vec::new() })

@@ -229,6 +229,12 @@ impl Store {
         if self.condition() == Condition::Closed { Err(closed(&self.dir)) } else { Ok(()) }
     }
 
+    /// Whether a sync has failed.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.condition() == Condition::Failed
+    }
+
     /// Refuses writes to a store that takes none.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {

@@ -229,6 +229,11 @@ impl Block {
         Ok(Self { file, offset, contents })
     }
 
+    /// Whether it is still what was checked.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.file.has_still(&self.contents.bytes)
+    }
+
     /// Whether all of a run is unpacked that it has.
     pub(crate) fn reaches(&self, run: RunKey) -> bool {
         self.contents.indexed(run).is_none_or(|item| item.entries.end as usize <= self.contents.entries.len())

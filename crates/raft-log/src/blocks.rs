@@ -89,7 +89,7 @@ impl Blocks {
 
     /// The batch at `place`, if it is here.
     pub(crate) fn get(&self, place: Place) -> Option<Arc<Block>> {
-        self.cache.as_ref()?.get(&(place.file, place.offset))
+        self.cache.as_ref()?.get(&(place.file, place.offset)).filter(|block| block.is_sound())
     }
 
     /// Whether to keep the block at `place`, which is read now (K4).

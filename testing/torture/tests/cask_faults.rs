@@ -361,6 +361,38 @@ fn a_failed_sync_makes_the_store_read_only() {
     cask.put("after", "x").unwrap();
 }
 
+/// Goal: what a failed sync took from memory is an error, also where reads are not verified: that trusts memory, which is none any more.
+#[test]
+fn what_a_failed_sync_took_is_no_answer_where_reads_are_not_verified() {
+    let options = CaskOptions {
+        create_if_missing: true,
+        verify_reads: false,
+        background_jobs: 0,
+        stripes: 1,
+        ..CaskOptions::default()
+    };
+    let mut lost = 0;
+    for seed in 0..20 {
+        let disk = disk(seed);
+        let cask = open(&disk, &options).unwrap();
+        cask.put("key", [7; 10_000]).unwrap();
+        disk.fail_at(disk.op_count(), Fault::Eio);
+        cask.sync().unwrap_err();
+        match cask.get("key") {
+            Ok(found) => assert!(found.unwrap() == [7; 10_000][..], "seed {seed}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corruption, "seed {seed}: {error}");
+                lost += 1;
+            }
+        }
+        let mut scan = cask.scan().unwrap();
+        while scan.advance().unwrap_or(false) {
+            assert!(scan.value().unwrap() == [7; 10_000], "seed {seed}");
+        }
+    }
+    assert!((1..20).contains(&lost), "{lost}");
+}
+
 /// Goal: what an append that failed has left in a mapped file, behind its end, is no damage when the process dies after shorter ones.
 #[test]
 fn a_failed_append_leaves_nothing_that_passes_for_damage() {

@@ -586,6 +586,33 @@ fn a_failed_sync_ends_all_writing() {
     assert!(log.get(1, b"durable").is_some() && log.get(1, b"unsynced").is_none());
 }
 
+/// Goal (F1): what a failed sync took from memory is an error, also where it was read, and so checked, before.
+#[test]
+fn what_a_failed_sync_took_is_no_answer_though_it_was_checked_before() {
+    let options = Options { compress_from_bytes: 0, recovery_threads: 1, ..Options::default() };
+    let mut lost = 0;
+    for seed in 0..20 {
+        let disk = disk(seed);
+        let log = open(&disk, &options).unwrap();
+        let mut batch = LogBatch::new();
+        for index in 1..=10u64 {
+            batch.add_entries(1, index, [[7; 1000]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        let is_right = |index| log.entry(1, index).map(|found| assert!(found == Some(vec![7; 1000]), "seed {seed}"));
+        (1..=10).for_each(|index| is_right(index).unwrap());
+        disk.fail_at(disk.op_count(), Fault::Eio);
+        log.sync().unwrap_err();
+        for _ in 0..2 {
+            for error in (1..=10).filter_map(|index| is_right(index).err()) {
+                assert_eq!(error.kind(), ErrorKind::Corruption, "seed {seed}: {error}");
+                lost += 1;
+            }
+        }
+    }
+    assert!((1..400).contains(&lost), "{lost}");
+}
+
 /// A log of three files, the path of each, and its options.
 fn three_files(version: Version) -> (SimDisk, Options, Vec<std::path::PathBuf>) {
     let options = Options {

@@ -1,6 +1,7 @@
 //! One file of a queue: written at its end by one, read anywhere by many.
 //!
-//! - F1: bytes below [`LogFile::len`] never change while anyone holds the file.
+//! - F1: bytes below [`LogFile::len`] never change while anyone holds the file, unless a sync of it fails: then the system may show the bytes
+//!   that are on the disk instead, at any time. So from then on its window is not used, and what was checked in it is checked again, as a copy.
 //! - F2: a file is written over only when nobody but its list holds it ([`super::Queue`]); so whoever reads holds it. One that is
 //!   held is open before its name goes.
 //! - F3: only a sealed file is mapped; while it grows, it is read through its window, or by system calls.
@@ -41,6 +42,8 @@ pub(crate) struct LogFile {
     sealed: AtomicBool,
     reader: OnceLock<Arc<dyn ReadFile>>,
     window: Option<Arc<dyn Window>>,
+    /// A sync failed (F1).
+    is_doubtful: AtomicBool,
     mapping: OnceLock<Option<Arc<dyn Mapping>>>,
 }
 
@@ -88,6 +91,7 @@ impl LogFile {
             sealed: AtomicBool::new(sealed),
             reader: OnceLock::new(),
             window,
+            is_doubtful: AtomicBool::new(false),
             mapping: OnceLock::new(),
         }
     }
@@ -99,6 +103,20 @@ impl LogFile {
 
     pub(super) fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
+    }
+
+    /// A sync of it failed (F1).
+    pub(super) fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Release);
+    }
+
+    /// Whether `bytes` of it that were checked are still what they were (F1).
+    pub(crate) fn has_still(&self, bytes: &Bytes) -> bool {
+        !matches!(bytes, Bytes::Window(..)) || !self.is_doubtful.load(Ordering::Acquire)
+    }
+
+    fn window(&self) -> Option<&Arc<dyn Window>> {
+        self.window.as_ref().filter(|_| !self.is_doubtful.load(Ordering::Acquire))
     }
 
     pub(super) fn seal(&self) {
@@ -121,7 +139,7 @@ impl LogFile {
     /// `Corruption` if the file has fewer.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes> {
         self.check(&range)?;
-        if let Some(window) = &self.window
+        if let Some(window) = self.window()
             && window.appended(range.clone()).is_some()
         {
             return Ok(Bytes::Window(Arc::clone(window), range));
@@ -219,7 +237,7 @@ impl LogFile {
         if range.end > self.len() {
             return None;
         }
-        if let Some(bytes) = self.window.as_ref().and_then(|window| window.appended(range.clone())) {
+        if let Some(bytes) = self.window().and_then(|window| window.appended(range.clone())) {
             return Some(bytes);
         }
         let mapping = self.mapping.get()?.as_ref()?;

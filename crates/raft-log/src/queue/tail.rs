@@ -41,6 +41,7 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct Sync {
     files: Arc<dyn FileSystem>,
+    file: Arc<LogFile>,
     append: Arc<dyn AppendFile>,
     broken: Arc<OnceLock<Error>>,
 }
@@ -57,7 +58,7 @@ impl Sync {
         self.append.sync().map_err(|error| {
             broke(
                 &*self.files,
-                &*self.append,
+                &self.file,
                 &self.broken,
                 "a sync failed, so what is durable is unknown; reopen to go on",
                 error,
@@ -68,12 +69,13 @@ impl Sync {
 
 fn broke(
     files: &dyn FileSystem,
-    append: &dyn AppendFile,
+    file: &LogFile,
     broken: &OnceLock<Error>,
     doing: &str,
     error: esker_env::Error,
 ) -> Error {
-    if let Some(dir) = append.path().parent() {
+    file.doubt();
+    if let Some(dir) = file.path.parent() {
         // Should that fail too, the error that is told is the worse one.
         let _ = distrust::warn(files, dir);
     }
@@ -96,7 +98,7 @@ impl Tail {
     }
 
     pub(super) fn broke(&mut self, doing: &str, error: esker_env::Error) -> Error {
-        broke(&*self.files, &*self.append, &self.broken, doing, error)
+        broke(&*self.files, &self.file, &self.broken, doing, error)
     }
 
     /// Adds `parts` at the end; readers see them when this returns. A failure leaves the file as it was.
@@ -138,6 +140,7 @@ impl Tail {
     pub(crate) fn begin_sync(&mut self) -> Option<Sync> {
         std::mem::take(&mut self.unsynced).then(|| Sync {
             files: Arc::clone(&self.files),
+            file: Arc::clone(&self.file),
             append: Arc::clone(&self.append),
             broken: Arc::clone(&self.broken),
         })
