@@ -361,6 +361,43 @@ fn a_failed_sync_makes_the_store_read_only() {
     cask.put("after", "x").unwrap();
 }
 
+/// Goal: what a merge failed at is told until nothing is left to be merged, whoever did it, and no longer.
+#[test]
+fn what_a_merge_failed_at_is_told_until_nothing_is_due() {
+    let options = CaskOptions {
+        create_if_missing: true,
+        file_bytes: 4 << 10,
+        stripes: 1,
+        background_jobs: 0,
+        open_threads: 0,
+        ..CaskOptions::default()
+    };
+    let play = |fails_at: Option<u64>| {
+        let disk = SimDisk::new();
+        let cask = open(&disk, &options).unwrap();
+        let first = disk.op_count();
+        fails_at.into_iter().for_each(|n| disk.fail_at(first + n, Fault::Eio));
+        (0..40u8).for_each(|n| drop(cask.put([n % 3], [n; 500])));
+        (cask, disk.op_count() - first)
+    };
+    let (healthy, ops) = play(None);
+    assert!(healthy.stats().merges > 1);
+    let mut told = 0;
+    // Of the last merges, behind which nothing was due.
+    for n in ops * 3 / 4..ops {
+        let (cask, _) = play(Some(n));
+        match cask.stats().background_error {
+            Some(error) if error.kind() != ErrorKind::ReadOnly => told += 1,
+            _ => continue,
+        }
+        cask.compact().unwrap();
+        // Nothing is garbage of the files that these fill.
+        (100..120u8).for_each(|n| drop(cask.put([n], [n; 500]).unwrap()));
+        assert_eq!(cask.stats().background_error.map(|error| error.to_string()), None, "operation {n}");
+    }
+    assert!(told > 0);
+}
+
 /// Goal: what a failed sync took from memory is an error, also where reads are not verified: that trusts memory, which is none any more.
 #[test]
 fn what_a_failed_sync_took_is_no_answer_where_reads_are_not_verified() {

@@ -72,9 +72,10 @@ impl Store {
     fn merge_one_due(&self) -> Result<bool> {
         let now = self.env.clock.unix_seconds();
         let due = |room| pick::due(&self.files.load(), &self.options, now, room);
-        let last = self.state.lock().merge_error.clone().filter(is_shortage);
-        let was_short = last.is_some();
-        let mut result = match (due(None), last) {
+        let last = self.state.lock().merge_error.clone();
+        // A damaged file is left alone from now on, and is still to be told of.
+        let was_put_off = last.as_ref().is_some_and(|error| error.kind() != ErrorKind::Corruption);
+        let mut result = match (due(None), last.filter(is_shortage)) {
             (None, _) => Ok(false),
             // It would fill the disk for everybody, again and again.
             (Some(plan), Some(shortage)) if !self.room_for_merges().is_enough(plan.need, plan.most) => Err(shortage),
@@ -86,7 +87,7 @@ impl Store {
         {
             result = self.merge_due(&plan);
         }
-        if was_short || !matches!(result, Ok(false)) {
+        if was_put_off || !matches!(result, Ok(false)) {
             // What had room makes none for what had not.
             self.state.lock().merge_error = shortage.or_else(|| result.as_ref().err().cloned());
         }
