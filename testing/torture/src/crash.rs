@@ -133,13 +133,13 @@ pub fn every_read_of_an_open_fails<S, C: PartialEq>(
 }
 
 /// Whether a store may take no more writes once operation `n` has failed, which `disk` has written down: a sync leaves unknown what is durable, a
-/// cut that fails what a log holds, and a rename of CURRENT which manifest it is.
+/// cut that fails what a log holds, and a rename of CURRENT, or of a Cask's manifest, which manifest it is.
 pub fn may_end_writes(disk: &SimDisk, n: u64) -> bool {
     let trace = disk.trace();
     let line = trace.iter().find(|line| line.split(' ').next() == Some(&n.to_string()[..]));
     match line.and_then(|line| line.split(' ').nth(1)) {
         Some("sync" | "sync_dir" | "truncate") => true,
-        Some("rename") => line.is_some_and(|line| line.contains("/CURRENT")),
+        Some("rename") => line.is_some_and(|line| line.contains("/CURRENT") || line.contains("/MANIFEST.new ")),
         _ => false,
     }
 }

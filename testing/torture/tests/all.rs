@@ -2,6 +2,7 @@
 
 mod at_write;
 mod background;
+mod background_faults;
 mod beside;
 mod cask_background;
 mod cask_close;

@@ -234,7 +234,7 @@ impl Disk {
     }
 
     pub(super) fn sync(&mut self, inode: Inode, path: &Path) -> Answer<()> {
-        let fault = self.schedule.begin_divisible(format_args!("sync {}", path.display()))?;
+        let fault = self.schedule.begin_sync(format_args!("sync {}", path.display()))?;
         let luck = self.luck_of_pages();
         let content = &mut self.tree.file_mut(inode)?.content;
         match fault {

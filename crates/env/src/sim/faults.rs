@@ -59,6 +59,8 @@ pub(super) struct Schedule {
     faults: BTreeMap<u64, Fault>,
     /// How each operation from this one on fails.
     lasting: Option<(u64, Fault)>,
+    /// How the first sync of a file fails that comes with this operation or a later one.
+    next_sync: Option<(u64, Fault)>,
     /// The operation under way is to fail once it is done.
     fails_when_done: bool,
     /// The bit to flip in what the read under way returns.
@@ -109,8 +111,13 @@ impl Schedule {
         self.lasting = Some((n, fault));
     }
 
+    pub(super) fn fail_next_sync(&mut self, n: u64, fault: Fault) {
+        self.next_sync = Some((n, fault));
+    }
+
     pub(super) fn heal(&mut self) {
         self.lasting = None;
+        self.next_sync = None;
         self.faults.clear();
         self.read_faults.clear();
     }
@@ -156,6 +163,14 @@ impl Schedule {
         }
         self.ops += 1;
         Ok(fault)
+    }
+
+    /// The same for a sync of a file.
+    pub(super) fn begin_sync(&mut self, what: fmt::Arguments<'_>) -> Result<Option<Fault>, Errno> {
+        if let Some((_, fault)) = self.next_sync.take_if(|(from, _)| self.ops >= *from) {
+            self.faults.insert(self.ops, fault);
+        }
+        self.begin_divisible(what)
     }
 
     /// Counts a read.

@@ -165,6 +165,11 @@ impl SimDisk {
         self.shared.disk.lock().schedule.fail_from(n, fault);
     }
 
+    /// Lets the first sync of a file fail that is operation `n` or a later one.
+    pub fn fail_next_sync(&self, n: u64, fault: Fault) {
+        self.shared.disk.lock().schedule.fail_next_sync(n, fault);
+    }
+
     /// Forgets all faults that are still to come. Does not bring the dead back.
     pub fn heal(&self) {
         self.shared.disk.lock().schedule.heal();
