@@ -172,7 +172,7 @@ impl Engine for OfCask {
     }
 
     fn work(&self, roll: u64) -> Result<bool> {
-        if roll % 2 == 0 {
+        if roll.is_multiple_of(2) {
             self.0.sync()?
         } else {
             self.0.compact()?
@@ -231,7 +231,7 @@ impl Engine for OfRaft {
         }
         let index = self.log.last_index(group).unwrap_or(0) + 1;
         batch.add_entries(group, index, [Self::entry(thread, index)])?;
-        if index % 8 == 0 {
+        if index.is_multiple_of(8) {
             batch.compact(group, index - 5);
         }
         self.log.write(&mut batch, sync).map(drop)

@@ -307,11 +307,15 @@ fn a_file_that_could_not_be_made_ahead_is_no_error() {
     cask.put("makes", "a file").unwrap();
     is_armed.store(true, Ordering::Relaxed);
     // More than three quarters, and not all of a file.
-    (0..14u8).for_each(|n| drop(cask.put([n], [7; 1000]).unwrap()));
+    for n in 0..14u8 {
+        cask.put([n], [7; 1000]).unwrap();
+    }
     has_come.recv_timeout(PATIENCE).expect("the next file is made ahead");
     clock.wait_for(|looks| looks.monotonic, 3);
     assert_eq!(cask.stats().background_error.map(|error| error.to_string()), None);
-    (0..14u8).for_each(|n| drop(cask.put([n], [7; 1000]).unwrap()));
+    for n in 0..14u8 {
+        cask.put([n], [7; 1000]).unwrap();
+    }
     cask.close().unwrap();
 }
 

@@ -392,7 +392,9 @@ fn what_a_merge_failed_at_is_told_until_nothing_is_due() {
         }
         cask.compact().unwrap();
         // Nothing is garbage of the files that these fill.
-        (100..120u8).for_each(|n| drop(cask.put([n], [n; 500]).unwrap()));
+        for n in 100..120u8 {
+            cask.put([n], [n; 500]).unwrap();
+        }
         assert_eq!(cask.stats().background_error.map(|error| error.to_string()), None, "operation {n}");
     }
     assert!(told > 0);
