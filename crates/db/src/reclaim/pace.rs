@@ -165,3 +165,90 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use esker_env::sim::SimDisk;
+    use esker_format::rocksdb::internal_key::FileNumber;
+
+    use super::*;
+    use crate::compaction::testing::separated;
+    use crate::compaction::{pick_sweep, pick_window};
+    use crate::reclaim::{pick, pick_any_step};
+    use crate::{Db, FamilyOptions, Options};
+
+    fn open(disk: &SimDisk, options: Options) -> Db {
+        let family = FamilyOptions { blob_file_bytes: 64 << 10, ..separated() };
+        let families = [("default".to_owned(), family)].into();
+        Db::open_with_env("/db", Options { create_if_missing: true, families, ..options }, disk.env()).unwrap()
+    }
+
+    /// Goal: whatever copies values out of blob files asks for every byte of them: it takes as long as the limit says.
+    #[test]
+    fn each_byte_that_moves_is_asked_for() {
+        const PER_SECOND: u64 = 64 << 10;
+        for kind in ["relocation", "step home", "sweep", "window"] {
+            let disk = SimDisk::new();
+            let (reclaim_mode, reclaim_bytes_per_second_max) = (ReclaimMode::Manual, PER_SECOND);
+            let options =
+                Options { background_jobs: 0, reclaim_mode, reclaim_bytes_per_second_max, ..Options::default() };
+            let db = open(&disk, options);
+            (0..300u32).for_each(|n| db.put(n.to_be_bytes(), [n as u8; 1000]).unwrap());
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            let (store, family) = (db.store(), db.store().family(0).unwrap());
+            let version = family.view.load().version.clone();
+            let victims: BTreeSet<FileNumber> = version.blobs().keys().copied().collect();
+            let began = disk.clock().monotonic();
+            let compact = |plan: Option<crate::compaction::Plan>| {
+                let plan = Arc::new(plan.unwrap());
+                store.run_compaction(&plan, &Arc::new(store.room.reserve(plan.written_bytes()))).unwrap();
+                plan.moved_bytes()
+            };
+            let relocate = |plan: Option<crate::reclaim::Relocation>| {
+                let plan = plan.unwrap();
+                store.run_relocation(&plan, &Arc::new(store.room.reserve(plan.written_bytes()))).unwrap();
+                version.bytes_into(&plan.victims, plan.tables.iter().map(|(_, table)| table))
+            };
+            let moved = match kind {
+                "relocation" => relocate(pick(&family, f64::NEG_INFINITY, FileNumber::new(u64::MAX))),
+                "step home" => relocate(pick_any_step(&family, u64::MAX)),
+                "sweep" => compact(pick_sweep(&family, &version, victims)),
+                _ => compact(pick_window(&family, &version, version.level(version.deepest_level()), victims)),
+            };
+            assert!(moved > PER_SECOND / 2, "{kind}: {moved} bytes moved");
+            assert_eq!(store.pace.moved.load(Ordering::Relaxed), moved, "{kind}");
+            let took = (disk.clock().monotonic() - began).as_secs_f64();
+            // But for what was saved up before, a tenth of a second's worth; and it is asked anew every 10 ms.
+            let expected = moved as f64 / PER_SECOND as f64;
+            assert!((expected - 0.11..=expected + 0.11).contains(&took), "{kind}: {took} s for {moved} bytes");
+        }
+    }
+
+    /// Goal (P1, P2): callers that are slow beside a pass have it slowed down, where a thread does it that they do not wait for; not while they are held
+    /// back for it; and the last pass takes its limit along.
+    #[test]
+    fn a_pass_is_slowed_down_for_slow_callers_as_long_as_it_goes_on() {
+        for (background_jobs, is_delayed, limits) in [(2, false, true), (1, false, false), (2, true, false)] {
+            let disk = SimDisk::new();
+            let db = open(&disk, Options { background_jobs, max_space_amp: 50.0, ..Options::default() });
+            let store = db.store();
+            let call = |took| (0..200).for_each(|_| store.pace.calls.note(took));
+            call(Duration::from_micros(10));
+            let passes = [store.begin_pass(), store.begin_pass()];
+            call(Duration::from_millis(10));
+            store.delayed_rate.store(u64::from(is_delayed), Ordering::Relaxed);
+            disk.clock().advance(LOOK_PAUSE);
+            store.pace(LOOK_BYTES).unwrap();
+            let rate = store.pacer.rate(Class::Reclaim);
+            assert_eq!(rate.is_some_and(|rate| rate >= RATE_MIN), limits, "{background_jobs}, {is_delayed}: {rate:?}");
+            let [first, last] = passes;
+            drop(first);
+            assert_eq!(store.pacer.rate(Class::Reclaim), rate, "another goes on");
+            drop(last);
+            assert_eq!(store.pacer.rate(Class::Reclaim), None);
+        }
+    }
+}
