@@ -132,7 +132,7 @@ fn large_garbage(disk: &SimDisk) -> Contents {
 fn layers(disk: &SimDisk) -> Contents {
     let db = Db::open_with_env("/store", options(ReclaimMode::Manual), disk.env()).unwrap();
     let mut expected = Contents::new();
-    let of = |n: u32, round: u32| if n % 4 == 0 { value(n, round) } else { noise(n, round, 90) };
+    let of = |n: u32, round: u32| if n.is_multiple_of(4) { value(n, round) } else { noise(n, round, 90) };
     (0..300).for_each(|n| put(&db, &mut expected, n, of(n, 0)));
     db.compact_range(&db.default_column_family(), None, None).unwrap();
     for round in 1..3 {
