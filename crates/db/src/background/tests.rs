@@ -13,7 +13,7 @@ use super::Work;
 use super::pick::is_turn_of_level0;
 use crate::compaction;
 use crate::events::FileChanges;
-use crate::reclaim;
+use crate::reclaim::{self, Foreseen};
 use crate::store::{KeptOut, Store};
 use crate::{ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Result, Separation};
 
@@ -378,9 +378,12 @@ fn moving_values_takes_up_no_more_than_was_reckoned() {
             let family = store.family(0).unwrap();
             // Garbage or not: of all that are there now.
             let first_new = FileNumber::new(store.next_file_number());
-            let next = || match comes_home {
-                true => reclaim::pick_any_step(&family, 64 << 10),
-                false => reclaim::pick(&family, f64::NEG_INFINITY, first_new),
+            let next = || {
+                let version = family.view.load().version.clone();
+                match comes_home {
+                    true => reclaim::pick_any_step(&family, &version, 64 << 10),
+                    false => reclaim::pick(&family, &version, f64::NEG_INFINITY, first_new, &Foreseen::default()),
+                }
             };
             while let Some(plan) = next() {
                 let Work::Relocation(plan, reserved) = Work::relocation(plan, &store.room) else { unreachable!() };

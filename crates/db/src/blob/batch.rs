@@ -214,6 +214,15 @@ impl BlobBatch {
         self.runs.len() as u64
     }
 
+    /// Tells the system that all of it is about to be read, if that takes few calls.
+    pub(crate) fn will_read(&self) {
+        for run in self.runs.iter().filter(|_| self.lies_together()) {
+            if let Some(file) = self.files.get(run.file) {
+                file.file.will_read(run.extent.clone());
+            }
+        }
+    }
+
     /// Of files in which neighbours were found together, tells the system to read on for what is likely to come `onward`.
     pub(crate) fn announce(&self, announced: &mut Announced, onward: Onward) {
         for of_file in self.runs.chunk_by(|a, b| a.file == b.file) {

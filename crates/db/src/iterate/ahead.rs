@@ -171,9 +171,12 @@ impl Ahead {
         }
     }
 
-    /// Has what is coming read and unpacked beside the walk; it is sure to be asked for.
+    /// Has what is coming read and unpacked beside the walk, or begun to be read where it is little; it is sure to be asked for.
     pub(super) fn hand_over(&self, aide: &Aide, blobs: &BlobReader, family: &Arc<Family>, pace: &Pace) {
-        if self.coming.batch().is_some_and(|batch| batch.bytes() >= WORTH_BYTES) {
+        let Some(batch) = self.coming.batch() else { return };
+        if batch.bytes() < WORTH_BYTES {
+            batch.will_read();
+        } else {
             let stretch = Arc::downgrade(&self.coming);
             aide.hand_over(Errand { stretch, blobs: blobs.clone(), family: family.clone() });
         }

@@ -541,7 +541,7 @@ pub struct ReadOptions {
     /// and neighbours are read together. More keeps a device busier and takes as much memory for each iterator.
     ///
     /// Once 64 values in a row were asked for, or where the last walks went further, up to 256 are read and unpacked by another thread
-    /// ([`background_jobs`](Options::background_jobs)) while those before them are looked at; what is unpacked takes up to 1 MiB more.
+    /// ([`background_jobs`](Options::background_jobs)) while those before them are looked at; that takes up to 2 MiB more.
     pub look_ahead_bytes: u64,
 }
 

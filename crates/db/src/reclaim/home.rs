@@ -84,7 +84,7 @@ pub(crate) fn pick_step(
 }
 
 /// The same over all files, whatever is known of them.
-pub(super) fn pick_any_step(family: &Arc<Family>, version: &Arc<Version>, bytes_max: u64) -> Option<Relocation> {
+pub(crate) fn pick_any_step(family: &Arc<Family>, version: &Arc<Version>, bytes_max: u64) -> Option<Relocation> {
     pick_step(family, version, &version.blobs().keys().copied().collect(), &BTreeSet::new(), bytes_max)
 }
 

@@ -43,10 +43,14 @@ mod window;
 
 pub use by_hand::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub(crate) use hidden::{hidden_bytes, not_compacted_bytes, overlying};
+#[cfg(test)]
+pub(crate) use home::pick_any_step;
 pub(crate) use home::pick_step;
 pub(crate) use incoming::{Coming, Incoming, Sizes};
 pub(crate) use overwriting::Overwriting;
 pub(crate) use pace::Pace;
+#[cfg(test)]
+pub(crate) use pick::Foreseen;
 pub(crate) use pick::{
     Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, pass_bytes, pick, pick_pass,
     pick_scattered, pick_small,

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::compaction::testing::separated;
     use crate::compaction::{pick_sweep, pick_window};
-    use crate::reclaim::{pick, pick_any_step};
+    use crate::reclaim::{Foreseen, pick, pick_any_step};
     use crate::{Db, FamilyOptions, Options};
 
     fn open(disk: &SimDisk, options: Options) -> Db {
@@ -213,8 +213,11 @@ mod tests {
                 version.bytes_into(&plan.victims, plan.tables.iter().map(|(_, table)| table))
             };
             let moved = match kind {
-                "relocation" => relocate(pick(&family, f64::NEG_INFINITY, FileNumber::new(u64::MAX))),
-                "step home" => relocate(pick_any_step(&family, u64::MAX)),
+                "relocation" => {
+                    let newest = FileNumber::new(u64::MAX);
+                    relocate(pick(&family, &version, f64::NEG_INFINITY, newest, &Foreseen::default()))
+                }
+                "step home" => relocate(pick_any_step(&family, &version, u64::MAX)),
                 "sweep" => compact(pick_sweep(&family, &version, victims)),
                 _ => compact(pick_window(&family, &version, version.level(version.deepest_level()), victims)),
             };
