@@ -27,6 +27,8 @@ pub enum Call<'a> {
     Open(&'a Path),
     /// A part of a file is read.
     Read(&'a Path),
+    /// The system is told that a part of a file will be read.
+    Announce(&'a Path),
     /// A file is mapped.
     Map(&'a Path),
     /// A directory is claimed, before parts of its files are given back.
@@ -45,6 +47,7 @@ impl<'a> Call<'a> {
         match self {
             Self::Create(path) | Self::Sync(path) | Self::Synced(path) | Self::PunchHole(path) => path,
             Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
+            Self::Announce(path) => path,
             Self::Claim(path) | Self::Share(path) | Self::List(path) | Self::Other(path) => path,
         }
     }
@@ -234,6 +237,8 @@ impl ReadFile for HookedReads {
         self.file.advise(access);
     }
     fn will_read(&self, range: Range<u64>) {
+        // A hint: nobody is told what became of it.
+        let _ = (self.hook)(Call::Announce(self.file.path()));
         self.file.will_read(range);
     }
 }

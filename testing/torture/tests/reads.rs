@@ -1,14 +1,16 @@
 //! What reads cost, what a look ahead does about damage and failures, and reads that follow what is written.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use esker::env::Env;
 use esker::env::sim::{ReadFault, SimDisk};
 use esker::{
     Compression, Db, DbIterator, Error, ErrorKind, FamilyOptions, Options, PrefixExtractor, ReadOptions, Separation,
     Stats, WriteOptions,
 };
+use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Contents, backward, forward};
 use esker_torture::reads::{Entries, walk};
 use esker_torture::seeds;
@@ -368,6 +370,44 @@ fn walks_that_are_read_beside_show_what_a_map_does() {
             }
         }
         assert!(!iterator.valid());
+    }
+}
+
+/// Goal: walks that end too soon for a thread to read beside them have the system read on for them: what they will come to is announced before it is read.
+#[test]
+fn what_a_short_walk_will_come_to_is_announced() {
+    for background_jobs in [0, 2] {
+        let disk = SimDisk::new();
+        let (db, _) = store(&disk, Compression::Lz4);
+        db.close().unwrap();
+        let calls: Arc<Mutex<Vec<char>>> = Arc::default();
+        let seen = calls.clone();
+        let files = Hooked::new(disk.env().files, move |call| {
+            let is_blob = call.path().extension().is_some_and(|it| it == "blob");
+            match call {
+                Call::Announce(_) if is_blob => seen.lock().unwrap().push('a'),
+                Call::Read(_) if is_blob => seen.lock().unwrap().push('r'),
+                _ => {}
+            }
+            Ok(())
+        });
+        let options = Options { background_jobs, ..options(Compression::Lz4) };
+        let db = Db::open_with_env("/store", options, Env { files: Arc::new(files), ..disk.env() }).unwrap();
+        // Values in the order of their keys.
+        db.reclaim(&db.default_column_family(), 0.0).unwrap();
+        for walk in 0..6 {
+            calls.lock().unwrap().clear();
+            let mut iterator = db.iter().unwrap();
+            iterator.seek_to_first().unwrap();
+            for _ in 0..150 {
+                iterator.value().unwrap();
+                iterator.next().unwrap();
+            }
+            drop(iterator);
+            let calls: String = calls.lock().unwrap().iter().collect();
+            let after = calls.find('a').map(|at| calls[at..].matches('r').count());
+            assert!(walk < 4 || after.is_some_and(|reads| reads > 0), "{background_jobs}, {walk}: {calls}");
+        }
     }
 }
 
