@@ -18,7 +18,7 @@ use esker_format::rocksdb::internal_key::ValueKind;
 
 use super::aide::{Aide, Errand};
 use super::pace::{Pace, Walks};
-use super::stretch::{Stretch, Value, renewed};
+use super::stretch::{Length, Stretch, Value, renewed};
 use super::walk::Walker;
 use crate::Result;
 use crate::blob::{Announced, BlobBatch};
@@ -144,31 +144,18 @@ impl Ahead {
         self.at = 0;
     }
 
-    /// Passes entries after the one that the walker stands on, up to `wanted` separated ones, and shows the first of them. Nothing is coming.
+    /// Passes entries after the one that the walker stands on, as far as `length` says, and shows the first of them. Nothing is coming.
     /// Without any, the walk is over, or has failed: [`end`](Self::end) says which.
-    pub(super) fn fill(&mut self, walker: &mut Walker, forward: bool, view: &View, wanted: usize, bytes_max: u64) {
-        if let Some(shown) = renewed(&mut self.shown)
-            && let Err(error) = shown.fill(walker, forward, view, wanted, bytes_max)
-        {
-            self.failure = Some(error);
-        }
+    pub(super) fn fill(&mut self, walker: &mut Walker, view: &View, length: Length) {
         self.at = 0;
+        let filled = renewed(&mut self.shown).map(|shown| shown.fill(walker, view, length));
+        self.failure = filled.and_then(Result::err);
     }
 
     /// The same for what is coming after that.
-    pub(super) fn fill_coming(
-        &mut self,
-        walker: &mut Walker,
-        forward: bool,
-        view: &View,
-        wanted: usize,
-        bytes_max: u64,
-    ) {
-        if let Some(coming) = renewed(&mut self.coming)
-            && let Err(error) = coming.fill(walker, forward, view, wanted, bytes_max)
-        {
-            self.failure = Some(error);
-        }
+    pub(super) fn fill_coming(&mut self, walker: &mut Walker, view: &View, length: Length) {
+        let filled = renewed(&mut self.coming).map(|coming| coming.fill(walker, view, length));
+        self.failure = filled.and_then(Result::err);
     }
 
     /// Has what is coming read and unpacked beside the walk, or begun to be read where it is little; it is sure to be asked for.

@@ -48,6 +48,16 @@ pub(super) struct Stretch {
     spaces: Mutex<Vec<Vec<u8>>>,
 }
 
+/// How far a stretch goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Length {
+    pub(super) forward: bool,
+    /// Separated values, at most.
+    pub(super) values: usize,
+    /// Of keys and values.
+    pub(super) bytes_max: u64,
+}
+
 /// What reading a stretch took.
 pub(super) struct Read {
     values: u64,
@@ -224,22 +234,16 @@ impl Stretch {
         self.count = 0;
     }
 
-    /// Passes entries after the one that the walker stands on, up to `wanted` separated ones.
+    /// Passes entries after the one that the walker stands on, as far as `length` says.
     ///
     /// # Errors
     /// What the walker met: behind all that it has.
-    pub(super) fn fill(
-        &mut self,
-        walker: &mut Walker,
-        forward: bool,
-        view: &View,
-        wanted: usize,
-        bytes_max: u64,
-    ) -> Result<()> {
+    pub(super) fn fill(&mut self, walker: &mut Walker, view: &View, length: Length) -> Result<()> {
         self.empty();
+        let Length { forward, values, bytes_max } = length;
         let (mut separated, mut bytes) = (0, 0u64);
         let mut result = Ok(());
-        while separated < wanted && self.count < wanted * ENTRIES_PER_VALUE_MAX && bytes < bytes_max {
+        while separated < values && self.count < values * ENTRIES_PER_VALUE_MAX && bytes < bytes_max {
             result = walker.step(forward);
             if result.is_err() || !walker.valid() {
                 break;

@@ -11,6 +11,7 @@ use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 use super::ahead::Ahead;
 use super::aide::Aide;
 use super::pace::Pace;
+use super::stretch::Length;
 use super::walk::Walker;
 use super::{InternalIterator, LevelIterator, MergingIterator};
 use crate::family::{Family, View};
@@ -349,9 +350,9 @@ impl DbIterator {
     /// Passes the next entries, after `asked` of the `read` values of the last ones were asked for.
     fn look_ahead(&mut self, forward: bool, read: usize, asked: usize) -> Result<()> {
         self.forward = forward;
-        let wanted = self.pace.next(forward, read, asked, &self.family.walks);
-        let bytes_max = self.stretch_bytes_max();
-        self.ahead.fill(&mut self.walker, forward, &self.view, wanted, bytes_max);
+        let values = self.pace.next(forward, read, asked, &self.family.walks);
+        let length = Length { forward, values, bytes_max: self.stretch_bytes_max() };
+        self.ahead.fill(&mut self.walker, &self.view, length);
         if !self.ahead.shows() {
             return self.ahead.end();
         }
@@ -366,9 +367,9 @@ impl DbIterator {
             return;
         }
         let (ahead, _) = self.ahead.asked();
-        if let Some(wanted) = self.pace.beyond(ahead, read, asked) {
-            let bytes_max = self.stretch_bytes_max();
-            self.ahead.fill_coming(&mut self.walker, self.forward, &self.view, wanted, bytes_max);
+        if let Some(values) = self.pace.beyond(ahead, read, asked) {
+            let length = Length { forward: self.forward, values, bytes_max: self.stretch_bytes_max() };
+            self.ahead.fill_coming(&mut self.walker, &self.view, length);
             self.ahead.hand_over(&self.aide, &self.blobs, &self.family, &self.pace);
         }
     }
