@@ -101,6 +101,8 @@ pub(crate) struct Store {
     pub(crate) delayed_rate: AtomicU64,
     /// Bytes of all logs but the one being written; follows `state.wals`.
     pub(crate) sealed_wal_bytes: AtomicU64,
+    /// What the next log takes up, if it was made ahead of time; follows `state.spare_log`.
+    pub(crate) spare_log_bytes: AtomicU64,
     pub(crate) commit: CommitQueue<Request, Lead>,
     /// Logs that take no more writes and may not be durable, oldest first.
     pub(crate) ended_logs: Mutex<Vec<Arc<EndedLog>>>,
@@ -292,6 +294,7 @@ impl Store {
             load_sequence: AtomicU64::new(0),
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
+            spare_log_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),
             ended_logs: Mutex::default(),
             durable_log: AtomicU64::new(0),

@@ -74,7 +74,7 @@ fn note_no_room(state: &mut State, family: &Family, left: Left) {
     let blobs = match family.separation() {
         Separation::FallBack => version.ledger().total().live_bytes(),
         _ if version.blobs().is_empty() => 0,
-        _ => reclaim::copied_bytes(family, left.slack).saturating_add(family.blob_file_bytes()),
+        _ => reclaim::copied_bytes(family, version, left.slack).saturating_add(family.blob_file_bytes()),
     };
     let most = version.table_sums().bytes.saturating_add(blobs);
     let most = most.saturating_add(reclaim::rounding_bytes(family, version.table_sums().count, most, blobs));
@@ -391,7 +391,7 @@ impl Store {
             return None;
         }
         let damaged = state.damaged_files(family.id);
-        let bytes_max = reclaim::copied_bytes(family, left.slack);
+        let bytes_max = reclaim::copied_bytes(family, &family.view.load().version, left.slack);
         let pass = reclaim::pick_small(family, &gathering(state, family, left, bytes_max), damaged)?;
         let crowd = reclaim::crowd(&family.view.load().version, family, damaged);
         state.crowds.extend(crowd.map(|crowd| (family.id, crowd)));
@@ -401,9 +401,10 @@ impl Store {
     /// What is to be freed, if it is time: when what is left would not take another pass.
     pub(super) fn need(&self, state: &State, family: &Family, left: &Left, can_punch: bool) -> Option<Need> {
         let is_short = self.room.is_short();
-        let tables = family.view.load().version.table_sums().bytes;
-        let pass = reclaim::pass_bytes(family, &family.view.load().version, left.slack);
-        let copied_bytes_max = reclaim::copied_bytes(family, left.slack);
+        let version = &family.view.load().version;
+        let tables = version.table_sums().bytes;
+        let pass = reclaim::pass_bytes(family, version, left.slack);
+        let copied_bytes_max = reclaim::copied_bytes(family, version, left.slack);
         let is_pressed = self.options.background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
         // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, more for them, and for what
         // windows take out of files that only the last of them frees: else they would wait for each pass until it ends, however slowly they write.
@@ -421,7 +422,7 @@ impl Store {
         let for_copies = left.bound - left.next_pass - i64::try_from(beside).unwrap_or(i64::MAX);
         let for_copies = u64::try_from(for_copies).unwrap_or(0);
         // Where dead pages can become holes, those come first, when it is time.
-        let has_holes = can_punch && reclaim::has_pages(&family.view.load().version);
+        let has_holes = can_punch && reclaim::has_pages(version);
         let has_windows = family.ranges.count() > 1;
         let is_early = !is_due && !is_pressed && !has_holes && !has_windows && for_copies < copied_bytes_max;
         let copied_by_everything_max = match is_pressed || is_short {

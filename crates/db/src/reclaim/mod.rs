@@ -52,8 +52,8 @@ pub(crate) use pace::Pace;
 #[cfg(test)]
 pub(crate) use pick::Foreseen;
 pub(crate) use pick::{
-    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, pass_bytes, pick, pick_pass,
-    pick_scattered, pick_small,
+    Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, next_pass_bytes, pass_bytes, pick,
+    pick_pass, pick_scattered, pick_small,
 };
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;

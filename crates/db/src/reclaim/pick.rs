@@ -27,11 +27,14 @@ use super::room::{BLOCK_BYTES, rounding_bytes};
 use super::window::{Share, WINDOW_COPY_PART, pick_window};
 use crate::compaction;
 use crate::family::Family;
+use crate::options::Separation;
 use crate::version::{TableFile, Version};
 
 /// A pass copies this part of what the bound allows above what lives: more would keep less garbage waiting for it to grow, less
 /// would write the tables more often.
 pub(super) const PASS_PART: u64 = 4;
+/// But no more than so many times the tables: beside large values those are next to nothing, and what a pass copies has to lie twice until it ends.
+const COPIED_PER_TABLES: u64 = 16;
 /// Tables that a sweep rewrites at most, in bytes, unless it copies more than that: larger trees are done table by table.
 const SWEEP_BYTES_MAX: u64 = 256 << 20;
 /// Where holes are to be had: the least part of a file that is garbage for its values to be copied (K3).
@@ -113,16 +116,39 @@ pub(super) fn room_for_values(family: &Family, version: &Version, need: &Need, o
 }
 
 /// What a pass copies at most, where the bound leaves `slack` above what lives.
-pub(crate) fn copied_bytes(family: &Family, slack: u64) -> u64 {
-    (slack / PASS_PART).max(family.blob_file_bytes() / 2)
+pub(crate) fn copied_bytes(family: &Family, version: &Version, slack: u64) -> u64 {
+    let most = slack / PASS_PART;
+    // Windows write little of the tables.
+    let most = if family.ranges.count() > 1 { most } else { most.min(copied_beside_tables(version)) };
+    most.max(family.blob_file_bytes() / 2)
+}
+
+fn copied_beside_tables(version: &Version) -> u64 {
+    version.table_sums().bytes.saturating_mul(COPIED_PER_TABLES)
 }
 
 /// About what a pass over blob files writes: all tables and what it copies, or what one range holds.
 pub(crate) fn pass_bytes(family: &Family, version: &Version, slack: u64) -> u64 {
     let tables = version.table_sums().bytes;
     match family.ranges.count() as u64 {
-        1 => tables.saturating_add(copied_bytes(family, slack)),
+        1 => tables.saturating_add(copied_bytes(family, version, slack)),
         ranges => tables / ranges + (version.ledger().total().live_bytes() / ranges).min(slack / WINDOW_COPY_PART),
+    }
+}
+
+/// What writers leave of the bound for the next pass, with or without holes: what it writes, where that is little. Nothing for a large one, or they
+/// would have half of what the bound allows.
+pub(crate) fn next_pass_bytes(family: &Family, version: &Version, slack: u64, punches: bool) -> u64 {
+    if family.separation() == Separation::FallBack || version.blobs().is_empty() {
+        return 0;
+    }
+    let copies_little = || copied_bytes(family, version, slack) < slack / PASS_PART;
+    let pass = pass_bytes(family, version, slack);
+    match family.ranges.count() {
+        1 if !copies_little() => 0,
+        // Of what is copied beside holes more is garbage.
+        1 if punches && has_pages(version) => pass / 2,
+        _ => pass,
     }
 }
 

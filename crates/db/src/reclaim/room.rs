@@ -1,7 +1,7 @@
 //! How much may still be written: what the store takes up on the disk, what it may take up, and who waits for more.
 //!
 //! - W1: what tables, blob files, unfinished work, logs and memtables take up, or will, stays within `max_space_amp` of what lives, and
-//!   one blob file: writers that would go beyond wait as long as reclaim gets on. (Logs and memtables are not counted as far as they are
+//!   one blob file: writers that would go beyond wait as long as reclaim gets on, and leave room for a pass that writes little. (Logs and memtables are not counted as far as they are
 //!   more than half of what may be taken above what lives, as in a store of little else. Of tables, what leads to values in blob files counts as
 //!   garbage does, up to a quarter of that.) Where all values lie with their keys there is no such
 //!   bound: no pass could keep it, and a compaction has all that it merges there twice until it ends. What only
@@ -33,7 +33,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::incoming::Incoming;
 use super::overwriting::SAMPLE_BYTES;
-use super::{hidden_bytes, pass_bytes};
+use super::{hidden_bytes, next_pass_bytes};
 use crate::compaction::PARTS_MAX;
 use crate::events::WaitCause;
 use crate::family::Family;
@@ -443,6 +443,7 @@ impl Store {
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
         let (mut has_blobs, mut values_unflushed, mut overhead, mut coming) = (false, 0u64, 0u64, 0u64);
+        let (mut logged, mut flushed_next) = (0u64, 0u64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
@@ -458,11 +459,14 @@ impl Store {
             overhead += if falls_back { 0 } else { pointing_bytes(version, of_tables) };
             live += of_blobs.saturating_sub(hidden) + (written as f64 * (1.0 - family.overwriting.part())) as u64;
             tables += of_tables;
-            let in_memory = view.generations().map(|held| held.memtable.allocated_bytes() as u64).sum::<u64>();
+            let memtables = || view.generations().map(|held| held.memtable.allocated_bytes() as u64);
+            let in_memory: u64 = memtables().sum();
             unflushed += in_memory;
+            logged += view.active.memtable.allocated_bytes() as u64;
             has_blobs |= written > 0 || !version.blobs().is_empty();
             if family.separation().moves_out() || !version.blobs().is_empty() {
                 values_unflushed += in_memory;
+                flushed_next = flushed_next.max(memtables().max().unwrap_or(0));
             }
             file_bytes = file_bytes.max(family.blob_file_bytes());
             let all = version.table_sums().count;
@@ -500,16 +504,18 @@ impl Store {
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - on_their_way;
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
-        let next_pass = |family: &Arc<Family>| match family.ranges.count() {
-            _ if family.separation() == Separation::FallBack => 0,
-            1 => 0,
-            _ => pass_bytes(family, &family.view.load().version, slack),
-        };
+        let punches = self.options.punch_holes;
+        let next_pass = |family: &Arc<Family>| next_pass_bytes(family, &family.view.load().version, slack, punches);
         // Where most of the tables lead to no blob file a range of them may be more than there is.
         let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0).min(slack / NEXT_PASS_PART);
         // While one is under way, it is that one.
         let next_pass = next_pass.saturating_sub(self.room.passes.load(Ordering::Acquire));
-        let beside = logs.max(values_unflushed).min(slack / 2);
+        // A memtable has become files before its log goes, and half a log from now the next one is begun.
+        let next_log = match self.spare_log_bytes.load(Ordering::Acquire) {
+            0 => self.log_bytes().min(logged.saturating_mul(2)),
+            _ => 0,
+        };
+        let beside = (logs.max(values_unflushed) + next_log + flushed_next).min(slack / 2);
         Left {
             disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
             pass: after_flushes.saturating_sub(COPIES * self.room.credit.load(Ordering::Relaxed).max(0)),
@@ -528,11 +534,10 @@ impl Store {
         self.left()
     }
 
-    /// What logs take up, the blocks ahead of the active one, and one that is made ahead of time, included.
+    /// What logs take up, the blocks ahead of the active one, and one that was made ahead of time, included.
     fn space_of_logs(&self) -> u64 {
         let largest = self.families.load().values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
-        let begun = if self.options.background_jobs > 0 { 2 } else { 1 };
-        self.sealed_wal_bytes.load(Ordering::Relaxed) + begun * largest
+        self.sealed_wal_bytes.load(Ordering::Relaxed) + largest + self.spare_log_bytes.load(Ordering::Acquire)
     }
 
     /// Lets a write go ahead, or makes it wait; see W1 and W3. Called before it joins the queue, so that who waits keeps nobody

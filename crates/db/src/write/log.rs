@@ -323,6 +323,7 @@ impl Store {
     /// The log that was made ahead of time to follow `last`.
     fn take_spare_log(&self, last: FileNumber) -> Option<SpareLog> {
         let spare = self.state.lock().spare_log.take()?;
+        self.spare_log_bytes.store(0, Ordering::Release);
         if spare.number > last {
             return Some(spare);
         }
@@ -382,6 +383,7 @@ impl Store {
             self.trash.add(spare.path);
         } else {
             state.spare_log = Some(spare);
+            self.spare_log_bytes.store(self.log_bytes(), Ordering::Release);
         }
         Ok(())
     }
@@ -407,7 +409,7 @@ impl Store {
     }
 
     /// What a log will hold at most, as a rule.
-    fn log_bytes(&self) -> u64 {
+    pub(crate) fn log_bytes(&self) -> u64 {
         // What a full memtable has in the log is less than what it takes up in memory.
         let families = self.families.load();
         let largest = families.values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
