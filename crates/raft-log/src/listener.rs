@@ -19,7 +19,7 @@ pub trait Listener: Send + Sync {
     fn batch_appended(&self, _file: FileId, _offset: u64, _bytes: u64) {}
 
     /// A batch in `file` is visible to readers, or, in the rewrite queue, nothing that they see depends on it. Called once for each
-    /// [`batch_appended`](Self::batch_appended), after it.
+    /// [`batch_appended`](Self::batch_appended), after it: in the rewrite queue for many at once, after a sync.
     fn batch_applied(&self, _file: FileId) {}
 
     /// The oldest file of `queue` that must not be purged yet, if this listener needs one.

@@ -1,6 +1,6 @@
 //! A Raft log at work: batches that a seed determines, a model of what each group holds, and a record of what was promised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use esker::raft::{ErrorKind, Options, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog, Result};
@@ -210,13 +210,16 @@ pub fn contents(log: &RaftLog) -> Result<Contents> {
     Ok(contents)
 }
 
-/// What is wrong with the answers of a log that has lost pages to a failed sync: each is that of `ledger`, or an error that says so.
+/// What is wrong with the answers of a log that has lost pages to a failed sync: each is that of `ledger`, or, of what was not durable, an error that
+/// says so.
 pub fn reads_without_lost_pages(log: &RaftLog, ledger: &Ledger) -> std::result::Result<(), String> {
     let mut possible: Vec<Contents> =
         (ledger.acknowledged..=ledger.batches.len()).map(|count| ledger.after(count)).collect();
     let keys =
         |id: u64| log.keys(id, None, None).into_iter().map(|(key, value)| (key.into(), value.to_vec())).collect();
     let of = |model: &Contents, id: u64| model.get(&id).cloned().unwrap_or_default();
+    let durable = ledger.still_durable();
+    let is_durable = |id: u64, index: u64| durable.contains(&(id, index));
     for id in 1..=4 {
         let bounds = log.first_index(id).zip(log.last_index(id));
         possible.retain(|model| {
@@ -228,13 +231,14 @@ pub fn reads_without_lost_pages(log: &RaftLog, ledger: &Ledger) -> std::result::
         for index in first..=last {
             match log.entry(id, index) {
                 Ok(found) => possible.retain(|model| of(model, id).entries.get(&index) == found.as_ref()),
-                Err(error) if error.kind() == ErrorKind::Corruption => {}
+                Err(error) if error.kind() == ErrorKind::Corruption && !is_durable(id, index) => {}
                 Err(error) => return Err(format!("group {id}, entry {index}: {error}")),
             }
         }
         match log.entries(id, first, last + 1, None) {
             Ok(found) => possible.retain(|model| of(model, id).entries.into_values().eq(found.iter().cloned())),
-            Err(error) if error.kind() == ErrorKind::Corruption => {}
+            Err(error)
+                if error.kind() == ErrorKind::Corruption && !(first..=last).all(|index| is_durable(id, index)) => {}
             Err(error) => return Err(format!("group {id}: {error}")),
         }
     }
@@ -292,6 +296,19 @@ impl Ledger {
             }
         }
         None
+    }
+
+    /// Groups and indexes of the entries that are durable and were not replaced since.
+    fn still_durable(&self) -> BTreeSet<(u64, u64)> {
+        let groups = self.after(self.durable).into_iter();
+        let mut entries: BTreeSet<_> =
+            groups.flat_map(|(id, group)| group.entries.into_keys().map(move |index| (id, index))).collect();
+        for op in self.batches.iter().skip(self.durable).flatten() {
+            if let Op::Entries(group, first, _) = op {
+                entries.retain(|(id, index)| id != group || index < first);
+            }
+        }
+        entries
     }
 
     /// The batch that a step writes.

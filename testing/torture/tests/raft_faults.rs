@@ -613,6 +613,62 @@ fn what_a_failed_sync_took_is_no_answer_though_it_was_checked_before() {
     assert!((1..400).contains(&lost), "{lost}");
 }
 
+/// Goal (P10 of `reclaim`): whichever sync fails while things are moved, what was durable where it was stays readable, and is there after a
+/// power loss: its files stay.
+#[test]
+fn what_is_moved_stays_readable_whichever_sync_fails() {
+    let options = Options {
+        file_bytes: 64 << 10,
+        compress_from_bytes: 0,
+        cache_bytes: 0,
+        recovery_threads: 1,
+        ..Options::default()
+    };
+    let first_life = |disk: &SimDisk| {
+        let log = open(disk, &options).unwrap();
+        let mut ledger = Ledger::default();
+        for index in 1..=30u64 {
+            let entries = |group, bytes| Op::Entries(group, index, vec![vec![index as u8; bytes]]);
+            let ops = vec![entries(1, 700), entries(2, 20_000), Op::Put(3, vec![index as u8], vec![7; 300])];
+            ledger.step(&log, &Step::Write(ops, true)).unwrap();
+        }
+        (log, ledger)
+    };
+    for (seed, step) in (0..4).zip([Step::MoveOn, Step::RewriteAgain].into_iter().cycle()) {
+        let begin = |disk: &SimDisk| {
+            let (log, mut ledger) = first_life(disk);
+            if matches!(step, Step::RewriteAgain) {
+                ledger.step(&log, &Step::MoveOn).unwrap();
+            }
+            (log, ledger)
+        };
+        let healthy = disk(seed);
+        healthy.set_tracing(true);
+        let (log, mut ledger) = begin(&healthy);
+        let first = healthy.op_count();
+        ledger.step(&log, &step).unwrap();
+        let syncs = operations(&healthy, first, "sync");
+        assert!(syncs.len() > 5, "{syncs:?}");
+        for n in syncs {
+            let disk = disk(seed);
+            let (log, mut ledger) = begin(&disk);
+            disk.fail_at(n, Fault::Eio);
+            ledger.step(&log, &step).unwrap_err();
+            let expected = ledger.after(ledger.batches.len());
+            for _ in 0..2 {
+                let found = contents(&log).unwrap_or_else(|error| panic!("seed {seed}, sync {n} fails: {error}"));
+                assert!(found == expected, "seed {seed}, sync {n} fails");
+                // Nothing is given up any more.
+                let _ = log.purge_stale();
+            }
+            for image in images(&disk, n) {
+                let log = open(&image.disk, &options).unwrap();
+                assert!(contents(&log).unwrap() == expected, "seed {seed}, sync {n} fails, then {}", image.name);
+            }
+        }
+    }
+}
+
 /// A log of three files, the path of each, and its options.
 fn three_files(version: Version) -> (SimDisk, Options, Vec<std::path::PathBuf>) {
     let options = Options {

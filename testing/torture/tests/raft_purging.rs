@@ -284,6 +284,42 @@ fn files_at_the_front_of_the_rewrite_queue_go_by_themselves() {
     }
 }
 
+/// Goal: small groups are synced together, however many are moved: for a disk that takes a millisecond for each, a thousand would be a second.
+#[test]
+fn groups_that_are_moved_share_a_sync() {
+    for quota in [None, Some(4 << 10)] {
+        let options = Options {
+            file_bytes: 8 << 10,
+            purge_rewrite_threshold_bytes: Some(1 << 20),
+            group_quota_bytes: quota,
+            recovery_threads: 1,
+            ..Options::default()
+        };
+        let disk = SimDisk::new();
+        let log = open(&disk, &options);
+        let mut batch = LogBatch::new();
+        for group in 1..=100 {
+            batch.add_entries(group, 1, [[7; 5]]).unwrap();
+            batch.put(group, b"key", b"value").unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        fill(&log, 200, 4);
+        batch.clean(200);
+        log.write(&mut batch, false).unwrap();
+        disk.set_tracing(true);
+        if quota.is_none() {
+            log.move_on(None).unwrap()
+        } else {
+            drop(log.purge().unwrap())
+        }
+        assert!(log.stats().append.first_file > 1, "they were moved");
+        let is_sync = |line: &&String| line.contains(" sync ") && line.ends_with(".rewrite");
+        let syncs: Vec<String> = disk.trace().iter().filter(is_sync).cloned().collect();
+        // And that group 200 is gone.
+        assert_eq!(syncs.len(), 2, "{syncs:?}");
+    }
+}
+
 /// Tells a test of what the log's own thread does.
 struct Tells(Mutex<mpsc::Sender<Told>>);
 

@@ -11,9 +11,11 @@
 //! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unmoved`]).
 //! - P8: what there is no room to move keeps no file from going that nobody needs, or a full disk would stay full.
 //! - P9: what says that something is gone is dead at once: however many groups come and go, the rewrite queue stays short.
+//! - P10: the index learns where what was moved lies once that is synced, and before anything else is done by what the index says: where a sync
+//!   fails, readers find what is durable where it was.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
-//! the block that is read, and where a few hundred batches lie.
+//! the block that is read, and where a few thousand batches lie.
 
 mod background;
 mod pick;
@@ -26,7 +28,7 @@ use esker_format::raft::file_name::{FileId, Queue as Kind};
 
 use crate::batch::LogBatch;
 use crate::group::groups::GroupMap;
-use crate::group::{Groups, Owed};
+use crate::group::{Group, Groups, Owed};
 use crate::queue::Tail;
 use crate::raft_log::RaftLog;
 use crate::stats::Counters;
@@ -34,7 +36,7 @@ use crate::store::Store;
 use crate::write::{closed, wants_room};
 use crate::{Error, ErrorKind, Result};
 use pick::{Facts, HEAVY_ENTRIES, Marks, Plan};
-use rewrite::{BATCH_BYTES, Scope};
+use rewrite::{BATCH_BYTES, Scope, Unsynced};
 
 /// A group's old entries were moved on, since it pinned more of the log than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +62,14 @@ pub(crate) struct Reclaim {
     /// Entries and keys in each file of the rewrite queue, dead ones too, and what says that some are gone, which is dead at once. That of files that were
     /// rewritten is what is alive.
     written: BTreeMap<u64, u64>,
+    unsynced: Unsynced,
     /// Why something was not moved (P7, P8); told once all else is done.
     unmoved: Option<Error>,
 }
 
 impl Reclaim {
     pub(crate) fn new(tail: Tail, written: BTreeMap<u64, u64>) -> Self {
-        Self { tail: Some(tail), asked: GroupMap::default(), written, unmoved: None }
+        Self { tail: Some(tail), asked: GroupMap::default(), written, unsynced: Unsynced::default(), unmoved: None }
     }
 
     pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
@@ -210,7 +213,7 @@ impl Store {
                 let barrier = self.barrier();
                 self.carry(reclaim)?;
                 let moved = self.move_groups(reclaim, &moves, Scope::Until(marks.rewrite));
-                let moved = moved.and_then(|_| self.move_overdue(reclaim, &overdue, sealed));
+                let moved = moved.and_then(|()| self.move_overdue(reclaim, &overdue, sealed));
                 reclaim.put_off(moved)?;
                 self.give_up(reclaim, Kind::Append, barrier)?;
             }
@@ -239,21 +242,24 @@ impl Store {
 
     /// Moves on what groups hold in files up to `until` that pin more than their quota, and says so.
     fn move_overdue(&self, reclaim: &mut Reclaim, groups: &[u64], until: u64) -> Result<()> {
-        for group in groups {
-            let facts = self.groups.with(*group, |group| {
+        let pins = |id: &u64| {
+            let (first_index, next, oldest) = self.groups.with(*id, |group| {
                 let first = group.runs.rewritten_until(group.span);
                 (first, group.runs.until_file(group.span, until).next, group.oldest_file(Kind::Append))
-            });
-            let Some((first, next, Some(oldest))) = facts else { continue };
-            let pinned_bytes = self.append.bytes_from(oldest);
-            if !self.move_groups(reclaim, &[*group], Scope::Until(until))? {
-                continue;
+            })?;
+            let (pinned_bytes, entries) = (self.append.bytes_from(oldest?), next.saturating_sub(first_index));
+            Some(Moved { group: *id, pinned_bytes, first_index, entries })
+        };
+        let pinned: Vec<Moved> = groups.iter().filter_map(pins).collect();
+        let done = self.move_groups(reclaim, groups, Scope::Until(until));
+        for moved in &pinned {
+            let is_moved = |group: &Group| group.oldest_file(Kind::Append).is_none_or(|oldest| oldest > until);
+            if self.groups.with(moved.group, is_moved) == Some(true) {
+                Counters::add(&self.counters.moved_entries, moved.entries);
+                self.listeners.moved(moved);
             }
-            let moved = Moved { group: *group, pinned_bytes, first_index: first, entries: next.saturating_sub(first) };
-            Counters::add(&self.counters.moved_entries, moved.entries);
-            self.listeners.moved(&moved);
         }
-        Ok(())
+        done
     }
 
     /// The file of the append queue that is not to be given up, nor any after it. All that files before it say has been
@@ -288,6 +294,7 @@ impl Store {
     }
 
     fn carry_once(&self, reclaim: &mut Reclaim) -> Result<()> {
+        self.install(reclaim)?;
         let gone = self.groups.gone();
         let mut owed: Vec<(u64, Owed)> = Vec::new();
         self.groups.for_each(|id, group| {
@@ -387,7 +394,7 @@ impl Store {
 
     /// Gives up the files of a queue before `barrier` that no group needs (P2).
     fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<usize> {
-        reclaim.tail()?.sync()?;
+        self.install(reclaim)?;
         let needed = self.needed(kind, barrier);
         if needed <= self.queue(kind).span().0 {
             return Ok(0);

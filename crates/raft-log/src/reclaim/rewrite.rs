@@ -1,5 +1,6 @@
 //! Moving what groups hold in old files to the end of the rewrite queue.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_format::raft::file_name::{FileId, Queue as Kind};
@@ -18,8 +19,9 @@ use crate::{Error, ErrorKind, Result};
 
 /// A batch of moved entries has so many bytes at most, unless one that it was read from has more; raft-engine's number.
 pub(super) const BATCH_BYTES: usize = 128 << 10;
-/// So many bytes are written between syncs, so that the last one does not keep the disk from writers; raft-engine's number.
-const SYNC_BYTES: u64 = 512 << 10;
+/// So many bytes are written between syncs, so that the last one does not keep the disk from writers; raft-engine's number. Nor takes what the
+/// index is to be told after it more memory.
+const SYNC_BYTES: usize = 512 << 10;
 
 /// What is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +57,21 @@ struct Chunk {
     old: Vec<Run>,
 }
 
-/// What the index is told once a batch was written.
+/// What the index is told once a batch is durable (P10).
 #[derive(Debug)]
 enum Move {
     Entries { group: u64, first: u64, count: u64, old: Vec<Run> },
     Key { group: u64, key: Box<[u8]>, from: FileId },
+}
+
+impl Move {
+    fn memory_bytes(&self) -> usize {
+        let own = match self {
+            Self::Entries { old, .. } => old.len() * size_of::<Run>(),
+            Self::Key { key, .. } => key.len(),
+        };
+        size_of::<Self>() + own
+    }
 }
 
 /// A batch in the making.
@@ -67,7 +79,13 @@ enum Move {
 struct Rewriter {
     batch: LogBatch,
     moves: Vec<Move>,
-    unsynced_bytes: u64,
+}
+
+/// What was written and counts as a whole (P4).
+#[derive(Debug)]
+enum Whole {
+    Batch(Place, Vec<Move>),
+    Atomic(u64, Atomic),
 }
 
 /// The batches of an atomic group that were written: what they move counts at its end.
@@ -75,6 +93,28 @@ struct Rewriter {
 struct Atomic {
     first_file: u64,
     moves: Vec<(Place, Vec<Move>)>,
+}
+
+/// What was written of which the index is to be told, in its order (P10).
+#[derive(Debug, Default)]
+pub(super) struct Unsynced {
+    wholes: VecDeque<Whole>,
+    /// Bytes that were written since the last sync.
+    written_bytes: usize,
+    /// What `wholes` take.
+    memory_bytes: usize,
+}
+
+impl Unsynced {
+    fn push(&mut self, whole: Whole) {
+        let bytes = |moves: &[Move]| moves.iter().map(Move::memory_bytes).sum::<usize>();
+        self.memory_bytes += size_of::<Whole>()
+            + match &whole {
+                Whole::Batch(_, moves) => bytes(moves),
+                Whole::Atomic(_, atomic) => atomic.moves.iter().map(|(_, moves)| bytes(moves)).sum(),
+            };
+        self.wholes.push_back(whole);
+    }
 }
 
 impl Chunk {
@@ -98,21 +138,23 @@ impl Chunk {
 }
 
 impl Store {
-    /// Moves what `groups` hold within `scope`. Files may be given up after the next sync. `false` if some could not be read (P7).
-    pub(super) fn move_groups(&self, reclaim: &mut Reclaim, groups: &[u64], scope: Scope) -> Result<bool> {
+    /// Moves what `groups` hold within `scope`, but for what cannot be read (P7). The files may be given up then.
+    pub(super) fn move_groups(&self, reclaim: &mut Reclaim, groups: &[u64], scope: Scope) -> Result<()> {
         let mut rewriter = Rewriter::default();
-        let mut all = true;
-        for group in groups {
+        let moved = groups.iter().try_for_each(|group| {
             // Whoever closes the log waits for this.
             if *self.closing.lock() {
                 return Err(closed());
             }
             if let Some(error) = self.move_group(reclaim, &mut rewriter, *group, scope)? {
                 reclaim.unmoved.get_or_insert(error);
-                all = false;
             }
-        }
-        self.flush(reclaim, &mut rewriter).map(|()| all)
+            Ok(())
+        });
+        let moved = moved.and_then(|()| self.flush(reclaim, &mut rewriter));
+        // Where there was no room for more, what was moved may be what makes some.
+        let installed = self.install(reclaim);
+        moved.and(installed)
     }
 
     /// What a group has to move from index `from` on. The files are held from now on.
@@ -242,7 +284,7 @@ impl Store {
         Ok(full)
     }
 
-    /// Writes one batch of an atomic group. The index is changed at the end of all of them, or not at all (P4).
+    /// Writes one batch of an atomic group. The index is told at the end of all of them, or not at all (P4).
     fn write_part(
         &self,
         reclaim: &mut Reclaim,
@@ -253,50 +295,69 @@ impl Store {
     ) -> Result<()> {
         rewriter.batch.mark_atomic(group, if atomic.is_none() { AtomicStatus::Begin } else { status });
         let moves = std::mem::take(&mut rewriter.moves);
-        let (place, bytes) = self.write_batch(reclaim, rewriter)?;
+        let (place, bytes) = self.append_rewritten(reclaim, &mut rewriter.batch)?;
+        reclaim.unsynced.written_bytes += bytes as usize;
         let begun = atomic.get_or_insert_with(|| Atomic { first_file: place.file.sequence, moves: Vec::new() });
         begun.moves.push((place, moves));
         if status == AtomicStatus::End
             && let Some(ended) = atomic.take()
         {
-            for (place, moves) in ended.moves {
-                self.apply_moves(reclaim, moves, place);
-            }
-            let files = (ended.first_file, place.file.sequence);
-            self.groups.with_mut(group, |group| group.set_atomic(files));
+            reclaim.unsynced.push(Whole::Atomic(group, ended));
         }
         self.listeners.batch_appended(place.file, place.offset, bytes);
         // Not at the group's end: a group that never ends would leave a listener waiting.
         self.listeners.batch_applied(place.file);
-        Ok(())
+        self.install_much(reclaim)
     }
 
-    /// Writes what was gathered and changes the index.
+    /// Writes what was gathered.
     fn flush(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<()> {
         if rewriter.batch.is_empty() {
             return Ok(());
         }
         let moves = std::mem::take(&mut rewriter.moves);
-        let (place, bytes) = self.write_batch(reclaim, rewriter)?;
-        self.apply_moves(reclaim, moves, place);
+        let (place, bytes) = self.append_rewritten(reclaim, &mut rewriter.batch)?;
+        reclaim.unsynced.written_bytes += bytes as usize;
+        reclaim.unsynced.push(Whole::Batch(place, moves));
         self.listeners.batch_appended(place.file, place.offset, bytes);
-        self.listeners.batch_applied(place.file);
-        Ok(())
+        self.install_much(reclaim)
     }
 
-    fn write_batch(&self, reclaim: &mut Reclaim, rewriter: &mut Rewriter) -> Result<(Place, u64)> {
-        let bytes = rewriter.batch.approximate_bytes() as u64;
-        let written = self.append_rewritten(reclaim, &mut rewriter.batch)?;
-        rewriter.unsynced_bytes += bytes;
-        if rewriter.unsynced_bytes >= SYNC_BYTES {
-            rewriter.unsynced_bytes = 0;
-            reclaim.tail()?.sync()?;
+    /// Syncs what was written, if it is much.
+    fn install_much(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let Unsynced { written_bytes, memory_bytes, .. } = reclaim.unsynced;
+        if written_bytes.max(memory_bytes) < SYNC_BYTES { Ok(()) } else { self.install(reclaim) }
+    }
+
+    /// Syncs the rewrite queue, and tells the index where what was written lies now. If the sync fails, it is never told: nothing that readers see
+    /// depends on what was written then, and nothing is given up any more.
+    pub(super) fn install(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let synced = reclaim.tail()?.sync();
+        // One by one: what a listener that panics leaves is the next call's.
+        while let Some(whole) = reclaim.unsynced.wholes.pop_front() {
+            match whole {
+                Whole::Batch(place, moves) => {
+                    if synced.is_ok() {
+                        self.apply_moves(reclaim, moves, place);
+                    }
+                    self.listeners.batch_applied(place.file);
+                }
+                Whole::Atomic(group, Atomic { first_file, moves }) if synced.is_ok() => {
+                    let last_file = moves.last().map_or(first_file, |(place, _)| place.file.sequence);
+                    for (place, moves) in moves {
+                        self.apply_moves(reclaim, moves, place);
+                    }
+                    self.groups.with_mut(group, |group| group.set_atomic((first_file, last_file)));
+                }
+                Whole::Atomic(..) => {}
+            }
         }
-        Ok(written)
+        reclaim.unsynced = Unsynced::default();
+        synced
     }
 
-    /// Appends `batch` to the rewrite queue; says where and how many bytes. Listeners hear of it once the index did: one that panics must not
-    /// keep from the index what an open would replay.
+    /// Appends `batch` to the rewrite queue; says where and how many bytes. Listeners hear of it once it is noted what the index is to be told: one
+    /// that panics must not keep from the index what an open would replay.
     pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<(Place, u64)> {
         let encoded = batch.encode(self.options.compress_from_bytes);
         let tail = reclaim.tail()?;
@@ -417,7 +478,24 @@ mod tests {
         assert_eq!(log.entries(1, 1, COUNT + 1, None).unwrap(), vec![Vec::new(); COUNT as usize]);
     }
 
-    /// Does something once, when the numbered batch was moved.
+    /// Goal: what waits for a sync takes little memory, however few bytes are written meanwhile.
+    #[test]
+    fn groups_with_few_bytes_wait_for_a_sync_together_but_not_all() {
+        const COUNT: u64 = 40_000;
+        let disk = SimDisk::new();
+        let log = RaftLog::open_with_env("/log", Options::default(), disk.env()).unwrap();
+        let mut batch = LogBatch::new();
+        (0..COUNT).for_each(|group| batch.add_entries(group, 1, [[]]).unwrap());
+        log.write(&mut batch, false).unwrap();
+        disk.set_tracing(true);
+        log.move_on(None).unwrap();
+        assert!(log.stats().rewrite.bytes < SYNC_BYTES as u64, "{}", log.stats().rewrite.bytes);
+        let is_sync = |line: &&String| line.contains(" sync ") && line.ends_with(".rewrite");
+        let syncs = disk.trace().iter().filter(is_sync).count();
+        assert!((2..10).contains(&syncs), "{syncs}");
+    }
+
+    /// Does something once, when the numbered batch was written, of which the index does not know yet.
     struct Acts<F> {
         at: usize,
         seen: AtomicUsize,
@@ -470,13 +548,15 @@ mod tests {
     fn a_group_that_changes_while_it_is_moved_is_what_it_became() {
         const COUNT: u64 = 2 * LOOKED_UP_MAX as u64 + 50;
         type Act = fn(&mut LogBatch);
-        let acts: [(&str, Act); 8] = [
+        let acts: [(&str, Act); 10] = [
             ("compacted", |batch| batch.compact(1, 50)),
             ("compacted within a step", |batch| batch.compact(1, 200)),
             ("compacted within another", |batch| batch.compact(1, 300)),
             ("compacted far", |batch| batch.compact(1, COUNT)),
             ("all compacted", |batch| batch.compact(1, COUNT + 1)),
             ("cut", |batch| batch.add_entries(1, 200, [[8; 100]; 500]).unwrap()),
+            ("a key replaced", |batch| batch.put(1, b"key 1", b"newer").unwrap()),
+            ("a key deleted", |batch| batch.delete(1, b"key 1")),
             ("cleaned", |batch| batch.clean(1)),
             ("cleaned and begun anew", |batch| {
                 batch.clean(1);
@@ -486,15 +566,22 @@ mod tests {
         let options = Options { cache_bytes: 0, ..Options::default() };
         let contents = |log: &RaftLog| {
             let (first, last) = (log.first_index(1).unwrap_or(1), log.last_index(1).unwrap_or(0));
-            (first, log.entries(1, first, last + 1, None).unwrap())
+            (first, log.entries(1, first, last + 1, None).unwrap(), log.keys(1, None, None))
+        };
+        let loaded = |disk: &SimDisk, listener| {
+            let log = loaded(COUNT, disk, &options, listener);
+            let mut batch = LogBatch::new();
+            ["key 1", "key 2"].iter().for_each(|key| batch.put(1, key.as_bytes(), b"value").unwrap());
+            log.write(&mut batch, false).unwrap();
+            log
         };
         for (name, change) in acts {
-            let plain = loaded(COUNT, &SimDisk::new(), &options, Arc::new(Rewritten::default()));
+            let plain = loaded(&SimDisk::new(), Arc::new(Rewritten::default()));
             let mut batch = LogBatch::new();
             change(&mut batch);
             plain.write(&mut batch, false).unwrap();
             let expected = contents(&plain);
-            for at in 0..4 {
+            for at in [0, 2, 4] {
                 let what = format!("{name} at {at}");
                 let (disk, acting) = (SimDisk::new(), Arc::new(OnceLock::<RaftLog>::new()));
                 let of = Arc::clone(&acting);
@@ -504,7 +591,7 @@ mod tests {
                     of.get().unwrap().write(&mut batch, false).unwrap();
                 };
                 let acts = Arc::new(Acts { at, seen: 0.into(), act });
-                let log = loaded(COUNT, &disk, &options, acts.clone());
+                let log = loaded(&disk, acts.clone());
                 let _ = acting.set(log.clone());
                 log.move_on(None).unwrap();
                 assert!(acts.seen.load(Ordering::Relaxed) > at, "{what}");
