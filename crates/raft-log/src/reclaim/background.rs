@@ -19,8 +19,10 @@ impl Store {
             }
             drop(closing);
             if let Some(mut reclaim) = self.reclaim.try_lock() {
+                reclaim.gives_way = Some(Default::default());
                 // A listener's panic ends this purge, as an error does. It is called when the index has been told what was written.
                 let done = catch_unwind(AssertUnwindSafe(|| self.purge_all(&mut reclaim)));
+                reclaim.gives_way = None;
                 let panicked = || Err(Error::new(ErrorKind::Io, "a purge panicked: a listener, most likely"));
                 self.note_purge(done.unwrap_or_else(|_| panicked()));
             }

@@ -23,8 +23,10 @@ mod rewrite;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use esker_env::Env;
 use esker_format::raft::closed::QueueEnd;
 use esker_format::raft::file_name::{FileId, Queue as Kind};
+use esker_log::pacer::{GiveWay, Pieces};
 
 use crate::batch::LogBatch;
 use crate::group::groups::GroupMap;
@@ -63,17 +65,29 @@ pub(crate) struct Reclaim {
     /// rewritten is what is alive.
     written: BTreeMap<u64, u64>,
     unsynced: Unsynced,
+    /// Of the log's own purge, which nobody waits for: how it leaves the processor to callers.
+    gives_way: Option<(Pieces, GiveWay)>,
     /// Why something was not moved (P7, P8); told once all else is done.
     unmoved: Option<Error>,
 }
 
 impl Reclaim {
     pub(crate) fn new(tail: Tail, written: BTreeMap<u64, u64>) -> Self {
-        Self { tail: Some(tail), asked: GroupMap::default(), written, unsynced: Unsynced::default(), unmoved: None }
+        let (asked, unsynced) = Default::default();
+        Self { tail: Some(tail), asked, written, unsynced, gives_way: None, unmoved: None }
     }
 
     pub(crate) fn tail(&mut self) -> Result<&mut Tail> {
         self.tail.as_mut().ok_or_else(closed)
+    }
+
+    /// So many bytes were looked at; nobody waits for a lock of who calls, but another purge.
+    fn looked_at(&mut self, bytes: usize, env: &Env) {
+        if let Some((pieces, give_way)) = &mut self.gives_way
+            && pieces.is_done_after(bytes as u64)
+        {
+            give_way.give_way(env);
+        }
     }
 
     fn wrote(&mut self, file: FileId, count: u64) {

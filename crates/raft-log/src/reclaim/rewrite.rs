@@ -212,11 +212,14 @@ impl Store {
             for part in &load.entries.list {
                 let Some(file) = load.entries.file(part) else { return Ok(Some(self.lost(part.run))) };
                 next = part.span.next;
+                let before = chunk.entries.len();
                 let full = match self.read_run(group, part.run, part.span, file, &mut chunk) {
-                    Ok(None) => continue,
-                    Ok(Some(full)) => full,
+                    Ok(full) => full,
                     Err(error) => return Ok(Some(error)),
                 };
+                let there = if full.is_some() { 0 } else { before };
+                reclaim.looked_at(chunk.entries.len().saturating_sub(there), &self.env);
+                let Some(full) = full else { continue };
                 if atomic.is_none() {
                     self.flush(reclaim, rewriter)?;
                 }
@@ -236,6 +239,7 @@ impl Store {
         }
         chunk.add_to(group, rewriter)?;
         for (key, value, from) in keys {
+            reclaim.looked_at(key.len() + value.len(), &self.env);
             rewriter.batch.put(group, &key, &value)?;
             rewriter.moves.push(Move::Key { group, key, from });
         }
@@ -389,9 +393,10 @@ impl Store {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{OnceLock, Weak};
+    use std::time::Duration;
 
-    use esker_env::Env;
     use esker_env::sim::SimDisk;
+    use esker_env::{Env, Thread, Threads};
 
     use super::*;
     use crate::{Listener, Options, RaftLog};
@@ -476,6 +481,58 @@ mod tests {
         let count = rewritten.0.load(Ordering::Relaxed);
         assert!((4..100).contains(&count), "{count} batches");
         assert_eq!(log.entries(1, 1, COUNT + 1, None).unwrap(), vec![Vec::new(); COUNT as usize]);
+    }
+
+    /// Counts how often somebody gives way.
+    #[derive(Debug, Default)]
+    struct GivesWay(AtomicUsize);
+
+    impl Threads for GivesWay {
+        fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> esker_env::Result<Box<dyn Thread>> {
+            Env::os().threads.spawn(name, work)
+        }
+
+        fn give_way(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins to close the log when files were given up.
+    impl Listener for OnceLock<Weak<Store>> {
+        fn purged(&self, _: FileId) {
+            if let Some(store) = self.get().and_then(Weak::upgrade) {
+                *store.closing.lock() = true;
+            }
+        }
+    }
+
+    /// Goal: the log's own purge leaves its processor to callers, every 64 KiB of entries or values; one that somebody waits for does not.
+    #[test]
+    fn the_logs_own_purge_gives_way() {
+        let options = Options { file_bytes: 16 << 10, purge_threshold_bytes: 32 << 10, ..Options::default() };
+        for (by_itself, keys) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (threads, store) = (Arc::new(GivesWay::default()), Arc::new(OnceLock::new()));
+            let env = Env { threads: threads.clone(), ..SimDisk::new().env() };
+            let log = RaftLog::open_with("/log", options.clone(), env, vec![store.clone()]).unwrap();
+            let mut batch = LogBatch::new();
+            for group in 1..=400 {
+                match keys {
+                    true => batch.put(group, b"key", &[7; 1 << 10]).unwrap(),
+                    false => batch.add_entries(group, 1, [[7; 1 << 10]]).unwrap(),
+                }
+                log.write(&mut batch, false).unwrap();
+            }
+            if by_itself {
+                store.set(Arc::downgrade(&log.store)).unwrap();
+                log.store.purge_until_closed(Duration::ZERO);
+            } else {
+                log.purge().unwrap();
+            }
+            assert!(log.stats().append.first_file > 1);
+            let times = threads.0.load(Ordering::Relaxed);
+            // Of 400 KiB, some two thirds are old; each entry counts as 1 KiB more.
+            assert!(if by_itself { (4..12).contains(&times) } else { times == 0 }, "{by_itself}, {keys}: {times}");
+        }
     }
 
     /// Goal: what waits for a sync takes little memory, however few bytes are written meanwhile.
