@@ -794,6 +794,77 @@ fn a_spill_directory_that_dies_with_a_waiting_file_ends_no_log() {
     }
 }
 
+/// Goal: nor does one that dies while a file waits there to be removed: what waits behind it makes room where it is wanted, all else is given up, each
+/// purge says what cannot be removed, and once the directory answers again it goes by itself.
+#[test]
+fn a_spill_directory_that_dies_with_a_file_to_be_removed_keeps_nothing_else() {
+    for (dies, closes) in [(true, false), (false, false), (true, true)] {
+        let machine = Machine::new();
+        // Without recycling, so that all that is given up is to be removed.
+        let options = Options { file_bytes: 64 << 10, recycle_files: false, ..options() };
+        let log = machine.open(&options);
+        let mut last = 0;
+        let mut write_file = || {
+            let begun = log.stats().append.last_file;
+            while log.stats().append.last_file == begun {
+                last += 1;
+                try_write(&log, last, 30 << 10).unwrap();
+            }
+            last
+        };
+        let mut batch = LogBatch::new();
+        batch.put(2, b"key", b"value").unwrap();
+        log.write(&mut batch, true).unwrap();
+        // A file of each queue in the spill directory, files of users' batches behind.
+        machine.main.set_capacity(Some(used_bytes(&machine.main)));
+        write_file();
+        log.move_on(None).unwrap();
+        log.rewrite_again().unwrap();
+        let there = [".raftlog", ".rewrite"].map(|queue| files_in(&machine, "/spill", queue));
+        assert!(there.iter().all(|count| *count > 0), "{there:?}");
+        machine.main.set_capacity(None);
+        let first = (0..4).map(|_| write_file()).last().unwrap();
+        log.compact_to(1, first).unwrap();
+        machine.spill_is_dead.store(dies, Ordering::Relaxed);
+        machine.spill_keeps.store(if dies { 0 } else { 30 }, Ordering::Relaxed);
+        // Nobody needs what was moved.
+        batch.put(2, b"key", b"value").unwrap();
+        log.write(&mut batch, true).unwrap();
+        let oldest = log.stats().append.first_file;
+        log.purge_stale().unwrap_err();
+        let stats = log.stats();
+        assert!(stats.append.first_file > oldest && stats.recycled_files > 1, "{oldest} {stats:?}");
+        // There is nothing to be given up any more.
+        for _ in 0..3 {
+            let error = log.purge().unwrap_err();
+            assert!(error.path().is_some_and(|path| path.starts_with("/spill")), "{error}");
+        }
+        machine.main.set_capacity(Some(used_bytes(&machine.main)));
+        let last = write_file();
+        machine.main.set_capacity(None);
+        // Or the next file is begun there, where that can be.
+        assert!(!dies || log.stats().recycled_files < stats.recycled_files, "they make room");
+        if closes {
+            log.close().unwrap();
+        }
+        machine.spill_is_dead.store(false, Ordering::Relaxed);
+        machine.spill_keeps.store(0, Ordering::Relaxed);
+        if !closes {
+            log.purge().unwrap();
+            assert_eq!((log.stats().recycled_files, files_in(&machine, "/spill", ".rewrite")), (0, 0));
+            let given_up = 1..log.stats().append.first_file;
+            let is_there = |number| machine.spill.env().files.metadata(&file("/spill", number)).is_ok();
+            assert!(!given_up.into_iter().any(is_there));
+        }
+        drop(log);
+        let log = machine.open(&options);
+        assert_eq!((log.first_index(1), log.last_index(1)), (Some(first), Some(last)));
+        assert_eq!(log.entries(1, first, last + 1, None).unwrap().len() as u64, last + 1 - first);
+        assert_eq!(log.get(2, b"key").as_deref(), Some(&b"value"[..]));
+        assert!(closes || log.recovery().stale.is_empty(), "{:?}", log.recovery().stale);
+    }
+}
+
 /// Goal: an empty file that such a directory made all the same harms nobody either once those that it stood beside are given up, whether the log
 /// was closed then or never, or before that one was made only. One that the note knows of is missed.
 #[test]

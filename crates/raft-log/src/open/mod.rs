@@ -68,7 +68,7 @@ pub struct Recovery {
     /// Damage that the recovery mode tolerates.
     pub cuts: Vec<Cut>,
     /// Files before a gap in their queue's numbers: they were not replayed, and are left alone. A file behind them was lost, or raft-engine's
-    /// purge had given them up and a power loss kept them.
+    /// purge had given them up and a power loss kept them, or they could not be removed and those behind them went for want of room.
     pub stale: Vec<PathBuf>,
     /// Files that are gone since the log was closed, which was told to go on without: last files of queues, with any behind them, or else the last of
     /// those that are missing before.

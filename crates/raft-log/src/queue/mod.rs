@@ -2,7 +2,8 @@
 //!
 //! - Q1: sequence numbers have no gaps. Files leave from the front only. The newest of them wait right before those in use and are written
 //!   over, or removed, in their order, each durably before the next: what a killed process or a power loss leaves of them follows without a
-//!   gap, is replayed harmlessly and given up again. What a gap is in front of is not replayed.
+//!   gap, is replayed harmlessly and given up again. What a gap is in front of is not replayed, and left alone: so end those in a directory that gives
+//!   none up, if the log is killed or closed so, once those in the other one went for want of room.
 //! - Q2: a file is synced before its successor is created, and the successor's header and name before it takes a batch:
 //!   power loss can only cut the last file. What is left of one that could not be created, in a directory that answers nothing, is void beside one
 //!   of its number in the other directory; without that, nothing is appended.
@@ -293,35 +294,50 @@ impl Queue {
         Ok(None)
     }
 
-    /// Removes the file that has waited longest to be written over, for the room that it takes. `false` if there is none.
+    /// Removes the file that has waited longest to be written over, for the room that it takes. `false` if there is none. Where one directory gives up
+    /// nothing, its files keep no room from who writes: they are left before a gap (Q1).
     pub(crate) fn give_room(&self) -> Result<bool> {
         let mut retired = self.retired.lock();
-        let Some(oldest) = retired.front() else { return Ok(false) };
-        remove(&self.shape, oldest)?;
-        retired.pop_front();
-        Ok(true)
+        let mut stuck = None;
+        for (at, oldest) in retired.iter().enumerate() {
+            if stuck.as_ref().is_some_and(|(dir, _)| *dir == oldest.dir) {
+                continue;
+            }
+            match remove(&self.shape, oldest) {
+                Ok(()) => {
+                    retired.remove(at);
+                    return Ok(true);
+                }
+                Err(error) => stuck = stuck.or(Some((oldest.dir, error))),
+            }
+        }
+        stuck.map_or(Ok(false), |(_, error)| Err(error))
     }
 
-    /// Gives up all files before `sequence`; says how many that were, and what the system said if one could not be removed: it waits,
-    /// with those behind it, for the next that are given up. Nothing in them may be needed.
-    pub(crate) fn purge_before(&self, sequence: u64) -> (usize, Result<()>) {
+    /// Gives up all files before `sequence`; says how many that were. Nothing in them may be needed. They wait until
+    /// [`remove_waiting`](Self::remove_waiting).
+    pub(crate) fn purge_before(&self, sequence: u64) -> usize {
         let mut gone = Vec::new();
-        let left = {
-            let mut files = self.files.write();
-            while files.len() > 1 && files.front().is_some_and(|file| file.id.sequence < sequence) {
-                gone.extend(files.pop_front());
-            }
-            files.len()
-        };
+        let mut files = self.files.write();
+        while files.len() > 1 && files.front().is_some_and(|file| file.id.sequence < sequence) {
+            gone.extend(files.pop_front());
+        }
+        drop(files);
         let count = gone.len();
-        let mut retired = self.retired.lock();
         let retire = |file: Arc<LogFile>| Retired {
             path: file.path.clone(),
             dir: file.dir,
             bytes: file.len(),
             file: Some(file),
         };
-        retired.extend(gone.into_iter().map(retire));
+        self.retired.lock().extend(gone.into_iter().map(retire));
+        count
+    }
+
+    /// Removes what waits beyond what may. One that cannot be removed waits on for the next call, with those behind it.
+    pub(crate) fn remove_waiting(&self) -> Result<()> {
+        let left = self.files.read().len();
+        let mut retired = self.retired.lock();
         // Reserved ones are in nobody's way.
         let first = retired.iter().position(|retired| retired.file.is_some()).unwrap_or(retired.len());
         // What lies before one that is not written over would be left alone.
@@ -333,13 +349,11 @@ impl Queue {
         while (retired.len() > room || bytes > bytes_max)
             && let Some(oldest) = retired.get(first)
         {
-            if let Err(error) = remove(&self.shape, oldest) {
-                return (count, Err(error));
-            }
+            remove(&self.shape, oldest)?;
             bytes = bytes.saturating_sub(oldest.bytes);
             retired.remove(first);
         }
-        (count, Ok(()))
+        Ok(())
     }
 
     /// Takes the files that wait to be written over out of the next open's way: those of the append queue get a name that

@@ -13,6 +13,7 @@
 //! - P9: what says that something is gone is dead at once: however many groups come and go, the rewrite queue stays short.
 //! - P10: the index learns where what was moved lies once that is synced, and before anything else is done by what the index says: where a sync
 //!   fails, readers find what is durable where it was.
+//! - P11: a file that cannot be removed keeps nothing else from being done; each purge tries again, and says so as long as it is there.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
 //! the block that is read, and where a few thousand batches lie.
@@ -67,7 +68,7 @@ pub(crate) struct Reclaim {
     unsynced: Unsynced,
     /// Of the log's own purge, which nobody waits for: how it leaves the processor to callers.
     gives_way: Option<(Pieces, GiveWay)>,
-    /// Why something was not moved (P7, P8); told once all else is done.
+    /// Why something was not moved, or removed (P7, P8, P11); told once all else is done.
     unmoved: Option<Error>,
 }
 
@@ -127,7 +128,8 @@ impl RaftLog {
     /// # Errors
     /// `Exhausted` if there is no room to move something to: files that nobody needs were given up all the same, so that the next call may have
     /// it. `ReadOnly` if a sync failed; `Closed` if the log was closed meanwhile. Nothing is lost, and what was given up before stays given
-    /// up. `Corruption` if something could not be read: all else was moved, and given up.
+    /// up. `Corruption` if something could not be read: all else was moved, and given up. What the system
+    /// said of a file that could not be removed: all else was done, and the next call tries again.
     pub fn purge(&self) -> Result<Vec<u64>> {
         match self.store.reclaim.try_lock() {
             Some(mut reclaim) => self.store.purge_all(&mut reclaim),
@@ -188,7 +190,7 @@ impl Store {
         self.carry(reclaim)?;
         let moved = self.move_groups(reclaim, &self.groups.ids(), Scope::Until(until));
         reclaim.put_off(moved)?;
-        self.give_up(reclaim, Kind::Append, barrier).map(drop)
+        self.give_up(reclaim, Kind::Append, barrier)
     }
 
     fn purge_stale(&self, reclaim: &mut Reclaim) -> Result<()> {
@@ -199,11 +201,12 @@ impl Store {
         self.carry(reclaim)?;
         let last = self.rewrite.span().1;
         self.give_up(reclaim, Kind::Rewrite, last)?;
-        self.give_up(reclaim, Kind::Append, barrier).map(drop)
+        self.give_up(reclaim, Kind::Append, barrier)
     }
 
     fn purge(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
         reclaim.tail()?.check()?;
+        [Kind::Rewrite, Kind::Append].into_iter().for_each(|kind| self.remove_waiting(reclaim, kind));
         let mut asked = BTreeSet::new();
         if self.rewrite_is_due(reclaim) {
             // It may take the room that is left for this, without which no file of the append queue goes (P1).
@@ -407,23 +410,30 @@ impl Store {
     }
 
     /// Gives up the files of a queue before `barrier` that no group needs (P2).
-    fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<usize> {
+    fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<()> {
         self.install(reclaim)?;
         let needed = self.needed(kind, barrier);
-        if needed <= self.queue(kind).span().0 {
-            return Ok(0);
+        if needed > self.queue(kind).span().0 {
+            self.sync_appended()?;
+            let count = self.queue(kind).purge_before(needed);
+            if kind == Kind::Rewrite {
+                reclaim.written = reclaim.written.split_off(&needed);
+            }
+            self.blocks.forget_before(FileId::new(kind, needed));
+            self.remove_waiting(reclaim, kind);
+            if count > 0 {
+                Counters::add(&self.counters.purged_files, count as u64);
+                self.listeners.purged(FileId::new(kind, needed.saturating_sub(1)));
+            }
         }
-        self.sync_appended()?;
-        let (count, removed) = self.queue(kind).purge_before(needed);
-        if kind == Kind::Rewrite {
-            reclaim.written = reclaim.written.split_off(&needed);
+        Ok(())
+    }
+
+    /// Removes files that were given up, but for those that wait to be written over; notes what could not be (P11).
+    fn remove_waiting(&self, reclaim: &mut Reclaim, kind: Kind) {
+        if let Err(error) = self.queue(kind).remove_waiting() {
+            reclaim.unmoved.get_or_insert(error);
         }
-        self.blocks.forget_before(FileId::new(kind, needed));
-        if count > 0 {
-            Counters::add(&self.counters.purged_files, count as u64);
-            self.listeners.purged(FileId::new(kind, needed.saturating_sub(1)));
-        }
-        removed.map(|()| count)
     }
 
     pub(crate) fn close_reclaim(&self) -> Result<QueueEnd> {
