@@ -35,6 +35,8 @@ const SHARDS_MAX: usize = 16;
 const LAST_BYTES_MAX: usize = 64 << 10;
 /// What was read lately is remembered for one in so many bytes of the cache: so much sooner than it would be driven out of it.
 const SEEN_PART_BYTES: usize = 32 << 10;
+/// What is made ahead is made for a cache of so many bytes at most: a larger one may be meant to have no bound.
+const MADE_AHEAD_FOR_BYTES_MAX: usize = 64 << 30;
 /// There is no room any more once less than this part is left.
 const ROOM_PART: u64 = 16;
 
@@ -71,15 +73,16 @@ impl Blocks {
     pub(crate) fn new(bytes: usize) -> Self {
         // The cache rounds the number of shards up to a power of two: round down first.
         let shards = 1usize << (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2();
+        let ahead = bytes.min(MADE_AHEAD_FOR_BYTES_MAX);
         let options = OptionsBuilder::new()
             .shards(shards)
             .weight_capacity(bytes as u64)
-            .estimated_items_capacity((bytes / BLOCK_BYTES_USUAL).max(shards * 32))
+            .estimated_items_capacity((ahead / BLOCK_BYTES_USUAL).max(shards * 32))
             .build();
         // Both required options are set, so it does not fail; if it did, reading would only be slower.
         let cache = options.ok().filter(|_| bytes > 0);
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        let seen = bytes.div_ceil(SEEN_PART_BYTES).next_power_of_two();
+        let seen = ahead.div_ceil(SEEN_PART_BYTES).next_power_of_two();
         Self {
             is_full: AtomicBool::new(cache.is_none()),
             cache: cache.map(|options| Cache::with_options(options, Weight, hashes, life)),
@@ -213,6 +216,16 @@ mod tests {
 
     fn log(dir: &std::path::Path) -> RaftLog {
         RaftLog::open(dir, Options { compress_from_bytes: 1, ..Options::default() }).unwrap()
+    }
+
+    /// Goal: who sets no bound says so with the largest number, and has a log: what is made ahead is bounded nevertheless.
+    #[test]
+    fn a_cache_may_have_any_size() {
+        for bytes in [0, 1, usize::MAX / 2, usize::MAX] {
+            let blocks = Blocks::new(bytes);
+            assert_eq!(blocks.cache.is_some(), bytes > 0);
+            assert!(blocks.seen.len() <= 1 << 24, "{}", blocks.seen.len());
+        }
     }
 
     /// K3: what a thread read last is told from what lies at the same place of another log, of the same log opened again, and of

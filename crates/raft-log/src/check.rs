@@ -79,7 +79,7 @@ pub struct Inspection {
     /// Where files end with something else than a batch.
     pub cuts: Vec<Cut>,
     /// Files before a gap in their queue's numbers, which an open leaves out: the loss of a file leaves such, and so does a purge of
-    /// raft-engine's that power loss cut short. Nothing else tells which it was.
+    /// raft-engine's that power loss cut short, or one in a directory that gave up no file while the other was full. Nothing else tells which it was.
     pub stale: Vec<PathBuf>,
     /// Files that are gone since the log was closed: last files of queues, with any behind them, or else the last of those that are missing before.
     pub missing: Vec<PathBuf>,

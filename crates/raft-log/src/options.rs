@@ -18,7 +18,7 @@ pub const RECOVERY_THREADS_MAX: usize = 256;
 #[non_exhaustive]
 pub enum RecoveryMode {
     /// Any damage is an error, and so are files before a gap in the numbers, which a power loss may leave of a purge of
-    /// raft-engine's, but not of one of Esker's. Zeroes behind the last batch are not damage: a crash leaves them.
+    /// raft-engine's, but of one of Esker's only a directory that gives up no file while the other is full. Zeroes behind the last batch are not damage: a crash leaves them.
     AbsoluteConsistency,
     /// The last file of a queue may end torn, as a crash leaves it, behind what was there when the log was closed last: it is cut there. Other
     /// damage is an error.
