@@ -11,8 +11,15 @@ pub mod copying;
 pub mod distrust;
 #[path = "../../../../crates/log/src/error.rs"]
 pub mod error;
+#[path = "../../../../crates/log/src/pacer/give_way.rs"]
+mod give_way;
 #[path = "../../../../crates/log/src/publish.rs"]
 pub mod publish;
+
+/// Of [`give_way`] only: nothing else is asked of it.
+pub mod pacer {
+    pub use crate::give_way::{GiveWay, Pieces};
+}
 
 pub use error::{Error, ErrorKind, Result};
 
