@@ -60,8 +60,8 @@ pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
 pub use update::Change;
 
-/// What rooms that are model-checked lock and count by: `tests/view_model.rs` compiles them over a model of it.
+/// What rooms that are model-checked lock and count by: `tests/view_model.rs` and `testing/models` compile them over a model of it.
 mod sync {
-    pub(crate) use parking_lot::Mutex;
-    pub(crate) use std::sync::atomic;
+    pub(crate) use parking_lot::{Condvar, Mutex};
+    pub(crate) use std::sync::{OnceLock, atomic};
 }

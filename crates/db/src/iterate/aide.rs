@@ -12,11 +12,11 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use esker_env::{Env, Thread};
-use parking_lot::{Condvar, Mutex};
 
 use super::stretch::Stretch;
 use crate::family::Family;
 use crate::read::BlobReader;
+use crate::sync::{Condvar, Mutex};
 
 /// Stretches that wait: of more than so many walks at once, the last are left to their own threads.
 const WAITING_MAX: usize = 8;
@@ -164,5 +164,7 @@ impl fmt::Debug for Aide {
     }
 }
 
+// By its path, which is the same for who compiles this file from elsewhere.
 #[cfg(test)]
+#[path = "aide/tests.rs"]
 mod tests;

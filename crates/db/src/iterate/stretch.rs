@@ -1,4 +1,5 @@
 //! Some entries that follow each other, and their separated values: shared by whoever walks and the [`Aide`](super::aide), who each do a part.
+//! Model-checked in `testing/models/ahead`, with the aide.
 //!
 //! - S1: entries do not change while they are shared; only what was read and unpacked of them is added, once.
 //! - S2: all values are read at once, by who comes first; the other waits for that.
@@ -7,13 +8,10 @@
 //! - S4: what the aide unpacks is no more than `UNPACKED_BYTES_MAX` and a value, however well values were packed.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::ValueKind;
-
-use parking_lot::Mutex;
 
 use super::pace::Walks;
 use super::walk::Walker;
@@ -23,6 +21,8 @@ use crate::cache::Block;
 use crate::family::View;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, OnceLock};
 
 /// Entries passed for that many separated values, where most are not separated.
 const ENTRIES_PER_VALUE_MAX: usize = 8;
