@@ -21,7 +21,7 @@ use crate::reclaim::{ReclaimPlan, Reclaimed};
 use crate::repair::{self, DbRepair};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::store::Store;
+use crate::store::{Store, elsewhere};
 use crate::update::Change;
 use crate::{Error, ErrorKind, Result};
 
@@ -39,7 +39,8 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 ///
 /// # Processes and directories
 /// A store belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
-/// does nothing, or run another program; it must not use it otherwise. A relative path is resolved when the store is opened. The directory must
+/// does nothing, or run another program. What it reads or writes otherwise, through iterators as well, is refused as `Closed`; values that it
+/// has stay readable. It must not ask for anything that has no error to tell. A relative path is resolved when the store is opened. The directory must
 /// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
 #[derive(Debug, Clone)]
 pub struct Db {
@@ -817,8 +818,7 @@ impl OpenDb {
 
     fn close(&self) -> Result<()> {
         if self.is_forked() {
-            let reason = "the store is open in the process that this one was forked from";
-            return Err(Error::new(ErrorKind::Closed, reason).with_path(&self.store.dir));
+            return Err(elsewhere().with_path(&self.store.dir));
         }
         let mut lock = self.lock.lock();
         if self.store.check_open().is_err() {

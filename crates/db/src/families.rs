@@ -17,6 +17,7 @@ impl Store {
     pub(crate) fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
         validate_family_name(name)?;
         options.validate()?;
+        self.check_here()?;
         self.alone(|lead| {
             self.check_takes_writes()?;
             let mut installer = self.installer.lock();
@@ -59,6 +60,7 @@ impl Store {
         if family.id == 0 {
             return Err(Error::invalid_argument("the default column family cannot be dropped; delete its keys"));
         }
+        self.check_here()?;
         self.alone(|lead| {
             self.check_takes_writes()?;
             let mut installer = self.installer.lock();
@@ -96,6 +98,7 @@ impl Store {
 
     /// See [`Db::set_separation`](crate::Db::set_separation).
     pub(crate) fn set_separation(&self, family: &Arc<Family>, separation: Separation) -> Result<()> {
+        self.check_here()?;
         let mut installer = self.installer.lock();
         // Under the lock, which close takes after it has said so: or a file might be written into a directory that was given up.
         self.check_takes_writes()?;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use esker_env::metered::Meter;
+use esker_env::os::Origin;
 use esker_env::{Env, ReadFile};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -117,6 +118,8 @@ pub(crate) struct Store {
     /// Signalled when the store closes: ends the pause after a failure.
     pub(crate) closing: Condvar,
     health: Health,
+    /// Where it was opened. Its threads are there, and its files are that process's.
+    origin: Origin,
 }
 
 /// Who appends to the manifest.
@@ -304,6 +307,7 @@ impl Store {
             changed: Condvar::new(),
             closing: Condvar::new(),
             health: Health::default(),
+            origin: Origin::here(),
         };
         store.refresh_memory();
         store
@@ -415,13 +419,21 @@ impl Store {
     }
 
     /// # Errors
-    /// `Closed`.
+    /// `Closed`, in a process that was forked since it was opened, too.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_here()?;
         if self.health.closed.load(Ordering::Acquire) {
             return Err(closed(&self.dir));
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// `Closed` in a process that was forked since it was opened.
+    #[inline]
+    pub(crate) fn check_here(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(elsewhere().with_path(&self.dir)) }
     }
 
     /// The sticky failure, if there is one.
@@ -460,6 +472,12 @@ fn pacer(env: &Env, options: &Options) -> Pacer {
 
 fn closed(dir: &Path) -> Error {
     Error::new(ErrorKind::Closed, "the store was closed; open it again").with_path(dir)
+}
+
+/// What a child is told that was forked while the store was open.
+#[cold]
+pub(crate) fn elsewhere() -> Error {
+    Error::new(ErrorKind::Closed, "the store is open in the process that this one was forked from")
 }
 
 /// Whether there are enough numbers from `next` on, the first behind those that files in `dir` have.

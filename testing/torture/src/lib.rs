@@ -5,6 +5,7 @@
 
 pub mod cask;
 pub mod crash;
+pub mod forked;
 pub mod fuzz;
 pub mod history;
 pub mod hooked;

@@ -24,6 +24,7 @@ mod endings;
 mod events;
 mod faults;
 mod flushes;
+mod forks;
 mod ingest;
 mod ingest_rules;
 mod isolation;

@@ -2,10 +2,13 @@
 //!
 //! - I1: what is shown is the entry of `ahead`, if it shows one, else that of the walker.
 //! - I2: no value is read before the first call of [`DbIterator::value`] after a seek.
+//! - I3: in a process that was forked since, it does nothing that another thread may have been at: the aide that reads for it is not there. So it
+//!   is asked where it is before the walker moves and before a blob is read; not for entries that lie ready.
 
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
+use esker_env::os::Origin;
 use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 
 use super::ahead::Ahead;
@@ -19,7 +22,7 @@ use crate::options::{LEVEL_COUNT, ReadOptions};
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
 use crate::snapshot::Snapshot;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::version::TableFile;
 use crate::{Error, ErrorKind, Result};
 
@@ -52,6 +55,8 @@ pub struct DbIterator {
     /// Where a later view comes from.
     store: Weak<Store>,
     family: Arc<Family>,
+    /// See I3.
+    origin: Origin,
 }
 
 impl std::fmt::Debug for DbIterator {
@@ -135,6 +140,7 @@ impl DbIterator {
             snapshot: options.snapshot.clone(),
             store,
             family,
+            origin: Origin::here(),
         }
     }
 
@@ -160,9 +166,11 @@ impl DbIterator {
     /// ahead is up to 256 KiB); a separated value that was not read ahead is read now.
     ///
     /// # Errors
-    /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it.
+    /// `InvalidArgument` unless valid; `Corruption` or `Io` from reading a blob. Steps go on after it. `Closed` in a process that was forked since
+    /// it was made.
     pub fn value(&self) -> Result<PinnedSlice> {
         if self.ahead.shows() {
+            self.check_here()?;
             return self.ahead.value(&self.blobs, &self.view, &self.pace, &self.family.walks);
         }
         self.check_valid()?;
@@ -170,6 +178,7 @@ impl DbIterator {
         if self.walker.kind() != ValueKind::BlobIndex {
             return Ok(stored);
         }
+        self.check_here()?;
         self.asked.set(true);
         let value = self.blobs.read(&self.view, self.walker.key(), &stored, false);
         value.map_err(|error| self.walker.located_value(error))
@@ -181,6 +190,7 @@ impl DbIterator {
     /// # Errors
     /// As [`value`](Self::value).
     pub fn value_len(&self) -> Result<u64> {
+        self.check_here()?;
         if self.ahead.shows() {
             return self.ahead.value_len(&self.blobs, &self.view);
         }
@@ -193,6 +203,22 @@ impl DbIterator {
         len.map_err(|error| self.walker.located_value(error))
     }
 
+    #[inline]
+    fn check_here(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(store::elsewhere()) }
+    }
+
+    /// As [`check_here`](Self::check_here), of who would stand elsewhere afterwards: it then stands nowhere.
+    #[inline]
+    fn check_moves(&mut self) -> Result<()> {
+        let is_here = self.check_here();
+        if is_here.is_err() {
+            self.ahead.clear();
+            self.walker.leave();
+        }
+        is_here
+    }
+
     fn check_valid(&self) -> Result<()> {
         if self.walker.valid() {
             return Ok(());
@@ -203,9 +229,10 @@ impl DbIterator {
     /// To the first key within the bounds.
     ///
     /// # Errors
-    /// `Corruption` or `Io` from reading a table; the iterator is then not valid, and may be used on.
+    /// `Corruption` or `Io` from reading a table; the iterator is then not valid, and may be used on. `Closed` in a process that was forked since
+    /// it was made.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.begin();
+        self.begin()?;
         self.walker.seek_to_first()
     }
 
@@ -214,7 +241,7 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.begin();
+        self.begin()?;
         self.walker.seek_to_last()
     }
 
@@ -223,7 +250,7 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.begin();
+        self.begin()?;
         self.walker.seek(key.as_ref())
     }
 
@@ -232,7 +259,7 @@ impl DbIterator {
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.begin();
+        self.begin()?;
         self.walker.seek_for_prev(key.as_ref())
     }
 
@@ -268,7 +295,7 @@ impl DbIterator {
         let closed = || Error::new(ErrorKind::Closed, "the store was closed; open it again");
         let store = self.store.upgrade().ok_or_else(closed)?;
         store.check_open()?;
-        self.begin();
+        self.begin()?;
         let (view, sequence) = self.family.view_at(|| Ok(store.visible()))?;
         let is_same = Arc::ptr_eq(&view, &self.view);
         let entries = (!is_same).then(|| self.reach.entries_of(&view));
@@ -285,10 +312,12 @@ impl DbIterator {
     }
 
     /// A seek follows.
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<()> {
+        self.check_moves()?;
         self.end_walk();
         self.ahead.clear();
         self.is_placed = true;
+        Ok(())
     }
 
     fn end_walk(&mut self) {
@@ -302,6 +331,7 @@ impl DbIterator {
         if self.ahead.shows() {
             return self.step_ahead(forward);
         }
+        self.check_moves()?;
         if self.asked.take() {
             self.pace.count(1);
             if self.look_ahead_bytes > 0 && !self.stands_in_memory() {
@@ -314,6 +344,7 @@ impl DbIterator {
     /// Passes the entry that `ahead` shows.
     fn step_ahead(&mut self, forward: bool) -> Result<()> {
         if self.forward != forward {
+            self.check_moves()?;
             let key = self.ahead.key().to_vec();
             let (_, asked) = self.ahead.asked();
             self.pace.count(asked);
@@ -324,6 +355,7 @@ impl DbIterator {
         if self.ahead.step() {
             return Ok(());
         }
+        self.check_moves()?;
         let (read, asked) = self.ahead.asked();
         self.pace.count(asked);
         if self.ahead.turn() {

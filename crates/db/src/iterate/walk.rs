@@ -59,6 +59,11 @@ impl Walker {
         self.saved_value = PinnedSlice::default();
     }
 
+    /// Stands nowhere from now on.
+    pub(super) fn leave(&mut self) {
+        self.valid = false;
+    }
+
     #[inline]
     pub(super) fn valid(&self) -> bool {
         self.valid

@@ -134,6 +134,11 @@ impl Store {
             }
         }
         scan.work();
+        if let Err(error) = self.check_here() {
+            // Forked by `each`: the others are not in this process, and their end would not come.
+            std::mem::forget(others);
+            return Err(error);
+        }
         for mut thread in others {
             thread.join();
         }
