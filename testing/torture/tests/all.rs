@@ -30,6 +30,7 @@ mod ingest_rules;
 mod isolation;
 mod kinds;
 mod linearizable;
+mod look_ahead;
 mod metamorphic;
 mod model;
 mod raft_atomic;
