@@ -17,6 +17,10 @@ const SHORT_BYTES_MAX: usize = 112;
 ///
 /// Cost: 120 bytes of memory; cloning copies these or counts a reference. A value that shares a mapping keeps the data file's disk space taken,
 /// even after a merge has removed the file: copy what is kept for long with [`into_vec`](Self::into_vec).
+///
+/// Where a sync has failed, the system may drop what it could not write and show what the disk has, in values that are held, too, of records
+/// that were not durable. Nothing but a copy of each of these when it is read would prevent that, which every read would pay for; one that is read
+/// after the failure was checked when it was.
 #[derive(Clone, Default)]
 pub struct CaskValue(Source);
 
