@@ -179,7 +179,15 @@ fn wrong_blob_refs(table: &TableFile, referenced: &BTreeMap<FileNumber, Garbage>
     match written {
         Ok(written) if written == found => None,
         Ok(written) => {
-            let reason = format!("its properties say that it points to {written:?}, its entries point to {found:?}");
+            let of = |sums: &BlobRefs, file| sums.get(&file).copied().unwrap_or(0);
+            let (says, points) = (|file| of(&written, file), |file| of(&found, file));
+            let mut files = written.keys().chain(found.keys()).copied();
+            let file = files.find(|file| says(*file) != points(*file))?;
+            let reason = format!(
+                "its properties say that it points to {} bytes of blob file {file}, its entries point to {}",
+                says(file),
+                points(file)
+            );
             Some(Error::corruption(path, 0, reason))
         }
         Err(error) => Some(Error::decode(path, 0, "reading what the table points to", error)),
@@ -220,7 +228,8 @@ impl FamilyCheck<'_> {
                 let error = if count == 1 { error } else { error.while_doing(format!("the first of {count} entries")) };
                 self.note::<()>(Err(error))?;
             }
-            let is_partial = matches!(&result, Err(error) if error.kind() == ErrorKind::UnsupportedFormat);
+            // What was not read whole points to more than was seen: no damage of its own.
+            let is_partial = result.is_err();
             for (file, (error, count)) in dangling {
                 let pointers = if count == 1 { "pointer".to_owned() } else { format!("first of {count} bad pointers") };
                 let what = format!("following the {pointers} of {} into blob file {file}", path.display());
