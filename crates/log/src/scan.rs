@@ -75,7 +75,8 @@ pub enum LogEnd {
         offset: u64,
         /// What is wrong with it.
         reason: String,
-        /// From `offset` to the end of the file.
+        /// From `offset` to the end of the file, or where nothing follows to the last byte that is not zero: what is behind was only
+        /// allocated.
         dropped_bytes: u64,
         /// Whether something that decodes lies behind it. Natural where several writes were unsynced.
         is_followed: bool,
@@ -382,12 +383,23 @@ impl Scanner {
             return Err(self.refuse(begun, false, reason));
         }
         let mut is_followed = self.is_whole_at(end);
+        let mut written = self.written_bytes();
         while !is_followed && self.read_block()? {
             is_followed = self.is_whole_at(0);
+            written = written.max(self.written_bytes());
         }
-        let dropped_bytes = self.file_bytes.saturating_sub(begun);
+        let dropped_bytes = if is_followed { self.file_bytes } else { written }.saturating_sub(begun);
         self.end = LogEnd::Torn { offset: begun, reason: reason.to_owned(), dropped_bytes, is_followed };
         Ok(())
+    }
+
+    /// Where the last byte of the block ends that is not zero; 0 if there is none.
+    fn written_bytes(&self) -> u64 {
+        if is_zero(&self.block) {
+            return 0;
+        }
+        let last = self.block.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        self.block_offset + last as u64 + 1
     }
 
     fn end_skipping(&mut self, offset: u64) {
@@ -407,7 +419,8 @@ impl Scanner {
                  without what is missing, or restore from a backup"
             }
             (false, _) => {
-                "the log is damaged; reopen with recovery mode SkipCorrupt to go on without it, or restore from a backup"
+                "the log is damaged; repair the store, or reopen with recovery mode SkipCorrupt, to go on without it, or restore \
+                 from a backup"
             }
         };
         self.fail(Error::corruption(&self.path, offset, format!("{what} ({reason})")))
