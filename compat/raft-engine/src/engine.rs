@@ -262,6 +262,11 @@ impl<F: FileSystem> Engine<F, FilePipeLog<F>> {
     /// If it cannot be opened.
     pub fn open_with(mut cfg: Config, file_system: Arc<F>, listeners: Vec<Arc<dyn EventListener>>) -> Result<Self> {
         cfg.sanitize()?;
+        if cfg.dir.is_empty() {
+            // A setting that was forgotten: no reason to make a log wherever the process happens to be. The original cannot either.
+            let reason = "the log has no directory: `dir` is empty";
+            return Err(std::io::Error::new(std::io::ErrorKind::NotFound, reason).into());
+        }
         let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
         let log = RaftLog::open_with(&cfg.dir, cfg.options(), bridge::env(Arc::clone(&file_system)), listeners)?;
         let purge = PurgeManager { log: log.clone(), files: PhantomData };

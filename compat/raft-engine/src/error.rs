@@ -117,7 +117,9 @@ impl From<esker_raft_log::Error> for Error {
         if let Some(error) = Carried::take(&error) {
             return Self::Protobuf(error);
         }
-        let reason = error.to_string();
+        // The variant says the kind already.
+        let text = error.to_string();
+        let reason = text.strip_prefix(&format!("{}: ", error.kind())).unwrap_or(&text).to_owned();
         match (error.kind(), Refusal::of(&error)) {
             (_, Some(Refusal::Full { .. })) => Self::Full,
             (ErrorKind::NotFound, Some(Refusal::Compacted { .. })) => Self::EntryCompacted,

@@ -230,6 +230,28 @@ fn where_there_is_no_log_none_is_checked_or_forked_and_none_is_made() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// Goal: a setting that was forgotten makes no log where the process happens to be. The original has the system's error, too.
+#[test]
+fn a_log_without_a_directory_is_not_opened() {
+    let here = |name: &str| std::path::Path::new(name).exists();
+    let refused = Engine::open(Config::default()).err();
+    assert!(matches!(&refused, Some(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound), "{refused:?}");
+    assert!(!here("LOCK") && !here("0000000000000001.raftlog"));
+}
+
+/// Goal: an error's text says its kind once.
+#[test]
+fn an_errors_text_says_its_kind_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Config { dir: dir.path().to_str().unwrap().to_owned(), ..Config::default() }).unwrap();
+    let mut batch = LogBatch::default();
+    batch.add_entries::<MessageExtTyped>(1, &[entry(1)]).unwrap();
+    engine.write(&mut batch, false).unwrap();
+    batch.add_entries::<MessageExtTyped>(1, &[entry(9)]).unwrap();
+    let text = engine.write(&mut batch, false).unwrap_err().to_string();
+    assert!(text.starts_with("Invalid Argument: ") && !text.contains("invalid argument"), "{text}");
+}
+
 #[test]
 fn a_threads_writes_are_timed_part_by_part() {
     let dir = tempfile::tempdir().unwrap();
