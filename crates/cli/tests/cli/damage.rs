@@ -172,3 +172,38 @@ fn a_repair_says_what_is_missing_of_the_log_of_a_closed_store() {
         assert_eq!(place.run("count", NONE).done().text(), if left > 0 { "1\n" } else { "0\n" }, "{case}");
     }
 }
+
+/// Goal: what a damaged block hides is not told as damage of its own, in the table or in the blob files that it points to.
+#[test]
+fn one_damaged_block_is_one_damage() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    flip_bit(&table, 20);
+    let found = place.run("check", ["--json"]);
+    assert_eq!(found.code, 1, "{}", found.err);
+    let errors = found.json()["errors"].clone();
+    assert_eq!(errors.as_array().unwrap().len(), 1, "{errors}");
+    assert!(errors[0]["reason"].as_str().unwrap().contains("block checksum"), "{errors}");
+}
+
+/// Goal: whoever has only the command is not sent to options of a program's.
+#[test]
+fn what_a_repair_mends_says_so() {
+    for (ending, words) in [
+        (".log", "the log is damaged; repair the store"),
+        ("CURRENT", "repair the store"),
+        (".blob", "repair the store"),
+    ] {
+        let place = loaded();
+        place.run("put", ["k", "v"]).done();
+        let file = place.files(ending).pop().unwrap();
+        match ending {
+            ".log" => flip_bit(&file, 20),
+            "CURRENT" => flip_bit(&file, 3),
+            _ => std::fs::remove_file(&file).unwrap(),
+        }
+        place.run("get", ["k"]).failed(&["corruption: ", file.to_str().unwrap(), words]);
+        assert_eq!(place.run("repair", NONE).code, 0, "{ending}");
+        assert_eq!(place.run("check", NONE).code, 0, "{ending}");
+    }
+}

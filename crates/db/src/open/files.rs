@@ -287,9 +287,11 @@ impl Opener<'_> {
 
 pub(super) fn missing(error: Error, path: &Path) -> Error {
     match error.kind() {
-        ErrorKind::NotFound => {
-            Error::corruption(path, 0, "the manifest names this file, but it is not there; restore it from a backup")
-        }
+        ErrorKind::NotFound => Error::corruption(
+            path,
+            0,
+            "the manifest names this file, but it is not there; restore it from a backup, or repair the store",
+        ),
         _ => error,
     }
 }

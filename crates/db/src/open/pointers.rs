@@ -245,7 +245,7 @@ impl Found {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let reason = "the log points to values in this file, but it is not there; restore it from a backup, or \
-                    reopen with recovery mode SkipCorrupt to go on without them";
+                    repair the store, or reopen with recovery mode SkipCorrupt, to go on without them";
                 return Ok(Err(Error::corruption(&path, 0, reason)));
             }
             Err(error) => return Err(error.into()),

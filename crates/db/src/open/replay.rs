@@ -112,8 +112,8 @@ impl Logs {
                     && store.options.wal_recovery == RecoveryMode::PointInTime
                 {
                     let reason = format!(
-                        "the log ends torn, but a later log ({}) has writes; reopen with recovery mode SkipCorrupt to go \
-                         on without what is missing, or restore from a backup",
+                        "the log ends torn, but a later log ({}) has writes; repair the store, or reopen with recovery mode SkipCorrupt, to \
+                         go on without what is missing, or restore from a backup",
                         path.display()
                     );
                     return Err(Error::corruption(&torn_path, torn_offset, reason));
@@ -327,8 +327,8 @@ fn check_durable(store: &Store, ends: &BTreeMap<FileNumber, u64>, found: &mut Re
 fn may_be_left_out(store: &Store, log: &Log, (number, offset): (FileNumber, u64)) -> Result<()> {
     let damaged = |what: &str| {
         let reason = format!(
-            "the log ends here, {what} ({}); reopen with recovery mode SkipCorrupt to go on without what is missing, or restore \
-             from a backup",
+            "the log ends here, {what} ({}); repair the store, or reopen with recovery mode SkipCorrupt, to go on without what is \
+             missing, or restore from a backup",
             log.path.display()
         );
         Err(Error::corruption(&store.path_of(&FileName::Wal(number)), offset, reason))

@@ -88,9 +88,13 @@ impl Survey {
         // The first path, too, can be another than that of the store, which no record says.
         let count = tables_of(manifest).count();
         if count > 0 && !tables_of(manifest).any(|table| self.has_table(table)) {
+            let none = match count {
+                1 => "1 table, which is not here".to_owned(),
+                _ => format!("{count} tables, of which none is here"),
+            };
             let reason = format!(
-                "the manifest names {count} tables, of which none is here: if they lie in another directory, move them here; if \
-                 they are lost, move CURRENT and the manifest away, and what the logs hold is made a store"
+                "the manifest names {none}: if they lie in another directory, move them here; if they are lost, move CURRENT and \
+                 the manifest away, and what the logs hold is made a store"
             );
             return Err(Error::new(ErrorKind::NotFound, reason).with_path(dir));
         }

@@ -63,7 +63,11 @@ pub(crate) fn current_manifest(files: &dyn FileSystem, dir: &Path) -> Result<Fil
     let current_path = dir.join(FileName::Current.to_string());
     let current = files.read_small(&current_path)?;
     manifest_number(&current).ok_or_else(|| {
-        Error::corruption(&current_path, 0, "CURRENT does not name a manifest; restore it, or the store, from a backup")
+        Error::corruption(
+            &current_path,
+            0,
+            "CURRENT does not name a manifest; repair the store, or restore it from a backup",
+        )
     })
 }
 
@@ -126,9 +130,11 @@ pub(crate) fn manifest_state(files: &dyn FileSystem, dir: &Path) -> Result<(Vec<
 
 fn missing_manifest(error: Error, path: &Path) -> Error {
     match error.kind() {
-        ErrorKind::NotFound => {
-            Error::corruption(path, 0, "CURRENT names this manifest, but it is not there; restore it from a backup")
-        }
+        ErrorKind::NotFound => Error::corruption(
+            path,
+            0,
+            "CURRENT names this manifest, but it is not there; restore it from a backup, or repair the store",
+        ),
         _ => error,
     }
 }
