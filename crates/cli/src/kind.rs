@@ -9,6 +9,8 @@ use esker_format::cask;
 use esker_format::file_name::FileName;
 use esker_format::raft::file_name as raft_name;
 
+use crate::failure::Failure;
+
 /// An engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
@@ -39,6 +41,17 @@ impl Kind {
         }
         // A new Cask has no data file; one that lost its manifest has nothing else.
         if Cask::is_store(path).is_ok_and(|is_store| is_store) { Some(Self::Cask) } else { found }
+    }
+
+    /// What was asked for, which must be what is there; a Db where there is neither.
+    pub(crate) fn asked_or_there(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
+        match (asked, Self::of(path)) {
+            (Some(asked), Some(there)) if asked != there => {
+                let path = path.display();
+                Err(Failure::new(format_args!("{path}: this is {there}, and --kind asks for {asked}")))
+            }
+            (asked, there) => Ok(asked.or(there).unwrap_or(Self::Db)),
+        }
     }
 
     /// That this command does not work on this kind of store, and what does.

@@ -187,6 +187,13 @@ impl SeparationChoice {
     }
 }
 
+/// As `--separation` has it.
+pub(crate) fn separation_name(separation: Separation) -> String {
+    let choices = SeparationChoice::value_variants().iter();
+    let name = choices.filter(|choice| choice.separation() == separation).find_map(ValueEnum::to_possible_value);
+    name.map_or_else(|| format!("{separation:?}"), |name| name.get_name().to_owned())
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum CompressionChoice {
     None,

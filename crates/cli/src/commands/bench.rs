@@ -83,9 +83,6 @@ pub(crate) struct Bench {
     #[command(flatten)]
     choices: FamilyChoices,
 
-    #[command(flatten)]
-    raft: raft::RaftChoices,
-
     /// Memory for table blocks [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     cache_bytes: Option<u64>,
@@ -121,11 +118,15 @@ pub(crate) struct Bench {
     /// Write down what a Db does in the background, and whom it keeps waiting: a line for each event
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+
+    // Last, as its heading is that of all that follows.
+    #[command(flatten)]
+    raft: raft::RaftChoices,
 }
 
 impl Bench {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        let kind = self.kind()?;
+        let kind = Kind::asked_or_there(self.kind, &self.store)?;
         if kind == Kind::Raft {
             self.refuse_events(kind)?;
             return self.run_raft(out);
@@ -176,17 +177,6 @@ impl Bench {
         closed?;
         printed.and(written)?;
         Ok(if figures.is_right() { Answer::Yes } else { Answer::No })
-    }
-
-    /// What was asked for, which must be what is there.
-    fn kind(&self) -> Result<Kind, Failure> {
-        match (self.kind, Kind::of(&self.store)) {
-            (Some(asked), Some(there)) if asked != there => {
-                let path = self.store.display();
-                Err(Failure::new(format_args!("{path}: this is {there}, and --kind asks for {asked}")))
-            }
-            (asked, there) => Ok(asked.or(there).unwrap_or(Kind::Db)),
-        }
     }
 
     fn plan(&self, kind: Kind) -> Plan {

@@ -1,9 +1,11 @@
 //! `esker create STORE`
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 use esker::{Cask, CaskOptions, Db, FamilyOptions, Options, RaftLog};
+use esker_format::raft::file_name::LOCK;
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -58,8 +60,26 @@ impl Create {
                     CaskOptions { create_if_missing, error_if_exists, keep_versions, ..CaskOptions::default() };
                 Cask::open(&self.store, options)?.close()?;
             }
-            Kind::Raft => RaftLog::open(&self.store, esker::raft::Options::default()).and_then(|log| log.close())?,
+            Kind::Raft => {
+                self.expect_empty()?;
+                RaftLog::open(&self.store, esker::raft::Options::default()).and_then(|log| log.close())?;
+            }
         }
         Ok(Answer::Yes)
+    }
+
+    /// A Raft log opens among other files, as raft-engine's does; whoever makes one by hand may have mistaken the directory. The other engines
+    /// see to it themselves.
+    fn expect_empty(&self) -> Result<(), Failure> {
+        let Ok(entries) = std::fs::read_dir(&self.store) else { return Ok(()) };
+        // The root of a file system may be a store, and one that was not finished left its lock.
+        let is_strange = |name: &OsString| name != "lost+found" && name != LOCK;
+        match entries.flatten().map(|entry| entry.file_name()).find(is_strange) {
+            Some(stranger) => Err(Failure::new(format_args!(
+                "{}: is no store and holds {stranger:?}; give an empty or a new directory",
+                self.store.display()
+            ))),
+            None => Ok(()),
+        }
     }
 }

@@ -11,11 +11,12 @@ use crate::encoding::escaped;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sizes::{Bytes, Count};
-use crate::stores::open_read_only;
+use crate::stores::{find_family, open_read_only, separation_name};
 
-/// List column families and their sizes
+/// List column families, their sizes, and where their values live
 ///
-/// Entries are keys, older versions of them that are not compacted away yet, and deletions.
+/// Entries are keys, older versions of them that are not compacted away yet, and deletions. Separation and the rest are what `--separation` and its
+/// neighbours chose for what is written from now on.
 #[derive(Debug, Args)]
 pub(crate) struct Families {
     /// The store's directory
@@ -29,10 +30,14 @@ pub(crate) struct Families {
 impl Families {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let db = open_read_only(&self.store)?;
-        let mut columns = Columns::with_head(&["family", "id", "entries", "tables", "table bytes", "blob bytes"]);
+        let mut columns =
+            Columns::with_head(&["family", "id", "entries", "tables", "table bytes", "blob bytes", "separation"]);
         for family in db.stats().families {
             let tables: usize = family.levels.iter().map(|level| level.files).sum();
             let blob_bytes = family.blob_live_bytes + family.blob_garbage_bytes;
+            let found = find_family(&db, &family.name)?;
+            let options = found.options();
+            let separation = separation_name(found.separation());
             if self.json {
                 out.json(&json!({
                     "name": family.name,
@@ -42,6 +47,10 @@ impl Families {
                     "table_bytes": family.table_bytes(),
                     "blob_files": family.blob_files,
                     "blob_bytes": blob_bytes,
+                    "separation": separation,
+                    "min_blob_size": options.min_blob_size,
+                    "compression": options.compression.name(),
+                    "blob_compression": options.blob_compression.name(),
                 }))?;
             } else {
                 columns.row(vec![
@@ -51,6 +60,7 @@ impl Families {
                     Count(tables as u64).to_string(),
                     Bytes(family.table_bytes()).to_string(),
                     Bytes(blob_bytes).to_string(),
+                    separation,
                 ]);
             }
         }

@@ -16,6 +16,14 @@ fn families_are_made_listed_and_dropped() {
     let names: Vec<_> = listed.iter().map(|family| family["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["default", "other"]);
     assert!(place.run("families", NONE).done().text().contains("\nother "));
+    let separations: Vec<_> = listed.iter().map(|family| family["separation"].as_str().unwrap()).collect();
+    assert_eq!((separations[1], &listed[1]["compression"]), ("off", &"ZSTD".into()));
+    let text = place.run("families", NONE).done();
+    assert!(
+        text.text().lines().zip(["separation", separations[0], "off"]).all(|(line, word)| line.ends_with(word)),
+        "{}",
+        text.text()
+    );
 
     place.run("delete", ["k", "--cf", "other"]).done();
     place.run("get", ["k", "--cf", "other"]).no();

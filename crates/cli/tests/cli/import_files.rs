@@ -125,3 +125,13 @@ fn a_missing_directory_leaves_no_store_behind() {
     import(&place, &[]).failed(&[place.path("tree").to_str().unwrap()]);
     assert!(!place.store().exists());
 }
+
+#[test]
+fn a_kind_that_is_not_there_is_refused() {
+    let place = Place::new();
+    place.write("tree/a", b"v");
+    import(&place, &["--kind", "cask"]).done();
+    import(&place, &["--kind", "db"]).failed(&["this is a Cask", "--kind asks for a Db"]);
+    import(&place, &["--kind", "cask"]).done();
+    import(&place, &[]).done();
+}

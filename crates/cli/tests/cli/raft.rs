@@ -254,7 +254,9 @@ fn what_purge_gives_up_leaves_the_disk() {
 fn what_is_no_raft_log_is_refused_and_nothing_is_made() {
     let place = Place::with(&[("k", "v")]);
     for command in ["dump", "check", "repair", "purge", "stats"] {
-        raft(&place, command, NONE).failed(&["does not work on a Db"]);
+        raft(&place, command, NONE).failed(&["does not work on a Db, but on a Raft log"]);
+        let file = place.files("CURRENT").remove(0);
+        esker(["raft", command, file.to_str().unwrap()]).failed(&["is a directory, and this is a file", "esker dump"]);
         let nothing = place.path("nothing");
         esker(["raft", command, nothing.to_str().unwrap()]).failed(&["there is no Raft log", "check the path"]);
         assert!(!nothing.exists());
@@ -321,4 +323,17 @@ fn a_fork_holds_the_same_and_goes_its_own_way() {
     raft(&place, "purge", ["--all"]).done();
     let fork = RaftLog::open(&target, options()).unwrap();
     assert_eq!((fork.last_index(1), fork.entries(1, 1, 31, None).unwrap().len()), (Some(30), 30));
+}
+
+#[test]
+fn none_is_made_among_files_of_others() {
+    let place = Place::new();
+    let stranger = place.write("store/letter", b"");
+    esker(["create", place.store().to_str().unwrap(), "--kind", "raft"])
+        .failed(&["letter", "empty or a new directory"]);
+    assert_eq!(place.files(""), [stranger.clone()]);
+    std::fs::remove_file(stranger).unwrap();
+    // What a creation leaves that had no room.
+    place.write("store/LOCK", b"");
+    esker(["create", place.store().to_str().unwrap(), "--kind", "raft"]).done();
 }

@@ -61,6 +61,43 @@ fn the_help_says_what_an_import_changes_for_good() {
 }
 
 #[test]
+fn the_help_of_a_bench_has_only_a_raft_logs_options_under_their_heading() {
+    let help = esker(["bench", "--help"]).done();
+    let (others, raft) = help.text().split_once("Raft logs:\n").unwrap();
+    for option in ["--cache-bytes", "--seed", "--use-existing", "--report", "--events"] {
+        assert!(
+            others.contains(&format!("\n      {option} ")) || others.contains(&format!("\n      {option}\n")),
+            "{option}"
+        );
+        assert!(!raft.contains(&format!("      {option}")), "{option}");
+    }
+    assert!(raft.contains("--regions") && !others.contains("--regions"));
+}
+
+#[test]
+fn every_argument_and_option_is_explained() {
+    fn explained(words: &[&str]) {
+        let help = esker(words.iter().copied().chain(["--help"])).done();
+        let (mut lines, mut is_list) = (help.text().lines().peekable(), false);
+        while let Some(line) = lines.next() {
+            is_list = match line {
+                "Arguments:" | "Options:" | "Raft logs:" => true,
+                _ if line.starts_with(|first: char| !first.is_whitespace()) => false,
+                _ => is_list,
+            };
+            let item = line.trim_start();
+            // On the same line behind two spaces, or on the next one.
+            let is_item = is_list && ["--", "<"].iter().any(|first| item.starts_with(first));
+            if is_item && !item.contains("  ") {
+                assert!(lines.peek().is_some_and(|next| !next.trim().is_empty()), "{words:?}: {item}");
+            }
+        }
+    }
+    COMMANDS.iter().for_each(|command| explained(&[command]));
+    ["check", "dump", "fork", "purge", "repair", "stats"].iter().for_each(|command| explained(&["raft", command]));
+}
+
+#[test]
 fn a_line_break_in_a_path_does_not_break_the_line() {
     let place = Place::new();
     let path = place.path("no\nstore");

@@ -32,6 +32,7 @@ use crate::output::Output;
 /// with --json.
 #[derive(Debug, Args)]
 pub(crate) struct Dump {
+    /// The file; what it is, its name says
     file: PathBuf,
 
     /// What the file is, if its name does not say so

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, open_with, refuse_other, warn_of_damage};
+use crate::stores::{FamilyChoices, open_read_only, open_with, warn_of_damage};
 
 /// Load a directory tree or lines of JSON; makes the store if there is none
 ///
@@ -63,9 +63,9 @@ pub(crate) struct Import {
     #[arg(long, default_value = "")]
     prefix: std::ffi::OsString,
 
-    /// Which engine's store is made if there is none
-    #[arg(long, value_enum, default_value = "db")]
-    kind: Kind,
+    /// Which engine's store [default: what is there, else db]
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
 
     /// Column family; made if there is none
     #[arg(long = "cf", value_name = "NAME", default_value = "default")]
@@ -110,15 +110,18 @@ impl Import {
 
     /// The store, and the family if it has such, with what was chosen, each made if it is missing.
     fn open(&self) -> Result<Target, Failure> {
-        if Kind::of(&self.store).unwrap_or(self.kind) == Kind::Cask {
+        let kind = Kind::asked_or_there(self.kind, &self.store)?;
+        if kind == Kind::Cask {
             return self.open_cask();
         }
-        refuse_other(&self.store)?;
+        if kind == Kind::Raft {
+            return Err(Failure::new(format_args!(
+                "{}: this command does not work on a Raft log, which has groups of entries, no keys and values; see `esker raft`",
+                self.store.display()
+            )));
+        }
         if self.ttl.is_some() {
             return Err(Failure::new("--ttl needs a Cask; see --kind"));
-        }
-        if self.kind == Kind::Raft {
-            return Err(Failure::new("--kind raft: a Raft log has groups of entries, no keys and values to import"));
         }
         let name = &self.family;
         let mut options = Options { create_if_missing: true, ..Options::of_store(&self.store)? };

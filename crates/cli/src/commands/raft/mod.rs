@@ -88,8 +88,14 @@ impl LogArgument {
 
     /// Refuses what is no Raft log.
     fn expect(&self) -> Result<(), Failure> {
+        let path = self.store.display();
         match Kind::of(&self.store) {
-            Some(kind) if kind != Kind::Raft => Err(kind.refuse(&self.store).into()),
+            Some(kind) if kind != Kind::Raft => Err(Failure::new(format_args!(
+                "{path}: this command does not work on {kind}, but on a Raft log; see `esker help`"
+            ))),
+            None if self.store.is_file() => Err(Failure::new(format_args!(
+                "{path}: a Raft log is a directory, and this is a file; `esker dump` prints one"
+            ))),
             _ => Ok(()),
         }
     }
