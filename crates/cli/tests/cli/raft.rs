@@ -331,9 +331,19 @@ fn none_is_made_among_files_of_others() {
     let stranger = place.write("store/letter", b"");
     esker(["create", place.store().to_str().unwrap(), "--kind", "raft"])
         .failed(&["letter", "empty or a new directory"]);
-    assert_eq!(place.files(""), [stranger.clone()]);
+    assert_eq!(place.files(""), std::slice::from_ref(&stranger));
     std::fs::remove_file(stranger).unwrap();
     // What a creation leaves that had no room.
     place.write("store/LOCK", b"");
     esker(["create", place.store().to_str().unwrap(), "--kind", "raft"]).done();
+}
+
+#[test]
+fn a_spill_directory_that_is_not_there_is_told_and_not_made() {
+    let place = loaded();
+    let nowhere = place.path("nowhere");
+    for command in ["dump", "check", "repair", "purge", "stats"] {
+        raft(&place, command, ["--spill-dir", nowhere.to_str().unwrap()]).failed(&["--spill-dir", "nowhere"]);
+    }
+    assert!(!nowhere.exists());
 }

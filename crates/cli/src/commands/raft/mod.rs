@@ -86,8 +86,13 @@ impl LogArgument {
         Options { spill_dir: self.spill_dir.clone(), recovery_mode: mode, ..Options::default() }
     }
 
-    /// Refuses what is no Raft log.
+    /// Refuses what is no Raft log, and a directory for what spills that is not there: an open would make it.
     fn expect(&self) -> Result<(), Failure> {
+        if let Some(dir) = &self.spill_dir
+            && let Err(error) = std::fs::read_dir(dir)
+        {
+            return Err(Failure::io("--spill-dir: reading", dir, &error));
+        }
         let path = self.store.display();
         match Kind::of(&self.store) {
             Some(kind) if kind != Kind::Raft => Err(Failure::new(format_args!(
