@@ -408,10 +408,10 @@ impl Store {
         let is_pressed = self.options.background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
         // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, more for them, and for what
         // windows take out of files that only the last of them frees: else they would wait for each pass until it ends, however slowly they write.
-        let ahead = match family.ranges.count() {
-            1 => 2,
-            _ if is_pressed => 3,
-            _ => 8,
+        let ahead = match reclaim::writes_little(family, version, left.slack) {
+            false => 2,
+            true if is_pressed => 3,
+            true => 8,
         };
         let pass = i64::try_from(pass.saturating_mul(ahead) / 2).unwrap_or(i64::MAX);
         // Writers may wait for room for a larger family's pass: that is reason enough for one here, too.

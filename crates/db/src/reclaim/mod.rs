@@ -53,7 +53,7 @@ pub(crate) use pace::Pace;
 pub(crate) use pick::Foreseen;
 pub(crate) use pick::{
     Crowd, Goal, Need, Pass, Relocation, copied_bytes, crowd, garbage_part, next_pass_bytes, pass_bytes, pick,
-    pick_pass, pick_scattered, pick_small,
+    pick_pass, pick_scattered, pick_small, writes_little,
 };
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;

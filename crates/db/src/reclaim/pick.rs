@@ -142,14 +142,17 @@ pub(crate) fn next_pass_bytes(family: &Family, version: &Version, slack: u64, pu
     if family.separation() == Separation::FallBack || version.blobs().is_empty() {
         return 0;
     }
-    let copies_little = || copied_bytes(family, version, slack) < slack / PASS_PART;
-    let pass = pass_bytes(family, version, slack);
-    match family.ranges.count() {
-        1 if !copies_little() => 0,
+    match pass_bytes(family, version, slack) {
+        _ if !writes_little(family, version, slack) => 0,
         // Of what is copied beside holes more is garbage.
-        1 if punches && has_pages(version) => pass / 2,
-        _ => pass,
+        pass if punches && has_pages(version) => pass / 2,
+        pass => pass,
     }
+}
+
+/// Whether a pass writes little of what the bound allows: a window, or one that copies little for large values.
+pub(crate) fn writes_little(family: &Family, version: &Version, slack: u64) -> bool {
+    family.ranges.count() > 1 || copied_bytes(family, version, slack) < slack / PASS_PART
 }
 
 /// What a pass may cost, and has to bring.
