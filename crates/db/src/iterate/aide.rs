@@ -3,12 +3,14 @@
 //! - D1: nobody waits for it to begin: whoever walks does what it has not begun, and what it has not finished once more. Only a read under way is
 //!   waited for, by who wants what it brings.
 //! - D2: it holds no iterator: what is let go is not worked on, and its memory goes with the piece that is being worked on.
-//! - D3: it makes no error known: a value that it could not have is read again by whoever wants it, and that one is told.
+//! - D3: it makes no error known: a value that it could not have is read again by whoever wants it, and that one is told. A panic is no other: it
+//!   ends its piece of work, which is then as if it had not been begun where it was not done (S5 of `stretch`).
 //!
 //! Cost: no thread before the first long walk; a wake-up for each stretch that is handed over.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use esker_env::{Env, Thread};
@@ -132,7 +134,8 @@ impl Shared {
 
     fn work(&self) {
         while let Some(errand) = self.next() {
-            errand.run();
+            // Nobody would come for those that wait, and each holds its family.
+            let _ = catch_unwind(AssertUnwindSafe(|| errand.run()));
         }
     }
 

@@ -6,6 +6,8 @@
 //! - S3: of a value that both may unpack one has the claim. The aide goes from the last to the first, so the two meet once; there, who walks
 //!   unpacks what the other is at, rather than wait for somebody who may have no processor.
 //! - S4: what the aide unpacks is no more than `UNPACKED_BYTES_MAX` and a value, however well values were packed.
+//! - S5: a panic of one costs nothing but its help: what was not read at once is read by who comes next, and of a value that has the claim and
+//!   nothing to show for it who walks makes it again.
 
 use std::ops::Range;
 use std::sync::Arc;

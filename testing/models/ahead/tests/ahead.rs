@@ -214,3 +214,23 @@ fn in_no_schedule_is_waited_for_somebody_who_panicked() {
         }
     }
 }
+
+/// Goal: a panic of the aide costs the piece that it was at: what is handed over afterwards is done, and does not lie there for nobody.
+#[test]
+fn in_no_schedule_does_a_panic_end_all_help() {
+    const FIRST: u64 = STRETCH as u64;
+    for deed in [Deed::Read, Deed::Unpack] {
+        check_fewer(move || {
+            let store = Store::new(COUNT, true);
+            store.panic_at((Side::Aide, deed, FIRST));
+            let mut walk = store.walk(STRETCH);
+            for (first, last) in [(0, deed), (FIRST, Deed::Unpack)] {
+                walk_on(&mut walk, first, FIRST);
+                while !store.steps().contains(&(Side::Aide, last, first + FIRST)) {
+                    thread::yield_now();
+                }
+            }
+            store.close();
+        });
+    }
+}
