@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_env::os::Origin;
 use esker_format::raft::file_name::FileName;
-use esker_raft_log::{Listener, Options, Queue, RaftLog};
+use esker_raft_log::{ErrorKind, Listener, Options, Queue, RaftLog};
 use protobuf::Message;
 
 use crate::dump::LogItemReader;
@@ -195,12 +196,14 @@ fn holds_files(dir: &Path) -> std::io::Result<bool> {
     Ok(names.iter().any(|name| matches!(name.to_str().and_then(FileName::parse), Some(FileName::Log(_)))))
 }
 
-/// One log for many Raft groups.
+/// One log for many Raft groups. A child that is forked while it is open is refused what can be refused, as [`RaftLog`] says.
 #[derive(Debug)]
 pub struct Engine<F = DefaultFileSystem, P = FilePipeLog<F>> {
     log: RaftLog,
     dir: String,
     purge: PurgeManager<P>,
+    /// Where it was opened: what the log has no error for is refused elsewhere, too, where the original has one.
+    origin: Origin,
     files: PhantomData<fn() -> F>,
 }
 
@@ -270,7 +273,7 @@ impl<F: FileSystem> Engine<F, FilePipeLog<F>> {
         let listeners = listeners.into_iter().map(|listener| Arc::new(Bridge(listener)) as Arc<dyn Listener>).collect();
         let log = RaftLog::open_with(&cfg.dir, cfg.options(), bridge::env(Arc::clone(&file_system)), listeners)?;
         let purge = PurgeManager { log: log.clone(), files: PhantomData };
-        let engine = Self { log, dir: cfg.dir, purge, files: PhantomData };
+        let engine = Self { log, dir: cfg.dir, purge, origin: Origin::here(), files: PhantomData };
         engine.forget_metadata(&*file_system);
         Ok(engine)
     }
@@ -390,11 +393,17 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
         Ok(self.log.sync()?)
     }
 
+    fn check_here(&self) -> Result<()> {
+        let reason = "the log is open in the process that this one was forked from";
+        if self.origin.is_here() { Ok(()) } else { Err(esker_raft_log::Error::new(ErrorKind::Closed, reason).into()) }
+    }
+
     /// A key's message.
     ///
     /// # Errors
-    /// If it is none of this type.
+    /// If it is none of this type; in a process that was forked since the log was opened.
     pub fn get_message<S: Message>(&self, region_id: u64, key: &[u8]) -> Result<Option<S>> {
+        self.check_here()?;
         match self.log.get(region_id, key) {
             Some(value) => Ok(Some(parse(&value)?)),
             None => Ok(None),
@@ -409,7 +418,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// Shows the messages of a range of keys until told to stop; those that are not of this type are left out.
     ///
     /// # Errors
-    /// None.
+    /// In a process that was forked since the log was opened.
     pub fn scan_messages<S, C>(
         &self,
         region_id: u64,
@@ -430,7 +439,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     /// The same as bytes. The log is not locked meanwhile.
     ///
     /// # Errors
-    /// None.
+    /// In a process that was forked since the log was opened.
     pub fn scan_raw_messages<C>(
         &self,
         region_id: u64,
@@ -442,6 +451,7 @@ impl<F: FileSystem, P: PipeLog> Engine<F, P> {
     where
         C: FnMut(&[u8], &[u8]) -> bool,
     {
+        self.check_here()?;
         let mut keys = self.log.keys(region_id, start_key, end_key);
         if reverse {
             keys.reverse();

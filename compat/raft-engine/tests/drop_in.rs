@@ -701,3 +701,33 @@ mod scripts {
         assert_eq!(regions(whole.path()), before);
     }
 }
+
+/// Goal: a child that is forked while a log is open is refused whatever can be refused, keys too.
+#[test]
+fn a_child_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { dir: dir.path().to_str().unwrap().to_owned(), ..Config::default() };
+    let engine = Engine::open(config).unwrap();
+    let mut batch = LogBatch::default();
+    batch.add_entries::<MessageExtTyped>(1, &[entry(1)]).unwrap();
+    batch.put_message(1, b"key".to_vec(), &state(1)).unwrap();
+    engine.write(&mut batch, false).unwrap();
+    let said = esker_torture::forked::in_a_child(|| {
+        let refused = [
+            engine.get_message::<UInt64Value>(1, b"key").map(drop),
+            engine.scan_messages::<UInt64Value, _>(1, None, None, false, |_, _| true),
+            engine.scan_raw_messages(1, None, None, true, |_, _| true),
+            engine.get_entry::<MessageExtTyped>(1, 1).map(drop),
+            engine.fetch_entries_to::<MessageExtTyped>(1, 1, 2, None, &mut Vec::new()).map(drop),
+            engine.write(&mut LogBatch::default(), true).map(drop),
+            engine.sync(),
+            engine.purge_expired_files().map(drop),
+            engine.purge_manager().purge_expired_files().map(drop),
+        ];
+        let kept = refused.iter().filter(|answer| !matches!(answer, Err(Error::Other(_))));
+        format!("{:?}", kept.collect::<Vec<_>>())
+    });
+    assert_eq!(said, "[]");
+    assert_eq!(engine.get_message::<UInt64Value>(1, b"key").unwrap(), Some(state(1)));
+    assert_eq!(engine.get_entry::<MessageExtTyped>(1, 1).unwrap(), Some(entry(1)));
+}

@@ -14,7 +14,7 @@ use crate::options::{CaskOptions, CaskWriteOptions};
 use crate::repair::{self, CaskRepair};
 use crate::scan::CaskScan;
 use crate::stats::CaskStats;
-use crate::store::{Condition, Store};
+use crate::store::{Condition, Store, elsewhere};
 use crate::value::CaskValue;
 use crate::write;
 use crate::{Error, ErrorKind, Result};
@@ -41,7 +41,8 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// # Processes and directories
 /// A store belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
-/// does nothing, or run another program; it must not use it otherwise. A relative path is resolved when the store is opened. The directory must
+/// does nothing, or run another program. What it reads or writes otherwise, through scans as well, is refused as `Closed`; values that it has
+/// stay readable. It must not ask for anything that has no error to tell. A relative path is resolved when the store is opened. The directory must
 /// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
 #[derive(Debug, Clone)]
 pub struct Cask {
@@ -177,6 +178,13 @@ impl Cask {
         &self.open.store
     }
 
+    /// The store, for whatever can be refused: `Closed` in a process that was forked since it was opened.
+    #[inline]
+    fn here(&self) -> Result<&Store> {
+        let store = self.store();
+        store.check_here().map(|()| store)
+    }
+
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; values that were taken
     /// earlier stay readable.
     ///
@@ -213,7 +221,7 @@ impl Cask {
     /// `Corruption`: the record is damaged. `Io`; `Closed`.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<CaskValue>> {
-        self.store().get(key.as_ref())
+        self.here()?.get(key.as_ref())
     }
 
     /// The values of `keys`, in their order, each of some moment during the call; of a key that cannot be read, the error.
@@ -228,7 +236,7 @@ impl Cask {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Result<Option<CaskValue>>>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.store().multi_get(&keys)
+        self.here()?.multi_get(&keys)
     }
 
     /// Whether `key` has a value. Cost: as [`get`](Self::get), without looking at the value.
@@ -236,9 +244,9 @@ impl Cask {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.store().check_open()?;
-        let key = key.as_ref();
-        self.store().exists_at(self.store().keydir.hash(key), key)
+        let (store, key) = (self.here()?, key.as_ref());
+        store.check_open()?;
+        store.exists_at(store.keydir.hash(key), key)
     }
 
     /// The length of the value of `key`, unpacked. Cost: as [`get`](Self::get), without looking at the value.
@@ -246,7 +254,7 @@ impl Cask {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-        self.store().value_len(key.as_ref())
+        self.here()?.value_len(key.as_ref())
     }
 
     /// Sets `key` to `value`. Returns the version that this write was given: higher than that of every earlier write.
@@ -274,7 +282,7 @@ impl Cask {
     /// - `ReadOnly`: a sync failed, now or earlier, or the store is open for reading only.
     /// - `Closed`.
     pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<u64> {
-        let version = self.store().write_one(key.as_ref(), Some(value.as_ref()), write::Condition::Always, options)?;
+        let version = self.here()?.write_one(key.as_ref(), Some(value.as_ref()), write::Condition::Always, options)?;
         Ok(version.unwrap_or_default())
     }
 
@@ -289,7 +297,7 @@ impl Cask {
         options: &CaskWriteOptions,
     ) -> Result<bool> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        Ok(self.store().write_one(key, Some(value), write::Condition::Absent, options)?.is_some())
+        Ok(self.here()?.write_one(key, Some(value), write::Condition::Absent, options)?.is_some())
     }
 
     /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: it has none). Whether it was. With `sync`, what either
@@ -304,7 +312,7 @@ impl Cask {
         new: Option<&[u8]>,
         options: &CaskWriteOptions,
     ) -> Result<bool> {
-        self.store().compare_and_set(key.as_ref(), expected, new, options)
+        self.here()?.compare_and_set(key.as_ref(), expected, new, options)
     }
 
     /// Removes `key`. Whether it was there (or had been, and expired).
@@ -323,7 +331,7 @@ impl Cask {
     /// As [`put_with`](Self::put_with).
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<bool> {
         let options = CaskWriteOptions { ttl: None, ..*options };
-        Ok(self.store().write_one(key.as_ref(), None, write::Condition::Always, &options)?.is_some())
+        Ok(self.here()?.write_one(key.as_ref(), None, write::Condition::Always, &options)?.is_some())
     }
 
     /// Applies a batch: all of it survives a crash, or nothing. Scans and readers see all of it or nothing: who has read one of its
@@ -341,7 +349,7 @@ impl Cask {
                 "a batch takes no time to live; give it to its operations with put_with_ttl",
             ));
         }
-        self.store().write_batch(batch, options)
+        self.here()?.write_batch(batch, options)
     }
 
     /// Makes everything written so far survive power loss.
@@ -349,8 +357,9 @@ impl Cask {
     /// # Errors
     /// `ReadOnly` if a sync fails: what is durable is then unknown until the store is reopened. `Closed`.
     pub fn sync(&self) -> Result<()> {
-        self.store().check_writable()?;
-        self.store().sync_all()
+        let store = self.here()?;
+        store.check_writable()?;
+        store.sync_all()
     }
 
     /// Everything that lives now, in no order of keys, at the speed of the disk. Writes go on and are not seen. Where older versions are kept
@@ -359,6 +368,7 @@ impl Cask {
     /// # Errors
     /// `Closed`.
     pub fn scan(&self) -> Result<CaskScan> {
+        self.here()?;
         CaskScan::new(self.open.store.clone())
     }
 
@@ -378,7 +388,7 @@ impl Cask {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<(u64, CaskValue)>> {
-        self.store().history(key.as_ref())
+        self.here()?.history(key.as_ref())
     }
 
     /// The value that `key` was given by the write of that version, if it is kept.
@@ -386,7 +396,7 @@ impl Cask {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_version(&self, key: impl AsRef<[u8]>, version: u64) -> Result<Option<CaskValue>> {
-        let history = self.store().history(key.as_ref())?;
+        let history = self.here()?.history(key.as_ref())?;
         Ok(history.into_iter().find(|(kept, _)| *kept == version).map(|(_, value)| value))
     }
 
@@ -395,7 +405,7 @@ impl Cask {
     /// # Errors
     /// What a merge failed at; nothing is lost.
     pub fn compact(&self) -> Result<()> {
-        self.store().compact()
+        self.here()?.compact()
     }
 
     /// Makes a store of its own in `target`, an empty or missing directory, with everything that is written now. It shares its files by
@@ -409,7 +419,7 @@ impl Cask {
     /// - `Io`, `Exhausted`: the system refused; `target` holds nothing, and is no store.
     /// - `ReadOnly`, `Closed`.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CaskCopied> {
-        self.store().checkpoint(target.as_ref())
+        self.here()?.checkpoint(target.as_ref())
     }
 
     /// Makes a store in `target` that shares nothing with this one, as [`checkpoint`](Self::checkpoint) does it; or brings an earlier backup
@@ -424,7 +434,7 @@ impl Cask {
     /// - `Conflict`: there is a checkpoint in `target`, another store, or a backup of one, or one that went on by itself.
     /// - `Corruption`: a file of this store is damaged: repair it, or restore it from an earlier backup.
     pub fn backup(&self, target: impl AsRef<Path>, progress: &mut dyn FnMut(CaskCopyProgress)) -> Result<CaskCopied> {
-        self.store().backup(target.as_ref(), progress)
+        self.here()?.backup(target.as_ref(), progress)
     }
 
     /// What the open found: torn files, bad hints, damage.
@@ -443,7 +453,7 @@ impl Cask {
     /// # Errors
     /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns.
     pub fn check(&self, progress: &mut dyn FnMut(CaskCheckProgress)) -> Result<CaskCheck> {
-        self.store().check(progress)
+        self.here()?.check(progress)
     }
 }
 
@@ -455,8 +465,7 @@ impl OpenCask {
     fn close(&self) -> Result<()> {
         let store = &self.store;
         if self.is_forked() {
-            let reason = "the store is open in the process that this one was forked from";
-            return Err(Error::new(ErrorKind::Closed, reason).with_path(&store.dir));
+            return Err(elsewhere(&store.dir));
         }
         let before = store.condition();
         // No write begins from here on, and those under way end.

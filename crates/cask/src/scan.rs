@@ -50,6 +50,8 @@ pub struct CaskScan {
     /// The entry that the scan stands at is the one before.
     next: usize,
     packed_value: Vec<u8>,
+    /// That it was closed was told.
+    is_over: bool,
 }
 
 impl fmt::Debug for CaskScan {
@@ -79,17 +81,18 @@ impl CaskScan {
         gone.extend(store.suspects.keys());
         let wanted = Wanted { now, verify: store.verifies_reads(), gone: Arc::new(gone) };
         let decoder = Decoder::new(waiting.drain(..).collect(), wanted);
-        let source = Source::new(store.env.clone(), decoder, store.options.background_jobs > 0);
-        Ok(Self { store, source, chunk: None, next: 0, packed_value: Vec::new() })
+        let source = Source::new(store.env.clone(), store.origin, decoder, store.options.background_jobs > 0);
+        Ok(Self { store, source, chunk: None, next: 0, packed_value: Vec::new(), is_over: false })
     }
 
     /// Goes to the next entry. `false`: there is none, now and for good.
     ///
     /// # Errors
     /// `Corruption`: a record is damaged; the next call goes on behind it. `Io`: a file cannot be read; the next call goes on
-    /// with the next one. `Closed`.
+    /// with the next one. `Closed`, in a process that was forked since, too.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
+        self.store.check_here()?;
         self.store.check_open()?;
         if let Some(chunk) = &self.chunk
             && self.next < chunk.items.len()
@@ -160,7 +163,7 @@ impl CaskScan {
     }
 }
 
-/// Keys and values as vectors of their own. After an error the iterator goes on behind what is damaged.
+/// Keys and values as vectors of their own. After an error the iterator goes on behind what is damaged; after `Closed` it is over.
 impl Iterator for CaskScan {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
@@ -171,7 +174,8 @@ impl Iterator for CaskScan {
             Err(error) if error.kind() == ErrorKind::Closed => {
                 self.chunk = None;
                 self.source.stop();
-                None
+                // Once: who passes errors over comes to an end.
+                (!std::mem::replace(&mut self.is_over, true)).then_some(Err(error))
             }
             Err(error) => Some(Err(error)),
         }

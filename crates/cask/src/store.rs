@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker_env::Env;
-use esker_env::os::Current;
+use esker_env::os::{Current, Origin};
 use esker_format::cask::{FileName, FileNumber, manifest};
 use esker_log::distrust;
 use esker_log::pacer::Pacer;
@@ -141,6 +141,8 @@ pub(crate) struct Store {
     /// Work is due; only looked at where there are no threads to do it.
     pub(crate) is_work_due: AtomicBool,
     condition: AtomicU8,
+    /// Where it was opened. Its threads are there, and its files are that process's.
+    pub(crate) origin: Origin,
     failure: Mutex<Option<Error>>,
     /// When everything was synced last for `sync_interval_ms`, by the monotonic clock.
     pub(crate) synced_at: Mutex<Duration>,
@@ -199,6 +201,7 @@ impl Store {
             changed: Condvar::new(),
             is_work_due: AtomicBool::new(false),
             condition: AtomicU8::new(condition as u8),
+            origin: Origin::here(),
             failure: Mutex::default(),
             synced_at: Mutex::new(synced_at),
             leftovers: Mutex::default(),
@@ -221,6 +224,12 @@ impl Store {
             2 => Condition::Failed,
             _ => Condition::Closed,
         }
+    }
+
+    /// Refuses everything in a process that was forked since the store was opened.
+    #[inline]
+    pub(crate) fn check_here(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(elsewhere(&self.dir)) }
     }
 
     /// Refuses reads of a closed store.
@@ -383,6 +392,12 @@ impl Store {
             noted => noted,
         }
     }
+}
+
+/// What a child is told that was forked while the store was open.
+#[cold]
+pub(crate) fn elsewhere(dir: &Path) -> Error {
+    Error::new(ErrorKind::Closed, "the store is open in the process that this one was forked from").with_path(dir)
 }
 
 fn closed(dir: &Path) -> Error {

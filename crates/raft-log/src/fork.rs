@@ -39,6 +39,7 @@ impl RaftLog {
     /// `InvalidArgument` if there is something else in `target`, `Busy` if it is in use; what making files says: then `target` is not a log yet.
     pub fn fork(&self, target: impl AsRef<Path>) -> Result<Fork> {
         let (store, target) = (&self.store, target.as_ref());
+        store.check_here()?;
         let mut reclaim = store.reclaim.lock();
         reclaim.tail()?;
         let mut place = Place::take(&*store.env.files, target)?;

@@ -9,15 +9,16 @@ use parking_lot::Mutex;
 use crate::listener::Listener;
 use crate::open::{Recovery, open_store};
 use crate::options::Options;
-use crate::store::Store;
-use crate::{Error, ErrorKind, LogBatch, Result};
+use crate::store::{Store, elsewhere};
+use crate::{Error, LogBatch, Result};
 
 /// One log for any number of Raft groups: entries in order, and keys with values, for each.
 ///
 /// A handle: clone it and use it from as many threads as you like. The last one that is dropped closes the log.
 ///
 /// A log belongs to the process that opened it. A child that is forked while it is open may drop or [`close`](Self::close) its handle, which
-/// does nothing, or run another program; it must not use it otherwise. Relative paths are resolved when the log is opened. The directories must
+/// does nothing, or run another program. What it reads or writes otherwise is refused as `Closed`. It must not ask for anything that has no error
+/// to tell. Relative paths are resolved when the log is opened. The directories must
 /// not be moved or replaced until it is closed: it goes on to write and remove files by their paths.
 #[derive(Debug, Clone)]
 pub struct RaftLog {
@@ -42,8 +43,7 @@ impl End {
 
     fn close(&self) -> Result<()> {
         if self.is_forked() {
-            let reason = "the log is open in the process that this one was forked from";
-            return Err(Error::new(ErrorKind::Closed, reason).with_path(&self.store.dir));
+            return Err(elsewhere(&self.store.dir));
         }
         *self.store.closing.lock() = true;
         self.store.wake.notify_all();
@@ -149,6 +149,7 @@ impl RaftLog {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn delete_range(&self, group: u64, from: Option<&[u8]>, to: Option<&[u8]>, sync: bool) -> Result<usize> {
+        self.store.check_here()?;
         let keys = self.keys(group, from, to);
         let mut batch = LogBatch::new();
         keys.iter().for_each(|(key, _)| batch.delete(group, key));
@@ -162,6 +163,7 @@ mod tests {
     use esker_env::sim::SimDisk;
 
     use super::*;
+    use crate::ErrorKind;
 
     /// Goal: a child that was forked drops or closes what it got, and the parent's files and its lock stay as they are.
     #[test]

@@ -194,6 +194,7 @@ impl RaftLog {
     /// As [`entry`](Self::entry).
     pub fn with_entry(&self, group: u64, index: u64, show: impl FnOnce(&[u8])) -> Result<bool> {
         let store = &self.store;
+        store.check_here()?;
         let wanted = Span { first: index, next: index.saturating_add(1) };
         let parts = store.groups.with(group, |found| {
             let there = (found.span.first..found.span.next).contains(&index);
@@ -228,6 +229,7 @@ impl RaftLog {
             return Ok(0);
         }
         let store = &self.store;
+        store.check_here()?;
         let wanted = Span { first: begin, next: end };
         let parts = store.groups.with(group, |found| store.parts(group, found, wanted, usize::MAX));
         let Some(parts) = parts else {
@@ -278,6 +280,7 @@ impl RaftLog {
         decode: impl Fn(&[u8]) -> Result<T>,
     ) -> Result<usize> {
         let (store, before) = (&self.store, out.len());
+        store.check_here()?;
         let mut runs_max = if bytes_max.is_some() { LOOKED_UP_MAX } else { usize::MAX };
         let (mut next, mut last, mut budget) = (indexes.start, None, Budget::new(bytes_max));
         while next < indexes.end {

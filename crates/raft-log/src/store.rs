@@ -1,9 +1,10 @@
 //! What all parts of an open log share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use esker_env::Env;
+use esker_env::os::Origin;
 use esker_format::raft::closed::{Closed, QueueEnd};
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
@@ -20,7 +21,7 @@ use crate::queue::{Queue, Rights};
 use crate::reclaim::Reclaim;
 use crate::stats::Counters;
 use crate::write::{Lead, Request};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// An open log.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Store {
     pub(crate) wake: Condvar,
     /// The right to the directories, until the log is closed.
     pub(crate) rights: Mutex<Option<Arc<Rights>>>,
+    /// Where it was opened. Its threads are there, and its files are that process's.
+    pub(crate) origin: Origin,
 }
 
 impl Store {
@@ -60,6 +63,13 @@ impl Store {
             Kind::Append => &self.append,
             Kind::Rewrite => &self.rewrite,
         }
+    }
+
+    /// # Errors
+    /// `Closed` in a process that was forked since it was opened.
+    #[inline]
+    pub(crate) fn check_here(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(elsewhere(&self.dir)) }
     }
 
     /// Ends both queues' files and gives the directories up, at the latest when those are done who read. Again is once.
@@ -101,4 +111,10 @@ impl Store {
         let first = self.needed(queue.kind, end.sequence).max(queue.span().0);
         QueueEnd { first, ..end }
     }
+}
+
+/// What a child is told that was forked while the log was open.
+#[cold]
+pub(crate) fn elsewhere(dir: &Path) -> Error {
+    Error::new(ErrorKind::Closed, "the log is open in the process that this one was forked from").with_path(dir)
 }

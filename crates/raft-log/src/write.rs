@@ -460,6 +460,7 @@ impl RaftLog {
     }
 
     fn write_with(&self, batch: &mut LogBatch, sync: bool, mut times: Option<&mut WriteTimes>) -> Result<usize> {
+        self.store.check_here()?;
         if batch.is_empty() && !sync {
             return Ok(0);
         }
@@ -490,6 +491,7 @@ impl RaftLog {
     /// # Errors
     /// `ReadOnly` if that failed, now or earlier; `Closed` if the log was closed.
     pub fn sync(&self) -> Result<()> {
+        self.store.check_here()?;
         self.store.sync_appended()
     }
 
@@ -498,6 +500,7 @@ impl RaftLog {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn compact_to(&self, group: u64, index: u64) -> Result<u64> {
+        self.store.check_here()?;
         let Some(before) = self.store.groups.with(group, |group| group.span) else { return Ok(0) };
         if before.is_empty() || index <= before.first {
             return Ok(0);

@@ -3,9 +3,11 @@
 //!
 //! - A1: a file is decoded by one of them, from its beginning to its end, so nothing comes twice and nothing is left out. A
 //!   thread that did not end well is an error of the scan.
+//! - A2: in a process that was forked since, the thread is not there: it is not waited for, nor is a lock that it may have had.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use esker_env::os::Origin;
 use esker_env::{Env, Thread};
 
 use super::chunk::{Chunk, Decoder};
@@ -19,6 +21,7 @@ const CHUNKS_AHEAD: usize = 4;
 /// Where chunks come from.
 pub(super) struct Source {
     env: Env,
+    origin: Origin,
     may_start: bool,
     taken: usize,
     decoder: Decoder,
@@ -32,8 +35,8 @@ struct Helper {
 
 impl Source {
     /// `may_start`: whether there may be a thread.
-    pub(super) const fn new(env: Env, decoder: Decoder, may_start: bool) -> Self {
-        Self { env, may_start, taken: 0, decoder, helper: None }
+    pub(super) const fn new(env: Env, origin: Origin, decoder: Decoder, may_start: bool) -> Self {
+        Self { env, origin, may_start, taken: 0, decoder, helper: None }
     }
 
     /// Files that nobody has begun to decode.
@@ -85,8 +88,19 @@ impl Source {
 
     /// Nothing comes any more.
     pub(super) fn stop(&mut self) {
-        self.helper = None;
-        self.decoder.stop();
+        if self.origin.is_here() {
+            self.helper = None;
+            self.decoder.stop();
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // A2.
+            std::mem::forget(self.helper.take());
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use esker_env::os::Origin;
 use esker_env::{Env, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
@@ -155,6 +156,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         closing: Mutex::new(false),
         wake: Condvar::new(),
         rights: Mutex::new(Some(rights)),
+        origin: Origin::here(),
     })
 }
 

@@ -131,6 +131,7 @@ impl RaftLog {
     /// up. `Corruption` if something could not be read: all else was moved, and given up. What the system
     /// said of a file that could not be removed: all else was done, and the next call tries again.
     pub fn purge(&self) -> Result<Vec<u64>> {
+        self.store.check_here()?;
         match self.store.reclaim.try_lock() {
             Some(mut reclaim) => self.store.purge_all(&mut reclaim),
             None => Ok(Vec::new()),
@@ -143,6 +144,7 @@ impl RaftLog {
     /// # Errors
     /// As [`purge`](Self::purge).
     pub fn move_on(&self, until: Option<u64>) -> Result<()> {
+        self.store.check_here()?;
         let mut reclaim = self.store.reclaim.lock();
         let done = self.store.move_on(&mut reclaim, until);
         reclaim.told(done)
@@ -154,6 +156,7 @@ impl RaftLog {
     /// As [`purge`](Self::purge).
     pub fn purge_stale(&self) -> Result<()> {
         let store = &self.store;
+        store.check_here()?;
         let mut reclaim = store.reclaim.lock();
         let done = store.purge_stale(&mut reclaim);
         reclaim.told(done)
@@ -164,6 +167,7 @@ impl RaftLog {
     /// # Errors
     /// As [`purge`](Self::purge).
     pub fn rewrite_again(&self) -> Result<()> {
+        self.store.check_here()?;
         let mut reclaim = self.store.reclaim.lock();
         let done = self.store.rewrite_again(&mut reclaim);
         reclaim.told(done).map(drop)
