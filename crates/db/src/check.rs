@@ -1,4 +1,4 @@
-//! Check: reads every byte and says what is wrong, going on after each damage.
+//! Check: reads every byte and says what is wrong, going on after each damage, also where it keeps the store from being opened.
 //!
 //! Cost: one sequential read of every table and blob file, and one read of each separated value; no cache is filled.
 
@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::Env;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
@@ -13,6 +14,8 @@ use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 
 use crate::entry;
 use crate::family::{Family, View};
+use crate::open::{self, LeftOut, Recovery};
+use crate::options::Options;
 use crate::output::reference;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile, Version, current_manifest};
@@ -55,6 +58,8 @@ pub struct Check {
     /// Files of the directory that nothing names: work under way when the check looked, or what a crash has left. The
     /// next open for writing removes those.
     pub orphans: Vec<PathBuf>,
+    /// What the open found in the logs, which it reads whole.
+    pub recovery: Recovery,
 }
 
 /// The check of one column family.
@@ -62,6 +67,8 @@ struct FamilyCheck<'a> {
     family: &'a Family,
     view: Arc<View>,
     check: &'a mut Check,
+    /// What the store was opened without.
+    left_out: &'a LeftOut,
     progress: &'a mut dyn FnMut(CheckProgress),
     bytes_total: u64,
     /// What tables point to, by blob file: to compare with the ledger (B10). `None` once that is not all, though nothing is damaged.
@@ -71,6 +78,7 @@ struct FamilyCheck<'a> {
 /// What one pass over a table gathers.
 struct Pass<'a> {
     version: &'a Version,
+    left_out: &'a LeftOut,
     path: &'a Path,
     smallest: Option<Vec<u8>>,
     largest: Vec<u8>,
@@ -83,9 +91,9 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(version: &'a Version, path: &'a Path) -> Self {
+    fn new(version: &'a Version, left_out: &'a LeftOut, path: &'a Path) -> Self {
         let (referenced, dangling) = (BTreeMap::new(), BTreeMap::new());
-        Self { version, path, smallest: None, largest: Vec::new(), referenced, dangling, unsupported: None }
+        Self { version, left_out, path, smallest: None, largest: Vec::new(), referenced, dangling, unsupported: None }
     }
 
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -110,6 +118,8 @@ impl<'a> Pass<'a> {
         self.referenced.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
         let read = match self.version.blobs().get(&index.file) {
             Some(blob) => blob.file.read(parsed.user_key, &index).map(drop),
+            // Told already, once for all who point there.
+            None if self.left_out.files.contains(&FileName::Blob(index.file)) => Ok(()),
             None => Err(Error::corruption(self.path, 0, format!("blob file {} is not there", index.file))),
         };
         if let Err(error) = read {
@@ -119,28 +129,49 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// See [`Db::check_store`](crate::Db::check_store).
+pub(crate) fn check_store(
+    dir: &Path,
+    options: Options,
+    env: Env,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<Check> {
+    let refused = match open::open_read_only(dir, options.clone(), env.clone()) {
+        Ok(opened) => return opened.store.check(&opened.left_out, progress),
+        Err(error) if open::is_of_a_file(&error) => error,
+        Err(error) => return Err(error),
+    };
+    match open::open_what_is_whole(dir, options, env) {
+        Ok(opened) => opened.store.check(&opened.left_out, progress),
+        // What is said first is all that there is to say.
+        Err(error) if open::is_of_a_file(&error) => Ok(Check { errors: vec![refused], ..Check::default() }),
+        Err(error) => Err(error),
+    }
+}
+
 impl Store {
-    /// See [`Db::check`](crate::Db::check).
-    pub(crate) fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
+    /// See [`Db::check`](crate::Db::check). `left_out` is what the store was opened without.
+    pub(crate) fn check(&self, left_out: &LeftOut, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
         self.check_open()?;
         let families = self.families.load_full();
         let views: Vec<_> = families.values().map(|family| (family, family.view.load_full())).collect();
         let bytes_total = views.iter().map(|(_, view)| bytes_of(view)).fold(0, u64::saturating_add);
-        let mut check = Check::default();
+        let (errors, recovery) = (left_out.damage.clone(), self.recovery.clone());
+        let mut check = Check { errors, recovery, ..Check::default() };
         progress(CheckProgress { bytes_done: 0, bytes_total });
         for (family, view) in views {
-            let referenced = Some(BTreeMap::new());
-            let mut one = FamilyCheck { family, view, check: &mut check, progress, bytes_total, referenced };
+            let referenced = left_out.has_no_table().then(BTreeMap::new);
+            let mut one = FamilyCheck { family, view, check: &mut check, left_out, progress, bytes_total, referenced };
             one.tables()?;
             one.blobs()?;
             one.ledger();
         }
-        check.orphans = self.orphans()?;
+        check.orphans = self.orphans(left_out)?;
         Ok(check)
     }
 
     /// Files that are a store's by their name, and nothing in this one.
-    fn orphans(&self) -> Result<Vec<PathBuf>> {
+    fn orphans(&self, left_out: &LeftOut) -> Result<Vec<PathBuf>> {
         let entries = self.env.files.list(&self.dir)?;
         let manifest = current_manifest(&*self.env.files, &self.dir)?;
         let names: Vec<FileName> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
@@ -153,8 +184,12 @@ impl Store {
         let tables: BTreeSet<FileNumber> =
             views.iter().flat_map(|view| view.version.tables().map(|(_, table)| table.number())).collect();
         let is_orphan = |name: &&FileName| match **name {
-            FileName::Table(number) | FileName::LegacyTable(number) => !tables.contains(&number),
-            FileName::Blob(number) => !views.iter().any(|view| view.blob(number).is_some()),
+            FileName::Table(number) | FileName::LegacyTable(number) => {
+                !tables.contains(&number) && !left_out.files.contains(&FileName::Table(number))
+            }
+            FileName::Blob(number) => {
+                !views.iter().any(|view| view.blob(number).is_some()) && !left_out.files.contains(*name)
+            }
             FileName::Wal(number) => !wals.contains_key(&number),
             FileName::Manifest(number) => number != manifest,
             FileName::Options(_) => old_options.contains(&name),
@@ -199,7 +234,7 @@ impl FamilyCheck<'_> {
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io) => {
+            Err(error) if open::is_of_a_file(&error) => {
                 self.check.errors.push(error);
                 Ok(None)
             }
@@ -219,7 +254,7 @@ impl FamilyCheck<'_> {
     fn tables(&mut self) -> Result<()> {
         let view = self.view.clone();
         for (level, table) in view.version.tables() {
-            let mut pass = Pass::new(&view.version, table.table.path());
+            let mut pass = Pass::new(&view.version, self.left_out, table.table.path());
             let result = table.table.check(&mut |key, value| pass.take(key, value));
             let Pass { smallest, largest, referenced, dangling, unsupported, path, .. } = pass;
             if let Some((error, count)) = unsupported {

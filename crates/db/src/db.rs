@@ -9,12 +9,12 @@ use esker_env::{Env, Lock, Thread};
 use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
-use crate::check::{Check, CheckProgress};
+use crate::check::{self, Check, CheckProgress};
 use crate::copy::{Copied, CopyProgress};
 use crate::family::{ColumnFamily, Family};
 use crate::ingest::{BulkLoad, IngestOptions, Ingested};
 use crate::iterate::DbIterator;
-use crate::open;
+use crate::open::{self, LeftOut};
 use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::reclaim::{ReclaimPlan, Reclaimed};
@@ -112,7 +112,7 @@ impl Db {
     }
 
     fn new(opened: open::Opened) -> Self {
-        let open::Opened { store, lock } = opened;
+        let open::Opened { store, lock, .. } = opened;
         Self {
             open: Arc::new(OpenDb {
                 store,
@@ -161,6 +161,34 @@ impl Db {
     /// As [`repair`](Self::repair).
     pub fn repair_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<DbRepair> {
         repair::repair(path.as_ref(), options, env)
+    }
+
+    /// As [`check`](Self::check), of the store in `path`, also of one that is too damaged to be opened: whatever of it can be read is checked. Keeps
+    /// no writer out, writes nothing. `options` as for [`open_read_only`](Self::open_read_only).
+    ///
+    /// Without a manifest nothing tells what belongs to the store: then that is all the damage there is in the answer.
+    ///
+    /// # Errors
+    /// As [`open_read_only`](Self::open_read_only), but for damage, which is in the answer.
+    pub fn check_store(
+        path: impl AsRef<Path>,
+        options: Options,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Result<Check> {
+        Self::check_store_with_env(path, options, Env::os(), progress)
+    }
+
+    /// As [`check_store`](Self::check_store), on another machine.
+    ///
+    /// # Errors
+    /// As [`check_store`](Self::check_store).
+    pub fn check_store_with_env(
+        path: impl AsRef<Path>,
+        options: Options,
+        env: Env,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Result<Check> {
+        check::check_store(path.as_ref(), options, env, progress)
     }
 
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values
@@ -788,7 +816,7 @@ impl Db {
     /// Only what keeps the check from going on. Damage is no error of the check: it is listed in what it returns, and so is, apart from it,
     /// what is whole and cannot be shown.
     pub fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<Check> {
-        self.store().check(progress)
+        self.store().check(&LeftOut::default(), progress)
     }
 }
 

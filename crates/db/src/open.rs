@@ -11,6 +11,7 @@
 
 mod files;
 pub(crate) mod foreign;
+mod left_out;
 pub(crate) mod mend;
 mod pointers;
 mod prepared;
@@ -30,6 +31,8 @@ use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
 pub(crate) use self::files::superfluous_bytes;
+use self::left_out::Sieve;
+pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
@@ -67,6 +70,8 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<Store>,
     /// `None` when open for reading only: what is read holds the share of the directory itself.
     pub(crate) lock: Option<Box<dyn Lock>>,
+    /// Nothing, but for [`open_what_is_whole`].
+    pub(crate) left_out: LeftOut,
 }
 
 /// Opens for reading and writing.
@@ -98,14 +103,24 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let limit = (options.max_disk_bytes > 0).then_some(options.max_disk_bytes);
     let (files, meter) = Metered::over(env.files.clone(), dir, limit, files::is_vital)?;
     let trash = Trash::new(files.clone());
-    let store = read(dir, options, Env { files, ..env }, trash, Some(meter))?;
+    let store = read(dir, options, Env { files, ..env }, trash, Some(meter), &mut Sieve::refusing())?;
     let logs = replay::Logs::check(&store)?;
     begin_writing(&store, &logs)?;
-    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock) })
+    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
 }
 
 /// Opens for reading only: keeps no writer out, writes nothing, and sees the store as it is now.
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
+    read_steady(dir, options, env, Sieve::refusing)
+}
+
+/// The same, to check what is left of a store with damage: without the files and the logs that are not whole. It has to have a manifest.
+pub(crate) fn open_what_is_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
+    read_steady(dir, options, env, Sieve::leaving_out)
+}
+
+/// Reads a store as it is at one moment, whatever a writer does meanwhile.
+fn read_steady(dir: &Path, options: Options, env: Env, sieve: fn() -> Sieve) -> Result<Opened> {
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
     foreign::refuse(&env, dir)?;
@@ -125,7 +140,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
     loop {
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
-        let opened = read_whole(dir, options.clone(), env.clone(), share.clone());
+        let opened = read_whole(dir, options.clone(), env.clone(), share.clone(), sieve());
         // A repair that has begun meanwhile says so before it changes anything.
         if !files::store_exists(&env, dir)? {
             return Err(files::no_store(dir));
@@ -169,7 +184,7 @@ const TURN: Duration = Duration::from_millis(10);
 #[derive(PartialEq, Eq)]
 enum Suspect {
     Refused(String),
-    Lost(Option<(PathBuf, u64)>, u64),
+    Lost { torn_at: Option<(PathBuf, u64)>, skipped_bytes: u64, left_out: Vec<String> },
 }
 
 impl Suspect {
@@ -177,7 +192,12 @@ impl Suspect {
         match opened {
             Ok(opened) => {
                 let Recovery { torn_at, skipped_bytes, .. } = &opened.store.recovery;
-                (torn_at.is_some() || *skipped_bytes > 0).then(|| Self::Lost(torn_at.clone(), *skipped_bytes))
+                let left_out: Vec<_> = opened.left_out.damage.iter().map(Error::to_string).collect();
+                (torn_at.is_some() || *skipped_bytes > 0 || !left_out.is_empty()).then(|| Self::Lost {
+                    torn_at: torn_at.clone(),
+                    skipped_bytes: *skipped_bytes,
+                    left_out,
+                })
             }
             Err(error) => (error.kind() == ErrorKind::Corruption).then(|| Self::Refused(error.to_string())),
         }
@@ -194,16 +214,24 @@ fn share(env: &Env, dir: &Path) -> Result<Option<Arc<dyn Lock>>> {
     }
 }
 
-fn read_whole(dir: &Path, options: Options, env: Env, share: Option<Arc<dyn Lock>>) -> Result<Opened> {
+fn read_whole(
+    dir: &Path,
+    options: Options,
+    env: Env,
+    share: Option<Arc<dyn Lock>>,
+    mut sieve: Sieve,
+) -> Result<Opened> {
     let trash = Trash::sharing(env.files.clone(), share);
-    let store = read(dir, options, env, trash, None)?;
-    let logs = replay::Logs::check(&store)?;
+    let store = read(dir, options, env, trash, None, &mut sieve)?;
+    let Some(logs) = sieve.pass(replay::Logs::check(&store))? else {
+        return Ok(Opened { store: Arc::new(store), lock: None, left_out: sieve.left_out() });
+    };
     for (&id, family) in store.families.load().iter() {
         logs.pointers.show_to(id, &family.view.load(), &store.trash);
     }
     let last = logs.replay(&store, |_| Ok(()))?;
     store.publish(store.visible().max(last));
-    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: None })
+    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: None, left_out: sieve.left_out() })
 }
 
 fn locked(error: Error, dir: &Path) -> Error {
@@ -259,10 +287,18 @@ pub(crate) fn new_session(env: &Env) -> String {
 }
 
 /// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
-fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option<Arc<Meter>>) -> Result<Store> {
+fn read(
+    dir: &Path,
+    options: Options,
+    env: Env,
+    trash: Arc<Trash>,
+    meter: Option<Arc<Meter>>,
+    sieve: &mut Sieve,
+) -> Result<Store> {
     let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
-    let in_file = listing.options(&env, dir)?;
+    let in_file = sieve.pass(listing.options(&env, dir).map_err(files::what_helps))?;
+    let in_file = in_file.unwrap_or_else(|| listing.options_but_unreadable(&env, dir));
     let first_log = first_log(&recovered);
     listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
@@ -275,12 +311,12 @@ fn read(dir: &Path, options: Options, env: Env, trash: Arc<Trash>, meter: Option
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
     let opener = files::Opener { env: &env, dir, trash: &trash, mmap_reads: options.mmap_reads };
-    let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options)?;
+    let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options, sieve)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(id, family, chosen.level_count, &mut tables)?;
+        let version = opener.version(id, family, chosen.level_count, &mut tables, sieve)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {
@@ -326,7 +362,7 @@ pub(crate) fn kept_options(dir: &Path, env: &Env) -> Result<Options> {
         match files::Listing::of(env, dir)?.options(env, dir) {
             // A writer has written it anew meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
-            in_file => return in_file?.foreign.kept().map_err(|error| error.with_path(dir)),
+            in_file => return in_file.map_err(files::what_helps)?.foreign.kept().map_err(|error| error.with_path(dir)),
         }
     }
 }

@@ -145,6 +145,14 @@ impl Error {
         self
     }
 
+    /// The same, with what can be done about it behind the reason.
+    #[must_use]
+    pub fn with_advice(mut self, advice: impl fmt::Display) -> Self {
+        let inner = self.inner();
+        inner.reason = format!("{}; {advice}", inner.reason);
+        self
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

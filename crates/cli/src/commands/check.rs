@@ -5,7 +5,7 @@ mod cask;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{Check as Found, Error, ErrorKind, Recovery};
+use esker::{Check as Found, CheckProgress, Db, Error, ErrorKind, Options};
 use serde_json::{Value, json};
 
 use super::raft;
@@ -15,7 +15,7 @@ use crate::kind::Kind;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
-use crate::stores::open_read_only;
+use crate::stores::why_not;
 
 /// Read and check every byte, and that everything fits together
 ///
@@ -39,34 +39,22 @@ impl Check {
             Some(Kind::Raft) => return raft::check(&self.store, self.json, out),
             Some(Kind::Db) | None => {}
         }
-        let (check, log) = match self.check() {
-            Ok(found) => found,
-            // A store too damaged to be opened is damaged all the same.
-            Err(error) if error.kind() == ErrorKind::Corruption => {
-                let mut found = Found::default();
-                found.errors.push(error);
-                (found, Recovery::default())
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let bar = Progress::begin("checking", 0);
+        let show = &mut |progress: CheckProgress| bar.set(progress.bytes_done, progress.bytes_total);
+        let check = Db::check_store(&self.store, Options::default(), show).map_err(|error| why_not(&self.store, error));
+        drop(bar);
+        let check = check?;
         if self.json {
-            print_json(out, &check, &log)?
+            print_json(out, &check)?
         } else {
-            print_text(out, &check, &log)?
+            print_text(out, &check)?
         }
         Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
     }
-
-    /// What the files hold, and what the log does: that was read whole when the store was opened.
-    fn check(&self) -> Result<(Found, Recovery), Error> {
-        let db = open_read_only(&self.store)?;
-        let bar = Progress::begin("checking", 0);
-        let check = db.check(&mut |progress| bar.set(progress.bytes_done, progress.bytes_total))?;
-        Ok((check, db.stats().recovery))
-    }
 }
 
-fn print_text(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Failure> {
+fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
+    let log = &check.recovery;
     out.line(format_args!(
         "read {}: {} in {} and {}, {} in {}",
         Bytes(check.bytes),
@@ -110,7 +98,8 @@ fn print_text(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Fai
     }
 }
 
-fn print_json(out: &mut Output, check: &Found, log: &Recovery) -> Result<(), Failure> {
+fn print_json(out: &mut Output, check: &Found) -> Result<(), Failure> {
+    let log = &check.recovery;
     let errors: Vec<Value> = check.errors.iter().map(error_object).collect();
     out.json(&json!({
         "tables": check.tables,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{Db, Options};
+use esker::{Db, FamilyOptions, Options, Separation};
 use esker_format::checksum::{ChecksumKind, block_checksum};
 
 use crate::run::{NONE, Place, flip_bit};
@@ -97,6 +97,113 @@ fn a_store_too_damaged_to_open_is_damaged() {
     let text = place.run("check", NONE).no();
     assert!(text.text().contains(manifest.to_str().unwrap()), "{}", text.text());
     place.run("count", NONE).failed(&["corruption", manifest.to_str().unwrap()]);
+}
+
+/// Goal: what keeps a store from being opened hides nothing: each damaged file is told once, what is whole is read, and no file changes.
+#[test]
+fn all_damage_is_told_of_a_store_that_does_not_open() {
+    let place = Place::new();
+    let family = FamilyOptions {
+        separation: Separation::AtFlush,
+        min_blob_size: 100,
+        level0_compaction_trigger: 10,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let db = Db::open(place.store(), options).unwrap();
+    for file in 0..4u8 {
+        (0..4u8).for_each(|n| db.put([file, n], vec![n; 1000]).unwrap());
+        db.put([file, 9], "short").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let (tables, blobs) = (place.files(".sst"), place.files(".blob"));
+    let last = |path: &Path| std::fs::read(path).unwrap().len() - 1;
+    std::fs::remove_file(&tables[0]).unwrap();
+    flip_bit(&tables[1], 20);
+    flip_bit(&tables[2], last(&tables[2]));
+    flip_bit(&blobs[1], 90);
+    flip_bit(&blobs[2], last(&blobs[2]));
+    std::fs::remove_file(&blobs[3]).unwrap();
+    let everything =
+        || place.files("").into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect::<Vec<_>>();
+    let before = everything();
+
+    place.run("count", NONE).failed(&["corruption: "]);
+    let found = place.run("check", ["--json"]).no().json();
+    let paths = found["errors"].as_array().unwrap().iter().map(|error| error["path"].as_str().unwrap().to_owned());
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort();
+    let damaged = [&blobs[1], &blobs[2], &blobs[3], &tables[0], &tables[1], &tables[2]];
+    let mut damaged = damaged.map(|path| path.to_str().unwrap().to_owned());
+    damaged.sort();
+    assert_eq!(paths, damaged, "{found}");
+    assert_eq!((&found["tables"], &found["entries"]), (&1.into(), &5.into()), "{found}");
+    assert_eq!((&found["blob_files"], &found["blobs"]), (&1.into(), &4.into()), "{found}");
+    assert_eq!(found["orphans"], serde_json::json!([]));
+    let text = place.run("check", NONE).no();
+    assert!(text.text().ends_with("6 damages; see `esker repair`\n"), "{}", text.text());
+    assert!(everything() == before);
+}
+
+/// Goal: the same of what is no table or blob file: its damage does not hide theirs.
+#[test]
+fn a_damaged_log_or_options_file_hides_no_other_damage() {
+    let place = loaded();
+    place.run("put", ["k", "v"]).done();
+    let (log, table) = (place.files(".log").remove(0), place.files(".sst").remove(0));
+    flip_bit(&log, 20);
+    flip_bit(&table, 20);
+    let options = place.files("").into_iter().rfind(|path| path.to_str().unwrap().contains("OPTIONS")).unwrap();
+    let bytes = std::fs::read(&options).unwrap();
+    std::fs::write(&options, &bytes[..bytes.len() / 2]).unwrap();
+    let found = place.run("check", NONE).no();
+    for path in [&log, &table, &options] {
+        let line = format!("corruption: {}", path.display());
+        assert_eq!(found.text().matches(&line).count(), 1, "{}", found.text());
+    }
+    assert!(found.text().ends_with("3 damages; see `esker repair`\n"), "{}", found.text());
+}
+
+/// Goal: a file that lost its end is told by its length, by whoever comes to it, and not by what lies where its footer should.
+#[test]
+fn a_cut_blob_file_is_told_with_both_lengths() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    let bytes = std::fs::read(&blob).unwrap();
+    for left in [bytes.len() - 1, 100, 0] {
+        std::fs::write(&blob, &bytes[..left]).unwrap();
+        let words = format!("the file is cut: it has {left} bytes, by the manifest it has {}", bytes.len());
+        place.run("get", ["large1"]).failed(&["corruption: ", blob.to_str().unwrap(), &words]);
+        let found = place.run("check", NONE).no();
+        assert!(found.text().contains(&words) && found.text().contains("\n1 damage;"), "{}", found.text());
+    }
+    let repaired = place.run("repair", NONE);
+    assert!(repaired.text().contains("the file is cut: it has 0 bytes"), "{}", repaired.text());
+}
+
+/// Goal: what an unreadable OPTIONS file is refused with is true: either of the two helps.
+#[test]
+fn an_unreadable_options_file_is_refused_with_what_helps() {
+    for is_repaired in [true, false] {
+        let place = loaded();
+        let options = place.files("").into_iter().rfind(|path| path.to_str().unwrap().contains("OPTIONS")).unwrap();
+        let bytes = std::fs::read(&options).unwrap();
+        std::fs::write(&options, &bytes[..bytes.len() / 2]).unwrap();
+        for command in [&["get", "small1"][..], &["put", "k", "v"]] {
+            let words = ["corruption: ", options.to_str().unwrap(), "; repair the store, or move this file away"];
+            place.run(command[0], &command[1..]).failed(&words);
+        }
+        if is_repaired {
+            assert_eq!(place.run("repair", NONE).code, 0);
+        } else {
+            std::fs::rename(&options, place.path("aside")).unwrap();
+        }
+        place.run("put", ["k", "v"]).done();
+        assert_eq!(place.run("get", ["small1"]).done().out, [1; 100]);
+        place.run("check", NONE).done();
+    }
 }
 
 #[test]

@@ -106,6 +106,27 @@ impl BlobFile {
         }))
     }
 
+    /// The same, of one of which the manifest says `said`: all that follows reckons with that.
+    ///
+    /// # Errors
+    /// Corruption, too, if the file is cut.
+    pub(crate) fn open_as(
+        file: Arc<dyn ReadFile>,
+        said: &BlobFileAddition,
+        column_family_id: u32,
+    ) -> Result<Arc<Self>> {
+        // Before its end is taken for a footer.
+        let (found, ends) = (file.len()?, (HEADER_BYTES + FOOTER_BYTES) as u64);
+        let expected = said.total_bytes.saturating_add(ends);
+        if found < expected {
+            let reason = format!(
+                "the file is cut: it has {found} bytes, by the manifest it has {expected}; restore it from a backup, or repair the store"
+            );
+            return Err(Error::corruption(file.path(), found, reason));
+        }
+        Self::open(file, said.number, column_family_id)
+    }
+
     /// A file without a footer, of which somebody else knows header and end.
     pub(crate) fn growing(
         file: Arc<dyn ReadFile>,

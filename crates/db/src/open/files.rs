@@ -1,14 +1,18 @@
 //! The files of a directory, seen from open: is it a store, what may be created, what must be there, what may go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{Env, FileKind, durable, open_sealed};
+use esker_format::DecodeError;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_log::copying::UNFINISHED;
 
+use super::left_out::Sieve;
 use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
@@ -195,8 +199,13 @@ impl Listing {
         numbers.max().map(|newest| dir.join(FileName::Options(newest).to_string()))
     }
 
+    /// In place of an OPTIONS file that cannot be read: nothing but where it says that the logs are. What is in them would be missed.
+    pub(super) fn options_but_unreadable(&self, env: &Env, dir: &Path) -> OptionsInFile {
+        OptionsInFile { wal_dir: self.wal_dir_line(env, dir), ..OptionsInFile::default() }
+    }
+
     /// Where the logs are by the newest OPTIONS file, though other lines of it cannot be read.
-    pub(super) fn wal_dir_line(&self, env: &Env, dir: &Path) -> Option<PathBuf> {
+    fn wal_dir_line(&self, env: &Env, dir: &Path) -> Option<PathBuf> {
         let raw = env.files.read_small(&self.options_path(dir)?).ok()?;
         let text = String::from_utf8_lossy(&raw);
         let said = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir=")).find(|said| !said.is_empty());
@@ -235,6 +244,7 @@ impl Opener<'_> {
         family: &RecoveredFamily,
         level_count: usize,
         tables: &mut OpenTables,
+        sieve: &mut Sieve,
     ) -> Result<Version> {
         let mut edit = Edit::default();
         for ((level, number), meta) in &family.tables {
@@ -247,8 +257,11 @@ impl Opener<'_> {
                 return Err(Error::invalid_argument(reason).with_path(self.dir));
             }
             let Some((table, path)) = tables.remove(number) else {
-                let reason = format!("the manifest names table {number} for two column families, or in two levels");
-                return Err(Error::new(ErrorKind::Corruption, reason).with_path(self.dir));
+                if !sieve.has_left_out(&FileName::Table(*number)) {
+                    let reason = format!("the manifest names table {number} for two column families, or in two levels");
+                    sieve.pass::<()>(Err(Error::new(ErrorKind::Corruption, reason).with_path(self.dir)))?;
+                }
+                continue;
             };
             edit.added.push((level, TableFile::of_watched(meta.clone(), table, path, self.trash.clone())));
         }
@@ -261,28 +274,49 @@ impl Opener<'_> {
             if usage.is_dead() || first_live.is_none_or(|first| *number < first) {
                 continue;
             }
-            let path = self.dir.join(FileName::Blob(*number).to_string());
-            let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);
-            let file =
-                file.and_then(|file| BlobFile::open(file, *number, id)).map_err(|error| missing(error, &path))?;
-            // All that follows reckons with what the manifest says.
-            let most = file.addition().total_bytes;
-            if addition.total_bytes > most {
-                let said = addition.total_bytes;
-                let reason =
-                    format!("the manifest says that the file holds {said} bytes, which has {most}; repair the store");
-                return Err(Error::corruption(&path, 0, reason));
-            }
-            let metadata = self.env.files.metadata(&path)?;
-            let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
-            handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));
+            let Some(handle) = sieve.pass_file(FileName::Blob(*number), self.blob(id, addition))? else { continue };
             edit.blobs.push(handle);
             if usage.garbage_count > 0 {
                 edit.garbage.insert(*number, Garbage { count: usage.garbage_count, bytes: usage.garbage_bytes });
             }
         }
-        Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir))
+        let version = sieve.pass(Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir)))?;
+        version.map_or_else(
+            || {
+                // Tables overlap. In level 0 they may.
+                edit.added.iter_mut().for_each(|(level, _)| *level = 0);
+                Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir))
+            },
+            Ok,
+        )
     }
+
+    /// A blob file of the family `id`.
+    fn blob(&self, id: u32, addition: &BlobFileAddition) -> Result<Arc<BlobHandle>> {
+        let path = self.dir.join(FileName::Blob(addition.number).to_string());
+        let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);
+        let file =
+            file.and_then(|file| BlobFile::open_as(file, addition, id)).map_err(|error| missing(error, &path))?;
+        let metadata = self.env.files.metadata(&path)?;
+        let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
+        handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));
+        Ok(handle)
+    }
+}
+
+/// Of an OPTIONS file: whether it is damaged. One whose lines cannot be told, too: a rotten byte looks like what only a later version
+/// writes. Not one that says plainly what Esker lacks.
+pub(super) fn is_unreadable(error: &Error) -> bool {
+    let is_of_a_decoder = || error.source().is_some_and(|source| source.is::<DecodeError>());
+    error.kind() == ErrorKind::Corruption || is_of_a_decoder()
+}
+
+/// The same error of an OPTIONS file, with what the user can do if that is unreadable.
+pub(super) fn what_helps(error: Error) -> Error {
+    if !is_unreadable(&error) {
+        return error;
+    }
+    error.with_advice("repair the store, or move this file away: then an older one counts, or else the defaults")
 }
 
 pub(super) fn missing(error: Error, path: &Path) -> Error {

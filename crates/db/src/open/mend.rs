@@ -1,12 +1,10 @@
 //! What a repair needs of an open: a store without tables, and the logs through the same replay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::{Env, FileSystem};
-use esker_format::DecodeError;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::log_note::LogNote;
@@ -19,7 +17,7 @@ use super::{Recovery, family_options, files, new_identity, new_session, prepared
 use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::Family;
-use crate::options::{Options, OptionsInFile};
+use crate::options::Options;
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store};
 use crate::version::{Edit, Recovered, Version};
@@ -41,11 +39,9 @@ pub(crate) fn store_to_mend(
 ) -> Result<Store> {
     let listing = files::Listing::of(&env, dir)?;
     let in_file = match listing.options(&env, dir) {
-        // One whose lines cannot be told, too: a rotten byte looks like what only a later version writes. Not one that says plainly what Esker lacks.
-        Err(error) if error.kind() == ErrorKind::Corruption || is_of_a_decoder(&error) => {
+        Err(error) if files::is_unreadable(&error) => {
             damage.push(error);
-            // What a log elsewhere holds would be lost for good.
-            OptionsInFile { wal_dir: listing.wal_dir_line(&env, dir), ..OptionsInFile::default() }
+            listing.options_but_unreadable(&env, dir)
         }
         read => read?,
     };
@@ -92,10 +88,6 @@ pub(crate) fn store_to_mend(
         first_unnamed: next_file,
         read_only: false,
     }))
-}
-
-fn is_of_a_decoder(error: &Error) -> bool {
-    error.source().is_some_and(|source| source.is::<DecodeError>())
 }
 
 /// Replays the logs as an open would. If it would refuse them, every batch that is whole, also behind the damage and where values

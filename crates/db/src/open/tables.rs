@@ -15,6 +15,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 use parking_lot::Mutex;
 
 use super::files::missing;
+use super::left_out::Sieve;
 use crate::cache::BlockCache;
 use crate::options::{LEVEL_COUNT, Options};
 use crate::table::Table;
@@ -40,6 +41,8 @@ struct Job {
     /// Number, length and highest sequence number of each.
     tables: Vec<(FileNumber, u64, SequenceNumber)>,
     next: AtomicUsize,
+    /// Whether the first that fails ends the work.
+    refuses: bool,
     failed: AtomicBool,
     done: Mutex<Vec<(usize, Opened)>>,
 }
@@ -54,6 +57,7 @@ pub(super) fn open_all(
     cache: &Arc<BlockCache>,
     recovered: &Recovered,
     options: &Options,
+    sieve: &mut Sieve,
 ) -> Result<OpenTables> {
     let mut tables = Vec::new();
     for ((level, number), meta) in recovered.families.values().flat_map(|family| &family.tables) {
@@ -68,6 +72,7 @@ pub(super) fn open_all(
         cache: cache.clone(),
         tables,
         next: AtomicUsize::new(0),
+        refuses: sieve.refuses(),
         failed: AtomicBool::new(false),
         done: Mutex::default(),
     });
@@ -89,7 +94,13 @@ pub(super) fn open_all(
     let mut done = std::mem::take(&mut *job.done.lock());
     done.sort_by_key(|(index, _)| *index);
     let number_of = |index: usize| job.tables.get(index).map(|(number, ..)| *number).unwrap_or_default();
-    done.into_iter().map(|(index, opened)| opened.map(|opened| (number_of(index), opened))).collect()
+    let mut tables = OpenTables::new();
+    for (index, opened) in done {
+        let number = number_of(index);
+        let opened = sieve.pass_file(FileName::Table(number), opened)?;
+        tables.extend(opened.map(|opened| (number, opened)));
+    }
+    Ok(tables)
 }
 
 /// Refuses a table that a manifest puts where Esker has no place.
@@ -111,7 +122,7 @@ impl Job {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(&(number, file_bytes, newest)) = self.tables.get(index) else { return };
             let opened = self.open(number, file_bytes, newest);
-            if opened.is_err() {
+            if opened.is_err() && self.refuses {
                 self.failed.store(true, Ordering::Relaxed);
             }
             self.done.lock().push((index, opened));
@@ -165,7 +176,7 @@ mod tests {
         let env = disk.env();
         let recovered = recover(&*env.files, dir).unwrap();
         let cache = Arc::new(BlockCache::within_limit(LIMIT));
-        let tables = open_all(&env, dir, &cache, &recovered, &options).unwrap();
+        let tables = open_all(&env, dir, &cache, &recovered, &options, &mut Sieve::refusing()).unwrap();
         let kept_bytes: u64 = tables.values().map(|(table, _)| table.memory_bytes() as u64).sum();
         assert_eq!(tables.len(), table_count);
         assert!(kept_bytes > 0 && kept_bytes <= LIMIT * 3 / 4, "{kept_bytes} of {all_bytes}");

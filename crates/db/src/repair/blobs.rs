@@ -54,9 +54,12 @@ impl Blobs {
             let got = file.read_at(0, &mut raw)?;
             let header = raw.get(..got).and_then(|raw| BlobFileHeader::decode(raw).ok());
             let family = header.map(|header| header.column_family_id);
+            let opened = match survey.said_of_blob(number) {
+                Some((family, said)) => BlobFile::open_as(file.clone(), said, family),
+                None => BlobFile::open(file.clone(), number, family.unwrap_or(0)),
+            };
             // Holes in what is dead are no damage, and whether it is dead is not known yet.
-            let expected = survey.family_of_blob(number).or(family);
-            let checked = BlobFile::open(file.clone(), number, expected.unwrap_or(0)).and_then(|opened| {
+            let checked = opened.and_then(|opened| {
                 opened.check(true)?;
                 Ok(opened)
             });

@@ -6,7 +6,7 @@ use std::path::Path;
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
-use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
+use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta, VersionEdit};
 use esker_log::scan::{RecoveryMode, Scanner};
 
 use crate::open::check_place;
@@ -176,10 +176,10 @@ impl Survey {
         self.manifest.as_ref().is_none_or(names)
     }
 
-    /// The family that the manifest says a blob file is of.
-    pub(super) fn family_of_blob(&self, number: FileNumber) -> Option<u32> {
-        let families = &self.manifest.as_ref()?.families;
-        families.iter().find(|(_, family)| family.blobs.contains_key(&number)).map(|(&id, _)| id)
+    /// What the manifest says of a blob file, with the family that it is of.
+    pub(super) fn said_of_blob(&self, number: FileNumber) -> Option<(u32, &BlobFileAddition)> {
+        let mut families = self.manifest.as_ref()?.families.iter();
+        families.find_map(|(&id, family)| Some((id, family.blobs.get(&number)?)))
     }
 
     pub(super) fn has(&self, name: &FileName) -> bool {
