@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use esker::{Db, FamilyOptions, Options};
+
 use crate::run::{NONE, Place, Ran, esker};
 
 fn name_of(path: &Path) -> &str {
@@ -134,4 +136,35 @@ fn a_kind_that_is_not_there_is_refused() {
     import(&place, &["--kind", "db"]).failed(&["this is a Cask", "--kind asks for a Db"]);
     import(&place, &["--kind", "cask"]).done();
     import(&place, &[]).done();
+}
+
+/// Goal: an import that the store ends says what of it is there, and the next one brings the rest.
+#[test]
+fn an_import_that_ends_midway_says_how_much_came_in_and_can_be_run_again() {
+    const FILES: u32 = 200;
+    let place = Place::new();
+    let options = |max_disk_bytes| {
+        let family = FamilyOptions { write_buffer_bytes: 1 << 20, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        Options { create_if_missing: true, max_disk_bytes, families, ..Options::default() }
+    };
+    Db::open(place.store(), options(8 << 20)).unwrap().close().unwrap();
+    for file in 0..FILES {
+        // Noise, which does not pack.
+        let mut state = file;
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        let bytes: Vec<u8> = noise.take(64 << 10).collect();
+        place.write(&format!("tree/{file:03}"), &bytes);
+    }
+    let again = "the import can be run again";
+    let ran = import(&place, &["--batch-bytes", "1"]).failed(&["exhausted: ", " entries are imported; ", again]);
+    let said = ran.err.split(" entries are imported").next().unwrap().rsplit(' ').next().unwrap();
+    assert_eq!(place.run("count", NONE).done().text().trim(), said, "{}", ran.err);
+    import(&place, &["--sorted"]).failed(&["exhausted: ", "nothing is imported; ", again]);
+    Db::open(place.store(), options(0)).unwrap().close().unwrap();
+    import(&place, &[]).done();
+    assert_eq!(place.run("count", NONE).done().text(), format!("{FILES}\n"));
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::Import;
 use super::ahead::{Stamp, read_ahead};
-use super::loader::Loaded;
+use super::loader::{Loaded, stopped};
 use super::read_back::{ReadBack, read_back};
 use super::summary::Summary;
 use super::target::Target;
@@ -26,7 +26,7 @@ pub(crate) fn import(command: &Import, dir: &Path, out: &mut Output) -> Result<A
 
     let begin = Instant::now();
     let (loaded, stamps) = load(command, &target, &mut tree)?;
-    target.settle()?;
+    target.settle().map_err(|error| stopped(&error, loaded.entries))?;
     let load_time = begin.elapsed();
 
     let prefix = command.prefix.as_bytes();
@@ -55,13 +55,13 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
                 Ok(content) => {
                     key.truncate(prefix_bytes);
                     key.extend_from_slice(files.relative(taken.index));
-                    loader.put(&key, &content.bytes)?;
+                    loader.put(&key, &content.bytes).map_err(|error| loader.stopped(&error))?;
                     if let Some(stamp) = stamps.get_mut(taken.index) {
                         *stamp = Some(content.stamp);
                     }
                     progress.advance(content.bytes.len() as u64);
                     drop(content);
-                    loader.write_if_full()?;
+                    loader.write_if_full().map_err(|error| loader.stopped(&error))?;
                 }
                 Err(error) => problems.note(&files.path(taken.index), &error),
             }

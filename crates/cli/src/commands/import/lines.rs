@@ -12,7 +12,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Import;
-use super::loader::{Loaded, Loader};
+use super::loader::{Loaded, Loader, stopped};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -48,7 +48,7 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     let prefix = command.prefix.as_bytes();
     let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
     if let Err(Stop::Store(error)) = stop {
-        return Err(error.into());
+        return Err(loader.stopped(&error));
     }
     // What came before a bad line is imported all the same, unless all or nothing is.
     let is_whole = stop.is_ok() || !loader.is_sorted();
@@ -59,7 +59,7 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
         drop(loader);
         Loaded::default()
     };
-    target.settle()?;
+    target.settle().map_err(|error| stopped(&error, loaded.entries))?;
     let time = begin.elapsed();
     drop(progress);
     let cost = target.close()?;

@@ -1,14 +1,19 @@
 //! Writes entries: in batches, small ones together, a large one alone; or, where they are sorted, as one load.
 
-use esker::{BulkLoad, Error};
+use esker::{BulkLoad, Error, ErrorKind};
 
 use super::target::{Batch, Target};
+use crate::failure::Failure;
+use crate::sizes::Count;
 
 /// Entries on their way into a store. Holds at most one batch, which is as long as asked for, or as its only value.
 #[derive(Debug)]
 pub(crate) struct Loader<'a> {
     way: Way<'a>,
+    /// What was taken.
     loaded: Loaded,
+    /// Entries of it that the store has.
+    written: u64,
 }
 
 #[derive(Debug)]
@@ -34,12 +39,12 @@ pub(crate) struct Loaded {
 impl<'a> Loader<'a> {
     pub(crate) fn new(target: &'a Target, sync: bool, batch_bytes: u64) -> Self {
         let way = Way::Batches { target, sync, batch_bytes, batch: target.batch() };
-        Self { way, loaded: Loaded::default() }
+        Self { way, loaded: Loaded::default(), written: 0 }
     }
 
     /// For entries that come in the order of their keys.
     pub(crate) fn sorted(load: BulkLoad) -> Self {
-        Self { way: Way::Sorted(load), loaded: Loaded::default() }
+        Self { way: Way::Sorted(load), loaded: Loaded::default(), written: 0 }
     }
 
     /// Whether everything is written at the end, or nothing.
@@ -55,6 +60,7 @@ impl<'a> Loader<'a> {
             Way::Batches { target, batch_bytes, batch, sync } => {
                 if batch.bytes() + bytes > *batch_bytes {
                     write(target, batch, *sync)?;
+                    self.written = self.loaded.entries;
                 }
                 batch.put(target, key, value)?;
             }
@@ -68,20 +74,43 @@ impl<'a> Loader<'a> {
     pub(crate) fn write_if_full(&mut self) -> Result<(), Error> {
         match &mut self.way {
             Way::Batches { target, sync, batch_bytes, batch } if batch.bytes() >= *batch_bytes => {
-                write(target, batch, *sync)
+                write(target, batch, *sync)?;
+                self.written = self.loaded.entries;
             }
-            Way::Batches { .. } | Way::Sorted(_) => Ok(()),
+            Way::Batches { .. } | Way::Sorted(_) => {}
         }
+        Ok(())
     }
 
     /// Writes what is left.
-    pub(crate) fn finish(self) -> Result<Loaded, Error> {
-        match self.way {
-            Way::Batches { target, sync, mut batch, .. } => write(target, &mut batch, sync)?,
-            Way::Sorted(load) => drop(load.finish()?),
-        }
-        Ok(self.loaded)
+    pub(crate) fn finish(self) -> Result<Loaded, Failure> {
+        let written = self.written;
+        let finished = match self.way {
+            Way::Batches { target, sync, mut batch, .. } => write(target, &mut batch, sync),
+            Way::Sorted(load) => load.finish().map(drop),
+        };
+        finished.map(|()| self.loaded).map_err(|error| stopped(&error, written))
     }
+
+    /// Why the import ends here.
+    pub(crate) fn stopped(&self, error: &Error) -> Failure {
+        stopped(error, self.written)
+    }
+}
+
+/// Why an import ended when the store had `written` of its entries.
+pub(super) fn stopped(error: &Error, written: u64) -> Failure {
+    let came_in = match written {
+        0 => "nothing is imported".to_owned(),
+        1 => "1 entry is imported".to_owned(),
+        entries => format!("{} entries are imported", Count(entries)),
+    };
+    // What cannot be taken now will not be taken then.
+    let again = match error.kind() {
+        ErrorKind::InvalidArgument => "",
+        _ => "; the import can be run again",
+    };
+    Failure::new(format_args!("{error}; {came_in}{again}"))
 }
 
 fn write(target: &Target, batch: &mut Batch, sync: bool) -> Result<(), Error> {
