@@ -27,8 +27,8 @@ mod torture;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
 use crate::failure::{one_line, warn};
@@ -53,7 +53,8 @@ enum Answer {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = takes_negative_numbers(Arguments::command()).try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
@@ -69,6 +70,15 @@ fn main() -> ExitCode {
             complain(&failure.to_string())
         }
     }
+}
+
+/// No option is called by a digit: what looks like a negative number is a value, which is then a key, or refused as what it was given for.
+fn takes_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_values)
+    };
+    command.mut_args(takes).mut_subcommands(takes_negative_numbers)
 }
 
 fn complain(message: &str) -> ExitCode {

@@ -44,6 +44,16 @@ fn wrong_use_is_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn a_negative_number_is_refused_where_it_makes_no_sense_and_a_key_where_one_goes() {
+    let place = Place::new();
+    let refused = place.run("put", ["k", "v", "--ttl", "-1"]).failed(&["invalid value '-1' for '--ttl <SECONDS>'"]);
+    assert!(!refused.err.contains("-- -1"), "{}", refused.err);
+    place.run("scan", ["--limit", "-1"]).failed(&["invalid value '-1' for '--limit <"]);
+    place.run("put", ["-1", "-2.5", "--create"]).done();
+    assert_eq!(place.run("get", ["-1"]).done().text(), "-2.5");
+}
+
+#[test]
 fn help_and_version_are_there_for_every_command() {
     assert!(esker(["--version"]).done().text().starts_with("esker "));
     let help = esker(["--help"]).done();
