@@ -342,10 +342,10 @@ impl fmt::Display for Job {
             (None, Some(to)) => write!(f, " to level {to}")?,
             _ => {}
         }
-        let inputs = if self.kind == JobKind::Flush { "memtables" } else { "tables" };
-        write!(f, ", {} {inputs} of {}", self.inputs, Kib(self.input_bytes))?;
+        let input = if self.kind == JobKind::Flush { "memtable" } else { "table" };
+        write!(f, ", {} of {}", Counted(self.inputs, input), Kib(self.input_bytes))?;
         if self.blob_files > 0 {
-            write!(f, ", {} blob files", self.blob_files)?;
+            write!(f, ", {}", Counted(self.blob_files, "blob file"))?;
         }
         Ok(())
     }
@@ -375,11 +375,11 @@ impl fmt::Display for FileChanges {
             write!(f, "{comma}{what}")
         };
         for (sign, files) in [('+', &self.added), ('-', &self.dropped)] {
-            for (kind, is_table) in [("tables", true), ("blob files", false)] {
+            for (kind, is_table) in [("table", true), ("blob file", false)] {
                 let of_kind = || files.iter().filter(|file| file.level.is_some() == is_table);
                 let bytes = of_kind().fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
                 if of_kind().next().is_some() {
-                    part(f, format_args!("{sign}{} {kind} of {}", of_kind().count(), Kib(bytes)))?;
+                    part(f, format_args!("{sign}{} of {}", Counted(of_kind().count(), kind), Kib(bytes)))?;
                 }
             }
         }
@@ -389,6 +389,16 @@ impl fmt::Display for FileChanges {
             }
         }
         if is_first { f.write_str("nothing changed") } else { Ok(()) }
+    }
+}
+
+/// How many there are, of what.
+struct Counted(usize, &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, what) = self;
+        write!(f, "{count} {what}{}", if *count == 1 { "" } else { "s" })
     }
 }
 
@@ -405,5 +415,24 @@ struct Millis(Duration);
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} ms", self.0.as_secs_f64() * 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_kind_is_one() {
+        let column_family = "f".to_owned();
+        let (kind, level, output_level) = (JobKind::Flush, None, Some(0));
+        let flush = Job { id: 1, kind, column_family, level, output_level, inputs: 1, input_bytes: 1, blob_files: 0 };
+        assert_eq!(flush.to_string(), "#1 flush of \"f\" to level 0, 1 memtable of 1 KiB");
+        let sweep = Job { kind: JobKind::Sweep, output_level: None, inputs: 2, blob_files: 1, ..flush };
+        assert_eq!(sweep.to_string(), "#1 sweep of \"f\", 2 tables of 1 KiB, 1 blob file");
+        let file = |level| ChangedFile { number: 1, level, bytes: 1 };
+        let (added, dropped) = (vec![file(Some(0))], vec![file(None), file(None)]);
+        let changes = FileChanges { added, dropped, ..FileChanges::default() };
+        assert_eq!(changes.to_string(), "+1 table of 1 KiB, -2 blob files of 1 KiB");
     }
 }
