@@ -1,7 +1,7 @@
 //! A process that is forked from the test's.
 //!
 //! The child has the thread that forked and no other, so it does little, says what came of it and ends: by itself, or by the system's hand after
-//! [`SECONDS`], should it wait for what is not there.
+//! `SECONDS`, should it wait for what is not there.
 
 use std::ffi::{c_int, c_uint};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
