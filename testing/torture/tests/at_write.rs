@@ -74,12 +74,13 @@ fn assert_sound(db: &Db) {
 #[test]
 fn a_value_is_written_once_whatever_comes() {
     let disk = SimDisk::new();
+    // So much lives that a memtable may point to twenty of them.
     let db = open(&disk).unwrap();
-    for n in 0..200u64 {
+    for n in 0..800u64 {
         db.put(n.to_be_bytes(), value(n, 16 << 10)).unwrap();
     }
     db.flush().unwrap();
-    for n in 200..220u64 {
+    for n in 800..820u64 {
         db.put(n.to_be_bytes(), value(n, 16 << 10)).unwrap();
     }
     let stats = db.stats();
@@ -89,7 +90,7 @@ fn a_value_is_written_once_whatever_comes() {
     std::mem::forget(db);
     let db = open(&disk.after_process_death()).unwrap();
     assert_eq!(db.stats().written.flush_blob_bytes, 0, "recovery takes the file over as it is");
-    for n in 0..220u64 {
+    for n in 0..820u64 {
         assert_eq!(db.get(n.to_be_bytes()).unwrap().unwrap(), value(n, 16 << 10)[..], "{n}");
     }
     assert_eq!(db.stats().families[0].blob_garbage_bytes, 0);
@@ -484,7 +485,7 @@ fn a_memtable_of_many_files_survives_death_before_every_operation() {
         let mut start = Model::new();
         let db = open(&prepared).unwrap();
         for n in 0..100u64 {
-            let op = Op::Put("default".into(), n.to_be_bytes().to_vec(), value(n, 8000));
+            let op = Op::Put("default".into(), n.to_be_bytes().to_vec(), value(n, 34_000));
             start.apply(std::slice::from_ref(&op));
             run(&db, &[Step::Write(vec![op], false)], &mut Ledger::default()).unwrap();
         }
