@@ -322,8 +322,11 @@ impl Store {
 
     /// The log that was made ahead of time to follow `last`.
     fn take_spare_log(&self, last: FileNumber) -> Option<SpareLog> {
-        let spare = self.state.lock().spare_log.take()?;
+        let mut state = self.state.lock();
+        // While it is locked: another may be made right after.
         self.spare_log_bytes.store(0, Ordering::Release);
+        let spare = state.spare_log.take()?;
+        drop(state);
         if spare.number > last {
             return Some(spare);
         }
