@@ -748,6 +748,16 @@ fn a_spill_directory_that_dies_ends_no_log() {
     }
 }
 
+/// Writes until the next file is begun; says what the last index is.
+fn fill_file(log: &RaftLog, last: &mut u64) -> u64 {
+    let begun = log.stats().append.last_file;
+    while log.stats().append.last_file == begun {
+        *last += 1;
+        try_write(log, *last, 30 << 10).unwrap();
+    }
+    *last
+}
+
 /// Goal: nor does one that dies, or takes no changes any more, while a file waits there to be written over, or to lose its name.
 #[test]
 fn a_spill_directory_that_dies_with_a_waiting_file_ends_no_log() {
@@ -756,14 +766,7 @@ fn a_spill_directory_that_dies_with_a_waiting_file_ends_no_log() {
         let options = Options { file_bytes: 64 << 10, ..options() };
         let log = machine.open(&options);
         let mut last = 0;
-        let mut write_file = || {
-            let begun = log.stats().append.last_file;
-            while log.stats().append.last_file == begun {
-                last += 1;
-                try_write(&log, last, 30 << 10).unwrap();
-            }
-            last
-        };
+        let mut write_file = || fill_file(&log, &mut last);
         machine.main.set_capacity(Some(used_bytes(&machine.main)));
         write_file();
         machine.main.set_capacity(None);
@@ -804,14 +807,7 @@ fn a_spill_directory_that_dies_with_a_file_to_be_removed_keeps_nothing_else() {
         let options = Options { file_bytes: 64 << 10, recycle_files: false, ..options() };
         let log = machine.open(&options);
         let mut last = 0;
-        let mut write_file = || {
-            let begun = log.stats().append.last_file;
-            while log.stats().append.last_file == begun {
-                last += 1;
-                try_write(&log, last, 30 << 10).unwrap();
-            }
-            last
-        };
+        let mut write_file = || fill_file(&log, &mut last);
         let mut batch = LogBatch::new();
         batch.put(2, b"key", b"value").unwrap();
         log.write(&mut batch, true).unwrap();
