@@ -62,8 +62,16 @@ pub(crate) struct Request {
     values: Option<Values>,
     /// The batch as the user gave it.
     user_bytes: usize,
-    /// The leader has put it into the memtables and shown it.
-    is_shown: bool,
+    stage: Stage,
+}
+
+/// How far a batch is that is in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Logged,
+    /// In the memtables, where nobody sees it yet.
+    Inserted,
+    Shown,
 }
 
 /// What only the leader touches.
@@ -238,8 +246,8 @@ impl Store {
         else {
             return Ok(None);
         };
-        if !logged.is_shown {
-            self.finish(&logged.batch)?;
+        if logged.stage != Stage::Shown {
+            self.finish(&logged)?;
         }
         self.pace.end_call(began, &*self.env.clock);
         Ok(Some(logged))
@@ -258,19 +266,20 @@ impl Store {
     /// Finishes what is small for all of a group, so that its members wait once, to return (C8 of the commit queue): woken to insert, they
     /// would wait for each other again, to be shown in order.
     fn finish_led(&self, group: &mut [Request]) -> Result<()> {
-        if group.iter().all(|request| request.is_shown) {
+        if group.iter().all(|request| request.stage == Stage::Shown) {
             return Ok(());
         }
-        let bytes: usize = group.iter().map(|request| request.batch.len_bytes()).sum();
+        let left = group.iter().filter(|request| request.stage == Stage::Logged);
+        let bytes: usize = left.map(|request| request.batch.len_bytes()).sum();
         let goes_aside = group.len() == 1 && bytes <= ASIDE_BYTES_MAX && self.commit.waiting_count() == 1;
         if bytes > LED_BYTES_MAX * group.len() || goes_aside {
             return Ok(());
         }
         let mut result = Ok(());
-        for request in group.iter_mut().filter(|request| !request.is_shown) {
+        for request in group.iter_mut().filter(|request| request.stage != Stage::Shown) {
             // Also after one that failed: those behind wait to be shown after it.
-            result = result.and(self.finish(&request.batch));
-            request.is_shown = true;
+            result = result.and(self.finish(request));
+            request.stage = Stage::Shown;
         }
         result
     }
@@ -297,7 +306,7 @@ impl Store {
     pub(crate) fn write_alone(&self, lead: &mut Lead, request: Request) -> Result<()> {
         let mut group = [request];
         self.write_group(lead, &mut group)?;
-        group.iter().try_for_each(|request| self.finish(&request.batch))
+        group.iter().try_for_each(|request| self.finish(request))
     }
 
     /// See [`Db::sync_wal`](crate::Db::sync_wal).
@@ -325,6 +334,9 @@ impl Store {
         }
         let appended = self.store_values(lead, group)?;
         self.log_group(lead, group).map_err(|error| self.take_back(appended, error))?;
+        if syncs {
+            self.sync_group(lead, group)?;
+        }
         lead.unlogged |= group.iter().any(|request| request.options.disable_wal);
         lead.last_sequence = SequenceNumber::new(last);
         if syncs {
@@ -335,9 +347,25 @@ impl Store {
         Ok(())
     }
 
+    /// Makes the group durable, which is in the log. What is small goes into the memtables while the device is at it: should that fail, nobody
+    /// ever sees it there, as the store takes no more writes. Measured, 16 threads that put 1 KiB each: 9 % more of them.
+    fn sync_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
+        let bytes: usize = group.iter().map(|request| request.batch.len_bytes()).sum();
+        if let Some(wal) = lead.wal.as_ref().filter(|_| group.len() > 1 && bytes <= LED_BYTES_MAX * group.len()) {
+            wal.begin_sync();
+            for request in group.iter_mut() {
+                self.insert(&request.batch, request.batch.raw().sequence().get())
+                    .inspect_err(|error| self.fail(error))?;
+                request.stage = Stage::Inserted;
+            }
+        }
+        self.sync_last_log(lead)
+    }
+
     /// Puts a logged batch into the memtables and shows it when all before it are shown (W3). Where batches are large every member of a group
     /// does so for itself, beside the others and beside the next group's log.
-    fn finish(&self, batch: &WriteBatch) -> Result<()> {
+    fn finish(&self, request: &Request) -> Result<()> {
+        let batch = &request.batch;
         if batch.count() == 0 {
             // It came to be synced with what was written before it, and has no number to be shown.
             return Ok(());
@@ -345,7 +373,7 @@ impl Store {
         let first = batch.raw().sequence().get();
         let before = first.saturating_sub(1);
         let unfinished = Unfinished(self);
-        let inserted = self.insert(batch, first);
+        let inserted = if request.stage == Stage::Logged { self.insert(batch, first) } else { Ok(()) };
         std::mem::forget(unfinished);
         let shown = self.published.publish(before, before + u64::from(batch.count()));
         shown.and(inserted).inspect_err(|error| self.fail(error))

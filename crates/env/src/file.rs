@@ -236,6 +236,10 @@ pub trait AppendFile: Debug + Send + Sync {
     /// (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020): never retry on the same file.
     fn sync(&self) -> Result<()>;
 
+    /// Sets off for the device what was appended since the last sync, and waits for nothing: who has something to do before it
+    /// syncs has less to wait for then. A hint.
+    fn begin_sync(&self) {}
+
     /// Cuts the file to `len` bytes; what was preallocated is given back.
     ///
     /// # Errors

@@ -355,6 +355,10 @@ impl AppendFile for MeteredAppend {
         self.file.window()
     }
 
+    fn begin_sync(&self) {
+        self.file.begin_sync();
+    }
+
     fn advise(&self, access: Access) {
         self.file.advise(access);
     }

@@ -330,7 +330,8 @@ fn what_synced_appends_take_along_is_zeroes_and_counts_for_nothing(place: &Place
     assert!(place.files().read(&path).unwrap() == expected);
 }
 
-/// Small and large appends, synced or not, in runs of each: which of them are copied, and which take zeroes along, never shows.
+/// Small and large appends, synced or not, in runs of each: which of them are copied, which take zeroes along, and which are set off for
+/// the device before they are synced, never shows.
 fn runs_of_appends_of_each_kind_follow_one_another(place: &Place) {
     let path = place.at("a");
     let file = place.files().create(&path).unwrap();
@@ -345,6 +346,9 @@ fn runs_of_appends_of_each_kind_follow_one_another(place: &Place) {
             let part = vec![number as u8 | 1; bytes];
             file.append(&[&part[..bytes / 3], &part[bytes / 3..]]).unwrap();
             expected.extend_from_slice(&part);
+            if number % 3 == 0 {
+                file.begin_sync();
+            }
             if syncs {
                 file.sync().unwrap();
             }

@@ -18,7 +18,7 @@
 //!   fifth more than two without, whose groups are half as large.
 //! - C7: a leader who is [patient](Terms::is_patient), because what it is about to do takes long, first lets those come back
 //!   who were there a moment ago, for as long as its `Patience` lasts, 50 µs: else they form two groups, which take turns at the device. It sleeps
-//!   meanwhile, so that they find a processor, and whoever completes them wakes it.
+//!   meanwhile, first in line and without the core, so that they find a processor, and whoever completes them has one: that one writes for all.
 //! - C8: what takes microseconds is done by the leader, for all, before anybody else leads, even if it could be done beside the next group:
 //!   to hand over costs more. A leader that goes on by itself waits for the one before it, and that one for a processor. Measured, puts of
 //!   1 KiB into a `Db` by four threads on two processors, thousands a second: 210 where members insert for themselves, 240 where the leader
@@ -50,8 +50,6 @@ pub struct Terms<R> {
 /// The line before one writer: `R` is a member's request, `L` what only the leader touches (the log writer and friends).
 pub struct CommitQueue<R, L> {
     line: Mutex<Line<R, L>>,
-    /// For a leader that waits for others (C7).
-    came: Condvar,
 }
 
 struct Line<R, L> {
@@ -63,8 +61,8 @@ struct Line<R, L> {
     is_flying: bool,
     /// How many were there when the last group was written: in it, and waiting (C7).
     crowd: usize,
-    /// How many must be waiting for a patient leader to go on; 0 if there is none.
-    awaited: usize,
+    /// Whether the first in line waits for others (C7).
+    is_patient: bool,
     waiting: VecDeque<Waiter<R>>,
 }
 
@@ -128,6 +126,17 @@ impl Seat {
         SEAT.try_with(Arc::clone).unwrap_or_default()
     }
 
+    /// As [`wait`](Self::wait), for as long as `patience` lasts.
+    fn wait_for(&self, patience: &mut Patience) -> Option<Told> {
+        let mut told = self.told.lock();
+        while told.is_none() && patience.lasts() {
+            told = patience.wait(&self.changed, &self.told, told);
+        }
+        let news = told.take();
+        self.has_news.store(false, Ordering::Relaxed);
+        news
+    }
+
     /// `is_brief`: what it waits for takes microseconds (C5).
     fn wait(&self, is_brief: bool) -> Told {
         let has_news = || self.has_news.load(Ordering::Relaxed);
@@ -165,9 +174,15 @@ impl<R, L> Line<R, L> {
         if self.is_flying { None } else { self.core.take() }
     }
 
+    /// Whether it is too early to lead, with so many who come now and do not wait yet (C7).
+    fn is_early(&self, is_patient: bool, coming: usize) -> bool {
+        (is_patient || self.is_patient) && self.waiting.len() + coming < self.crowd
+    }
+
     /// Nobody writes any more; returns those who wanted to and wait (C4).
     fn break_up(&mut self) -> VecDeque<Waiter<R>> {
         self.broken = true;
+        self.is_patient = false;
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         let (refused, stay) = waiting.partition(|waiter| matches!(waiter.work, Work::Member { .. }));
         self.waiting = stay;
@@ -218,10 +233,9 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
                 broken: false,
                 is_flying: false,
                 crowd: 0,
-                awaited: 0,
+                is_patient: false,
                 waiting: VecDeque::new(),
             }),
-            came: Condvar::new(),
         }
     }
 
@@ -411,15 +425,13 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
                 (Work::Alone, _) if is_alone => return Turn::Lead { core, members: Vec::new(), own: 0 },
                 // C2: all who wait come first.
                 (Work::Member { request, weight }, Some(before))
-                    if is_alone || before.saturating_add(weight) <= group_bytes_max =>
+                    if (is_alone || before.saturating_add(weight) <= group_bytes_max)
+                        && !line.is_early(is_patient, 1) =>
                 {
-                    let mut members = line.gather(&mut core.group, 0, group_bytes_max);
+                    line.is_patient = false;
+                    let members = line.gather(&mut core.group, 0, group_bytes_max);
                     let own = core.group.len();
                     core.group.push(request);
-                    if is_patient {
-                        line = self.wait_for_crowd(line, own + 1);
-                        members.extend(line.gather(&mut core.group, before.saturating_add(weight), group_bytes_max));
-                    }
                     return Turn::Lead { core, members, own };
                 }
                 (stays, _) => (work, line.core) = (stays, Some(core)),
@@ -427,49 +439,42 @@ impl<R: Send, L: Send> CommitQueue<R, L> {
         }
         let (seat, returned) = (Seat::of_this_thread(), Returned::default());
         line.waiting.push_back(Waiter { work, seat: seat.clone(), returned: returned.clone() });
-        let completes = line.waiting.len() == line.awaited;
-        drop(line);
-        if completes {
-            self.came.notify_one();
+        if line.is_patient && !line.is_early(false, 0) {
+            // Those whom the first one waits for are there, and this one may not lead for all of them.
+            tell_first(line);
+        } else {
+            drop(line);
         }
+        let mut patience = None;
         loop {
-            if let Told::Answer(answer) = seat.wait(!is_patient) {
+            let mut line = self.line.lock();
+            let core = if line.is_first(&seat) { line.take_core() } else { None };
+            match core {
+                Some(core) if line.is_early(is_patient, 0) && patience.as_ref().is_none_or(Patience::lasts) => {
+                    (line.core, line.is_patient) = (Some(core), true);
+                    patience.get_or_insert_with(Patience::begin);
+                }
+                Some(mut core) => {
+                    line.is_patient = false;
+                    let mut members = Vec::new();
+                    if let Some(Waiter { work: Work::Member { request, weight }, .. }) = line.waiting.pop_front() {
+                        core.group.push(request);
+                        members = line.gather(&mut core.group, weight, group_bytes_max);
+                    }
+                    return Turn::Lead { core, members, own: 0 };
+                }
+                // Whoever leads does so for this one, too, or tells it to.
+                None => patience = None,
+            }
+            drop(line);
+            let told = match &mut patience {
+                Some(patience) => seat.wait_for(patience),
+                None => Some(seat.wait(!is_patient)),
+            };
+            if let Some(Told::Answer(answer)) = told {
                 return Turn::Answered(answer.map(|()| returned.lock().take()));
             }
-            let mut line = self.line.lock();
-            if line.is_first(&seat)
-                && let Some(mut core) = line.take_core()
-            {
-                if is_patient {
-                    line = self.wait_for_crowd(line, 0);
-                    if !line.is_first(&seat) {
-                        // Refused meanwhile (C4), as it is told in a moment; whoever stays in line leads.
-                        hand_over(line, core);
-                        continue;
-                    }
-                }
-                let mut members = Vec::new();
-                if let Some(Waiter { work: Work::Member { request, weight }, .. }) = line.waiting.pop_front() {
-                    core.group.push(request);
-                    members = line.gather(&mut core.group, weight, group_bytes_max);
-                }
-                return Turn::Lead { core, members, own: 0 };
-            }
         }
-    }
-
-    /// Gives way to those who were there a moment ago (C7), by whoever has the core; `ahead`: of the group are not in line any more.
-    fn wait_for_crowd<'a>(&'a self, mut line: MutexGuard<'a, Line<R, L>>, ahead: usize) -> MutexGuard<'a, Line<R, L>> {
-        let awaited = line.crowd.saturating_sub(ahead);
-        if line.waiting.len() < awaited {
-            let mut patience = Patience::begin();
-            line.awaited = awaited;
-            while line.waiting.len() < awaited && patience.lasts() {
-                line = patience.wait(&self.came, &self.line, line);
-            }
-            line.awaited = 0;
-        }
-        line
     }
 
     /// Puts the core back, after a group of so many, and tells the first in line to take it.

@@ -189,6 +189,11 @@ impl LogWriter {
         })
     }
 
+    /// Sets off for the device what [`sync`](Self::sync) will wait for; a hint.
+    pub fn begin_sync(&self) {
+        self.file.begin_sync();
+    }
+
     /// Ends the file where the last record does, if it was preallocated. For a log that gets no more records, before its last sync.
     ///
     /// # Errors

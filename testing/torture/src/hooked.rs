@@ -281,6 +281,9 @@ impl AppendFile for HookedFile {
     fn window(&self) -> Result<Option<Arc<dyn Window>>> {
         self.file.window()
     }
+    fn begin_sync(&self) {
+        self.file.begin_sync();
+    }
     fn advise(&self, access: Access) {
         self.file.advise(access);
     }

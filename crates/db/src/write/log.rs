@@ -100,7 +100,7 @@ impl Order {
 }
 
 impl Store {
-    /// Appends the group, and syncs the log if a member asks for it. Earlier logs are durable then (L2).
+    /// Appends the group.
     ///
     /// # Errors
     /// - `Exhausted`, `Io`: nothing was appended.
@@ -128,9 +128,6 @@ impl Store {
             lead.order.spare_due_at = None;
             self.ask_for_log();
         }
-        if group.iter().any(|request| request.options.sync) {
-            return self.sync_last_log(lead);
-        }
         Ok(())
     }
 
@@ -149,7 +146,7 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`: what is durable is unknown.
-    fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
+    pub(super) fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
         let values = unsynced_values(lead);
         if !values.is_empty() && lead.beside.is_none() && self.options.background_jobs > 0 {
             // Without a thread for it, one comes after the other.

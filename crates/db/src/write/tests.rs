@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
 use esker_log::scan::RecoveryMode;
 
 use crate::{BlobPartition, Change, Db, ErrorKind, FamilyOptions, Options, Separation, WriteBatch, WriteOptions};
@@ -338,22 +338,27 @@ fn a_log_without_its_beginning_makes_the_one_before_it_no_earlier_one() {
     }
 }
 
-/// Changes of four keys, each by a thread of its own, all in line when the first of them is let in; what each was told.
-fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
-    let family = db.default_column_family();
-    let change = |n: u32| {
-        let mut decide = |_: Option<&[u8]>| Change::Put(n.to_be_bytes().to_vec());
-        db.store().update(&family, &[n as u8], SYNCED, &mut decide).map(drop).map_err(|error| error.kind())
-    };
+/// Writes of four keys, each by a thread of its own, all in line when the first of them is let in; what each was told.
+fn together(db: &Db, write: impl Fn(u32) -> crate::Result<()> + Sync) -> Vec<Result<(), ErrorKind>> {
+    let write = &write;
     std::thread::scope(|scope| {
         let writers: Vec<_> = db.store().commit.exclusive(|_| {
-            let writers = (0..4).map(|n| scope.spawn(move || change(n))).collect();
+            let writers = (0..4).map(|n| scope.spawn(move || write(n).map_err(|error| error.kind()))).collect();
             while db.store().commit.waiting_count() < 4 {
                 std::thread::yield_now();
             }
             writers
         });
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+/// The same of changes.
+fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
+    let family = db.default_column_family();
+    together(db, |n| {
+        let mut decide = |_: Option<&[u8]>| Change::Put(n.to_be_bytes().to_vec());
+        db.store().update(&family, &[n as u8], SYNCED, &mut decide).map(drop)
     })
 }
 
@@ -393,6 +398,34 @@ fn changes_whose_shared_sync_fails_are_not_acknowledged() {
     std::mem::forget(db);
     let found = contents(&open(&again.after_power_loss(Survivors::Nothing), 0).unwrap());
     assert_eq!(found, kept.into_iter().chain([(8, 8)]).collect());
+}
+
+/// Goal: of writes whose shared sync fails nothing is ever seen, though it was in the memtable by then; of those that succeed, all.
+#[test]
+fn writes_whose_shared_sync_fails_are_not_seen() {
+    let disk = SimDisk::new();
+    let db = open(&disk, 0).unwrap();
+    let family = db.default_column_family();
+    let write = |more: u32| together(&db, |n| db.put_cf(&family, [n as u8], (n + more).to_be_bytes(), &SYNCED));
+    let syncs = db.stats().wal_syncs;
+    assert_eq!(write(0), [Ok(()); 4]);
+    assert_eq!(db.stats().wal_syncs, syncs + 1, "they are one group");
+    assert_eq!(contents(&db), (0..4).map(|n| (n as u8, n)).collect());
+    db.delete_cf(&family, [3], &SYNCED).unwrap();
+    // Their append, then the sync.
+    disk.fail_at(disk.op_count() + 1, Fault::Eio);
+    assert_eq!(write(10), [Err(ErrorKind::ReadOnly); 4]);
+    let in_memory = family.0.view.load().active.memtable.get(&internal_key::lookup(&[3], SequenceNumber::MAX));
+    assert_eq!(in_memory.unwrap().kind, ValueKind::Value, "it is there");
+    assert_eq!(contents(&db), (0..3).map(|n| (n as u8, n)).collect());
+    assert_eq!(db.get([3]).unwrap(), None);
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::ReadOnly);
+    std::mem::forget(db);
+    for image in survivors(7).map(|survivors| disk.after_power_loss(survivors)) {
+        let found = contents(&open(&image, 0).unwrap());
+        let is_one = |key: &u8, n: u32| [Some(&n), Some(&(n + 10))].contains(&found.get(key));
+        assert!((0..3).all(|n| is_one(&(n as u8), n)), "{found:?}");
+    }
 }
 
 /// Goal: a change that is told as `Exhausted` did not take effect, whatever runs out of space after its append: the next log, which it makes due

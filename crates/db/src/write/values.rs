@@ -28,7 +28,7 @@ use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, RECORD_HEADER_BYT
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Records;
 
-use super::{Active, Lead, Request, dropped};
+use super::{Active, Lead, Request, Stage, dropped};
 use crate::batch::WriteBatch;
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::family::{Family, Generation};
@@ -217,7 +217,7 @@ impl Request {
 
     /// `batch`, without values that go elsewhere.
     fn plain(batch: WriteBatch, options: WriteOptions) -> Self {
-        Self { user_bytes: batch.len_bytes(), batch, options, values: None, is_shown: false }
+        Self { user_bytes: batch.len_bytes(), batch, options, values: None, stage: Stage::Logged }
     }
 
     /// What of it goes to the files of `home`, piece by piece.
@@ -328,7 +328,7 @@ impl Store {
         let mut values = Values::spare();
         values.add(0, family, key, value)?;
         let user_bytes = batch.len_bytes() + value.len();
-        Ok(Ok(Request { batch, options, values: Some(values), user_bytes, is_shown: false }))
+        Ok(Ok(Request { batch, options, values: Some(values), user_bytes, stage: Stage::Logged }))
     }
 
     /// Appends the values of the group to the active blob files of their families, and puts pointers into the batches.

@@ -16,6 +16,8 @@
 //!   not: they would write nearly as many zeroes as data, and gain nothing.
 //! - A6: of bytes that were lost the system tells each open description of the file once, and afterwards says that all is well. So a sync beside
 //!   another has a description of its own, made before the first sync of all, and once one failed all do.
+//! - A7: Linux begins to write what is dirty of pages that it is told nobody will want, and keeps those. Of 17 KiB, a sync 40 µs later took
+//!   as much less.
 //!
 //! Cost: one lock and a copy; no allocation up to [`PARTS_ON_STACK`] parts. Measured on ext4 (Linux 6.18), 64 MiB in a
 //! row, best of five, ns for one append:
@@ -57,10 +59,12 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// For A4 and A5: the most of either, to the end of a page.
 static ZEROES: [u8; (SYNCED_AHEAD_BYTES + PAGE_BYTES_MAX) as usize] =
     [0; (SYNCED_AHEAD_BYTES + PAGE_BYTES_MAX) as usize];
-/// See A5. Measured with 8 KiB an append on ext4: 173 µs a sync where blocks are new, 82 where they were written before.
+/// See A5. Measured on ext4, µs for a sync where blocks are new, and with zeroes ahead: 8 KiB 173 and 82, 17 KiB 192 and 133, 34 KiB 222 and 187. The
+/// device gets 1.5 times as many bytes of 17 KiB then, and as many as otherwise once the file is written over as another one.
 const SYNCED_AHEAD_BYTES: u64 = 128 << 10;
-/// What is small (A5): with 80,000 bytes each, a sync took 278 µs with zeroes ahead and 187 without.
-const SYNCED_SMALL_BYTES_MAX: usize = 16 << 10;
+/// What is small (A5), such as the group of sixteen writers of 1 KiB: with 80,000 bytes each, a sync took 278 µs with zeroes ahead and 187
+/// without.
+const SYNCED_SMALL_BYTES_MAX: usize = 32 << 10;
 /// And how many in a row show that more of them will follow.
 const SYNCED_SMALL_MIN: u32 = 4;
 /// The largest window: files are smaller, and an address space of 47 bits has room for thousands of these.
@@ -363,6 +367,15 @@ impl AppendFile for OsAppendFile {
         }
         ended.fetch_add(1, Ordering::AcqRel);
         synced.map_err(|source| self.error("syncing", source))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn begin_sync(&self) {
+        use rustix::fs::{Advice, fadvise};
+        // A7.
+        let from = self.synced_to.load(Ordering::Acquire);
+        let bytes = self.len().saturating_sub(from);
+        let _ = fadvise(&self.file, from, std::num::NonZeroU64::new(bytes), Advice::DontNeed);
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
