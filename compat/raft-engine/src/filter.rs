@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use esker_env::Env;
-use esker_raft_log::{ErrorKind, Offered, Options, Queue, RaftLog, Verdict};
+use esker_raft_log::{ErrorKind, FilterOptions, Offered, Options, Queue, RaftLog, Verdict};
 use rhai::{AST, Engine, EvalAltResult, Scope};
 
 use crate::engine::LogQueue;
@@ -138,7 +138,13 @@ pub(crate) fn run(path: &Path, queue: Option<LogQueue>, script: &str, env: &Env)
         Ok(verdict)
     };
     let queue = queue.map(|queue| if queue == LogQueue::Append { Queue::Append } else { Queue::Rewrite });
-    match RaftLog::filter(path, &Options::default(), env, queue, &mut decide) {
+    match RaftLog::filter(
+        path,
+        &Options::default(),
+        env,
+        &FilterOptions { queue, ..FilterOptions::default() },
+        &mut decide,
+    ) {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::InvalidArgument(error.to_string())),
         done => Ok(done.map(drop)?),
     }

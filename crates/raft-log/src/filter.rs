@@ -6,10 +6,11 @@
 //!   takes it in one step. A crash leaves some files as they were: then it is to be done again.
 //!   What was written anew and has taken no place goes, at the latest when it is done again.
 //! - X3: a batch stays a batch, so that atomic groups stay whole.
+//! - X4: a file that is to be kept has its second name, durably, before another takes its place.
 
 use std::path::{Path, PathBuf};
 
-use esker_env::{Env, FileSystem};
+use esker_env::{Env, FileSystem, durable};
 use esker_format::raft::entries::{self, Packing};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::{FileName, LOCK, Queue};
@@ -22,7 +23,7 @@ use crate::open::files::{Found, Listing, dirs, file_names, list};
 use crate::open::scan::{Batch, How, Source, Step, Walk};
 use crate::options::RecoveryMode;
 use crate::raft_log::RaftLog;
-use crate::{Error, ErrorKind, Options, Result};
+use crate::{Cut, Error, ErrorKind, Options, Result};
 
 /// What is behind the name of a file that is written anew, until it takes the old one's place.
 const NEW_SUFFIX: &str = ".filtered";
@@ -59,28 +60,52 @@ pub enum Verdict {
     DiscardEarlier,
 }
 
+/// Which items are offered, and what becomes of the files that they are taken out of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterOptions<'a> {
+    /// Only items of this queue. Default none: those of the append queue, then those of the rewrite queue.
+    pub queue: Option<Queue>,
+    /// What is put behind the name of a file that is written anew, for it to stay under beside the new one: no log knows such a name. If there is
+    /// one, a number follows (`-1`, `-2`…). Default none: the file goes. Costs no space of its own where the file system has hard links.
+    pub kept_suffix: Option<&'a str>,
+    /// Items are offered, and nothing else is done. Default false. Takes no lock: the log may be open, and change meanwhile.
+    pub dry_run: bool,
+}
+
+/// A file that items were taken out of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Renewed {
+    /// The file.
+    pub path: PathBuf,
+    /// Where it stays as it was, if that was asked for.
+    pub kept: Option<PathBuf>,
+    /// What of it is gone with its damage (X1).
+    pub cut: Option<Cut>,
+}
+
 /// Decides about the items of groups; keys are not asked for.
 pub type Decide<'a> = dyn FnMut(Queue, u64, Offered) -> Result<Verdict> + 'a;
 
 impl RaftLog {
-    /// Takes out of the files of the log in `dir` what `decide` says, those of one queue or of the append queue and then the rewrite queue.
-    /// Returns the files that were written anew. Of `options`, `spill_dir`, `compress_from_bytes` and whether `recovery_mode` tolerates any damage
-    /// count.
+    /// Takes out of the files of the log in `dir` what `decide` says, and returns the files that were written anew for it, or would be. Of
+    /// `options`, `spill_dir`, `compress_from_bytes` and whether `recovery_mode` tolerates any damage count.
     ///
     /// Nothing looks at what that makes of the log: a gap in a group's entries is one.
     ///
     /// # Errors
     /// - `Busy`: the log is open.
     /// - `NotFound`: there is none.
-    /// - `Corruption`: files are gone since the log was closed, and that is not tolerated; nothing was changed.
-    /// - What `decide` says, and what files say: nothing, or not all, was done (X2).
+    /// - `Corruption`: files are gone since the log was closed, and that is not tolerated; nothing was changed. Or entries that stay cannot be
+    ///   read, and stand beside items that go.
+    /// - What `decide` says, with the place of the batch, and what files say: nothing, or not all, was done (X2).
     pub fn filter(
         dir: impl AsRef<Path>,
         options: &Options,
         env: &Env,
-        queue: Option<Queue>,
+        how: &FilterOptions<'_>,
         decide: &mut Decide<'_>,
-    ) -> Result<Vec<PathBuf>> {
+    ) -> Result<Vec<Renewed>> {
         let dirs = dirs(dir.as_ref(), options)?;
         let listing = || list(&*env.files, &dirs);
         let found = listing()?;
@@ -89,16 +114,21 @@ impl RaftLog {
                 Error::new(ErrorKind::NotFound, "there is no Raft log here; check the path").with_path(dir.as_ref())
             );
         }
+        let locks = dirs.iter().filter(|_| !how.dry_run);
         let _locks =
-            dirs.iter().map(|dir| env.files.lock(&dir.join(LOCK)).map_err(Error::from)).collect::<Result<Vec<_>>>()?;
+            locks.map(|dir| env.files.lock(&dir.join(LOCK)).map_err(Error::from)).collect::<Result<Vec<_>>>()?;
         // Whoever had the right may have changed them.
         let listing = listing()?;
         if options.recovery_mode != RecoveryMode::TolerateAny {
             listing.refuse_missing()?;
         }
+        let run = Run { dirs: &dirs, listing: &listing, options, env, how };
+        if how.dry_run {
+            return Ok(run.pick(decide)?.into_iter().map(|changed| changed.renewed).collect());
+        }
         // Of one that was killed.
         remove_new(&*env.files, &dirs)?;
-        let done = filter(&dirs, &listing, options, env, queue, decide);
+        let done = run.pick(decide).and_then(|changed| run.install(changed));
         if done.is_err() {
             // What cannot be removed goes the next time; why it is there matters more.
             let _ = remove_new(&*env.files, &dirs);
@@ -107,37 +137,87 @@ impl RaftLog {
     }
 }
 
-fn filter(
-    dirs: &[PathBuf],
-    listing: &Listing,
-    options: &Options,
-    env: &Env,
-    queue: Option<Queue>,
-    decide: &mut Decide<'_>,
-) -> Result<Vec<PathBuf>> {
-    let mut renewed = Vec::new();
-    for (kind, files) in [(Queue::Append, &listing.append), (Queue::Rewrite, &listing.rewrite)] {
-        if queue.is_some_and(|only| only != kind) {
-            continue;
-        }
-        for found in files {
-            let how = How::of(found, files.first(), files.last(), 1);
-            let verdicts = verdicts(env, found, how, decide)?;
-            if verdicts.iter().any(|verdict| *verdict != Verdict::Keep) {
-                renewed.push((write_anew(env, found, how, options, &verdicts)?, found));
+/// What a filter works on.
+struct Run<'a> {
+    dirs: &'a [PathBuf],
+    listing: &'a Listing,
+    options: &'a Options,
+    env: &'a Env,
+    how: &'a FilterOptions<'a>,
+}
+
+/// A file that items go out of, and what was written to take its place.
+struct Changed {
+    new: Option<PathBuf>,
+    renewed: Renewed,
+}
+
+impl Run<'_> {
+    /// Asks about every item; writes anew, beside them, the files that some go out of.
+    fn pick(&self, decide: &mut Decide<'_>) -> Result<Vec<Changed>> {
+        let mut changed = Vec::new();
+        for (kind, files) in [(Queue::Append, &self.listing.append), (Queue::Rewrite, &self.listing.rewrite)] {
+            if self.how.queue.is_some_and(|only| only != kind) {
+                continue;
+            }
+            for found in files {
+                let how = How::of(found, files.first(), files.last(), 1);
+                let (verdicts, cut) = verdicts(self.env, found, how, decide)?;
+                if verdicts.iter().all(|verdict| *verdict == Verdict::Keep) {
+                    continue;
+                }
+                let new = match self.how.dry_run {
+                    true => None,
+                    false => Some(write_anew(self.env, found, how, self.options, &verdicts)?),
+                };
+                changed.push(Changed { new, renewed: Renewed { path: found.path.clone(), kept: None, cut } });
             }
         }
+        Ok(changed)
     }
-    if !renewed.is_empty() && listing.has_note {
-        closed::forget(&*env.files, dirs)?;
-    }
-    for (new, found) in &renewed {
-        env.files.rename(new, &found.path)?;
-        if let Some(dir) = found.path.parent() {
-            env.files.sync_dir(dir)?;
+
+    /// Puts what was written anew in the place of what it was made of (X2, X4).
+    fn install(&self, changed: Vec<Changed>) -> Result<Vec<Renewed>> {
+        let files = &*self.env.files;
+        if !changed.is_empty() && self.listing.has_note {
+            closed::forget(files, self.dirs)?;
         }
+        let mut done = Vec::with_capacity(changed.len());
+        for Changed { new, mut renewed } in changed {
+            let Some(new) = new else { continue };
+            renewed.kept = self.how.kept_suffix.map(|suffix| keep(files, &renewed.path, suffix)).transpose()?;
+            files.rename(&new, &renewed.path)?;
+            if let Some(dir) = renewed.path.parent() {
+                files.sync_dir(dir)?;
+            }
+            done.push(renewed);
+        }
+        Ok(done)
     }
-    Ok(renewed.into_iter().map(|(_, found)| found.path.clone()).collect())
+}
+
+/// Gives the file at `path` a second name, or a copy where there are no such, and makes that durable; returns the name.
+fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
+    for number in 0u32.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        if number > 0 {
+            name.push(format!("-{number}"));
+        }
+        let name = PathBuf::from(name);
+        if durable::is_there(files, &name)? {
+            continue;
+        }
+        if !durable::link(files, path, &name)? {
+            let len = files.metadata(path)?.len;
+            durable::copy(files, path, &name, len, |_| Ok::<_, Error>(()))?;
+        }
+        if let Some(dir) = path.parent() {
+            files.sync_dir(dir)?;
+        }
+        return Ok(name);
+    }
+    Err(Error::invalid_argument("there are too many files of this name that were kept; move them away").with_path(path))
 }
 
 /// Takes away what was written anew and is in no file's place.
@@ -152,19 +232,26 @@ fn remove_new(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Shows every whole batch of a file.
+/// Shows every whole batch of a file; returns what is behind them, if that is no end.
 fn walk<'a>(
     bytes: &'a [u8],
     found: &Found,
     how: How,
     mut show: impl FnMut(usize, &Batch<'a>, &[Item<'a>]) -> Result<()>,
-) -> Result<()> {
-    let Some(header) = header_of(bytes) else { return Ok(()) };
+) -> Result<Option<Cut>> {
+    let Some(header) = header_of(bytes) else { return Ok(None) };
     let mut walk = Walk::new(bytes, header, found.id, how);
-    while let Step::Batch(at, batch) = walk.step() {
-        show(at, &batch, &walk.items)?;
+    loop {
+        match walk.step() {
+            Step::Batch(at, batch) => show(at, &batch, &walk.items)?,
+            Step::End | Step::Unwritten => return Ok(None),
+            Step::Torn(error) | Step::Rotten(error) => {
+                let (offset, reason) = (walk.offset as u64, format!("{}: {}", error.field, error.reason));
+                let bytes = (bytes.len() as u64).saturating_sub(offset);
+                return Ok(Some(Cut { path: found.path.clone(), offset, bytes, reason }));
+            }
+        }
     }
-    Ok(())
 }
 
 /// The header of a file, if it has one.
@@ -172,11 +259,11 @@ fn header_of(bytes: &[u8]) -> Option<FileHeader> {
     FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()).ok()
 }
 
-/// What is to become of each item of a file.
-fn verdicts(env: &Env, found: &Found, how: How, decide: &mut Decide<'_>) -> Result<Vec<Verdict>> {
+/// What is to become of each item of a file, and what is behind its last whole batch.
+fn verdicts(env: &Env, found: &Found, how: How, decide: &mut Decide<'_>) -> Result<(Vec<Verdict>, Option<Cut>)> {
     let source = Source::open(&*env.files, &found.path)?;
     let mut verdicts = Vec::new();
-    walk(source.bytes(), found, how, |_, _, items| {
+    let cut = walk(source.bytes(), found, how, |at, _, items| {
         for item in items {
             let offered = match &item.action {
                 Action::Entries(entries) if entries.count > 0 => {
@@ -189,11 +276,17 @@ fn verdicts(env: &Env, found: &Found, how: How, decide: &mut Decide<'_>) -> Resu
                     continue;
                 }
             };
-            verdicts.push(decide(found.id.queue, item.group, offered)?);
+            let decided = decide(found.id.queue, item.group, offered);
+            verdicts.push(decided.map_err(|error| with_place(error, &found.path, at))?);
         }
         Ok(())
     })?;
-    Ok(verdicts)
+    Ok((verdicts, cut))
+}
+
+/// The same error with the place of what was being decided about, if it has no other.
+fn with_place(error: Error, path: &Path, at: usize) -> Error {
+    if error.path().is_some() { error } else { error.with_path(path).with_offset(at as u64) }
 }
 
 /// Writes what stays of a file beside it; returns where.
@@ -212,8 +305,16 @@ fn write_anew(env: &Env, found: &Found, how: How, options: &Options, verdicts: &
     let mut verdicts = verdicts.iter();
     let mut unpacked = Vec::new();
     walk(bytes, found, how, |at, batch, items| {
-        let block = entries_of(bytes, at, batch, &mut unpacked)
-            .map_err(|error| Error::decode(&found.path, at as u64, "unpacking a batch", error))?;
+        let is_needed = |(item, verdict): (&Item<'_>, &Verdict)| {
+            matches!(item.action, Action::Entries(_)) && *verdict != Verdict::Discard
+        };
+        // Those of a batch that goes may be damaged.
+        let block = if items.iter().zip(verdicts.as_slice()).any(is_needed) {
+            entries_of(bytes, at, batch, &mut unpacked)
+                .map_err(|error| Error::decode(&found.path, at as u64, "unpacking a batch", error))?
+        } else {
+            &[]
+        };
         let mut kept = LogBatch::new();
         for (item, verdict) in items.iter().zip(&mut verdicts) {
             if *verdict == Verdict::DiscardEarlier {

@@ -31,7 +31,7 @@ pub use check::{Check, FileSummary, Gap, GroupSummary, Inspection, Lost};
 pub use esker_format::raft::file_header::Version;
 pub use esker_format::raft::file_name::{FileId, Queue};
 pub use esker_log::{Error, ErrorKind, Result};
-pub use filter::{Decide, Offered, Verdict};
+pub use filter::{Decide, FilterOptions, Offered, Renewed, Verdict};
 pub use fork::Fork;
 pub use listener::Listener;
 pub use open::{Cut, Recovery};

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
-use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
+use esker_raft_log::{Check, ErrorKind, FilterOptions, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
 
 const NOTE: &str = "/log/CLOSED";
 const APPEND: &str = "/log/0000000000000001.raftlog";
@@ -328,7 +328,7 @@ fn a_log_that_items_were_taken_out_of_is_sound() {
     for op in 0.. {
         let disk = whole.after_process_death();
         disk.die_after(disk.op_count() + op);
-        let done = RaftLog::filter("/log", &options(), &disk.env(), None, discard).is_ok();
+        let done = RaftLog::filter("/log", &options(), &disk.env(), &FilterOptions::default(), discard).is_ok();
         for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: op }] {
             let left = disk.after_power_loss(survivors);
             let log = open(&left, &options()).unwrap_or_else(|error| panic!("dead after {op}: {error}"));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_env::{AppendFile, DirEntry, Env, FileSystem, Lock, Metadata, ReadFile, Space};
-use esker_raft_log::{Check, ErrorKind, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
+use esker_raft_log::{Check, ErrorKind, FilterOptions, LogBatch, Options, RaftLog, RecoveryMode, Result, Verdict};
 
 fn options() -> Options {
     Options {
@@ -153,7 +153,7 @@ fn a_log_does_not_spill_to_its_own_directory() {
             open(&disk, &options).map(drop).unwrap_err(),
             check(&disk, &options).map(drop).unwrap_err(),
             RaftLog::inspect_with_env("/log", &options, &disk.env()).map(drop).unwrap_err(),
-            RaftLog::filter("/log", &options, &disk.env(), None, &mut keep).map(drop).unwrap_err(),
+            RaftLog::filter("/log", &options, &disk.env(), &FilterOptions::default(), &mut keep).map(drop).unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{spelled}: {error}");
         }
@@ -419,11 +419,18 @@ fn a_filter_takes_no_part_of_a_log_for_the_whole() {
     let alone = |recovery_mode| Options { spill_dir: None, recovery_mode, ..options() };
     let mut discard = |_, _, _| Ok(Verdict::Discard);
     let before = disk.paths();
-    let error =
-        RaftLog::filter("/log", &alone(RecoveryMode::TolerateTail), &disk.env(), None, &mut discard).unwrap_err();
+    let error = RaftLog::filter(
+        "/log",
+        &alone(RecoveryMode::TolerateTail),
+        &disk.env(),
+        &FilterOptions::default(),
+        &mut discard,
+    )
+    .unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*file("/log", 3))));
     assert_eq!(disk.paths(), before);
-    RaftLog::filter("/log", &alone(RecoveryMode::TolerateAny), &disk.env(), None, &mut discard).unwrap();
+    RaftLog::filter("/log", &alone(RecoveryMode::TolerateAny), &disk.env(), &FilterOptions::default(), &mut discard)
+        .unwrap();
     assert!(open(&disk, &alone(RecoveryMode::TolerateTail)).unwrap().is_empty());
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::SimDisk;
-use esker::raft::{ErrorKind, Offered, Options, Refusal, Verdict};
+use esker::raft::{ErrorKind, FilterOptions, Offered, Options, Refusal, Verdict};
 use esker::{LogBatch, RaftLog};
 use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Meanwhile};
@@ -477,7 +477,7 @@ fn a_filter_sees_what_is_there_when_it_has_the_right() {
         Ok(Verdict::Keep)
     };
     let env = meanwhile.env(&disk);
-    RaftLog::filter("/log", &options, &env, None, &mut decide).unwrap();
+    RaftLog::filter("/log", &options, &env, &FilterOptions::default(), &mut decide).unwrap();
     assert!(meanwhile.is_done());
     assert_eq!(last, 40);
 }
@@ -530,7 +530,7 @@ fn a_filter_that_fails_leaves_no_copies() {
             }
             _ => Ok(Verdict::Discard),
         };
-        RaftLog::filter("/log", &options, &disk.env(), None, &mut decide)
+        RaftLog::filter("/log", &options, &disk.env(), &FilterOptions::default(), &mut decide)
     };
     assert_eq!(filter(Some(30)).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(copies(), 0);
