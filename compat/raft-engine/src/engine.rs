@@ -232,7 +232,7 @@ impl Engine<DefaultFileSystem, FilePipeLog<DefaultFileSystem>> {
         Self::consistency_check_with_file_system(path, Arc::new(DefaultFileSystem))
     }
 
-    /// Takes out of the files of the log in `path`, or of one queue, what `script` says. See [`filter`](crate::filter).
+    /// Takes out of the files of the log in `path`, or of one queue, what `script` says. See [`esker_raft_script`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no log, or the script does not compile; what the script or a file says.
@@ -357,7 +357,7 @@ impl<F: FileSystem> Engine<F, FilePipeLog<F>> {
         script: String,
         file_system: Arc<F>,
     ) -> Result<()> {
-        crate::filter::run(path, queue, &script, &bridge::env(file_system))
+        crate::filter::run(path, queue, script, &bridge::env(file_system))
     }
 
     /// [`dump`](Engine::dump) on a file system of the caller's own.

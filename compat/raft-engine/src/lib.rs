@@ -30,7 +30,7 @@ mod engine;
 pub mod env;
 mod error;
 #[cfg(feature = "scripting")]
-pub mod filter;
+mod filter;
 mod log_batch;
 mod perf;
 mod readable_size;
