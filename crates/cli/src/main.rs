@@ -2,7 +2,7 @@
 //!
 //! - C1: the exit code is 0 for yes or done, 1 for no (no such key, damage found), 2 for an error, a wrong use included.
 //! - C2: an error is one line on stderr, with the path and the offset where there is one. Nothing else goes there but progress, and a line
-//!   for what of a Cask is damaged while the rest is served, or of an import is not in it while the answer is no.
+//!   for what of a Cask is damaged while the rest is served, or of an import is not in it while the answer is no; and what a user's script prints.
 //! - C3: `--json` prints one object, or one per line where there is a stream of them. Sizes in it are bytes, keys and values hexadecimal.
 //! - C4: keys and values are bytes. What is no text survives in arguments, files, output and paths.
 //! - C5: a reader that closes stdout early, as `head` does, is no error.

@@ -14,6 +14,7 @@ mod import_files;
 mod import_lines;
 mod import_sorted;
 mod raft;
+mod raft_script;
 mod run;
 mod stats;
 mod stores;

@@ -7,7 +7,7 @@ use esker::raft::{LogBatch, Options};
 
 use crate::run::{NONE, Place, Ran, esker, flip_bit};
 
-fn raft<S: AsRef<str>>(place: &Place, command: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
+pub(crate) fn raft<S: AsRef<str>>(place: &Place, command: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
     let store = place.store();
     let mut all = vec!["raft".to_owned(), command.to_owned(), store.to_str().unwrap().to_owned()];
     all.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
@@ -19,7 +19,7 @@ fn options() -> Options {
 }
 
 /// Groups 1 and 2 with thirty entries each in several files, some of them packed, and a key of group 2.
-fn loaded() -> Place {
+pub(crate) fn loaded() -> Place {
     let place = Place::new();
     let log = RaftLog::open(place.store(), options()).unwrap();
     let mut batch = LogBatch::new();
@@ -34,7 +34,7 @@ fn loaded() -> Place {
     place
 }
 
-fn reopen(place: &Place) -> RaftLog {
+pub(crate) fn reopen(place: &Place) -> RaftLog {
     RaftLog::open(place.store(), options()).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn group(stats: &serde_json::Value, group: u64) -> serde_json::Value {
 }
 
 /// Names, lengths and bytes of all files.
-fn contents(place: &Place) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn contents(place: &Place) -> Vec<(PathBuf, Vec<u8>)> {
     place.files("").into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 

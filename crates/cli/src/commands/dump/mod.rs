@@ -22,6 +22,7 @@ use esker_format::rocksdb::log::log_number_tag;
 use self::report::Report;
 use self::source::Source;
 use crate::Answer;
+use crate::commands::raft::script::KEPT_SUFFIX;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -110,10 +111,12 @@ fn file_name(path: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
 }
 
-/// Which file of a Raft log it is, or was before a repair cut it, if its name says so.
+/// Which file of a Raft log it is, or was before a repair changed it, if its name says so.
 pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
     let name = path.file_name()?.to_str()?;
-    match raft_name::FileName::parse(name.split_once(".damaged").map_or(name, |(before, _)| before))? {
+    let suffixes = [".damaged", KEPT_SUFFIX];
+    let kept = suffixes.into_iter().find_map(|suffix| name.split_once(suffix));
+    match raft_name::FileName::parse(kept.map_or(name, |(before, _)| before))? {
         raft_name::FileName::Log(id) => Some(id),
         raft_name::FileName::Reserved(_) | raft_name::FileName::Lock => None,
     }

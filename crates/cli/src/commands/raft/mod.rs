@@ -5,6 +5,7 @@ mod dump;
 mod fork;
 mod purge;
 mod repair;
+pub(super) mod script;
 mod stats;
 
 use std::path::{Path, PathBuf};

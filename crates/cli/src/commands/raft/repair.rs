@@ -11,6 +11,7 @@ use esker::RaftLog;
 use esker::raft::{Cut, LogBatch, Lost, RecoveryMode};
 use serde_json::{Value, json};
 
+use super::script::ByScript;
 use super::{LogArgument, cut_object, lost_object, lost_text, path_text};
 use crate::Answer;
 use crate::failure::Failure;
@@ -26,7 +27,12 @@ const COPY_SUFFIX: &str = "damaged";
 /// Groups whose entries were in what is cut may have lost them: see `esker raft check`, and the other replicas. Entries that
 /// are damaged where nothing is cut are named at the end, with the options that drop them: exit code 1 while there are any. The log
 /// must not be open.
+///
+/// With --script, as raft-engine's own tool does it: files that items go out of are written anew, without what is behind damage in them. Each
+/// stays beside the new one, with `.before` behind its name. Files without such items are left as they are, damage and all. Exit code 1 if
+/// anything is wrong with the log afterwards. A script that fails changes nothing. What it prints goes to the standard error.
 #[derive(Debug, Args)]
+#[command(after_long_help = esker_raft_script::FUNCTIONS)]
 pub(crate) struct Repair {
     #[command(flatten)]
     log: LogArgument,
@@ -43,11 +49,14 @@ pub(crate) struct Repair {
     #[arg(long, value_name = "GROUP:INDEX", value_delimiter = ',')]
     compact: Vec<GroupIndex>,
 
+    #[command(flatten)]
+    by_script: ByScript,
+
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Print an object: missing, cuts, dropped, truncated, compacted
+    /// Print an object: missing, cuts, dropped, truncated, compacted; with --script: files, groups, damaged
     #[arg(long)]
     json: bool,
 }
@@ -89,6 +98,9 @@ struct Done {
 impl Repair {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         self.log.expect()?;
+        if let Some(script) = self.by_script.script() {
+            return self.by_script.run(&self.log, script, self.dry_run, self.json, out);
+        }
         let found = self.log.inspect()?;
         let groups: Vec<u64> = found.groups.iter().map(|group| group.group).collect();
         self.refuse_unknown(&groups)?;
