@@ -118,6 +118,25 @@ fn dump_prints_batches_of_all_files_or_of_some() {
 }
 
 #[test]
+fn dump_prints_what_one_file_says_of_some_groups_wherever_it_lies() {
+    let place = loaded();
+    let file = place.store().join("0000000000000002.raftlog");
+    let of_log = raft(&place, "dump", ["--group", "2", "--file", "0000000000000002.raftlog"]).done();
+    assert!(of_log.text().contains("entry group=2") && !of_log.text().contains("entry group=1"), "{}", of_log.text());
+    let kept = place.write("elsewhere/0000000000000002.raftlog.damaged", &std::fs::read(&file).unwrap());
+    for path in [&file, &kept] {
+        let path = path.to_str().unwrap();
+        let alone = esker(["raft", "dump", path, "--raft-groups", "2"]).done();
+        let lines = |ran: &Ran| {
+            ran.text().lines().filter(|line| line.contains("group=2")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&alone), lines(&of_log));
+        assert!(!alone.text().contains("group=1"), "{}", alone.text());
+        esker(["raft", "dump", path, "--file", "0000000000000002.raftlog"]).failed(&["a Raft log is a directory"]);
+    }
+}
+
+#[test]
 fn check_finds_a_flipped_bit_and_a_missing_file_but_not_a_torn_end() {
     let place = loaded();
     let text = raft(&place, "check", NONE).done();

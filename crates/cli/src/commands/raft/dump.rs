@@ -1,4 +1,4 @@
-//! `esker raft dump STORE`
+//! `esker raft dump STORE`, or one of its files
 
 use std::path::PathBuf;
 
@@ -15,6 +15,8 @@ use crate::output::Output;
 
 /// Print what the files of a log say, batch by batch
 ///
+/// STORE is the log's directory, or one file of it, such as a repair keeps.
+///
 /// The rewrite queue first, then the append queue, each from its oldest file on: in the order in which they are replayed.
 /// What is overwritten or compacted is printed, too. Damage is printed where it is; the exit code is 1 then. Long values
 /// are shortened, except with --json. Takes no lock and changes nothing.
@@ -24,7 +26,7 @@ pub(crate) struct Dump {
     log: LogArgument,
 
     /// Only what concerns these groups
-    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    #[arg(long, visible_alias = "raft-groups", value_name = "GROUP", value_delimiter = ',')]
     group: Vec<u64>,
 
     /// Only these files, by name
@@ -46,9 +48,9 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        self.log.expect()?;
+        let files = self.files()?;
         let mut report = Report::new(out, self.json, self.keys_only, self.limit);
-        for (path, is_last) in self.files()? {
+        for (path, is_last) in files {
             if report.is_over() {
                 break;
             }
@@ -61,6 +63,11 @@ impl Dump {
 
     /// What to print, and whether it is the last of its queue.
     fn files(&self) -> Result<Vec<(PathBuf, bool)>, Failure> {
+        let store = &self.log.store;
+        if self.file.is_empty() && raft_file(store).is_some() && store.is_file() {
+            return Ok(vec![(store.clone(), false)]);
+        }
+        self.log.expect()?;
         let files = self.log.inspect()?.files;
         let is_last = |id: esker::raft::FileId| {
             !files.iter().any(|other| other.id.queue == id.queue && other.id.sequence > id.sequence)
