@@ -6,7 +6,8 @@
 //!   takes it in one step. A crash leaves some files as they were: then it is to be done again.
 //!   What was written anew and has taken no place goes, at the latest when it is done again.
 //! - X3: a batch stays a batch, so that atomic groups stay whole.
-//! - X4: a file that is to be kept has its second name, durably, before another takes its place.
+//! - X4: files that are to be kept have their second names, durably, before another takes the place of the first: what cannot be kept
+//!   leaves all as it was.
 
 use std::path::{Path, PathBuf};
 
@@ -177,15 +178,17 @@ impl Run<'_> {
     }
 
     /// Puts what was written anew in the place of what it was made of (X2, X4).
-    fn install(&self, changed: Vec<Changed>) -> Result<Vec<Renewed>> {
+    fn install(&self, mut changed: Vec<Changed>) -> Result<Vec<Renewed>> {
         let files = &*self.env.files;
+        if let Some(suffix) = self.how.kept_suffix {
+            keep_all(files, &mut changed, suffix)?;
+        }
         if !changed.is_empty() && self.listing.has_note {
             closed::forget(files, self.dirs)?;
         }
         let mut done = Vec::with_capacity(changed.len());
-        for Changed { new, mut renewed } in changed {
+        for Changed { new, renewed } in changed {
             let Some(new) = new else { continue };
-            renewed.kept = self.how.kept_suffix.map(|suffix| keep(files, &renewed.path, suffix)).transpose()?;
             files.rename(&new, &renewed.path)?;
             if let Some(dir) = renewed.path.parent() {
                 files.sync_dir(dir)?;
@@ -194,6 +197,21 @@ impl Run<'_> {
         }
         Ok(done)
     }
+}
+
+/// Keeps all files that another is to take the place of, or none.
+fn keep_all(files: &dyn FileSystem, changed: &mut [Changed], suffix: &str) -> Result<()> {
+    let done = changed.iter_mut().try_for_each(|one| {
+        one.renewed.kept = Some(keep(files, &one.renewed.path, suffix)?);
+        Ok(())
+    });
+    if done.is_err() {
+        for kept in changed.iter().filter_map(|one| one.renewed.kept.as_ref()) {
+            // Why it is there matters more.
+            let _ = files.remove(kept);
+        }
+    }
+    done
 }
 
 /// Gives the file at `path` a second name, or a copy where there are no such, and makes that durable; returns the name.
@@ -209,8 +227,7 @@ fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
             continue;
         }
         if !durable::link(files, path, &name)? {
-            let len = files.metadata(path)?.len;
-            durable::copy(files, path, &name, len, |_| Ok::<_, Error>(()))?;
+            copy(files, path, &name)?;
         }
         if let Some(dir) = path.parent() {
             files.sync_dir(dir)?;
@@ -218,6 +235,17 @@ fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
         return Ok(name);
     }
     Err(Error::invalid_argument("there are too many files of this name that were kept; move them away").with_path(path))
+}
+
+/// Copies a file; one that fails leaves no part.
+fn copy(files: &dyn FileSystem, path: &Path, to: &Path) -> Result<()> {
+    let len = files.metadata(path)?.len;
+    let copied = durable::copy(files, path, to, len, |_| Ok::<_, Error>(()));
+    if copied.is_err() {
+        // Why it is there matters more.
+        let _ = files.remove(to);
+    }
+    copied
 }
 
 /// Takes away what was written anew and is in no file's place.

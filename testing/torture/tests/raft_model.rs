@@ -1,12 +1,14 @@
 //! The Raft log answers as a map of groups does, under any options, through restarts and purges.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::SimDisk;
+use esker::env::{Env, Error};
 use esker::raft::{ErrorKind, FilterOptions, Offered, Options, Refusal, Verdict};
 use esker::{LogBatch, RaftLog};
 use esker_torture::crash::disk;
-use esker_torture::hooked::{Call, Meanwhile};
+use esker_torture::hooked::{Call, Hooked, Meanwhile};
 use esker_torture::raft::{Contents, Ledger, Op, Step, apply, batch, contents, encode, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -543,4 +545,48 @@ fn a_filter_that_fails_leaves_no_copies() {
     assert_eq!(copies(), 1, "it is not the log's");
     let log = open();
     assert_eq!((log.first_index(1), log.keys(2, None, None)), (None, keys));
+}
+
+/// Goal: where there are no hard links, files that a filter is to keep are copied, all of them or none: nothing changes before.
+#[test]
+fn a_filter_keeps_copies_where_there_are_no_links() {
+    let options = Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 20, ..Options::default() };
+    for fails_at in [None, Some("0000000000000001.raftlog.before"), Some("0000000000000003.raftlog.before")] {
+        let disk = SimDisk::new();
+        let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+        for index in 1..=40 {
+            let mut batch = LogBatch::new();
+            batch.add_entries(1, index, [[7; 100]]).unwrap();
+            log.write(&mut batch, false).unwrap();
+        }
+        log.close().unwrap();
+        let bytes = |disk: &SimDisk| -> Vec<_> {
+            disk.paths().into_iter().filter_map(|path| Some((path.clone(), disk.file_bytes(&path)?))).collect()
+        };
+        let (before, there) = (bytes(&disk), disk.clone());
+        let is_kept = |path: &Path| path.extension().is_some_and(|end| end == "before");
+        let files = Hooked::new(disk.env().files, move |call| match call {
+            Call::Other(path) if is_kept(path) && !there.paths().contains(&path.to_path_buf()) => {
+                Err(Error::new("linking to", path, std::io::ErrorKind::CrossesDevices.into()))
+            }
+            Call::Sync(path) if fails_at.is_some_and(|name| path.ends_with(name)) => {
+                Err(Error::new("syncing", path, std::io::ErrorKind::StorageFull.into()))
+            }
+            _ => Ok(()),
+        });
+        let env = Env { files: Arc::new(files), ..disk.env() };
+        let how = FilterOptions { kept_suffix: Some(".before"), ..FilterOptions::default() };
+        let done = RaftLog::filter("/log", &options, &env, &how, &mut |_, _, _| Ok(Verdict::Discard));
+        if fails_at.is_some() {
+            assert_eq!(done.unwrap_err().kind(), ErrorKind::Exhausted);
+            assert!(bytes(&disk) == before, "{fails_at:?}: nothing is changed, nor left");
+            continue;
+        }
+        let done = done.unwrap();
+        assert!(done.len() > 3, "{done:?}");
+        for file in done {
+            let (_, old) = before.iter().find(|(path, _)| *path == file.path).unwrap();
+            assert_eq!(disk.file_bytes(&file.kept.unwrap()).as_ref(), Some(old));
+        }
+    }
 }
