@@ -11,7 +11,8 @@ use esker::env::{self, Env, Thread, Threads};
 use esker::raft::{self, FileId, Listener, Queue};
 use esker::{Cask, CaskBatch, CaskOptions, CaskScan, CaskValue, CaskWriteOptions, LogBatch, RaftLog};
 use esker::{
-    Db, DbIterator, ErrorKind, FamilyOptions, Options, PinnedSlice, ReadOptions, Result, Separation, WriteOptions,
+    Db, DbIterator, ErrorKind, FamilyOptions, Options, PinnedSlice, ReadOptions, Result, Separation, SstFileWriter,
+    WriteOptions,
 };
 use esker_torture::forked::{Side, in_a_child, in_two};
 use esker_torture::hooked::{Call, Hooked};
@@ -208,6 +209,54 @@ fn a_scan_ends_in_a_process_that_was_forked_amid_it() {
         Side::Parent(parent) => assert_eq!(parent.said(), "Err(Closed)"),
     }
     scanned.unwrap();
+}
+
+/// Goal: a load that goes on in two processes is the parent's: in the child nothing of it can be written or ended, nobody waits for its threads, and its
+/// files stay.
+#[test]
+fn a_load_is_its_parents() {
+    for (background_jobs, drops) in [(0, false), (0, true), (2, false), (2, true)] {
+        // On the machine's own disk, which both have.
+        let dir = tempfile::tempdir().unwrap();
+        let families =
+            [("default".to_owned(), FamilyOptions { min_blob_size: 100, ..FamilyOptions::default() })].into();
+        let options = Options { create_if_missing: true, background_jobs, families, ..Options::default() };
+        let db = Db::open(dir.path().join("store"), options).unwrap();
+        let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+        // Several times what is handed over at once, and a little more.
+        (0..COUNT).for_each(|n| load.put(key(n), value(n)).unwrap());
+        let mut load = Some(load);
+        let said = in_a_child(|| {
+            let (mut asked, mut load) = (Asked::default(), load.take().unwrap());
+            if !drops {
+                asked.refused("put", load.put("zzz", "of a child"));
+                asked.refused("finish", load.finish());
+            }
+            asked.told()
+        });
+        assert_eq!(said, "all refused", "{background_jobs} threads, dropped: {drops}");
+        assert_eq!(load.unwrap().finish().unwrap().entries, u64::from(COUNT));
+        (0..COUNT).for_each(|n| assert_eq!(*db.get(key(n)).unwrap().unwrap(), value(n)));
+        db.close().unwrap();
+    }
+}
+
+/// Goal: the same of a table that is written outside of any store.
+#[test]
+fn a_table_outside_of_stores_is_its_parents() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("1.sst");
+    let mut writer = SstFileWriter::create(&path, &FamilyOptions::default()).unwrap();
+    (0..COUNT).for_each(|n| writer.put(key(n), value(n)).unwrap());
+    let mut writer = Some(writer);
+    let said = in_a_child(|| {
+        let (mut asked, mut writer) = (Asked::default(), writer.take().unwrap());
+        asked.refused("put", writer.put("zzz", "of a child"));
+        asked.refused("finish", writer.finish());
+        asked.told()
+    });
+    assert_eq!((said.as_str(), path.exists()), ("all refused", true));
+    assert_eq!(writer.unwrap().finish().unwrap().entries, u64::from(COUNT));
 }
 
 /// Keys and values of a Cask, some of them to a file.

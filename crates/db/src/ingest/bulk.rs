@@ -42,7 +42,8 @@ const PACKERS_MAX: usize = 4;
 
 /// A load of sorted pairs into a column family: see [`Db::bulk_load`](crate::Db::bulk_load).
 ///
-/// Nothing of it can be seen before [`finish`](Self::finish); dropped without, it leaves nothing.
+/// Nothing of it can be seen before [`finish`](Self::finish); dropped without, it leaves nothing. A child that is forked meanwhile may drop it, which does
+/// nothing there; else it is refused as `Closed`.
 pub struct BulkLoad {
     store: Arc<Store>,
     family: Arc<Family>,
@@ -254,6 +255,7 @@ impl BulkLoad {
     }
 
     fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
+        self.check_here()?;
         check_next((self.loaded.entries > 0).then_some(&*self.last_key), key, value)?;
         let pair_bytes = (key.len() + value.len()) as u64;
         if !self.batch.is_empty() && self.batch.raw_bytes() + pair_bytes > BATCH_BYTES {
@@ -265,6 +267,13 @@ impl BulkLoad {
         self.loaded.entries += 1;
         self.loaded.bytes += pair_bytes;
         Ok(())
+    }
+
+    /// In a process that was forked since it began, the files, and the threads that write them, are the parent's.
+    fn check_here(&mut self) -> Result<()> {
+        self.store.check_here().inspect_err(|error| {
+            std::mem::forget(std::mem::replace(&mut self.writer, Writer::Failed(error.clone())));
+        })
     }
 
     /// Gives the batch to whoever writes.
@@ -294,6 +303,7 @@ impl BulkLoad {
     /// - `Conflict`: the column family was dropped meanwhile.
     /// - `ReadOnly`: the manifest could not be synced; whether all was loaded or nothing, the next open knows.
     pub fn finish(mut self) -> Result<Loaded> {
+        self.check_here()?;
         if !self.batch.is_empty() {
             self.hand_over()?;
         }
@@ -306,7 +316,7 @@ impl BulkLoad {
         self.install(finished)
     }
 
-    fn install(self, finished: Finished) -> Result<Loaded> {
+    fn install(mut self, finished: Finished) -> Result<Loaded> {
         let (store, family) = (&self.store, &self.family);
         // Counted until it is in a version, or gone.
         let Finished { edit, mut newcomers, table_bytes, blob_bytes, incoming } = finished;
@@ -315,7 +325,6 @@ impl BulkLoad {
         let blob_paths = edit.blobs.iter().map(|blob| store.path_of(&FileName::Blob(blob.number())));
         let mut blobs = Brought { store, paths: blob_paths.collect() };
         let mut tables = Brought { store, paths: paths_of(&newcomers) };
-        let mut first = self.first;
         let _guest = store.enter()?;
         let sequence = loop {
             if newcomers.is_empty() {
@@ -325,11 +334,11 @@ impl BulkLoad {
                 blobs.paths.clear();
                 tables.paths.clear();
             };
-            match store.take_in(family, newcomers, &edit.blobs, Some(first.get()), is_named)? {
+            match store.take_in(family, newcomers, &edit.blobs, Some(self.first.get()), is_named)? {
                 Outcome::TakenIn(ingested) => break ingested.sequence,
                 Outcome::Late(late) => {
-                    first = store.take_load_sequence()?;
-                    let finished = renumber(store, family, first.get(), &late)?;
+                    self.first = store.take_load_sequence()?;
+                    let finished = renumber(store, family, self.first.get(), &late)?;
                     (newcomers, file_bytes) = (finished.newcomers, file_bytes + finished.table_bytes);
                     tables = Brought { store, paths: paths_of(&newcomers) };
                     if let Some(incoming) = &incoming {
@@ -342,6 +351,13 @@ impl BulkLoad {
         store.counters.ingested_bytes.add(file_bytes);
         store.counters.user_bytes.add(self.loaded.bytes);
         Ok(Loaded { tables: table_count, blob_files: edit.blobs.len(), file_bytes, sequence, ..self.loaded })
+    }
+}
+
+impl Drop for BulkLoad {
+    fn drop(&mut self) {
+        // Nobody has asked.
+        let _ = self.check_here();
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use esker_env::Env;
+use esker_env::os::Origin;
 use esker_format::limits::{self, TooLarge};
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
 
@@ -22,7 +23,8 @@ const NUMBER: FileNumber = FileNumber::new(1);
 /// Values stay with their keys, however large: what a store takes in has no blob files. [`Db::bulk_load`](crate::Db::bulk_load)
 /// writes both, straight into a store.
 ///
-/// Dropped without [`finish`](Self::finish), it removes the file.
+/// Dropped without [`finish`](Self::finish), it removes the file. A child that is forked meanwhile may drop it, which does nothing there; the file is
+/// its parent's.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -45,6 +47,7 @@ pub struct SstFileWriter {
     env: Env,
     info: SstFileInfo,
     internal: Vec<u8>,
+    origin: Origin,
 }
 
 /// A name that is taken is the caller's own choice here, not a failure of the system.
@@ -104,14 +107,14 @@ impl SstFileWriter {
         let mut writer = writer.map_err(taken)?;
         writer.set_external();
         let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };
-        Ok(Self { writer: Some(writer), env, info, internal: Vec::new() })
+        Ok(Self { writer: Some(writer), env, info, internal: Vec::new(), origin: Origin::here() })
     }
 
     /// Adds `key` with `value`. Keys come in ascending order, each once.
     ///
     /// # Errors
     /// `InvalidArgument`: the key does not follow the one before, or key or value is too long; the file is as before.
-    /// After `Exhausted` or `Io` it cannot be finished.
+    /// After `Exhausted` or `Io` it cannot be finished. `Closed` in a process that was forked since it was begun.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), value.as_ref(), ValueKind::Value)
     }
@@ -124,7 +127,16 @@ impl SstFileWriter {
         self.add(key.as_ref(), &[], ValueKind::Deletion)
     }
 
+    fn check_here(&self) -> Result<()> {
+        if self.origin.is_here() {
+            return Ok(());
+        }
+        let reason = "the file is written by the process that this one was forked from";
+        Err(Error::new(ErrorKind::Closed, reason).with_path(&self.info.path))
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
+        self.check_here()?;
         let last = (self.info.entries > 0).then_some(&*self.info.largest_key);
         check_next(last, key, value).map_err(|error| error.with_path(&self.info.path))?;
         let Some(writer) = &mut self.writer else {
@@ -151,8 +163,10 @@ impl SstFileWriter {
     /// Completes the file and syncs it; its name is synced by whoever takes it in.
     ///
     /// # Errors
-    /// `InvalidArgument`: it has no entries. `Exhausted`, `Io`: it could not be written. The file is removed then.
+    /// `InvalidArgument`: it has no entries. `Exhausted`, `Io`: it could not be written. The file is removed then. `Closed` in
+    /// a process that was forked since it was begun: nothing is touched.
     pub fn finish(mut self) -> Result<SstFileInfo> {
+        self.check_here()?;
         if self.info.entries == 0 {
             return Err(
                 Error::invalid_argument("a table without entries cannot be taken in").with_path(&self.info.path)
@@ -170,7 +184,10 @@ impl SstFileWriter {
 
 impl Drop for SstFileWriter {
     fn drop(&mut self) {
-        if self.writer.take().is_some() {
+        let writer = self.writer.take();
+        if !self.origin.is_here() {
+            std::mem::forget(writer);
+        } else if writer.is_some() {
             // Whoever gave up on the file has nobody to tell that it is still there.
             let _ = self.env.files.remove(&self.info.path);
         }
