@@ -5,6 +5,7 @@
 //! |-------------|-------------------------------------------------------------------------------------------|
 //! | [`write`]   | streams entries in order into a new file                                                  |
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
+//! | [`footer`]  | the footer, and whether one that cannot be read is rotten                                 |
 //! | [`read`]    | one key: filter, index, one block                                                         |
 //! | [`filter`]  | which keys and prefixes cannot be in it                                                   |
 //! | [`resident`]| index and filter in memory, and when they go                                              |
@@ -25,6 +26,7 @@
 mod check;
 mod fences;
 mod filter;
+mod footer;
 mod index;
 mod iterate;
 mod open;

@@ -8,17 +8,19 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use esker_env::{Access, ReadFile};
 use esker_format::DecodeError;
+use esker_format::checksum::ChecksumKind;
 use esker_format::compression;
 use esker_format::limits;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::table::{
-    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, Footer, INDEX,
-    MetaIndex, PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
+    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex,
+    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
 };
 use parking_lot::Mutex;
 
 use super::Table;
 use super::filter::Filter;
+use super::footer;
 use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::BlockCache;
 use crate::{Error, ErrorKind, Result};
@@ -61,8 +63,7 @@ impl Table {
             return Err(Error::corruption(path, found.min(file_bytes), reason));
         }
         let tail = Tail::read(&*file, path, file_bytes)?;
-        let footer = Footer::decode(&tail.bytes, file_bytes)
-            .map_err(|error| Error::decode(path, 0, "reading the footer of a table", error))?;
+        let footer = footer::read(&*file, path, &tail.bytes, file_bytes)?;
         let blocks = Blocks {
             file: &*file,
             path,
@@ -198,8 +199,18 @@ impl Blocks<'_> {
     /// A block, checked and unpacked.
     fn read(&self, handle: BlockHandle, doing: &str) -> Result<Vec<u8>> {
         let stored = self.stored(handle, doing)?;
-        unpack(self.checksum, &stored, handle.offset)
-            .map_err(|error| Error::decode(self.path, handle.offset, doing, error))
+        if footer::has_unsaid_checksum(self.checksum, &stored, handle.offset) {
+            let reason = format!(
+                "{doing}: it has a checksum, or is no block, and the footer says that blocks have none: that is damaged; repair the store, or \
+                 restore it from a backup"
+            );
+            return Err(Error::corruption(self.path, handle.offset, reason));
+        }
+        unpack(self.checksum, &stored, handle.offset).map_err(|error| {
+            let error = Error::decode(self.path, handle.offset, doing, error);
+            // What all blocks are packed with stands in the properties. Without checksums this may be any place of the file.
+            if self.checksum.kind == ChecksumKind::None { error.with_kind(ErrorKind::Corruption) } else { error }
+        })
     }
 
     fn decode<T>(

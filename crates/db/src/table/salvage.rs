@@ -1,6 +1,6 @@
 //! What is left of a damaged table: whatever its index leads to and whose checksum holds, block by block.
 //!
-//! The footer must be there, and the index. Filter and properties need not: without properties, the table is read as Esker and
+//! The footer must be there, whole but for one byte, and the index. Filter and properties need not: without properties, the table is read as Esker and
 //! RocksDB write tables by default, and where the index leads to tells whether it has partitions.
 
 use esker_env::ReadFile;
@@ -13,6 +13,7 @@ use esker_format::rocksdb::table::{
 use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::check::Visit;
+use super::footer;
 use super::open::{unpack, unpack_properties};
 use crate::entry;
 use crate::{Error, ErrorKind, Result};
@@ -51,7 +52,7 @@ impl<'a> Remains<'a> {
             return Err(Error::corruption(path, 0, format!("{DOING}: {file_bytes} bytes are no table")));
         };
         file.read_exact_at(blocks_end, &mut raw)?;
-        let footer = Footer::decode(&raw, file_bytes).map_err(|error| Error::decode(path, blocks_end, DOING, error))?;
+        let footer = footer::salvage(file, &raw, file_bytes).map_err(|error| Error::decode(path, 0, DOING, error))?;
         let index = BlockHandle::default();
         let mut remains = Self { file, footer, blocks_end, index, found: Salvaged::default(), last_key: Vec::new() };
         let meta = remains.block(remains.footer.meta_index).and_then(|block| {

@@ -355,3 +355,84 @@ fn rot_that_no_checksum_finds_is_damage() {
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     }
 }
+
+/// Tables whose footers differ in layout, checksums and what is beside the index.
+fn of_all_footers() -> Vec<TableOptions> {
+    let of = |format_version, checksum| TableOptions {
+        block_bytes: 128,
+        format_version,
+        checksum,
+        compression: Compression::None,
+        ..TableOptions::default()
+    };
+    let kinds = [ChecksumKind::Xxh3, ChecksumKind::Crc32c, ChecksumKind::None];
+    [5, 6, 4, 3].into_iter().flat_map(|version| kinds.map(|kind| of(version, kind))).collect()
+}
+
+/// Goal: whatever a rotten byte makes of a footer, a newer version or no checksums, it is told as damage of this file, and costs no entry.
+#[test]
+fn a_rotten_byte_of_a_footer_is_damage_and_costs_nothing() {
+    let entries = small_entries();
+    for options in of_all_footers() {
+        let disk = SimDisk::new();
+        let what = format!("version {}, {:?}", options.format_version, options.checksum);
+        write(&disk.env(), &options, &entries).unwrap();
+        let whole = disk.file_bytes(Path::new(PATH)).unwrap();
+        let (footer_at, mut passed) = (whole.len() - FOOTER_BYTES, Vec::new());
+        for (at, flipped) in
+            (footer_at..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, 1 << bit)).chain([(at, 0xff)]))
+        {
+            let mut rotten = whole.clone();
+            rotten[at] ^= flipped;
+            disk.overwrite(Path::new(PATH), rotten);
+            let what = format!("{what}: byte {} of the footer, {flipped:#x}", at - footer_at);
+            match open(&disk.env()).and_then(|table| table.check(&mut |_, _| Ok(()))) {
+                Ok(_) => passed.push((at - footer_at, flipped)),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+                    assert!(error.path() == Some(Path::new(PATH)) && error.offset().is_some(), "{what}: {error}");
+                }
+            }
+            let file = disk.env().files.open(Path::new(PATH)).unwrap();
+            let mut found = Vec::new();
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                found.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            };
+            let remains = Remains::open(&*file).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(remains.read(visit).unwrap().lost_blocks, 0, "{what}");
+            assert!(found == entries, "{what}: {} entries", found.len());
+        }
+        // Of versions 2 to 5 the properties say how they are read.
+        assert!(passed.iter().all(|(at, _)| *at == 41 && options.format_version < 6), "{what}: {passed:?}");
+    }
+}
+
+/// Goal: what may be whole and newer, or older than what is read, is not called damage, and whoever reads that learns of both.
+#[test]
+fn a_footer_that_may_be_another_versions_says_so() {
+    let of = |format_version, claimed: u32, entries: &[Entry]| {
+        let disk = SimDisk::new();
+        let options = TableOptions { format_version, block_bytes: 128, ..TableOptions::default() };
+        write(&disk.env(), &options, entries).unwrap();
+        let mut file = disk.file_bytes(Path::new(PATH)).unwrap();
+        let at = file.len() - FOOTER_BYTES;
+        file[at + 41..at + 45].copy_from_slice(&claimed.to_le_bytes());
+        if format_version == 6 {
+            // As a later version's own checksum: none of version 6.
+            file[at + 5..at + 9].fill(0x5a);
+        }
+        disk.overwrite(Path::new(PATH), file);
+        open(&disk.env()).unwrap_err()
+    };
+    // Over several blocks, so that the index has whole keys, as one of version 1.
+    let one_key: Vec<_> = (1..20).rev().map(|n| entry("apple", n, ValueKind::Value, &[b'x'; 24])).collect();
+    for error in [of(6, 7, &small_entries()), of(3, 1, &one_key)] {
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+        assert!(error.reason().contains("or its footer is damaged"), "{error}");
+    }
+    // Of version 1 there is no index like these.
+    for (version, entries) in [(5, &one_key), (5, &small_entries()), (3, &small_entries())] {
+        assert_eq!(of(version, 1, entries).kind(), ErrorKind::Corruption);
+    }
+}

@@ -83,6 +83,31 @@ impl Footer {
         Self::decode_fields(raw, offset).map_err(|error| error.at_base(offset))
     }
 
+    /// The format version that the footer at the end of `tail` claims, whatever else it holds.
+    pub fn claimed_version(tail: &[u8]) -> Option<u32> {
+        let raw: &[u8; FOOTER_BYTES] = tail.last_chunk()?;
+        raw.get(VERSION_AT..)?.first_chunk().map(|version| u32::from_le_bytes(*version))
+    }
+
+    /// Every footer that a writer puts there and that differs in one byte from the end of `tail`, itself the end of a file of `file_bytes`
+    /// bytes. Before version 6 no checksum tells which of them was written: that is for the blocks to say that they lead to.
+    ///
+    /// Cost: 13,515 attempts to decode, some milliseconds.
+    pub fn one_byte_off(tail: &[u8], file_bytes: u64) -> Vec<Self> {
+        let Some(raw) = tail.last_chunk::<FOOTER_BYTES>() else { return Vec::new() };
+        let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let mut found = Vec::new();
+        for at in 0..FOOTER_BYTES {
+            let mut other = *raw;
+            for byte in 0..=u8::MAX {
+                other.iter_mut().skip(at).take(1).for_each(|place| *place = byte);
+                let decoded = Self::decode(&other, file_bytes).ok();
+                found.extend(decoded.filter(|footer| other != *raw && footer.encode(offset) == other));
+            }
+        }
+        found
+    }
+
     fn decode_fields(raw: &[u8; FOOTER_BYTES], offset: u64) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(raw);
         let kind_byte = cursor.u8("checksum kind")?;

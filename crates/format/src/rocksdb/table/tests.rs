@@ -60,6 +60,25 @@ fn a_footer_with_context_notices_every_flipped_bit_and_a_wrong_place() {
     assert!(Footer::decode(&raw, offset + 1 + FOOTER_BYTES as u64).is_err());
 }
 
+/// Goal: whichever byte of a footer rots, and to whatever, what it was is among what it may have been.
+#[test]
+fn a_footer_with_a_rotten_byte_is_found_again() {
+    let offset = 1 << 20;
+    for (version, kind) in [(5, ChecksumKind::Xxh3), (2, ChecksumKind::Crc32c), (6, ChecksumKind::Xxh3)] {
+        let footer = footer(version, kind, offset);
+        let (raw, file_bytes) = (footer.encode(offset), offset + FOOTER_BYTES as u64);
+        for at in 0..FOOTER_BYTES {
+            for flipped in [1, 0x80, 0xff] {
+                let mut rotten = raw;
+                rotten[at] ^= flipped;
+                assert!(Footer::one_byte_off(&rotten, file_bytes).contains(&footer), "version {version}, byte {at}");
+            }
+        }
+        assert!(!Footer::one_byte_off(&raw, file_bytes).contains(&footer), "it has no rotten byte");
+        assert_eq!(Footer::claimed_version(&raw), Some(version));
+    }
+}
+
 #[test]
 fn other_tables_are_unsupported_and_other_files_corrupt() {
     let with = |at: usize, bytes: &[u8]| {
