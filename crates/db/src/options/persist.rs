@@ -13,7 +13,7 @@ use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
-use esker_format::rocksdb::options_file::{OptionsFile, Section, SectionKind};
+use esker_format::rocksdb::options_file::{OptionsFile, Section, SectionKind, is_one_byte_off};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use parking_lot::Mutex;
 
@@ -36,6 +36,23 @@ const DEFAULT_AGE_CUTOFF: f64 = 0.25;
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
 const PER_LEVEL: &str = "compression_per_level";
+
+/// How RocksDB can compress, in the words of its OPTIONS file.
+const COMPRESSIONS: [&str; 10] = [
+    "kNoCompression",
+    "kSnappyCompression",
+    "kZlibCompression",
+    "kBZip2Compression",
+    "kLZ4Compression",
+    "kLZ4HCCompression",
+    "kXpressCompression",
+    "kZSTD",
+    "kZSTDNotFinalCompression",
+    AS_THE_OTHERS,
+];
+
+/// The tables that RocksDB can write.
+const TABLE_FACTORIES: [&str; 4] = [SectionKind::BLOCK_BASED, "AdaptiveTable", "PlainTable", "CuckooTable"];
 
 /// The OPTIONS file that was found, to be carried on; without families that have gone since.
 #[derive(Debug, Default)]
@@ -136,10 +153,20 @@ fn named_compression(key: &str, name: &str) -> Result<Compression, Wrong> {
     match Compression::from_option_name(name) {
         Some(Compression::Lz4hc) => Ok(Compression::Lz4),
         Some(kind) => Ok(kind),
-        None => Err(Wrong::Unsupported(format!(
-            "{key}={name}, which Esker cannot write; open with options for the family that say what to use"
-        ))),
+        None => Err(rotten(key, name, &COMPRESSIONS).unwrap_or_else(|| {
+            Wrong::Unsupported(format!(
+                "{key}={name}, which Esker cannot write; open with options for the family that say what to use"
+            ))
+        })),
     }
+}
+
+/// What is a name that RocksDB has but for one byte, be it the one that ends the line.
+fn rotten(key: &str, name: &str, known: &[&str]) -> Option<Wrong> {
+    let goes_on = |known: &str| name.strip_prefix(known).is_some_and(|rest| rest.contains(['=', '[']));
+    let meant = known.iter().find(|known| is_one_byte_off(name, known) || goes_on(known))?;
+    let reason = format!("{key}={name} differs in one byte from {meant}");
+    Some(Wrong::Unreadable(DecodeError::corrupt("option", 0, reason)))
 }
 
 fn bottommost_compression(section: Option<&Section>) -> Result<Option<Compression>, Wrong> {
@@ -227,10 +254,12 @@ fn accept_family(file: &OptionsFile, name: &str) -> Result<(), Wrong> {
     let is_readable = |factory: &&str| matches!(*factory, SectionKind::BLOCK_BASED | "AdaptiveTable");
     match said("table_factory").into_iter().chain(of_section).find(|factory| !is_readable(factory)) {
         None => Ok(()),
-        Some(factory) => Err(Wrong::Unsupported(format!(
-            "its tables are to be of kind {factory}, and Esker writes only {}; rewrite the store with RocksDB first",
-            SectionKind::BLOCK_BASED
-        ))),
+        Some(factory) => Err(rotten("table_factory", factory, &TABLE_FACTORIES).unwrap_or_else(|| {
+            Wrong::Unsupported(format!(
+                "its tables are to be of kind {factory}, and Esker writes only {}; rewrite the store with RocksDB first",
+                SectionKind::BLOCK_BASED
+            ))
+        })),
     }
 }
 

@@ -170,6 +170,12 @@ impl Default for OptionsFile {
     }
 }
 
+/// Whether `found` is `known` with one byte changed: rot, and no name that somebody has given.
+pub fn is_one_byte_off(found: &str, known: &str) -> bool {
+    let differing = || found.bytes().zip(known.bytes()).filter(|(found, known)| found != known).count();
+    found.len() == known.len() && differing() == 1
+}
+
 /// A string as it stands in a value or between the quotation marks of a section.
 pub fn escape(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{DEFAULT_FAMILY, NOTE_PREFIX, OptionsFile, Section, SectionKind, unescape};
+use super::{DEFAULT_FAMILY, NOTE_PREFIX, OptionsFile, Section, SectionKind, is_one_byte_off, unescape};
 use crate::error::DecodeError;
 
 impl OptionsFile {
@@ -77,7 +77,8 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let statement = line.split_once('=').map(|(key, value)| (trim(key), trim(value)));
-        let Some((key, value)) = statement.filter(|(key, _)| !key.is_empty()) else {
+        // A section that does not end with its line would leave what it says to the one before.
+        let Some((key, value)) = statement.filter(|(key, _)| !key.is_empty() && !key.starts_with('[')) else {
             return Err(DecodeError::corrupt("statement", 0, "neither a section nor key=value"));
         };
         let Some(section) = self.file.sections.last_mut() else {
@@ -128,14 +129,36 @@ fn is_in_family_name(raw: &[u8], at: usize) -> bool {
 fn section_kind(title: &str) -> Result<SectionKind, DecodeError> {
     let quoted = title.split_once('"').and_then(|(name, rest)| Some((name, rest.rsplit_once('"')?.0)));
     let (name, argument) = quoted.unwrap_or((title, ""));
+    if quoted.map_or(title.contains('"'), |(name, _)| trim(name) == name) {
+        return Err(DecodeError::corrupt(
+            "section",
+            0,
+            format!("[{title}] has no name between quotation marks after a space"),
+        ));
+    }
     match trim(name) {
         "Version" => Ok(SectionKind::Version),
         "DBOptions" => Ok(SectionKind::Database),
         "CFOptions" => Ok(SectionKind::Family(unescape(argument))),
         name => match name.strip_prefix("TableOptions/").filter(|factory| !factory.is_empty()) {
             Some(factory) => Ok(SectionKind::Table { factory: factory.to_owned(), family: unescape(argument) }),
-            None => Err(DecodeError::unsupported("section", 0, format!("sections [{name}] are not known"))),
+            None => Err(unknown_section(name)),
         },
+    }
+}
+
+/// One rotten byte makes a section unknown, and so may a newer RocksDB.
+fn unknown_section(name: &str) -> DecodeError {
+    let title = name.split_once('/').map_or(name, |(title, _)| title);
+    let known = ["Version", "DBOptions", "CFOptions", "TableOptions"];
+    let factory = format!("TableOptions/{}", SectionKind::BLOCK_BASED);
+    match known
+        .into_iter()
+        .chain([factory.as_str()])
+        .find(|known| is_one_byte_off(title, known) || is_one_byte_off(name, known))
+    {
+        Some(known) => DecodeError::corrupt("section", 0, format!("[{name}] differs in one byte from [{known}]")),
+        None => DecodeError::unsupported("section", 0, format!("sections [{name}] are not known")),
     }
 }
 

@@ -296,3 +296,32 @@ proptest! {
         }
     }
 }
+
+/// Goal: no rotten byte of a section's title reads as a kind of section that only a later release has, or leaves what follows to the section before.
+#[test]
+fn a_rotten_byte_of_a_title_is_damage_or_within_a_name() {
+    let mut file = OptionsFile::new();
+    for name in ["default", "second"] {
+        file.table_mut(name).set("block_size", "4096");
+    }
+    let raw = file.to_string().into_bytes();
+    let titles = (0..raw.len()).filter(|at| {
+        let line_at = raw[..*at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        raw[line_at] == b'['
+    });
+    let mut refused = 0;
+    for (at, flipped) in titles.flat_map(|at| (0..8).map(move |bit| (at, 1u8 << bit)).chain([(at, 0xff)])) {
+        let mut rotten = raw.clone();
+        rotten[at] ^= flipped;
+        match OptionsFile::parse(&rotten) {
+            Err(error) => {
+                let is_of_a_name = error.reason.contains("the name of a column family is not UTF-8");
+                assert!(error.kind == DecodeErrorKind::Corrupt || is_of_a_name, "byte {at}, {flipped:#x}: {error}");
+                refused += 1;
+            }
+            // Of a name, of the kind of tables, or a bracket that began a comment.
+            Ok(read) => assert_eq!(read.sections.len(), file.sections.len(), "byte {at}, {flipped:#x}"),
+        }
+    }
+    assert!(refused > 300, "{refused}");
+}
