@@ -17,6 +17,7 @@ use crate::family::{Family, View};
 use crate::open::{self, LeftOut, Recovery};
 use crate::options::Options;
 use crate::output::reference;
+use crate::repair;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile, Version, current_manifest};
 use crate::{Error, ErrorKind, Result};
@@ -60,6 +61,35 @@ pub struct Check {
     pub orphans: Vec<PathBuf>,
     /// What the open found in the logs, which it reads whole.
     pub recovery: Recovery,
+    /// Where CURRENT, or the manifest that it names, is damaged or gone: by what the rest was checked all the same.
+    pub without_current: Option<WithoutCurrent>,
+}
+
+/// A check of a store of which CURRENT, or the manifest that it names, is damaged or gone; and what a repair would make of the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WithoutCurrent {
+    /// Another manifest, or the one that CURRENT should name, which is whole: the store was checked by that, and a repair goes by it. The counts
+    /// below are 0 then: [`errors`](Check::errors) has all that is lost.
+    ///
+    /// `None`: there is none. Each table, blob file and log was checked by itself. It was not checked which of them the store needs, whether it needs one that
+    /// is not there, levels, nor what the ledger says of blob files; and what was deleted or overwritten may come back by a repair.
+    pub manifest: Option<PathBuf>,
+    /// Tables of which a repair gets nothing back, or of which nothing says for which column family they are.
+    pub lost_tables: u64,
+    /// Blocks of other tables that a repair does not get back.
+    pub lost_blocks: u64,
+    /// Entries of tables without damage whose value a repair does not get back.
+    pub lost_values: u64,
+    /// Bytes of logs that a repair does not get back.
+    pub lost_log_bytes: u64,
+}
+
+impl WithoutCurrent {
+    /// Whether a repair gets back all that is in the files. Where there is a [`manifest`](Self::manifest), [`Check::errors`] says it.
+    pub const fn has_lost_nothing(&self) -> bool {
+        self.lost_tables == 0 && self.lost_blocks == 0 && self.lost_values == 0 && self.lost_log_bytes == 0
+    }
 }
 
 /// The check of one column family.
@@ -136,15 +166,14 @@ pub(crate) fn check_store(
     env: Env,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<Check> {
-    let refused = match open::open_read_only(dir, options.clone(), env.clone()) {
+    match open::open_read_only(dir, options.clone(), env.clone()) {
         Ok(opened) => return opened.store.check(&opened.left_out, progress),
-        Err(error) if open::is_of_a_file(&error) => error,
+        Err(error) if open::is_of_a_file(&error) || open::is_unreadable(&error) => {}
         Err(error) => return Err(error),
-    };
-    match open::open_what_is_whole(dir, options, env) {
+    }
+    match open::open_what_is_whole(dir, options.clone(), env.clone()) {
         Ok(opened) => opened.store.check(&opened.left_out, progress),
-        // What is said first is all that there is to say.
-        Err(error) if open::is_of_a_file(&error) => Ok(Check { errors: vec![refused], ..Check::default() }),
+        Err(error) if open::is_of_a_file(&error) => repair::check_without_current(dir, options, env, error, progress),
         Err(error) => Err(error),
     }
 }
@@ -173,7 +202,10 @@ impl Store {
     /// Files that are a store's by their name, and nothing in this one.
     fn orphans(&self, left_out: &LeftOut) -> Result<Vec<PathBuf>> {
         let entries = self.env.files.list(&self.dir)?;
-        let manifest = current_manifest(&*self.env.files, &self.dir)?;
+        let manifest = match left_out.manifest {
+            Some(manifest) => manifest,
+            None => current_manifest(&*self.env.files, &self.dir)?,
+        };
         let names: Vec<FileName> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
         // What came since the listing is not in it; what is in it has got its name in the version by now, or has none.
         let views: Vec<_> = self.families.load().values().map(|family| family.view.load_full()).collect();
@@ -327,43 +359,4 @@ impl FamilyCheck<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    use esker_env::sim::SimDisk;
-    use esker_format::file_name::FileName;
-    use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
-    use esker_log::ledger::Usage;
-
-    use crate::{Db, FamilyOptions, Options, Separation};
-
-    /// Goal (B10): a manifest that counts what lives as garbage is found out, file by file.
-    #[test]
-    fn a_check_notices_garbage_that_is_none() {
-        let family = FamilyOptions { separation: Separation::AtFlush, min_blob_size: 100, ..FamilyOptions::default() };
-        let families = [("default".to_owned(), family)].into();
-        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
-        let disk = SimDisk::new();
-        let open = || Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
-        let db = open();
-        for file in 0..3u8 {
-            (0..4u8).for_each(|n| db.put([file, n], vec![n; 1000]).unwrap());
-            db.flush().unwrap();
-        }
-        assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
-        let store = db.store();
-        let view = store.family(0).unwrap().view.load_full();
-        let one_of_each =
-            |(number, usage): (_, Usage)| BlobFileGarbage { number, count: 1, bytes: usage.bytes / usage.count };
-        let wrong: Vec<_> = view.version.ledger().iter().map(one_of_each).take(2).collect();
-        let edit = VersionEdit { blob_garbage: wrong.clone(), ..VersionEdit::default() };
-        assert!(store.record(&mut store.installer.lock(), edit).is_ok());
-        let expected: BTreeSet<_> =
-            wrong.iter().map(|garbage| store.path_of(&FileName::Blob(garbage.number))).collect();
-        drop((view, db));
-        let check = open().check(&mut |_| {}).unwrap();
-        let found: BTreeSet<_> = check.errors.iter().filter_map(|error| error.path().map(Path::to_owned)).collect();
-        assert!(found == expected && check.errors.len() == 2, "{check:?}");
-    }
-}
+mod tests;

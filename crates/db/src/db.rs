@@ -166,10 +166,12 @@ impl Db {
     /// As [`check`](Self::check), of the store in `path`, also of one that is too damaged to be opened: whatever of it can be read is checked. Keeps
     /// no writer out, writes nothing. `options` as for [`open_read_only`](Self::open_read_only).
     ///
-    /// Without a manifest nothing tells what belongs to the store: then that is all the damage there is in the answer.
+    /// Where CURRENT, or the manifest that it names, is damaged or gone, what a [`repair`](Self::repair) would go by is checked: another manifest
+    /// that is whole, or else each table, blob file and log by itself. [`Check::without_current`] says which, and what a repair would not get back.
     ///
     /// # Errors
-    /// As [`open_read_only`](Self::open_read_only), but for damage, which is in the answer.
+    /// As [`open_read_only`](Self::open_read_only), but for damage, which is in the answer. Without CURRENT and manifest as
+    /// [`repair`](Self::repair), too: `InvalidArgument` where nothing but names says that this is what is left of a store.
     pub fn check_store(
         path: impl AsRef<Path>,
         options: Options,

@@ -39,7 +39,7 @@ mod version;
 mod write;
 
 pub use batch::WriteBatch;
-pub use check::{Check, CheckProgress};
+pub use check::{Check, CheckProgress, WithoutCurrent};
 pub use copy::{Copied, CopyProgress};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;

@@ -30,7 +30,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
-pub(crate) use self::files::superfluous_bytes;
+pub(crate) use self::files::{is_half_made, is_unreadable, superfluous_bytes};
 use self::left_out::Sieve;
 pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
@@ -103,7 +103,8 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let limit = (options.max_disk_bytes > 0).then_some(options.max_disk_bytes);
     let (files, meter) = Metered::over(env.files.clone(), dir, limit, files::is_vital)?;
     let trash = Trash::new(files.clone());
-    let store = read(dir, options, Env { files, ..env }, trash, Some(meter), &mut Sieve::refusing())?;
+    let recovered = recover(&*files, dir)?;
+    let store = read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
     let logs = replay::Logs::check(&store)?;
     begin_writing(&store, &logs)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
@@ -117,6 +118,20 @@ pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<O
 /// The same, to check what is left of a store with damage: without the files and the logs that are not whole. It has to have a manifest.
 pub(crate) fn open_what_is_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     read_steady(dir, options, env, Sieve::leaving_out)
+}
+
+/// The same by the manifest `number`, which holds `recovered`, of a store whose CURRENT names none that can be read: nobody opens it for writing.
+pub(crate) fn open_what_is_whole_by(
+    dir: &Path,
+    options: Options,
+    env: Env,
+    number: FileNumber,
+    recovered: Recovered,
+) -> Result<Opened> {
+    let share = share(&env, dir)?;
+    let mut opened = read_whole(dir, options, env, recovered, share, Sieve::leaving_out())?;
+    opened.left_out.manifest = Some(number);
+    Ok(opened)
 }
 
 /// Reads a store as it is at one moment, whatever a writer does meanwhile.
@@ -140,7 +155,8 @@ fn read_steady(dir: &Path, options: Options, env: Env, sieve: fn() -> Sieve) -> 
     loop {
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
-        let opened = read_whole(dir, options.clone(), env.clone(), share.clone(), sieve());
+        let opened = recover(&*env.files, dir)
+            .and_then(|recovered| read_whole(dir, options.clone(), env.clone(), recovered, share.clone(), sieve()));
         // A repair that has begun meanwhile says so before it changes anything.
         if !files::store_exists(&env, dir)? {
             return Err(files::no_store(dir));
@@ -206,7 +222,7 @@ impl Suspect {
 
 /// The directory, shared with all who must not find holes in it. `None` where the system has no such lock: the writer cannot have it either,
 /// and makes none.
-fn share(env: &Env, dir: &Path) -> Result<Option<Arc<dyn Lock>>> {
+pub(crate) fn share(env: &Env, dir: &Path) -> Result<Option<Arc<dyn Lock>>> {
     match env.files.share_dir(dir) {
         Ok(share) => Ok(Some(share.into())),
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(None),
@@ -218,11 +234,12 @@ fn read_whole(
     dir: &Path,
     options: Options,
     env: Env,
+    recovered: Recovered,
     share: Option<Arc<dyn Lock>>,
     mut sieve: Sieve,
 ) -> Result<Opened> {
     let trash = Trash::sharing(env.files.clone(), share);
-    let store = read(dir, options, env, trash, None, &mut sieve)?;
+    let store = read(dir, options, env, recovered, trash, None, &mut sieve)?;
     let Some(logs) = sieve.pass(replay::Logs::check(&store))? else {
         return Ok(Opened { store: Arc::new(store), lock: None, left_out: sieve.left_out() });
     };
@@ -286,18 +303,20 @@ pub(crate) fn new_session(env: &Env) -> String {
     bits.into_iter().map(digit).collect()
 }
 
-/// Everything but the logs. Writes nothing. Without a meter, nothing will be written later either.
+/// Everything but the logs, of the store that a manifest says is `recovered`. Writes nothing. Without a meter, nothing will be written later
+/// either.
 fn read(
     dir: &Path,
     options: Options,
     env: Env,
+    recovered: Recovered,
     trash: Arc<Trash>,
     meter: Option<Arc<Meter>>,
     sieve: &mut Sieve,
 ) -> Result<Store> {
-    let recovered = recover(&*env.files, dir)?;
     let listing = files::Listing::of(&env, dir)?;
-    let in_file = sieve.pass(listing.options(&env, dir).map_err(files::what_helps))?;
+    let in_file = listing.options(&env, dir).map_err(files::what_helps);
+    let in_file = sieve.pass_unless(|error| is_of_a_file(error) || files::is_unreadable(error), in_file)?;
     let in_file = in_file.unwrap_or_else(|| listing.options_but_unreadable(&env, dir));
     let first_log = first_log(&recovered);
     listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;

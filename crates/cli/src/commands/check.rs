@@ -5,7 +5,7 @@ mod cask;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{Check as Found, CheckProgress, Db, Error, ErrorKind, Options};
+use esker::{Check as Found, CheckProgress, Db, Error, ErrorKind, Options, WithoutCurrent};
 use serde_json::{Value, json};
 
 use super::raft;
@@ -89,6 +89,9 @@ fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
         let entries = plural(check.unsupported_entries, "entry", "entries");
         out.line(format_args!("{entries} of kinds that Esker does not read: no damage, and nothing to repair"))?;
     }
+    if let Some(without) = &check.without_current {
+        print_without_current(out, without, !check.unsupported.is_empty())?;
+    }
     // What the device refuses, no repair brings back.
     let is_mended = check.errors.iter().any(|error| error.kind() == ErrorKind::Corruption);
     match check.errors.len() as u64 {
@@ -96,6 +99,42 @@ fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
         count if is_mended => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
         count => out.line(plural(count, "damage", "damages")),
     }
+}
+
+/// What the check went by, what it could not look at, and what a repair would do.
+fn print_without_current(out: &mut Output, without: &WithoutCurrent, is_refused: bool) -> Result<(), Failure> {
+    if let Some(manifest) = &without.manifest {
+        let manifest = one_line(&manifest.display().to_string());
+        return out.line(format_args!("all else was checked by {manifest}, which is whole: `esker repair` goes by it"));
+    }
+    out.line(
+        "no manifest is whole, so each file was checked by itself: not which of them the store needs, whether one is missing, levels, or \
+         what is garbage",
+    )?;
+    if is_refused {
+        return out.line("`esker repair` refuses the store, as Esker does not read all of it");
+    }
+    let lost = [
+        (without.lost_tables, plural(without.lost_tables, "table", "tables")),
+        (without.lost_blocks, plural(without.lost_blocks, "block", "blocks")),
+        (without.lost_values, plural(without.lost_values, "value", "values")),
+        (without.lost_log_bytes, format!("{} of logs", Bytes(without.lost_log_bytes))),
+    ];
+    let lost: Vec<_> = lost.into_iter().filter(|(count, _)| *count > 0).map(|(_, what)| what).collect();
+    let but = if lost.is_empty() { String::new() } else { format!(" but {}", lost.join(", ")) };
+    out.line(format_args!(
+        "`esker repair` would get all of them back{but}; what was deleted or overwritten may come back with them"
+    ))
+}
+
+fn without_current_object(without: &WithoutCurrent) -> Value {
+    json!({
+        "manifest": without.manifest.as_ref().map(|path| path.to_string_lossy()),
+        "lost_tables": without.lost_tables,
+        "lost_blocks": without.lost_blocks,
+        "lost_values": without.lost_values,
+        "lost_log_bytes": without.lost_log_bytes,
+    })
 }
 
 fn print_json(out: &mut Output, check: &Found) -> Result<(), Failure> {
@@ -114,6 +153,7 @@ fn print_json(out: &mut Output, check: &Found) -> Result<(), Failure> {
         "orphans": check.orphans.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "damaged": !check.errors.is_empty(),
         "errors": errors,
+        "without_current": check.without_current.as_ref().map(without_current_object),
         "unsupported_entries": check.unsupported_entries,
         "unsupported": check.unsupported.iter().map(error_object).collect::<Vec<Value>>(),
     }))

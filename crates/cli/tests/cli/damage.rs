@@ -183,6 +183,75 @@ fn a_cut_blob_file_is_told_with_both_lengths() {
     assert!(repaired.text().contains("the file is cut: it has 0 bytes"), "{}", repaired.text());
 }
 
+/// Goal: what leads to the data, and is lost, hides no damage of the data, and the check says what it went by, what it could not see, and what a repair
+/// will bring back; which it does.
+#[test]
+fn a_check_without_current_or_manifest_goes_on() {
+    let unseen = "no manifest is whole, so each file was checked by itself";
+    for (lost, words, but) in [
+        ("CURRENT", "MANIFEST", ""),
+        ("MANIFEST", unseen, "would get all of them back but 1 table, 1 block;"),
+        ("both", unseen, "would get all of them back but 1 table, 1 block;"),
+    ] {
+        let place = loaded();
+        place.run("put", ["k", "v"]).done();
+        let (current, table) = (place.files("CURRENT").remove(0), place.files(".sst").remove(0));
+        let manifest = place.files("").into_iter().find(|path| path.to_str().unwrap().contains("MANIFEST")).unwrap();
+        if lost != "CURRENT" {
+            flip_bit(&manifest, 12);
+        }
+        if lost != "MANIFEST" {
+            std::fs::remove_file(&current).unwrap();
+        }
+        let found = place.run("check", NONE).no();
+        for words in [
+            "40 entries in",
+            "20 blobs in 1 blob file",
+            "read 1 batch in 1 log",
+            words,
+            "1 damage; see `esker repair`\n",
+        ] {
+            assert!(found.text().contains(words), "{lost}: {words:?} is not in {}", found.text());
+        }
+        assert!(lost == "CURRENT" || found.text().contains("would get all of them back;"), "{}", found.text());
+        flip_bit(&table, 20);
+        let found = place.run("check", NONE).no();
+        let line = format!("corruption: {}", table.display());
+        assert_eq!(found.text().matches(&line).count(), 1, "{}", found.text());
+        assert!(
+            found.text().contains(but) && found.text().ends_with("2 damages; see `esker repair`\n"),
+            "{}",
+            found.text()
+        );
+        let json = place.run("check", ["--json"]).no().json();
+        assert_eq!(json["without_current"]["manifest"].is_null(), lost != "CURRENT", "{json}");
+        flip_bit(&table, 20);
+        assert_eq!(place.run("repair", NONE).code, 0);
+        assert_eq!(place.run("count", NONE).done().text(), "41\n");
+        place.run("check", NONE).done();
+    }
+}
+
+/// Goal: a rotten byte that reads as a newer version's is told as rot, and costs nothing.
+#[test]
+fn a_rotten_version_of_a_table_is_damage_that_a_repair_mends() {
+    let place = loaded();
+    let table = place.files(".sst").remove(0);
+    let version_at = std::fs::read(&table).unwrap().len() - 12;
+    flip_bit(&table, version_at);
+    for command in ["check", "count"] {
+        let ran = place.run(command, NONE);
+        let said = if command == "check" { ran.text().to_owned() } else { ran.err.clone() };
+        for words in ["corruption: ", table.to_str().unwrap(), "so it is rotten; repair the store"] {
+            assert!(said.contains(words), "{words:?} is not in {said}");
+        }
+    }
+    let repaired = place.run("repair", NONE);
+    assert!(repaired.code == 0 && !repaired.text().contains("lost:"), "{}", repaired.text());
+    assert_eq!(place.run("count", NONE).done().text(), "40\n");
+    place.run("check", NONE).done();
+}
+
 /// Goal: what an unreadable OPTIONS file is refused with is true: either of the two helps.
 #[test]
 fn an_unreadable_options_file_is_refused_with_what_helps() {

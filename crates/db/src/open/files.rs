@@ -42,6 +42,12 @@ pub(super) fn store_exists(env: &Env, dir: &Path) -> Result<bool> {
     }
 }
 
+/// Whether a repair, or a checkpoint or backup, was not finished in `dir`: what lies there need not be whole.
+pub(crate) fn is_half_made(env: &Env, dir: &Path) -> Result<bool> {
+    let is_there = |name| durable::is_there(&*env.files, &dir.join(name));
+    Ok(is_there(UNFINISHED_REPAIR)? || is_there(UNFINISHED)?)
+}
+
 /// There is no store, and none was asked for.
 pub(super) fn no_store(dir: &Path) -> Error {
     let reason = "there is no store here; check the path, or set create_if_missing to make one";
@@ -51,13 +57,23 @@ pub(super) fn no_store(dir: &Path) -> Error {
 /// Refuses to make a store where none was asked for, or among other files.
 pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Result<()> {
     let strangers = strangers(env, dir)?;
-    if let Some(stranger) = strangers.iter().find(|name| *name == UNFINISHED).or(strangers.first()) {
+    let is_of_a_store = |name: &&String| {
+        FileName::parse(name).is_some_and(|name| name.is_of_a_store() && !matches!(name, FileName::Options(_)))
+    };
+    let telling = strangers.iter().find(|name| *name == UNFINISHED).or_else(|| strangers.iter().find(is_of_a_store));
+    if let Some(stranger) = telling.or(strangers.first()) {
         return Err(match FileName::parse(stranger) {
             None if stranger == UNFINISHED => {
                 let reason = "a checkpoint or backup was not finished here; make it again, or remove the directory";
                 Error::new(ErrorKind::Corruption, reason).with_path(dir)
             }
-            Some(FileName::Table(_) | FileName::Blob(_) | FileName::Wal(_)) => {
+            Some(
+                FileName::Table(_)
+                | FileName::LegacyTable(_)
+                | FileName::Blob(_)
+                | FileName::Wal(_)
+                | FileName::Manifest(_),
+            ) => {
                 let reason =
                     format!("holds {stranger:?} but no CURRENT to say what is live; repair it, or restore a backup");
                 Error::new(ErrorKind::Corruption, reason).with_path(dir)
@@ -306,7 +322,7 @@ impl Opener<'_> {
 
 /// Of an OPTIONS file: whether it is damaged. One whose lines cannot be told, too: a rotten byte looks like what only a later version
 /// writes. Not one that says plainly what Esker lacks.
-pub(super) fn is_unreadable(error: &Error) -> bool {
+pub(crate) fn is_unreadable(error: &Error) -> bool {
     let is_of_a_decoder = || error.source().is_some_and(|source| source.is::<DecodeError>());
     error.kind() == ErrorKind::Corruption || is_of_a_decoder()
 }
@@ -316,6 +332,12 @@ pub(super) fn what_helps(error: Error) -> Error {
     if !is_unreadable(&error) {
         return error;
     }
+    let error = match error.kind() {
+        ErrorKind::UnsupportedFormat => {
+            error.with_advice("RocksDB wrote it for something that Esker does not read, or it is damaged")
+        }
+        _ => error,
+    };
     error.with_advice("repair the store, or move this file away: then an older one counts, or else the defaults")
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::internal_key::FileNumber;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -13,6 +14,8 @@ pub(crate) struct LeftOut {
     pub(crate) damage: Vec<Error>,
     /// The tables and blob files among it. A table goes by [`FileName::Table`], however it is called.
     pub(crate) files: BTreeSet<FileName>,
+    /// The manifest that was read, where that is not for CURRENT to say.
+    pub(crate) manifest: Option<FileNumber>,
 }
 
 impl LeftOut {
@@ -44,9 +47,18 @@ impl Sieve {
 
     /// `None` for what is damaged and left out.
     pub(super) fn pass<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        self.pass_unless(is_of_a_file, result)
+    }
+
+    /// The same, where what `may_be_left_out` can be left out.
+    pub(super) fn pass_unless<T>(
+        &mut self,
+        may_be_left_out: impl FnOnce(&Error) -> bool,
+        result: Result<T>,
+    ) -> Result<Option<T>> {
         match (result, &mut self.left_out) {
             (Ok(whole), _) => Ok(Some(whole)),
-            (Err(error), Some(left_out)) if is_of_a_file(&error) => {
+            (Err(error), Some(left_out)) if may_be_left_out(&error) => {
                 left_out.damage.push(error);
                 Ok(None)
             }

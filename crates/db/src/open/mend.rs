@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
@@ -108,6 +109,53 @@ pub(crate) fn replay_all(
     };
     let last = logs.replay(store, |family| full(store, family))?;
     Ok((logs.found, last))
+}
+
+/// Reads the logs as an open would; `damage` takes the first of each. Returns what is in them, and how they end.
+pub(crate) fn check_logs(store: &Store, damage: &mut Vec<Error>) -> Result<Recovery> {
+    let first = match Logs::check(store) {
+        Err(error) if error.kind() == ErrorKind::Corruption => error,
+        read => return read.map(|logs| logs.found),
+    };
+    let wals = store.state.lock().wals.clone();
+    let paths = wals.keys().map(|number| (number, store.path_of(&FileName::Wal(*number))));
+    let others = paths.filter(|(_, path)| first.path() != Some(path));
+    let others = others.map(|(number, path)| check_log(store, *number, &path)).collect::<Result<Vec<_>>>()?;
+    damage.push(first);
+    damage.extend(others.into_iter().flatten());
+    Ok(replay_wanted(store, |_, _, _| Ok(false), |_, _| Ok(()))?.0)
+}
+
+/// The first damage of a log by itself.
+fn check_log(store: &Store, number: FileNumber, path: &Path) -> Result<Option<Error>> {
+    let files = &*store.env.files;
+    let mut scanner = Scanner::open(files, path, RecoveryMode::PointInTime, true, number.get() as u32)?;
+    loop {
+        let read =
+            scanner.next().and_then(|read| read.map(|(offset, batch)| check_batch(path, offset, batch)).transpose());
+        match read {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The blob files that logs point to.
+pub(crate) fn blob_files_in_logs(store: &Store) -> Result<BTreeSet<FileNumber>> {
+    let mut found = BTreeSet::new();
+    for number in store.state.lock().wals.clone().keys() {
+        let path = store.path_of(&FileName::Wal(*number));
+        let mut scanner =
+            Scanner::open(&*store.env.files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
+        while let Some((_, batch)) = scanner.next()? {
+            let records = write_batch::records(batch).map_while(std::result::Result::ok);
+            let pointers = records.filter(|record| record.kind == ValueKind::BlobIndex);
+            found.extend(pointers.filter_map(|record| Some(BlobIndex::decode(record.value).ok()?.file)));
+        }
+    }
+    Ok(found)
 }
 
 /// Replays all logs: every batch that is whole, and of it every record that is `wanted`, given with its log and its sequence

@@ -24,6 +24,7 @@
 mod aside;
 mod blobs;
 mod flushed;
+mod outlook;
 mod place;
 mod rewrite;
 mod survey;
@@ -42,6 +43,7 @@ use crate::options::Options;
 use crate::{Error, Result};
 
 pub(crate) use self::aside::UNFINISHED;
+pub(crate) use self::outlook::check_without_current;
 
 /// Keys that are named in a report; more are counted.
 const LOST_KEYS_MAX: usize = 1000;

@@ -20,6 +20,8 @@ pub(super) struct Survey {
     pub(super) highest_number: u64,
     /// What the manifest says, if there is one that can be trusted.
     pub(super) manifest: Option<Recovered>,
+    /// Its number.
+    pub(super) manifest_number: Option<FileNumber>,
     /// What can be read of all others.
     pub(super) hints: Hints,
     pub(super) damage: Vec<Error>,
@@ -64,7 +66,7 @@ impl Survey {
             });
         }
         let mut survey = Self { names, highest_number, ..Self::default() };
-        survey.manifest = survey.choose(files, dir)?;
+        (survey.manifest_number, survey.manifest) = survey.choose(files, dir)?.unzip();
         if survey.manifest.is_none() {
             // What the newest says of a file holds.
             for number in survey.manifests().into_iter().rev() {
@@ -114,20 +116,20 @@ impl Survey {
 
     /// The manifest that CURRENT names; if that does not do, the one that names most tables, of those whose files are all there: one
     /// that was begun and not finished names fewer than its predecessor.
-    fn choose(&mut self, files: &dyn FileSystem, dir: &Path) -> Result<Option<Recovered>> {
+    fn choose(&mut self, files: &dyn FileSystem, dir: &Path) -> Result<Option<(FileNumber, Recovered)>> {
         let current = current_manifest(files, dir).and_then(|number| {
             let recovered = recover_from(files, dir, number)?;
             let lost_its_end = self.knows_too_little(&recovered);
-            lost_its_end.map_or(Ok(recovered), |reason| {
+            lost_its_end.map_or(Ok((number, recovered)), |reason| {
                 Err(Error::corruption(&dir.join(FileName::Manifest(number).to_string()), 0, reason))
             })
         });
         match current {
-            Ok(recovered) => return Ok(Some(recovered)),
+            Ok(current) => return Ok(Some(current)),
             Err(error) if is_damage(&error) => self.damage.push(error),
             Err(error) => return Err(error),
         }
-        let mut best: Option<(usize, Recovered)> = None;
+        let mut best: Option<(usize, (FileNumber, Recovered))> = None;
         for number in self.manifests() {
             let recovered = match recover_from(files, dir, number) {
                 Ok(recovered) => recovered,
@@ -138,10 +140,10 @@ impl Survey {
             let is_whole =
                 tables_of(&recovered).all(|table| self.has_table(table)) && self.knows_too_little(&recovered).is_none();
             if count > 0 && is_whole && best.as_ref().is_none_or(|(most, _)| *most < count) {
-                best = Some((count, recovered));
+                best = Some((count, (number, recovered)));
             }
         }
-        Ok(best.map(|(_, recovered)| recovered))
+        Ok(best.map(|(_, chosen)| chosen))
     }
 
     pub(super) fn has_table(&self, number: FileNumber) -> bool {

@@ -19,7 +19,7 @@ use super::workshop::Bench;
 use crate::iterate::InternalIterator;
 use crate::memtable::Memtable;
 use crate::output::FIRST_LOG_PROPERTY;
-use crate::table::{Remains, Salvaged, Table, taken_in_with};
+use crate::table::{Remains, Salvaged, Table, TableCheck, taken_in_with};
 use crate::version::Garbage;
 use crate::{Error, ErrorKind, Result};
 
@@ -40,6 +40,10 @@ pub(super) struct Source {
     pub(super) logs: Option<FirstLog>,
     /// It was taken in from outside, and nothing says when: see [`date`].
     pub(super) is_undated: bool,
+    /// What was read of it, if it is whole.
+    pub(super) checked: TableCheck,
+    /// Entries of it, if it is whole, whose value cannot be read anywhere.
+    pub(super) lost_values: u64,
 }
 
 /// Before which log all was in tables, of the store that the table is of.
@@ -77,6 +81,7 @@ struct Pass {
     sequences: Option<(SequenceNumber, SequenceNumber)>,
     refs: BTreeMap<FileNumber, Garbage>,
     is_dangling: bool,
+    lost_values: u64,
 }
 
 impl Pass {
@@ -91,7 +96,10 @@ impl Pass {
         if parsed.kind == ValueKind::BlobIndex {
             let index = BlobIndex::decode(value).map_err(|error| Error::decode(path, 0, doing, error))?;
             self.refs.entry(index.file).or_default().add(1, accounted_bytes(&index, parsed.user_key.len()));
-            self.is_dangling |= !blobs.is_whole(family, parsed.user_key, &index)?;
+            if !blobs.is_whole(family, parsed.user_key, &index)? {
+                self.is_dangling = true;
+                self.lost_values += u64::from(!blobs.is_readable(family, parsed.user_key, &index)?);
+            }
         }
         Ok(())
     }
@@ -224,10 +232,10 @@ impl Bench<'_> {
             if read.entries == 0 {
                 return Err(Error::corruption(&path, 0, "the table has no entries"));
             }
-            Ok(table)
+            Ok((table, read))
         });
-        let table = match opened {
-            Ok(table) => table,
+        let (table, checked) = match opened {
+            Ok(whole) => whole,
             Err(error) if is_damage(&error) => {
                 damage.push(error);
                 return self.salvage(path, number, said, damage, lost_blocks);
@@ -235,7 +243,7 @@ impl Bench<'_> {
             Err(error) => return Err(error),
         };
         let family = family_of(table.properties());
-        let Pass { smallest, largest, sequences, refs, is_dangling } = pass;
+        let Pass { smallest, largest, sequences, refs, is_dangling, lost_values } = pass;
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
         let measured = TableMeta {
             number,
@@ -261,7 +269,9 @@ impl Bench<'_> {
         let contents = if is_dangling { Contents::Dangling(table) } else { Contents::Whole(table) };
         let (level, epoch) = place_of(said);
         let meta = meta.unwrap_or(measured);
-        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, logs, is_undated })))
+        let source =
+            Source { number, path, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
+        Ok(Some((family, source)))
     }
 
     /// What any manifest says of a table, with its family.
@@ -319,7 +329,10 @@ impl Bench<'_> {
         let is_undated = known.is_none() && taken_in == Some(SequenceNumber::default());
         let ((level, epoch), refs) = (place_of(said), BTreeMap::new());
         let (contents, logs) = (Contents::Salvaged(wreck), salvaged.properties.as_ref().and_then(FirstLog::of));
-        Ok(Some((family, Source { number, path, level, epoch, meta, refs, contents, logs, is_undated })))
+        let (checked, lost_values) = (TableCheck::default(), 0);
+        let source =
+            Source { number, path, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
+        Ok(Some((family, source)))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::family::{Family, Generation, View};
 use crate::open::mend;
 use crate::options::Options;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Table, TableCheck};
 use crate::version::{
     BlobHandle, Edit, Garbage, Recovered, RecoveredFamily, TableFile, Version, prepare_new, set_current,
 };
@@ -34,15 +34,17 @@ use crate::{Error, ErrorKind, Result};
 
 /// See the module's head.
 pub(super) struct Workshop {
-    dir: PathBuf,
-    options: Options,
-    env: Env,
-    survey: Survey,
-    report: DbRepair,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) env: Env,
+    pub(super) survey: Survey,
+    pub(super) report: DbRepair,
     /// The manifest of a repair that died.
     begun: Option<FileNumber>,
     /// What is known of files that will not be used.
     why: BTreeMap<FileName, AsideReason>,
+    /// What a repair is refused for; only where nothing is to be repaired ([`look`](super::outlook)).
+    pub(super) refusals: Option<Vec<Error>>,
 }
 
 /// What tables are read with.
@@ -75,12 +77,34 @@ impl Parts {
     }
 }
 
+fn unless_refused<T>(refusals: &mut Option<Vec<Error>>, result: Result<T>) -> Result<Option<T>> {
+    match (result, refusals) {
+        (Err(error), Some(refusals)) if error.kind() == ErrorKind::UnsupportedFormat => {
+            refusals.push(error);
+            Ok(None)
+        }
+        (result, _) => result.map(Some),
+    }
+}
+
 impl Workshop {
     pub(super) fn open(dir: &Path, options: Options, env: Env, begun: Option<FileNumber>) -> Result<Self> {
         let mut survey = Survey::of(&*env.files, dir, begun)?;
         let damage = std::mem::take(&mut survey.damage);
         let report = DbRepair { had_manifest: survey.manifest.is_some(), damage, ..DbRepair::default() };
-        Ok(Self { dir: dir.to_owned(), options, env, survey, report, begun, why: BTreeMap::new() })
+        let (dir, why, refusals) = (dir.to_owned(), BTreeMap::new(), None);
+        Ok(Self { dir, options, env, survey, report, begun, why, refusals })
+    }
+
+    /// To look at what a repair would find, which writes nothing.
+    pub(super) fn to_look(dir: &Path, options: Options, env: Env, survey: Survey) -> Self {
+        let (report, why, refusals) = (DbRepair::default(), BTreeMap::new(), Some(Vec::new()));
+        Self { dir: dir.to_owned(), options, env, survey, report, begun: None, why, refusals }
+    }
+
+    /// `None` for what a repair is refused for, where nothing is to be repaired.
+    pub(super) fn unless_refused<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        unless_refused(&mut self.refusals, result)
     }
 
     pub(super) fn run(mut self) -> Result<DbRepair> {
@@ -130,7 +154,7 @@ impl Workshop {
     }
 
     /// All tables that count, by family.
-    fn tables(&mut self, blobs: &Blobs) -> Result<BTreeMap<u32, Vec<Source>>> {
+    pub(super) fn tables(&mut self, blobs: &Blobs) -> Result<BTreeMap<u32, Vec<Source>>> {
         let (files, cache) = (self.env.files.clone(), Arc::new(BlockCache::new(0)));
         let bench = Bench { files: &*files, dir: &self.dir, cache, blobs, tables: &self.survey.hints.tables };
         let mut wanted = Vec::new();
@@ -183,7 +207,9 @@ impl Workshop {
         let mut strangers = Vec::new();
         for (name, number, said) in wanted {
             let (damage, lost_blocks) = (&mut self.report.damage, &mut self.report.lost_blocks);
-            match bench.vet(&name, number, said, damage, lost_blocks)? {
+            let vetted = bench.vet(&name, number, said, damage, lost_blocks);
+            let Some(vetted) = unless_refused(&mut self.refusals, vetted)? else { continue };
+            match vetted {
                 Some((None, source)) => strangers.push((name, source)),
                 Some((Some(family), _)) if self.survey.hints.dropped.contains(&family) => {}
                 Some((Some(family), source)) => {
@@ -239,7 +265,7 @@ impl Workshop {
     }
 
     /// What the manifest says of the store, or would say.
-    fn recovered(&self, blobs: &Blobs, ids: BTreeSet<u32>) -> Result<Recovered> {
+    pub(super) fn recovered(&self, blobs: &Blobs, ids: BTreeSet<u32>) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         if let Some(manifest) = &self.survey.manifest {
             let of = |family: &RecoveredFamily| RecoveredFamily {
@@ -289,7 +315,7 @@ impl Workshop {
         Ok(names)
     }
 
-    fn store(&mut self, recovered: &Recovered, blobs: &Blobs) -> Result<Store> {
+    pub(super) fn store(&mut self, recovered: &Recovered, blobs: &Blobs) -> Result<Store> {
         let next_file = recovered.next_file_number.max(self.survey.highest_number + 1);
         if next_file > FileNumber::MAX.get() / 2 {
             let reason = format!("a file has number {next_file}, which leaves too few for new ones; move it away");
@@ -584,6 +610,8 @@ fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
         contents: Contents::Whole(file.table.clone()),
         logs: None,
         is_undated: false,
+        checked: TableCheck::default(),
+        lost_values: 0,
     })
 }
 

@@ -1,0 +1,252 @@
+//! What a check finds, and what it goes by where not all of a store can be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use esker_env::FileSystem;
+use esker_env::sim::SimDisk;
+use esker_format::file_name::FileName;
+use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
+use esker_log::ledger::Usage;
+
+use super::{Check, WithoutCurrent};
+use crate::{Db, Error, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Separation, WriteOptions};
+
+const DIR: &str = "/store";
+/// Of a table.
+const FOOTER_BYTES: usize = 53;
+
+type Contents = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// Goal (B10): a manifest that counts what lives as garbage is found out, file by file.
+#[test]
+fn a_check_notices_garbage_that_is_none() {
+    let family = FamilyOptions { separation: Separation::AtFlush, min_blob_size: 100, ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let disk = SimDisk::new();
+    let open = || Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+    let db = open();
+    for file in 0..3u8 {
+        (0..4u8).for_each(|n| db.put([file, n], vec![n; 1000]).unwrap());
+        db.flush().unwrap();
+    }
+    assert!(db.check(&mut |_| {}).unwrap().errors.is_empty());
+    let store = db.store();
+    let view = store.family(0).unwrap().view.load_full();
+    let one_of_each =
+        |(number, usage): (_, Usage)| BlobFileGarbage { number, count: 1, bytes: usage.bytes / usage.count };
+    let wrong: Vec<_> = view.version.ledger().iter().map(one_of_each).take(2).collect();
+    let edit = VersionEdit { blob_garbage: wrong.clone(), ..VersionEdit::default() };
+    assert!(store.record(&mut store.installer.lock(), edit).is_ok());
+    let expected: BTreeSet<_> = wrong.iter().map(|garbage| store.path_of(&FileName::Blob(garbage.number))).collect();
+    drop((view, db));
+    let check = open().check(&mut |_| {}).unwrap();
+    let found: BTreeSet<_> = check.errors.iter().filter_map(|error| error.path().map(Path::to_owned)).collect();
+    assert!(found == expected && check.errors.len() == 2, "{check:?}");
+}
+
+fn with(separation: Separation) -> Options {
+    let family =
+        FamilyOptions { separation, min_blob_size: 100, level0_compaction_trigger: 10, ..FamilyOptions::default() };
+    let families = ["default", "second"].map(|name| (name.to_owned(), family.clone())).into();
+    Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() }
+}
+
+/// Of two families, three tables each, with blob files, and a log.
+fn written(separation: Separation) -> (SimDisk, Db) {
+    let (disk, options) = (SimDisk::new(), with(separation));
+    let db = Db::open_with_env(DIR, options.clone(), disk.env()).unwrap();
+    let second = db.create_column_family("second", options.families["second"].clone()).unwrap();
+    for file in 0..4u8 {
+        for family in [&db.default_column_family(), &second] {
+            for n in 0..4u8 {
+                let value = vec![n; 40 + 60 * usize::from(n)];
+                db.put_cf(family, [file, n], value, &WriteOptions::default()).unwrap();
+            }
+        }
+        if file < 3 {
+            db.flush().unwrap();
+        }
+    }
+    (disk, db)
+}
+
+/// The same, closed.
+fn scene() -> (SimDisk, Contents) {
+    let (disk, db) = written(Separation::AtFlush);
+    let expected = contents(&db).unwrap();
+    db.close().unwrap();
+    (disk, expected)
+}
+
+fn contents(db: &Db) -> Result<Contents> {
+    let mut found = Contents::new();
+    for name in ["default", "second"] {
+        let family = db.column_family(name).ok_or_else(|| Error::invalid_argument("a family is gone"))?;
+        let mut entries = db.iter_cf(&family, &ReadOptions::default())?;
+        entries.seek_to_first()?;
+        while entries.valid() {
+            found.insert((name.to_owned(), entries.key().to_vec()), entries.value()?.to_vec());
+            entries.next()?;
+        }
+    }
+    Ok(found)
+}
+
+fn plain() -> Options {
+    Options { background_jobs: 0, ..Options::default() }
+}
+
+fn check(disk: &SimDisk) -> Result<Check> {
+    Db::check_store_with_env(DIR, plain(), disk.env(), &mut |_| {})
+}
+
+fn named(disk: &SimDisk, part: &str) -> Vec<PathBuf> {
+    let mut found = disk.paths();
+    found.retain(|path| path.to_string_lossy().contains(part));
+    found.sort();
+    found
+}
+
+fn read(disk: &SimDisk) -> Result<Contents> {
+    contents(&Db::open_read_only_with_env(DIR, plain(), disk.env())?)
+}
+
+fn flip(disk: &SimDisk, path: &Path, at: usize, flipped: u8) {
+    let mut bytes = disk.file_bytes(path).unwrap();
+    bytes[at] ^= flipped;
+    disk.overwrite(path, bytes);
+}
+
+/// Goal: whatever byte rots of what leads to a store's files, it is told as damage, with the file's name, by an open and by a check that goes on to
+/// read all tables; and it costs nothing: a repair brings everything back.
+#[test]
+fn a_rotten_byte_of_what_leads_to_the_data_is_told_and_mended() {
+    let (whole, expected) = scene();
+    let table_count = named(&whole, ".sst").len() as u64;
+    let sound = check(&whole).unwrap();
+    assert!(sound.errors.is_empty() && sound.tables == table_count && sound.without_current.is_none(), "{sound:?}");
+    let (mut refused, mut without) = (BTreeMap::<String, u32>::new(), 0);
+    let files = [named(&whole, "CURRENT"), named(&whole, "MANIFEST"), named(&whole, "OPTIONS"), named(&whole, ".sst")];
+    for path in files.iter().filter_map(|files| files.last()) {
+        let (name, bytes) = (path.file_name().unwrap().to_string_lossy(), whole.file_bytes(path).unwrap());
+        let first = if name.ends_with(".sst") { bytes.len() - FOOTER_BYTES } else { 0 };
+        for at in first..bytes.len() {
+            let flipped = if at % 3 == 0 { 0xff } else { 1 << (at % 8) };
+            let what = format!("byte {at} of {name}, {flipped:#x}");
+            let disk = whole.after_process_death();
+            flip(&disk, path, at, flipped);
+            let before: Vec<_> = disk.paths().iter().map(|path| disk.file_bytes(path)).collect();
+            let (read, check) = (read(&disk), check(&disk).unwrap_or_else(|error| panic!("{what}: {error}")));
+            assert!(before == disk.paths().iter().map(|path| disk.file_bytes(path)).collect::<Vec<_>>(), "{what}");
+            if let Err(error) = &read {
+                let kind = error.kind();
+                // A number of the options may ask for fewer levels than there are.
+                assert!(kind == ErrorKind::Corruption || name.starts_with("OPTIONS"), "{what}: {error}");
+                let is_named = error.to_string().contains(&*name) || error.to_string().contains("CURRENT");
+                assert!(is_named, "{what}: {error}");
+                assert!(check.errors.iter().any(|told| told.to_string() == error.to_string()), "{what}: {check:?}");
+                *refused.entry(name.clone().into_owned()).or_default() += 1;
+            }
+            // An option may be another one now, and nothing tells; nor of two versions of a footer that are read alike.
+            assert!(read.is_err() || read.unwrap() == expected, "{what}");
+            let is_table = name.ends_with(".sst");
+            assert!(check.errors.len() == 1 || name.starts_with("OPTIONS") || is_table, "{what}: {check:?}");
+            assert_eq!(
+                check.tables,
+                table_count - u64::from(is_table && !check.errors.is_empty()),
+                "{what}: {check:?}"
+            );
+            if let Some(left) = &check.without_current {
+                without += 1;
+                assert!(left.has_lost_nothing(), "{what}: {left:?}");
+            }
+            Db::repair_with_env(DIR, plain(), disk.env()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(self::read(&disk).unwrap() == expected, "{what}");
+        }
+    }
+    assert!(refused.len() == 4 && refused.values().all(|&count| count > 15) && without > 50, "{refused:?}, {without}");
+}
+
+/// Goal: where only CURRENT is lost, the manifest that it named says all that it says otherwise.
+#[test]
+fn without_current_the_whole_manifest_is_what_a_check_goes_by() {
+    let (disk, expected) = scene();
+    disk.remove(Path::new("/store/CURRENT")).unwrap();
+    let manifest = named(&disk, "MANIFEST").remove(0);
+    let found = check(&disk).unwrap();
+    assert!(found.errors.len() == 1 && found.errors[0].to_string().contains("no CURRENT"), "{found:?}");
+    assert_eq!(found.without_current.and_then(|without| without.manifest), Some(manifest));
+    assert!(found.orphans.is_empty() && found.tables == 6 && found.blob_files == 6, "{:?}", found.orphans);
+    let table = named(&disk, ".sst").remove(0);
+    disk.remove(&table).unwrap();
+    let found = check(&disk).unwrap();
+    assert!(found.errors.len() == 2 && found.errors[1].path() == Some(&table), "{found:?}");
+    let left = disk.after_process_death();
+    Db::repair_with_env(DIR, plain(), left.env()).unwrap();
+    assert_eq!(read(&left).unwrap().len(), expected.len() - 4);
+}
+
+/// Goal: without any manifest each file is read by itself: each damage is told once, at its place, and what a repair will not get back.
+#[test]
+fn without_a_manifest_each_damage_is_told_once() {
+    let (disk, _) = scene();
+    let manifest = named(&disk, "MANIFEST").remove(0);
+    flip(&disk, &manifest, 40, 4);
+    let whole = check(&disk).unwrap();
+    assert!(whole.errors.len() == 1 && whole.errors[0].path() == Some(&manifest), "{whole:?}");
+    assert_eq!((whole.tables, whole.blob_files, whole.recovery.batches), (6, 6, 8), "{whole:?}");
+    assert_eq!(whole.without_current, Some(WithoutCurrent::default()));
+
+    let (tables, blobs) = (named(&disk, ".sst"), named(&disk, ".blob"));
+    let (log, options) = (named(&disk, ".log").remove(0), named(&disk, "OPTIONS").pop().unwrap());
+    flip(&disk, &tables[0], 20, 4);
+    let footer_at = disk.file_bytes(&tables[1]).unwrap().len() - FOOTER_BYTES;
+    flip(&disk, &tables[1], footer_at + 41, 2);
+    flip(&disk, &blobs[2], 90, 4);
+    disk.remove(&blobs[3]).unwrap();
+    flip(&disk, &log, 20, 4);
+    let section = disk.file_bytes(&options).unwrap().windows(3).position(|bytes| bytes == b"[DB").unwrap();
+    flip(&disk, &options, section + 1, 4);
+    let found = check(&disk).unwrap();
+    let damaged = [&manifest, &tables[0], &tables[1], &blobs[2], &blobs[3], &log, &options];
+    let told: BTreeSet<_> = found.errors.iter().filter_map(Error::path).collect();
+    assert!(told == damaged.into_iter().map(PathBuf::as_path).collect(), "{:#?}", found.errors);
+    assert_eq!(found.errors.len(), damaged.len(), "{:#?}", found.errors);
+    assert_eq!((found.tables, found.blob_files), (4, 4), "{found:?}");
+    let left = found.without_current.unwrap();
+    // Its only block.
+    assert_eq!((left.lost_tables, left.lost_blocks), (1, 1), "{left:?}");
+    assert!(left.lost_values > 0 && left.lost_log_bytes > 0 && !left.has_lost_nothing(), "{left:?}");
+    let done = Db::repair_with_env(DIR, plain(), disk.env()).unwrap();
+    let lost = (done.lost_tables, done.lost_blocks, done.lost_values, done.lost_log_bytes);
+    assert_eq!((left.lost_tables, left.lost_blocks, left.lost_values, left.lost_log_bytes), lost, "{done:?}");
+}
+
+/// Goal: blob files that were not ended, as of a process that died, are no damage where logs lead to them.
+#[test]
+fn without_a_manifest_a_blob_file_that_only_a_log_knows_is_no_damage() {
+    let (disk, db) = written(Separation::AtWrite);
+    std::mem::forget(db);
+    let disk = disk.after_process_death();
+    let manifest = named(&disk, "MANIFEST").remove(0);
+    flip(&disk, &manifest, 40, 4);
+    let found = check(&disk).unwrap();
+    assert_eq!(found.errors.len(), 1, "{:#?}", found.errors);
+    assert!(found.without_current.is_some_and(|left| left.has_lost_nothing()));
+    // What the log leads to is read.
+    let blob = named(&disk, ".blob").pop().unwrap();
+    flip(&disk, &blob, 30 + 32 + 2 + 10, 4);
+    let found = check(&disk).unwrap();
+    assert!(found.errors.len() == 2 && found.errors[1].path() == Some(&blob), "{:#?}", found.errors);
+}
+
+/// Goal: names alone make no store that could be damaged.
+#[test]
+fn files_that_only_have_names_of_a_store_are_none() {
+    let disk = SimDisk::new();
+    disk.env().files.create_dir_all(Path::new(DIR)).unwrap();
+    disk.env().files.create(Path::new("/store/000007.sst")).unwrap();
+    assert_eq!(check(&disk).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
