@@ -72,7 +72,10 @@ fn note_no_room(state: &mut State, family: &Family, left: Left) {
     let version = &family.view.load().version;
     // No more is written at a time: all tables, and what is copied or comes home.
     let blobs = match family.separation() {
-        Separation::FallBack => version.ledger().total().live_bytes(),
+        // Beside room for all tables (H4 of `home`).
+        Separation::FallBack => {
+            version.ledger().total().live_bytes().saturating_add(version.table_sums().bytes + family.blob_file_bytes())
+        }
         _ if version.blobs().is_empty() => 0,
         _ => reclaim::copied_bytes(family, version, left.slack).saturating_add(family.blob_file_bytes()),
     };

@@ -382,9 +382,10 @@ fn plan_down(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels, fits
     if fits(&whole) {
         return Some(whole);
     }
-    let below = (levels.base..version.deepest_level()).find_map(|level| plan_level(family, version, level, fits));
+    // Levels above the base are empty. Where there is none, and one is below all that there is, the base moves there.
+    let deepest = version.deepest_level().max(2).min(family.options.level_count - 1);
+    let below = (levels.base..deepest).find_map(|level| plan_level(family, version, level, fits));
     let tables = version.level(0);
-    // Levels above the base are empty.
     let above_base = (levels.base - 1).max(1);
     let mut oldest =
         (0..tables.len()).filter_map(|from| plan(family, version, 0, above_base, tables.get(from..)?.to_vec()));

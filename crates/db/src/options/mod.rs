@@ -105,7 +105,7 @@ pub struct Options {
     pub recycled_logs_max: usize,
 
     /// Size at which a new manifest is begun, in bytes. Default 64 MiB. Range 4 KiB..=1 GiB. One that begins with more than half of that
-    /// doubles first.
+    /// doubles first. On a small disk, or with a small [`max_disk_bytes`](Self::max_disk_bytes), a 64th of what all files may take up, if that is less.
     pub manifest_bytes_max: u64,
 
     /// The largest group of concurrent writes that goes to the log in one append, in bytes. Default 1 MiB.
@@ -140,7 +140,8 @@ pub struct Options {
     /// as on a full disk, but for those that only delete. Room is kept for the flush of every memtable and for a pass of
     /// reclaim or a step of a compaction, as blob files and tables end at 1/64 of the limit, if that is less than
     /// [`blob_file_bytes`](FamilyOptions::blob_file_bytes) or [`target_file_bytes`](FamilyOptions::target_file_bytes) (but no less than
-    /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight above one and a half times that.
+    /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight above one and a half times that, or above twice
+    /// that with a [`level_count`](FamilyOptions::level_count) of 2, since all tables are merged at once then.
     pub max_disk_bytes: u64,
 
     /// Whether reclaim makes holes of the dead pages of blob files, before it copies what lives there. Default `false`: RocksDB
@@ -220,8 +221,9 @@ pub enum Separation {
     AtWrite,
     /// With their keys, also those that lie in blob files now: reclaim brings them back, a part of the tables at a time while writers go on, and
     /// compactions do with what they meet, until there is no blob file left and a RocksDB without them opens the store. What lives is written once
-    /// for that where `max_space_amp` and the disk leave room for it twice, else some times. RocksDB calls this
-    /// blob garbage collection without blob files, Titan its fallback mode.
+    /// for that where `max_space_amp` and the disk leave room for it twice, else some times. Tables that hold values need more room for merges, which is kept:
+    /// of a store that nearly fills its disk, values come home as others are deleted. RocksDB calls this blob garbage collection without blob files,
+    /// Titan its fallback mode.
     FallBack,
 }
 

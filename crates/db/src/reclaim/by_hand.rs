@@ -331,7 +331,7 @@ impl Store {
             let mut state = self.state.lock();
             let plan = match goal {
                 _ if family.is_dropped() => None,
-                _ if family.separation() == Separation::FallBack => self.pick_step_by_hand(&state, family),
+                _ if family.separation() == Separation::FallBack => self.pick_step_by_hand(&state, family)?,
                 Goal::Garbage(part, before) => {
                     pick(family, &family.view.load().version, part, before, &Foreseen::default())
                 }

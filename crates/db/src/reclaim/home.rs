@@ -6,6 +6,7 @@
 //! - H2: in *steps*. Each writes a few tables again, and brings home what they point to in the files of the round, about one blob file's worth;
 //!   so does a compaction with the tables that it merges. Other families and writers get their turn in between.
 //! - H3: what cannot be read stays where it is: blob files and tables that turned out to be damaged keep nothing else from coming home.
+//! - H4: of the room that is kept for merges nothing is taken: tables that hold values take more of it than those that point to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use super::Relocation;
 use super::pick::{Foreseen, Use, candidates, retain_pointed_to, uses_after, within};
 use super::room::{BLOCK_BYTES, Left, rounding_bytes, tables_made};
+use crate::Result;
 use crate::family::Family;
 use crate::options::ReclaimMode;
 use crate::store::{State, Store};
@@ -23,24 +25,42 @@ use crate::version::{TableFile, Version};
 /// Quarters of what is left that a round takes: the last one is for what writers write meanwhile.
 const ROUND_QUARTERS: u64 = 3;
 
-/// The blob files of the next round, or of the one that was `begun` (H1): one in any case, if it is not larger than `disk_bytes`, and with more
-/// than one no more than `round_bytes` of what lives. Files and tables of `damaged` are left alone. The one after those that are `foreseen`.
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// In a round of more than one file.
+    round_bytes: u64,
+    /// While the copies are beside what they were made of.
+    copied_bytes: u64,
+    /// Then: by so much more tables may hold than blob files have given back (H4).
+    more_bytes: i64,
+}
+
+impl Room {
+    fn takes(&self, file: &Use) -> bool {
+        let more = i64::try_from(file.live_bytes).ok().zip(i64::try_from(file.garbage_bytes()).ok());
+        file.live_bytes <= self.copied_bytes && more.is_some_and(|(live, garbage)| live - garbage <= self.more_bytes)
+    }
+}
+
+/// The blob files of the next round, or of the one that was `begun` (H1): one in any case, if there is `room` for it, and with more than one no
+/// more than that takes. Files and tables of `damaged` are left alone. The one after those that are `foreseen`.
 fn next_round(
     version: &Version,
     begun: &BTreeSet<FileNumber>,
     damaged: &BTreeSet<FileNumber>,
-    (round_bytes, disk_bytes): (u64, u64),
+    room: Room,
     foreseen: &Foreseen,
 ) -> BTreeSet<FileNumber> {
     let uses: Vec<Use> = uses_after(version, foreseen).collect();
     let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
-    files.retain(|file| file.live_bytes <= disk_bytes);
+    files.retain(|file| room.takes(file));
     retain_pointed_to(&mut files, version, damaged);
     let count = files.len();
     let going_on: Vec<Use> = files.iter().filter(|file| begun.contains(&file.number)).copied().collect();
-    let chosen = within(round_bytes, files);
+    let chosen = within(room.round_bytes, files);
     // Others would have the tables that are done written again.
-    let goes_on = !going_on.is_empty() && going_on.iter().map(|file| file.live_bytes).sum::<u64>() <= disk_bytes;
+    let goes_on = !going_on.is_empty() && going_on.iter().map(|file| file.live_bytes).sum::<u64>() <= room.copied_bytes;
     match chosen.len() < count && goes_on {
         true => going_on.into_iter().map(|file| file.number).collect(),
         false => chosen,
@@ -121,17 +141,31 @@ impl Store {
     ) -> BTreeSet<FileNumber> {
         // Only background reclaim keeps to the bound.
         let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
-        let [round, disk] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
-        next_round(version, &family.coming_home(), damaged, (round / 4 * ROUND_QUARTERS, disk), foreseen)
+        let [round, copied_bytes] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let room = Room { round_bytes: round / 4 * ROUND_QUARTERS, copied_bytes, more_bytes: left.disk };
+        next_round(version, &family.coming_home(), damaged, room, foreseen)
     }
 
     /// The next step that is asked for by hand. What could not be read, or has no room, is tried once nothing else is left to do, so that whoever asks
     /// is told.
-    pub(super) fn pick_step_by_hand(&self, state: &State, family: &Arc<Family>) -> Option<Relocation> {
-        self.choose_home(state, family, || self.left_afresh());
+    ///
+    /// # Errors
+    /// `Exhausted`: there is no room for it (H4).
+    pub(super) fn pick_step_by_hand(&self, state: &State, family: &Arc<Family>) -> Result<Option<Relocation>> {
+        let left = self.left_afresh();
+        self.choose_home(state, family, || left);
         let (version, bytes_max) = (family.view.load().version.clone(), family.blob_file_bytes());
-        pick_step(family, &version, &family.coming_home(), state.damaged_files(family.id), bytes_max)
-            .or_else(|| pick_any_step(family, &version, bytes_max))
+        let chosen = pick_step(family, &version, &family.coming_home(), state.damaged_files(family.id), bytes_max);
+        if chosen.is_some() {
+            return Ok(chosen);
+        }
+        let last = pick_any_step(family, &version, bytes_max);
+        match last.as_ref().filter(|step| !step.is_claimed()).map(Relocation::moved_bytes) {
+            Some(bytes) if i64::try_from(bytes).map_or(true, |bytes| bytes > left.disk) => {
+                Err(self.no_room(&format!("to bring values of {bytes} bytes home from blob files")))
+            }
+            _ => Ok(last),
+        }
     }
 
     /// The steps that would be asked for by hand, one after the other, as if there was as much room all the time as is left now.

@@ -75,10 +75,15 @@ impl Relocation {
     /// About what it will write.
     pub(crate) fn written_bytes(&self) -> u64 {
         let tables: u64 = self.tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
-        let moved = self.version.bytes_into(&self.victims, self.tables.iter().map(|(_, table)| table));
+        let moved = self.moved_bytes();
         // What comes home goes to no blob file.
         let (of_blobs, home) = if self.is_step_home { (0, moved) } else { (moved, 0) };
         tables + moved + rounding_bytes(&self.family, self.tables.len(), tables + home, of_blobs)
+    }
+
+    /// What lives in its victims, as far as its tables point there.
+    pub(super) fn moved_bytes(&self) -> u64 {
+        self.version.bytes_into(&self.victims, self.tables.iter().map(|(_, table)| table))
     }
 }
 

@@ -77,9 +77,9 @@ const TURNS_MAX: i64 = 16;
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
-/// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step: room is kept for this
-/// part of all tables, or for so many as compactions write, or for the largest there is and what it meets, up to so many memtables.
-const TABLES_PART: u64 = 4;
+/// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step (P7 of
+/// [`compaction`](crate::compaction)): room is kept for as many tables as a step writes, or for the largest there is and what it meets, up to so many
+/// memtables. With no level between level 0 and the deepest there are no steps: then for all.
 const TABLES_MAX: u64 = 12;
 
 /// See the module's head.
@@ -225,6 +225,11 @@ impl Room {
     #[cfg(test)]
     pub(crate) fn take_back(&self) {
         self.credit.store(0, Ordering::Release);
+    }
+
+    /// What one file takes at most of a small disk, but for those that others made so.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        (self.bytes_max.load(Ordering::Relaxed) / FILES_MIN).max(FILE_BYTES_MIN)
     }
 
     /// What whole files that come in leave to writers of the disk (W5).
@@ -423,7 +428,7 @@ impl Store {
         let most = limit.min(self.room.used().saturating_add(available));
         self.room.bytes_max.store(most, Ordering::Relaxed);
         for family in self.families.load().values() {
-            family.set_file_bytes_max((most / FILES_MIN).max(FILE_BYTES_MIN));
+            family.set_file_bytes_max(self.room.file_bytes_max());
         }
     }
 
@@ -477,9 +482,12 @@ impl Store {
                 // No more of a giant, as others may have made it, than of what our memtables leave.
                 let largest = version.table_sums().bytes_max.saturating_mul(2);
                 let largest = largest.min(family.options.write_buffer_bytes.saturating_mul(TABLES_MAX));
-                let bytes = (to_rewrite / TABLES_PART).min(most.max(largest));
-                let small = (all as u64 / TABLES_PART).min(TABLES_MAX);
-                (bytes, rounding_bytes(family, 0, bytes, 0) + small * BLOCK_BYTES)
+                let (most, small) = match family.options.level_count {
+                    2 => (u64::MAX, u64::MAX),
+                    _ => (most.max(largest), TABLES_MAX),
+                };
+                let bytes = to_rewrite.min(most);
+                (bytes, rounding_bytes(family, 0, bytes, 0) + small.min(all as u64) * BLOCK_BYTES)
             } else {
                 (to_rewrite, rounding_bytes(family, all, to_rewrite, family.blob_file_bytes()))
             };
@@ -532,6 +540,16 @@ impl Store {
     pub(crate) fn left_afresh(&self) -> Left {
         self.room.withdraw();
         self.left()
+    }
+
+    /// That there is none, for what it was wanted.
+    pub(super) fn no_room(&self, wanted: &str) -> Error {
+        let used = self.room.used();
+        let reason = format!(
+            "the store takes up {used} bytes, and there is no room {wanted}, but for deletions and reclaim; delete something, \
+             raise max_disk_bytes or make room on the disk"
+        );
+        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
 
     /// What logs take up, the blocks ahead of the active one, and one that was made ahead of time, included.
@@ -618,12 +636,7 @@ impl Store {
             let is_in_vain = is_last || to_others >= most.max(signed(self.room.used()));
             // What the last reader of a version lets go of is found only now.
             if is_in_vain && !self.trash.is_filled() {
-                let reason = format!(
-                    "the store takes up {} bytes, and there is no room for more, but for deletions and reclaim; delete something, \
-                     raise max_disk_bytes or make room on the disk",
-                    self.room.used()
-                );
-                return Err(Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir));
+                return Err(self.no_room("for more"));
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
             // What was freed since it was last looked counts.

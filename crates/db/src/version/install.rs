@@ -125,9 +125,9 @@ impl Store {
     /// nothing, unless CURRENT may already name it.
     pub(crate) fn roll_manifest_if_large(&self, installer: &mut Installer) {
         let family_id_max = installer.family_id_max;
-        let Some(old) = installer.manifest.as_mut().filter(|old| old.is_large(self.options.manifest_bytes_max)) else {
-            return;
-        };
+        // Of a small disk, what it grows by is kept from nobody.
+        let bytes_max = self.options.manifest_bytes_max.min(self.room.file_bytes_max());
+        let Some(old) = installer.manifest.as_mut().filter(|old| old.is_large(bytes_max)) else { return };
         let old_number = old.number();
         let number = self.new_file_number();
         let files = &*self.env.files;

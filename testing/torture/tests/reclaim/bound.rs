@@ -244,6 +244,51 @@ fn live_at_the_limit(db: &Db, kind: &Kind, mut look: impl FnMut()) -> esker::Res
     Ok(at)
 }
 
+/// Puts one key after the other until there is no more room; how many there are.
+fn fill_up(db: &Db, kind: &Kind) -> u32 {
+    for count in 0.. {
+        match db.put(key(count), value(kind, count, 0)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Exhausted => return count,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    u32::MAX
+}
+
+/// Goal (W3, H4): a full store takes deletions however few of them each flush writes, closes, opens, and takes puts again: with no level between level 0
+/// and the deepest, too, and while values come home, as far as there is room for that.
+#[test]
+fn deletions_that_are_flushed_one_by_one_bring_room_for_writes() {
+    let kinds = [Separation::Off, Separation::AtFlush, Separation::AtWrite].into_iter();
+    let cases = kinds.flat_map(|separation| [(separation, 2), (separation, 3), (separation, 7)]);
+    for ((separation, level_count), falls_back) in cases.flat_map(|case| [(case, false), (case, true)]) {
+        let what = format!("{separation:?}, {level_count} levels, falls back: {falls_back}");
+        let kind = Kind { separation, value_bytes: 2000, keys: 0 };
+        let disk = SimDisk::new();
+        let mut options = Options { max_disk_bytes: 2 * LIMIT_BYTES, ..options(&kind) };
+        options.families.get_mut("default").unwrap().level_count = level_count;
+        let db = open(&disk, &options).unwrap();
+        let count = fill_up(&db, &kind);
+        if falls_back {
+            db.set_separation(&db.default_column_family(), Separation::FallBack).unwrap();
+            db.wait_for_compact().unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        // From all over, so that every table meets all others.
+        for n in (0..7).flat_map(|first| (first..count).step_by(7)) {
+            db.delete(key(n)).unwrap_or_else(|error| panic!("{what}: {n} of {count}: {error}"));
+            if n % 3 == 0 {
+                db.flush().unwrap_or_else(|error| panic!("{what}: {n} of {count}: {error}"));
+            }
+        }
+        db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let db = open(&disk, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let again = fill_up(&db, &kind);
+        assert!(again >= count / 3, "{what}: {again} puts, {count} at first");
+        assert_sound(&db, &what);
+    }
+}
+
 /// Goal (W3): deletions alone bring room for puts, though memtables are so large that all of them would fit into one: it would need more room than is
 /// kept for reclaim.
 #[test]
@@ -256,14 +301,7 @@ fn deletions_alone_bring_room_for_writes() {
         (family.write_buffer_bytes, family.target_file_bytes, family.level_base_bytes) =
             (1 << 20, 128 << 10, 512 << 10);
         let db = open(&disk, &options).unwrap();
-        let mut count = 0;
-        loop {
-            match db.put(key(count), value(&kind, count, 0)) {
-                Ok(()) => count += 1,
-                Err(error) if error.kind() == ErrorKind::Exhausted => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
+        let count = fill_up(&db, &kind);
         for n in (0..count).filter(|n| n % 4 != 0) {
             db.delete(key(n)).unwrap();
             assert!(occupied(&disk, "") <= 8 << 20);
