@@ -311,16 +311,16 @@ impl Store {
 
     /// What gives space back, the cheapest way first: holes, then copies of what lives.
     fn pick_reclaim(&self, state: &State, family: &Arc<Family>, left: &impl Deref<Target = Left>) -> Option<Work> {
-        if self.options.reclaim_mode != ReclaimMode::Auto {
-            return None;
+        // Deletions take of what is kept, and wait for nothing.
+        let is_short = || self.room.is_short() || left.disk < 0;
+        let if_short = || if is_short() { self.pick_exposing(family, false, left) } else { None };
+        // By hand or not, deletions have to take effect where there is no room: that moves no value.
+        if self.options.reclaim_mode != ReclaimMode::Auto || family.view.load().version.blobs().is_empty() {
+            return if_short();
         }
         let damaged = state.damaged_files(family.id);
         if family.comes_home() {
-            let step = self.pick_step_home(family, damaged, left);
-            return step.or_else(|| if self.room.is_short() { self.pick_exposing(family, false, left) } else { None });
-        }
-        if family.view.load().version.blobs().is_empty() {
-            return if self.room.is_short() { self.pick_exposing(family, false, left) } else { None };
+            return self.pick_step_home(family, damaged, left).or_else(if_short);
         }
         let can_punch = state.copies == 0 && !self.cannot_punch.load(Ordering::Relaxed);
         let need = self.need(state, family, left, can_punch);

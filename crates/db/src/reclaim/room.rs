@@ -78,7 +78,7 @@ const TURNS_MAX: i64 = 16;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step (P7 of
-/// [`compaction`](crate::compaction)): room is kept for as many tables as a step writes, or for the largest there is and what it meets, up to so many
+/// [`compaction`](crate::compaction)): room is kept for as many tables as a step writes, and for the largest there is and what it meets, up to so many
 /// memtables. With no level between level 0 and the deepest there are no steps: then for all.
 const TABLES_MAX: u64 = 12;
 
@@ -484,7 +484,7 @@ impl Store {
                 let largest = largest.min(family.options.write_buffer_bytes.saturating_mul(TABLES_MAX));
                 let (most, small) = match family.options.level_count {
                     2 => (u64::MAX, u64::MAX),
-                    _ => (most.max(largest), TABLES_MAX),
+                    _ => (most.saturating_add(largest), TABLES_MAX),
                 };
                 let bytes = to_rewrite.min(most);
                 (bytes, rounding_bytes(family, 0, bytes, 0) + small.min(all as u64) * BLOCK_BYTES)

@@ -9,7 +9,8 @@
 //! - `small`: small files are merged, with crashes and faults at every operation, too;
 //! - `everywhere`: the other kinds die at every operation, and every call of theirs fails;
 //! - `windows`: passes over one range of keys, beside writers and readers, with crashes and faults in the midst of them;
-//! - `bound`: a store, a limit and a full disk.
+//! - `bound`: a store, a limit and a full disk;
+//! - `limit`: the same of any options, while they change.
 //!
 //! Where each kind of reclaim dies and fails, at every operation:
 //!
@@ -25,6 +26,7 @@ mod everywhere;
 mod foretold;
 mod holes;
 mod ledger;
+mod limit;
 mod modes;
 mod moves;
 mod small;

@@ -1,0 +1,123 @@
+//! A store at its limit, whatever its options and whatever is asked of it there.
+
+use esker::env::sim::SimDisk;
+use esker::{Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Separation};
+use esker_torture::model::Contents;
+use esker_torture::numbered::{assert_sound, contents, key, noise};
+use fastrand::Rng;
+
+const SEPARATIONS: [Separation; 4] = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
+
+fn any<T: Copy>(random: &mut Rng, of: &[T]) -> T {
+    of[random.usize(..of.len())]
+}
+
+fn any_options(random: &mut Rng) -> Options {
+    let family = FamilyOptions {
+        write_buffer_bytes: any(random, &[64 << 10, 128 << 10, 256 << 10]),
+        separation: any(random, &SEPARATIONS),
+        min_blob_size: any(random, &[0, 100, 4096]),
+        blob_file_bytes: any(random, &[64 << 10, 256 << 10, 16 << 20]),
+        blob_compression: Compression::None,
+        compression: Compression::None,
+        target_file_bytes: any(random, &[4 << 10, 64 << 10, 1 << 20]),
+        level_base_bytes: any(random, &[16 << 10, 256 << 10, 4 << 20]),
+        level_count: any(random, &[2, 3, 7]),
+        level0_compaction_trigger: any(random, &[2, 4]),
+        ..FamilyOptions::default()
+    };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        max_disk_bytes: random.u64(6..16) << 20,
+        max_space_amp: any(random, &[1.1, 1.3, 3.0, 100.0]),
+        reclaim_mode: any(random, &[ReclaimMode::Auto, ReclaimMode::Manual]),
+        recycled_logs_max: any(random, &[0, 2]),
+        punch_holes: random.bool(),
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+/// Whether there was room; any other error is one.
+fn had_room(done: esker::Result<()>, what: impl Fn(Error) -> String) -> bool {
+    match done {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::Exhausted => false,
+        Err(error) => panic!("{}", what(error)),
+    }
+}
+
+fn live_at_the_limit(seed: u64) {
+    let mut random = Rng::with_seed(seed);
+    let options = any_options(&mut random);
+    let (keys, value_bytes) = (any(&mut random, &[20, 300, 4000]), any(&mut random, &[100, 700, 5000, 60_000]));
+    let disk = SimDisk::new();
+    let open = || Db::open_with_env("/store", options.clone(), disk.env());
+    let what = |doing: &str, error: Error| format!("seed {seed}, {doing}: {error}");
+    let (mut db, mut expected, mut refused) = (open().unwrap(), Contents::new(), 0);
+    let mut steps = 0;
+    while refused < 200 && steps < 30_000 {
+        steps += 1;
+        let (family, n) = (db.default_column_family(), random.u32(..keys));
+        // Most of what is done once it is full is what shall help.
+        let rare = if refused == 0 { 400 } else { 12 };
+        match random.u32(..rare) {
+            0 => db
+                .set_separation(&family, any(&mut random, &SEPARATIONS))
+                .unwrap_or_else(|e| panic!("{}", what("separation", e))),
+            1 => drop(had_room(db.compact_range(&family, None, None), |error| what("compaction", error))),
+            2 => drop(had_room(db.reclaim(&family, 0.1).map(drop), |error| what("reclaim", error))),
+            3 => db.flush().unwrap_or_else(|error| panic!("{}", what("flush", error))),
+            4 => {
+                db.close().unwrap_or_else(|error| panic!("{}", what("close", error)));
+                db = open().unwrap_or_else(|error| panic!("{}", what("open", error)));
+            }
+            5 | 6 => {
+                db.delete(key(n)).unwrap_or_else(|error| panic!("{}", what("deletion", error)));
+                expected.remove(&key(n));
+            }
+            _ => {
+                let value = noise(n, steps, random.usize(..2 * value_bytes));
+                match had_room(db.put(key(n), value.clone()), |error| what("put", error)) {
+                    true => drop(expected.insert(key(n), value)),
+                    false => refused += 1,
+                }
+            }
+        }
+    }
+    assert!(contents(&db) == expected, "seed {seed}");
+    for n in 0..keys {
+        db.delete(key(n)).unwrap_or_else(|error| panic!("{}", what("deletion", error)));
+        if n % 8 == 0 {
+            db.flush().unwrap_or_else(|error| panic!("{}", what("flush", error)));
+        }
+    }
+    db.close().unwrap_or_else(|error| panic!("{}", what("close", error)));
+    let db = open().unwrap_or_else(|error| panic!("{}", what("open", error)));
+    // By hand nothing comes back that nobody asks for.
+    if options.reclaim_mode == ReclaimMode::Manual {
+        let family = db.default_column_family();
+        had_room(db.compact_range(&family, None, None), |error| what("compaction", error));
+        had_room(db.reclaim(&family, 0.0).map(drop), |error| what("reclaim", error));
+    }
+    let mut written = 0;
+    for n in 0..keys {
+        let value = noise(n, 0, value_bytes);
+        if written < options.max_disk_bytes / 8 {
+            db.put(key(n), &value).unwrap_or_else(|error| panic!("{}", what("puts in the end", error)));
+            written += value.len() as u64;
+        }
+    }
+    assert_sound(&db, &format!("seed {seed}"));
+}
+
+/// Goal (W3): a store at its limit takes deletions and flushes, closes and opens, and takes puts again, whatever its options, though
+/// separations are switched, and values moved by hand, where there is no room for it.
+#[test]
+fn a_store_at_its_limit_gets_out_whatever_its_options() {
+    // The last one is by hand, and its tables so small that blocks are most of what they take.
+    for seed in (0..8).chain([48]) {
+        live_at_the_limit(seed);
+    }
+}
