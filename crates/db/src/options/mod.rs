@@ -246,7 +246,7 @@ impl Separation {
 }
 
 /// When space is taken back that overwritten and deleted values leave in blob files. A blob file without a live value
-/// goes in any case.
+/// goes in any case, and where there is no more room, compactions let deletions take effect in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReclaimMode {
