@@ -74,7 +74,8 @@ fn note_no_room(state: &mut State, family: &Family, left: Left) {
     let blobs = match family.separation() {
         // Beside room for all tables (H4 of `home`).
         Separation::FallBack => {
-            version.ledger().total().live_bytes().saturating_add(version.table_sums().bytes + family.blob_file_bytes())
+            let live = version.ledger().total().live_bytes();
+            live.saturating_add(version.table_sums().bytes).saturating_add(family.blob_file_bytes())
         }
         _ if version.blobs().is_empty() => 0,
         _ => reclaim::copied_bytes(family, version, left.slack).saturating_add(family.blob_file_bytes()),

@@ -54,7 +54,9 @@ fn next_round(
 ) -> BTreeSet<FileNumber> {
     let uses: Vec<Use> = uses_after(version, foreseen).collect();
     let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
-    files.retain(|file| room.takes(file));
+    // One that was begun gives back what it takes only in the end.
+    let goes_on = |file: &Use| begun.contains(&file.number) && file.live_bytes <= room.copied_bytes;
+    files.retain(|file| goes_on(file) || room.takes(file));
     retain_pointed_to(&mut files, version, damaged);
     let count = files.len();
     let going_on: Vec<Use> = files.iter().filter(|file| begun.contains(&file.number)).copied().collect();
@@ -161,7 +163,7 @@ impl Store {
         }
         let last = pick_any_step(family, &version, bytes_max);
         match last.as_ref().filter(|step| !step.is_claimed()).map(Relocation::moved_bytes) {
-            Some(bytes) if i64::try_from(bytes).map_or(true, |bytes| bytes > left.disk) => {
+            Some(bytes) if i64::try_from(bytes).map_or(true, |bytes| bytes > left.disk.max(0)) => {
                 Err(self.no_room(&format!("to bring values of {bytes} bytes home from blob files")))
             }
             _ => Ok(last),
