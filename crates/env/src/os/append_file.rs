@@ -374,8 +374,10 @@ impl AppendFile for OsAppendFile {
         use rustix::fs::{Advice, fadvise};
         // A7.
         let from = self.synced_to.load(Ordering::Acquire);
-        let bytes = self.len().saturating_sub(from);
-        let _ = fadvise(&self.file, from, std::num::NonZeroU64::new(bytes), Advice::DontNeed);
+        // None would be all up to the end, with zeroes ahead that the next append goes over.
+        if let Some(bytes) = std::num::NonZeroU64::new(self.len().saturating_sub(from)) {
+            let _ = fadvise(&self.file, from, Some(bytes), Advice::DontNeed);
+        }
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
