@@ -55,8 +55,8 @@ fn next_round(
     let uses: Vec<Use> = uses_after(version, foreseen).collect();
     let mut files = candidates(&uses, f64::NEG_INFINITY, damaged);
     // One that was begun gives back what it takes only in the end.
-    let goes_on = |file: &Use| begun.contains(&file.number) && file.live_bytes <= room.copied_bytes;
-    files.retain(|file| goes_on(file) || room.takes(file));
+    let is_half_done = |file: &Use| begun.contains(&file.number) && file.live_bytes <= room.copied_bytes;
+    files.retain(|file| is_half_done(file) || room.takes(file));
     retain_pointed_to(&mut files, version, damaged);
     let count = files.len();
     let going_on: Vec<Use> = files.iter().filter(|file| begun.contains(&file.number)).copied().collect();
