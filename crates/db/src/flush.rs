@@ -132,6 +132,7 @@ impl Store {
             discard(&edit.new_tables(), &edit.blobs, &plan.generations);
             return Ok(FileChanges::default());
         }
+        self.room.note_flushed((edit.added.len() + edit.blobs.len()) as u64);
         self.install_or_discard(&plan.family, edit, &plan.generations)
     }
 

@@ -412,8 +412,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
         }
     })?;
     let mut installer = store.installer.lock();
-    store.counters.manifest_bytes.add(manifest.bytes());
-    installer.manifest = Some(manifest);
+    store.take_manifest(&mut installer, manifest);
     store.write_options_file(&mut installer)?;
     drop(installer);
     copying::remove_mark(&*store.env.files, &store.dir)?;

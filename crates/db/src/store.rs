@@ -102,6 +102,8 @@ pub(crate) struct Store {
     pub(crate) delayed_rate: AtomicU64,
     /// Bytes of all logs but the one being written; follows `state.wals`.
     pub(crate) sealed_wal_bytes: AtomicU64,
+    /// What the manifest may take of the disk beyond what it does, until a new one is there.
+    pub(crate) manifest_growth: AtomicU64,
     /// What the next log takes up, if it was made ahead of time; follows `state.spare_log`.
     pub(crate) spare_log_bytes: AtomicU64,
     pub(crate) commit: CommitQueue<Request, Lead>,
@@ -297,6 +299,7 @@ impl Store {
             load_sequence: AtomicU64::new(0),
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
+            manifest_growth: AtomicU64::new(0),
             spare_log_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),
             ended_logs: Mutex::default(),

@@ -436,7 +436,7 @@ impl Store {
         if !sealing.is_empty() {
             // Whatever fails, the memtables are still full.
             self.seal(lead, &sealing).inspect_err(|_| self.has_full.store(true, Ordering::Release))?;
-        } else if self.room.is_overdrawn()
+        } else if self.room.has_deletions_to_flush()
             && let Some(family) = crate::memory::largest(lead)
             && self.state.lock().flush_error.is_none()
         {

@@ -4,6 +4,7 @@
 //! |--------------|---------------------------------------------------------------------------------------------|
 //! | [`trash`]    | files that nothing names any more go                                                        |
 //! | [`room`]     | how much may still be written, and who waits for more                                       |
+//! | [`deletions`] | what they may take of a store that is full                                                 |
 //! | [`incoming`] | what comes in as whole files, until a version names it                                      |
 //! | [`overwriting`] | how much of what is written hides something that the ledger takes for living          |
 //! | [`hidden`]   | how much may be overwritten that the ledger takes for living                                |
@@ -27,6 +28,7 @@
 //!   room for (a step home, [`home`], no more than one blob file's worth), however much there is to do; through one record's memory (B9).
 
 mod by_hand;
+mod deletions;
 mod hidden;
 mod home;
 mod incoming;
@@ -58,6 +60,6 @@ pub(crate) use pick::{
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
-pub(crate) use room::{Left, Reserved, Room, rounding_bytes};
+pub(crate) use room::{BLOCK_BYTES, Left, Reserved, Room, rounding_bytes};
 pub(crate) use trash::Trash;
 pub(crate) use window::pick_window;

@@ -10,8 +10,8 @@
 //! - W2: all files together stay within `max_disk_bytes`: the file system itself refuses more ([`Metered`](esker_env::metered)).
 //! - W3: before it comes to that, or to a full disk, writes are refused: with `Exhausted`, once nothing is left that could be freed.
 //!   Room is kept for the flush of every memtable and for a pass of reclaim over one blob file, none of which becomes too large for that on a
-//!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again. Deletions
-//!   that begin to take of that room are flushed.
+//!   small disk: so deletions and reclaim go on, and writes do, too, when there is room again. What deletions take of that is bounded
+//!   ([`deletions`](super::deletions)).
 //! - W4: work is counted with what it will write when it is picked, and writes, where little is left, from when they are let go ahead. Who looks
 //!   what is left, and then takes of it, is alone in that.
 //! - W5: who brings whole files asks for room as well, and leaves a part of it to writers. It begins when the bound is kept, since what it
@@ -28,9 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use esker_env::metered::Meter;
+use esker_env::metered::{Meter, RESERVE_BYTES};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::deletions::{self, Deletions};
 use super::incoming::Incoming;
 use super::overwriting::SAMPLE_BYTES;
 use super::{hidden_bytes, next_pass_bytes};
@@ -48,12 +49,10 @@ use crate::{Error, ErrorKind, Result};
 const CREDIT_PART: u64 = 64;
 const CREDIT_BYTES_MIN: i64 = 1 << 20;
 const CREDIT_BYTES_MAX: i64 = 16 << 20;
-/// Deletions are flushed when they have taken this part of a blob file's room.
-const OVERDRAWN_PART: u64 = 8;
 /// Writers leave at most this part of what may be taken above what lives for the next pass.
 const NEXT_PASS_PART: u64 = 4;
 /// A user's byte may come three times before anything goes: into the log, by a flush, and with what the tables need.
-const COPIES: i64 = 3;
+pub(super) const COPIES: i64 = 3;
 /// Writes are counted while they are on their way (W4) once no more than this is left: far more than could be on its way before.
 const NEAR_BYTES: i64 = 1 << 30;
 /// What may be written where the bound cannot be kept, since reclaim finds nothing to do.
@@ -61,7 +60,7 @@ const GRACE_BYTES: i64 = 1 << 20;
 /// What leads to values counts for garbage up to this part of what may be taken above what lives: where values are tiny, it is more.
 const OVERHEAD_PART: u64 = 4;
 /// A blob file is at most this part of what all files may take up, where it takes no less than that: room for one is kept for what a pass copies.
-const FILES_MIN: u64 = 64;
+pub(super) const FILES_MIN: u64 = 64;
 const FILE_BYTES_MIN: u64 = 64 << 10;
 
 /// Who writes at full speed waits again before this is over.
@@ -75,7 +74,7 @@ const TRIES_MAX: u32 = 3;
 const TURNS_MAX: i64 = 16;
 
 /// File systems hand out so much at a time, and so each file of a pass may take so much more than it holds.
-pub(super) const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// Where values lie with their keys, deletions come to take effect by ordinary compactions, step by step (P7 of
 /// [`compaction`](crate::compaction)): room is kept for as many tables as a step writes, and for the largest there is and what it meets, up to so many
@@ -93,8 +92,7 @@ pub(crate) struct Room {
     credit: AtomicI64,
     /// Bytes that they were let write, the credit included, ever.
     granted: AtomicI64,
-    /// Bytes of deletions that went ahead without credit since memtables were last sealed for their sake.
-    overdrawn: AtomicI64,
+    deletions: Deletions,
     /// What those who wait want of the disk: what they ask for, and what is to be left beside that.
     wanted: AtomicI64,
     /// What they ask for: what they would take.
@@ -139,6 +137,8 @@ pub(crate) struct Left {
     pub(crate) slack: u64,
     /// What writers leave of the bound for the next pass over a range of keys.
     pub(crate) next_pass: i64,
+    /// What deletions take in tables.
+    pub(crate) deletion_bytes: i64,
 }
 
 /// What a piece of work will still write (W4).
@@ -177,7 +177,7 @@ impl Room {
             at_rest: AtomicU64::new(0),
             credit,
             granted: AtomicI64::new(0),
-            overdrawn: AtomicI64::new(0),
+            deletions: Deletions::default(),
             wanted: AtomicI64::new(0),
             asked: AtomicI64::new(0),
             looking: Mutex::default(),
@@ -242,15 +242,17 @@ impl Room {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Whether deletions, which nobody holds back, have taken so much of what is kept for reclaim that they had better be flushed: as long as they
-    /// are in memory they free nothing, and become a table that takes as much room again when it is merged. Says so once.
+    /// Whether deletions, which need no room to go ahead, had better be flushed. Says so once.
     #[inline]
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        if !self.is_near.load(Ordering::Relaxed) {
-            return false;
+    pub(crate) fn has_deletions_to_flush(&self) -> bool {
+        self.is_near.load(Ordering::Relaxed) && self.deletions.is_to_flush(self.bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// Memtables became so many tables.
+    pub(crate) fn note_flushed(&self, tables: u64) {
+        if self.is_near.load(Ordering::Relaxed) {
+            self.deletions.note_flushed(tables);
         }
-        let most = signed(self.bytes_max.load(Ordering::Relaxed) / FILES_MIN / OVERDRAWN_PART);
-        self.overdrawn.load(Ordering::Relaxed) > most && self.overdrawn.swap(0, Ordering::Relaxed) > most
     }
 
     /// Takes back what writers were let write, and have not written.
@@ -278,10 +280,17 @@ impl Room {
         self.granted.load(Ordering::Relaxed).saturating_sub(self.credit.load(Ordering::Relaxed).max(0))
     }
 
-    /// Says what was found.
-    fn note_left(&self, left: &Left) {
+    /// Says what was found. Whether deletions have gone.
+    fn note_left(&self, left: &Left) -> bool {
         self.is_short.store(left.disk <= self.wanted.load(Ordering::Acquire), Ordering::Relaxed);
         self.is_near.store(left.disk < NEAR_BYTES, Ordering::Relaxed);
+        self.deletions.note_left(left, self.bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// A write is on its way.
+    fn admit(&self, bytes: i64) -> Admitted<'_> {
+        self.on_their_way.fetch_add(bytes, Ordering::AcqRel);
+        Admitted { room: self, bytes }
     }
 
     /// Work has let go of what it read: what is still held, of `bytes`, readers hold.
@@ -408,7 +417,7 @@ pub(crate) fn rounding_bytes(family: &Family, tables: usize, table_bytes: u64, m
     (tables_made(family, tables, table_bytes) + blobs + PARTS_MAX) * BLOCK_BYTES
 }
 
-fn signed(bytes: u64) -> i64 {
+pub(super) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -448,13 +457,14 @@ impl Store {
         let reserved = self.room.reserved.load(Ordering::Acquire);
         let (mut live, mut tables, mut unflushed, mut pass, mut file_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
         let (mut has_blobs, mut values_unflushed, mut overhead, mut coming) = (false, 0u64, 0u64, 0u64);
-        let (mut logged, mut flushed_next) = (0u64, 0u64);
+        let (mut logged, mut flushed_next, mut deletion_bytes) = (0u64, 0u64, 0i64);
         for family in self.families.load().values() {
             let view = family.view.load();
             let version = &view.version;
             let of_blobs = version.ledger().total().live_bytes();
             let hidden = (hidden_bytes(version) as f64 * family.overwriting.part()) as u64;
             let of_tables = version.table_sums().bytes;
+            deletion_bytes = deletion_bytes.saturating_add(signed(version.table_sums().deletion_bytes));
             let coming_in = family.coming.sizes();
             coming += coming_in.all();
             // Values that were just written are not known to live; as many as are new do.
@@ -509,6 +519,8 @@ impl Store {
         let ours = used.saturating_sub(held).saturating_sub(coming);
         let most = self.room.bytes_max.load(Ordering::Relaxed);
         let on_their_way = COPIES * self.room.on_their_way.load(Ordering::Acquire);
+        // Some of it may take what only such files may take.
+        unflushed += self.manifest_growth.load(Ordering::Relaxed).saturating_sub(RESERVE_BYTES / 2);
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - on_their_way;
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
@@ -525,7 +537,7 @@ impl Store {
         };
         let beside = (logs.max(values_unflushed) + next_log + flushed_next).min(slack / 2);
         Left {
-            disk: after_flushes.saturating_sub(signed(pass + file_bytes)),
+            disk: after_flushes.saturating_sub(signed(pass + file_bytes) + deletions::kept_bytes(most)),
             pass: after_flushes.saturating_sub(COPIES * self.room.credit.load(Ordering::Relaxed).max(0)),
             bound: match has_blobs {
                 true => signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
@@ -533,6 +545,7 @@ impl Store {
             },
             slack,
             next_pass: signed(next_pass),
+            deletion_bytes,
         }
     }
 
@@ -548,6 +561,16 @@ impl Store {
         let reason = format!(
             "the store takes up {used} bytes, and there is no room {wanted}, but for deletions and reclaim; delete something, \
              raise max_disk_bytes or make room on the disk"
+        );
+        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
+    }
+
+    /// That there is none for deletions, either.
+    fn no_room_for_deletions(&self) -> Error {
+        let (used, held) = (self.room.used(), self.trash.held_bytes());
+        let reason = format!(
+            "the store takes up {used} bytes, and the deletions before have freed none yet; close iterators and drop values and \
+             snapshots, which hold at least {held} bytes, raise max_disk_bytes or make room on the disk"
         );
         Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
@@ -579,25 +602,30 @@ impl Store {
         if before > bytes {
             return Ok(admitted);
         }
-        if request.only_deletes() {
-            if is_near {
-                self.room.overdrawn.fetch_add(bytes, Ordering::Relaxed);
-            }
+        let only_deletes = request.only_deletes();
+        if only_deletes && self.room.deletions.go_ahead(bytes, self.room.bytes_max.load(Ordering::Relaxed)) {
             return Ok(admitted);
         }
         // Whoever waits is not on the way.
         drop(admitted);
-        self.wait_for_room(bytes)
+        self.wait_for_room(bytes, only_deletes)
     }
 
     #[cold]
-    fn wait_for_room(&self, bytes: i64) -> Result<Admitted<'_>> {
+    fn wait_for_room(&self, bytes: i64, only_deletes: bool) -> Result<Admitted<'_>> {
         let began = self.env.clock.monotonic();
         let asked = COPIES.saturating_mul(bytes.saturating_add(1));
         let tries = Cell::new(0);
         let result = self.wait_until(asked, 0, |is_last| {
             tries.set(tries.get() + 1);
-            self.take(bytes, is_last)
+            if only_deletes { self.take_for_deletion(bytes) } else { self.take(bytes, is_last) }
+        });
+        let result = result.map_err(|error| match error.kind() {
+            ErrorKind::Exhausted if only_deletes => {
+                self.room.deletions.stay(bytes);
+                self.no_room_for_deletions()
+            }
+            _ => error,
         });
         if tries.get() > 1 {
             self.note_wait(WaitCause::Space, began);
@@ -649,15 +677,11 @@ impl Store {
     /// Takes of what is left, if it is enough; if it `is_last` to look, as nothing can be freed, in spite of the bound.
     fn take(&self, bytes: i64, is_last: bool) -> Option<Admitted<'_>> {
         let _alone = self.room.look();
-        let admitted = || {
-            self.room.on_their_way.fetch_add(bytes, Ordering::AcqRel);
-            Admitted { room: &self.room, bytes }
-        };
         // Somebody may have come before; whoever takes of it now is counted, or waits.
         let credit = self.room.withdraw();
         if credit > bytes {
             self.room.grant(bytes, credit - bytes);
-            return Some(admitted());
+            return Some(self.room.admit(bytes));
         }
         self.refresh_room();
         let left = self.left();
@@ -667,7 +691,7 @@ impl Store {
         if more > 0 {
             let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
             self.room.grant(bytes, more.min(most));
-            return Some(admitted());
+            return Some(self.room.admit(bytes));
         }
         if on_disk <= bytes || !is_last {
             self.room.give_back(credit, for_writers);
@@ -675,7 +699,16 @@ impl Store {
         }
         // Nothing is left to reclaim: what is reckoned too much lives, or somebody reads it.
         self.room.grant(bytes, GRACE_BYTES.min(on_disk - bytes));
-        Some(admitted())
+        Some(self.room.admit(bytes))
+    }
+
+    /// Lets a deletion go ahead if those before it have gone (D2 of [`deletions`](super::deletions)).
+    fn take_for_deletion(&self, bytes: i64) -> Option<Admitted<'_>> {
+        let _alone = self.room.look();
+        self.refresh_room();
+        let left = self.left();
+        let have_gone = self.room.note_left(&left);
+        have_gone.then(|| self.room.admit(bytes))
     }
 
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.

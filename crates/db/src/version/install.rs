@@ -93,6 +93,7 @@ impl Store {
         match manifest.append(&edit) {
             Ok(bytes) => {
                 self.counters.manifest_bytes.add(bytes);
+                self.note_manifest_growth(manifest);
                 Ok(())
             }
             Err(error) => {
@@ -121,12 +122,27 @@ impl Store {
         }
     }
 
+    /// What a manifest grows to: on a small disk, no more than one blob file takes of it.
+    fn manifest_bytes_max(&self) -> u64 {
+        self.options.manifest_bytes_max.min(self.room.file_bytes_max())
+    }
+
+    fn note_manifest_growth(&self, manifest: &ManifestWriter) {
+        self.manifest_growth.store(manifest.growth_bytes(self.manifest_bytes_max()), Ordering::Relaxed);
+    }
+
+    /// A new one was written.
+    pub(crate) fn take_manifest(&self, installer: &mut Installer, manifest: ManifestWriter) {
+        self.counters.manifest_bytes.add(manifest.bytes());
+        self.note_manifest_growth(&manifest);
+        installer.manifest = Some(manifest);
+    }
+
     /// A manifest that has grown large is replaced by a new one with the present state. Failure to write it changes
     /// nothing, unless CURRENT may already name it.
     pub(crate) fn roll_manifest_if_large(&self, installer: &mut Installer) {
         let family_id_max = installer.family_id_max;
-        // Of a small disk, what it grows by is kept from nobody.
-        let bytes_max = self.options.manifest_bytes_max.min(self.room.file_bytes_max());
+        let bytes_max = self.manifest_bytes_max();
         let Some(old) = installer.manifest.as_mut().filter(|old| old.is_large(bytes_max)) else { return };
         let old_number = old.number();
         let number = self.new_file_number();
@@ -142,8 +158,7 @@ impl Store {
         };
         match set_current(files, &self.dir, number) {
             Ok(()) => {
-                self.counters.manifest_bytes.add(manifest.bytes());
-                installer.manifest = Some(manifest);
+                self.take_manifest(installer, manifest);
                 self.trash.add(self.path_of(&FileName::Manifest(old_number)));
             }
             // The new name was not taken: a full disk, say.

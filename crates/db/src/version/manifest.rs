@@ -242,7 +242,16 @@ impl ManifestWriter {
     /// Whether a new one is due: at `bytes_max`, but not before as much again was appended as the whole state takes, or each edit would
     /// write all of a large one.
     pub(crate) fn is_large(&self, bytes_max: u64) -> bool {
-        self.bytes() >= bytes_max.max(self.begun_bytes.saturating_mul(2))
+        self.bytes() >= self.due_bytes(bytes_max)
+    }
+
+    fn due_bytes(&self, bytes_max: u64) -> u64 {
+        bytes_max.max(self.begun_bytes.saturating_mul(2))
+    }
+
+    /// What may come on top of it until a new one is there, which is about as large as this one was when it was begun.
+    pub(crate) fn growth_bytes(&self, bytes_max: u64) -> u64 {
+        self.due_bytes(bytes_max).saturating_sub(self.bytes()).saturating_add(self.begun_bytes)
     }
 
     /// A new one could not be begun: this one goes on for as long again.

@@ -40,6 +40,7 @@ pub(crate) use older::Older;
 
 use crate::Result;
 use crate::options::LEVEL_COUNT;
+use crate::reclaim::BLOCK_BYTES;
 use crate::table::TableHit;
 
 /// The only comparator that Esker knows, by the name that RocksDB gives it.
@@ -77,6 +78,15 @@ pub(crate) struct TableSums {
     pub(crate) entries: u64,
     /// Of the largest one.
     pub(crate) bytes_max: u64,
+    /// What deletions take of their blocks on the disk.
+    pub(crate) deletion_bytes: u64,
+}
+
+/// What deletions take of the blocks of `table`: all of a small one that holds nothing else.
+fn deletion_bytes(table: &TableFile) -> u64 {
+    let (all, deletions) = (table.table.properties().entry_count, table.table.properties().deletion_count);
+    let blocks = table.meta.file_bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
+    (blocks as f64 * deletions.min(all) as f64 / all.max(1) as f64) as u64
 }
 
 impl Version {
@@ -119,6 +129,7 @@ impl Version {
                 bytes: sums.bytes.saturating_add(table.meta.file_bytes),
                 entries: sums.entries.saturating_add(table.table.properties().entry_count),
                 bytes_max: sums.bytes_max.max(table.meta.file_bytes),
+                deletion_bytes: sums.deletion_bytes.saturating_add(deletion_bytes(table)),
             })
         })
     }

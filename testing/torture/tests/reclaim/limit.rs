@@ -121,3 +121,68 @@ fn a_store_at_its_limit_gets_out_whatever_its_options() {
         live_at_the_limit(seed);
     }
 }
+
+/// Puts until there is no more room; how many.
+fn fill_up(db: &Db, value_bytes: usize) -> u32 {
+    let is_put = |n: u32| had_room(db.put(key(n), noise(n, 0, value_bytes)), |error| format!("put {n}: {error}"));
+    (0..).find(|&n| !is_put(n)).unwrap()
+}
+
+/// Goal (D1, D2): a reader keeps a full store's merges from freeing anything, or what is deleted is not there at all: deletions, each flushed, go on only as far as there
+/// is a way out. Once the reader has gone the store closes, opens and takes deletions and puts again.
+#[test]
+fn deletions_that_free_nothing_leave_a_way_out() {
+    let cases = [(Separation::Off, 7), (Separation::Off, 2), (Separation::AtFlush, 7), (Separation::AtWrite, 3)];
+    for ((separation, level_count), held) in cases.into_iter().flat_map(|case| [(case, 1), (case, 40)]) {
+        let what =
+            |doing: &str, error: Error| format!("{separation:?}, {level_count} levels, {held}, {doing}: {error}");
+        let family = FamilyOptions {
+            write_buffer_bytes: 64 << 10,
+            separation,
+            min_blob_size: 100,
+            blob_file_bytes: 128 << 10,
+            compression: Compression::None,
+            target_file_bytes: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_count,
+            ..FamilyOptions::default()
+        };
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            max_disk_bytes: 6 << 20,
+            families: [("default".to_owned(), family)].into(),
+            ..Options::default()
+        };
+        let disk = SimDisk::new();
+        let open = || Db::open_with_env("/store", options.clone(), disk.env());
+        let db = open().unwrap();
+        let count = fill_up(&db, 500);
+        let (mut readers, mut deleted) = (Vec::new(), 0);
+        for n in 0..2000 {
+            // A reader of its own for each of the first states.
+            if readers.len() < held {
+                let mut reader = db.iter().unwrap();
+                reader.seek_to_first().unwrap();
+                readers.push(reader);
+            }
+            // Half of them are of keys that are there.
+            let key = if n % 2 == 0 { key(n * 7 % count) } else { format!("absent {n}").into_bytes() };
+            if !had_room(db.delete(key), |error| what("deletion", error)) {
+                break;
+            }
+            deleted = n;
+            db.flush().unwrap_or_else(|error| panic!("{}", what("flush", error)));
+        }
+        assert!(deleted >= 8, "{}", what("only so many deletions", db.delete("one more").unwrap_err()));
+        drop(readers);
+        db.close().unwrap_or_else(|error| panic!("{}", what("close", error)));
+        let db = open().unwrap_or_else(|error| panic!("{}", what("open", error)));
+        for n in 0..count {
+            db.delete(key(n)).unwrap_or_else(|error| panic!("{}", what("deletions after that", error)));
+        }
+        let again = fill_up(&db, 500);
+        assert!(again >= count / 3, "{separation:?}, {level_count} levels: {again} puts, {count} at first");
+        assert_sound(&db, "in the end");
+    }
+}
