@@ -265,7 +265,8 @@ impl Db {
     ///
     /// # Errors
     /// - `InvalidArgument`: a column family was dropped or is another store's, or `sync` is asked for with `disable_wal`; nothing was written.
-    /// - `Exhausted`: no space left; nothing was written, reads go on, and so do writes once there is space again.
+    /// - `Exhausted`: no space left; nothing was written, reads go on, and so do deletions (see [`max_disk_bytes`](Options::max_disk_bytes)), and writes once there is
+    ///   space again.
     /// - `Io`: the system refused to write, or to flush what has to go first; nothing was written.
     /// - `ReadOnly`: a sync failed, now or earlier, a thread panicked while it wrote, or the store is open for reading only.
     /// - `Closed`.

@@ -137,7 +137,8 @@ pub struct Options {
     /// 1 MiB..=1 EiB.
     ///
     /// Never exceeded, counted in whole blocks. Well before it is reached reclaim frees what it can; then writes are refused with `Exhausted`,
-    /// as on a full disk, but for those that only delete. Room is kept for the flush of every memtable and for a pass of
+    /// as on a full disk, but for those that only delete: these are once deletions take a part of the room that is kept for them (1/64 of the limit, at least
+    /// 64 KiB and at most 64 MiB) and can take no effect, since readers or snapshots hold what they delete. Room is kept for the flush of every memtable and for a pass of
     /// reclaim or a step of a compaction, as blob files and tables end at 1/64 of the limit, if that is less than
     /// [`blob_file_bytes`](FamilyOptions::blob_file_bytes) or [`target_file_bytes`](FamilyOptions::target_file_bytes) (but no less than
     /// 64 KiB). Choose it four write buffers above what shall be stored, or more; without blob files eight above one and a half times that, or above twice

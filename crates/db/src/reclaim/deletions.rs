@@ -25,14 +25,20 @@ const LOOKED_AT_BYTES_MIN: i64 = 32 << 10;
 const GONE_PART: i64 = 3;
 
 /// See the module's head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Deletions {
     /// Bytes of those that went ahead without room since memtables were last sealed for their sake.
     unflushed: AtomicI64,
     /// What they took of any kind since it was last seen that they have gone.
     taken: AtomicI64,
-    /// What they took in tables at their least since there was room.
+    /// What they took in tables at their least since there was room, or since it was first looked.
     least: AtomicI64,
+}
+
+impl Default for Deletions {
+    fn default() -> Self {
+        Self { unflushed: AtomicI64::new(0), taken: AtomicI64::new(0), least: AtomicI64::new(i64::MAX) }
+    }
 }
 
 /// On a disk of so many bytes, they are flushed after so many.
@@ -88,5 +94,43 @@ impl Deletions {
             self.taken.store(0, Ordering::Relaxed);
         }
         have_gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK_BYTES: u64 = 8 << 20;
+
+    fn left(disk: i64, deletion_bytes: i64) -> Left {
+        Left { disk, bound: 0, pass: 0, slack: 0, next_pass: 0, deletion_bytes }
+    }
+
+    /// How many deletions of 100 bytes go ahead before they are looked at.
+    fn count(deletions: &Deletions) -> usize {
+        (0..).take_while(|_| deletions.go_ahead(100, DISK_BYTES)).count()
+    }
+
+    /// Goal (D1, D2, D3): as many go ahead as there is room kept for, again and again as long as they go; those that were there before count for nothing; of
+    /// small ones that are flushed alone, fewer do.
+    #[test]
+    fn they_go_ahead_as_long_as_they_go() {
+        let (deletions, old) = (Deletions::default(), 1 << 30);
+        let all = count(&deletions);
+        assert_eq!(all, looked_at_bytes(DISK_BYTES) as usize / 300);
+        assert!(kept_bytes(DISK_BYTES) >= 2 * 300 * all as i64);
+        assert!(deletions.note_left(&left(-1, old), DISK_BYTES), "what was there before");
+        assert_eq!(count(&deletions), all);
+        assert!(!deletions.note_left(&left(-1, old + looked_at_bytes(DISK_BYTES)), DISK_BYTES), "none has gone");
+        assert!(!deletions.go_ahead(100, DISK_BYTES));
+        assert!(deletions.note_left(&left(-1, old - 5000), DISK_BYTES), "more have gone than came");
+        for _ in 0..5 {
+            deletions.note_flushed(1);
+        }
+        assert!(count(&deletions) < all / 2);
+        assert!(!deletions.note_left(&left(-1, old + 20_000), DISK_BYTES), "more than at their least");
+        assert!(deletions.note_left(&left(0, old + 20_000), DISK_BYTES), "there is room");
+        assert_eq!(count(&deletions), all);
     }
 }
