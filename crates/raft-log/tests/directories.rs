@@ -100,18 +100,34 @@ fn two_files_with_one_number_are_damage() {
 
 /// What takes the place of a file that is removed may lie in the other directory: the removal is durable first.
 #[test]
-fn a_last_file_without_a_header_goes_durably_before_it_is_begun_again() {
-    let disk = three_files();
+fn an_only_file_without_a_header_goes_durably_before_it_is_begun_again() {
+    let disk = SimDisk::new();
+    drop(open(&disk, &options()).unwrap());
     // As if the log had not been closed.
     disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
-    disk.overwrite(&file("/log", 3), Vec::new());
+    disk.overwrite(&file("/log", 1), Vec::new());
     disk.set_tracing(true);
     let log = open(&disk, &options()).unwrap();
     let trace = disk.trace();
     let at = |what: &str| trace.iter().position(|line| line.ends_with(what)).unwrap();
-    let (removed, created) = (at("remove /log/0000000000000003.raftlog"), at("create /log/0000000000000003.raftlog"));
+    let (removed, created) = (at("remove /log/0000000000000001.raftlog"), at("create /log/0000000000000001.raftlog"));
     assert!(trace[removed..created].iter().any(|line| line.ends_with("sync_dir /log")), "{trace:?}");
-    assert_eq!(log.last_index(1), Some(6));
+    assert_eq!(log.last_index(1), None);
+}
+
+/// The same where the file before it takes its place.
+#[test]
+fn a_last_file_without_a_header_goes_durably_before_the_one_before_it_is_gone_on_with() {
+    let disk = three_files();
+    disk.env().files.remove(Path::new("/log/CLOSED")).unwrap();
+    disk.overwrite(&file("/log", 3), Vec::new());
+    let log = open(&disk, &options()).unwrap();
+    assert_eq!((log.last_index(1), log.stats().append.last_file), (Some(6), 2));
+    let image = disk.after_power_loss(Survivors::Nothing);
+    assert_eq!(image.file_bytes(&file("/log", 3)), None);
+    write(&log, 7);
+    write(&log, 8);
+    assert_eq!(open(&disk.after_process_death(), &options()).unwrap().last_index(1), Some(8));
 }
 
 /// Numbers that no log reaches are nobody's files, up to them there is no overflow.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use esker_env::os::Origin;
-use esker_env::{Env, durable};
+use esker_env::{Env, FileSystem, durable};
 use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
 use esker_log::commit::CommitQueue;
@@ -221,7 +221,11 @@ fn finish(
     mode: RecoveryMode,
 ) -> Result<(Queue, Tail)> {
     let disk = &shape.env.files;
-    let last = replayed.pop();
+    let mut last = replayed.pop();
+    if is_unbegun(&**disk, last.as_ref(), replayed.last())? {
+        last.iter().try_for_each(|last| remove_unbegun(&**disk, &last.found))?;
+        last = replayed.pop();
+    }
     let mut files = VecDeque::with_capacity(replayed.len() + 1);
     for Replayed { found, header, mut valid_len, file_len, .. } in replayed {
         let Found { id, path, dir, .. } = found;
@@ -242,9 +246,7 @@ fn finish(
     let tail = match last {
         None => begin_file(&shape, FileId::new(kind, FIRST_SEQUENCE), None, None)?,
         Some(Replayed { found, header: None, .. }) => {
-            disk.remove(&found.path)?;
-            // Should it come back, it must not be beside one with its number in the other directory.
-            found.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))?;
+            remove_unbegun(&**disk, &found)?;
             begin_file(&shape, found.id, None, None)?
         }
         Some(Replayed { found, header: Some(header), valid_len, .. }) => {
@@ -263,6 +265,20 @@ fn finish(
     files.push_back(Arc::clone(&tail.file));
     files.iter().for_each(|file| shape.listeners.file_created(file.id));
     Ok((Queue::new(kind, shape, files, retired), tail))
+}
+
+/// Whether the last file of a queue was not begun, so that the one before it takes batches still (Q2). That needs no room, as beginning it would: a
+/// log whose process died on a full disk can be opened.
+fn is_unbegun(disk: &dyn FileSystem, last: Option<&Replayed>, before: Option<&Replayed>) -> Result<bool> {
+    let (Some(last), Some(before)) = (last, before) else { return Ok(false) };
+    // One that a fork shares would have to be copied.
+    Ok(last.header.is_none() && before.header.is_some() && disk.metadata(&before.found.path)?.links == 1)
+}
+
+/// Removes a file without a header. Should it come back, it must not be beside one with its number in the other directory.
+fn remove_unbegun(disk: &dyn FileSystem, found: &Found) -> Result<()> {
+    disk.remove(&found.path)?;
+    Ok(found.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))?)
 }
 
 /// The files that wait to be written over: those that are there, as many as may be, and new ones if they are wanted.
