@@ -6,8 +6,10 @@
 //!   before are gone: nothing else makes a gap. In the rewrite queue only what is alive is carried on, so gaps say nothing.
 //! - C4: a last file that ends torn is a crash's work, and no damage; any other is, and so is one with less in it than when the log was closed,
 //!   or one that is gone since ([`crate::closed`]).
+//! - C5: whoever has the log open gives files up meanwhile, cuts them, and writes them over under other names. So what is read is a copy, and what is
+//!   wrong with a file counts only if its name is still there.
 //!
-//! Cost: inspecting reads like an open; checking reads once more and unpacks.
+//! Cost: inspecting reads like an open; checking reads once more and unpacks. A file is in memory as a whole, for each thread.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
 use crate::open::files::{Found, Listing, dirs, list};
 use crate::open::replay;
-use crate::open::scan::{Batch, Ending, How, Source, Step, Walk, lost_since_closed, without_header};
+use crate::open::scan::{Batch, Beside, Ending, How, Source, Step, Walk, given_up, lost_since_closed, without_header};
 use crate::options::{Options, RecoveryMode};
 use crate::raft_log::RaftLog;
 use crate::{Cut, Error, ErrorKind, Result};
@@ -157,7 +159,7 @@ impl RaftLog {
     /// - `InvalidArgument`: `spill_dir` is `dir`.
     /// - `Corruption`: two files have the same number, or `dir` is a fork that was not finished.
     /// - `UnsupportedFormat`: a file was written by a newer version.
-    /// - `Io`: the system refused; another process may have given up a file meanwhile.
+    /// - `Io`: the system refused; whoever has the log open may have given up a file meanwhile: look again.
     pub fn inspect(dir: impl AsRef<Path>, options: &Options) -> Result<Inspection> {
         Self::inspect_with_env(dir, options, &Env::os())
     }
@@ -198,8 +200,12 @@ impl RaftLog {
         for queue in [&listing.rewrite, &listing.append] {
             let mut spans = GroupMap::default();
             for found in queue {
-                let how = How::of(found, queue.first(), queue.last(), 1);
+                let how = How::of(found, queue, 1, Beside::Anybody);
+                let known = check.errors.len();
                 check_file(&*env.files, found, how, &mut spans, &mut check, &mut damaged)?;
+                if check.errors.len() > known {
+                    is_still_there(env, &found.path)?;
+                }
                 progress(check.bytes, total);
             }
         }
@@ -249,7 +255,8 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspectio
     };
     for queue in [&listing.rewrite, &listing.append] {
         let threads = options.recovery_threads.min(queue.len()).max(1);
-        let replayed = replay::replay(env, threads, RecoveryMode::TolerateAny, queue, &groups, &mut found.cuts)?;
+        let mode = RecoveryMode::TolerateAny;
+        let replayed = replay::replay(env, threads, mode, Beside::Anybody, queue, &groups, &mut found.cuts)?;
         found.files.extend(replayed.into_iter().map(|file| FileSummary {
             id: file.found.id,
             path: file.found.path,
@@ -259,6 +266,7 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspectio
             file_bytes: file.file_len,
         }));
     }
+    found.cuts.iter().try_for_each(|cut| is_still_there(env, &cut.path))?;
     groups.finish_replay();
     groups.for_each(|id, group| {
         let span = Some(group.span).filter(|span| !span.is_empty());
@@ -276,6 +284,11 @@ fn inspect(env: &Env, options: &Options, listing: &Listing) -> Result<(Inspectio
     Ok((found, groups))
 }
 
+/// C5: refuses to say that a file is damaged that was given up meanwhile.
+fn is_still_there(env: &Env, path: &Path) -> Result<()> {
+    env.files.metadata(path).map(drop).map_err(given_up)
+}
+
 /// C2, and where the file ends (C4).
 fn check_file(
     files: &dyn FileSystem,
@@ -286,7 +299,7 @@ fn check_file(
     damaged: &mut Vec<(Place, PathBuf)>,
 ) -> Result<()> {
     let is_last = how.entries;
-    let source = Source::open(files, &found.path)?;
+    let source = Source::open(files, &found.path, how.beside)?;
     let bytes = source.bytes();
     let header = match FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()) {
         Ok(header) => header,

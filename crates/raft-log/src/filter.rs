@@ -21,7 +21,7 @@ use esker_format::raft::log_batch::HEADER_BYTES;
 use crate::batch::LogBatch;
 use crate::closed;
 use crate::open::files::{Found, Listing, dirs, file_names, list};
-use crate::open::scan::{Batch, How, Source, Step, Walk};
+use crate::open::scan::{Batch, Beside, How, Source, Step, Walk};
 use crate::options::RecoveryMode;
 use crate::raft_log::RaftLog;
 use crate::{Cut, Error, ErrorKind, Options, Result};
@@ -162,7 +162,7 @@ impl Run<'_> {
                 continue;
             }
             for found in files {
-                let how = How::of(found, files.first(), files.last(), 1);
+                let how = How::of(found, files, 1, Beside::Nobody);
                 let (verdicts, cut) = verdicts(self.env, found, how, decide)?;
                 if verdicts.iter().all(|verdict| *verdict == Verdict::Keep) {
                     continue;
@@ -289,7 +289,7 @@ fn header_of(bytes: &[u8]) -> Option<FileHeader> {
 
 /// What is to become of each item of a file, and what is behind its last whole batch.
 fn verdicts(env: &Env, found: &Found, how: How, decide: &mut Decide<'_>) -> Result<(Vec<Verdict>, Option<Cut>)> {
-    let source = Source::open(&*env.files, &found.path)?;
+    let source = Source::open(&*env.files, &found.path, how.beside)?;
     let mut verdicts = Vec::new();
     let cut = walk(source.bytes(), found, how, |at, _, items| {
         for item in items {
@@ -319,7 +319,7 @@ fn with_place(error: Error, path: &Path, at: usize) -> Error {
 
 /// Writes what stays of a file beside it; returns where.
 fn write_anew(env: &Env, found: &Found, how: How, options: &Options, verdicts: &[Verdict]) -> Result<PathBuf> {
-    let source = Source::open(&*env.files, &found.path)?;
+    let source = Source::open(&*env.files, &found.path, how.beside)?;
     let bytes = source.bytes();
     let mut new = found.path.clone().into_os_string();
     new.push(NEW_SUFFIX);

@@ -34,6 +34,7 @@ mod look_ahead;
 mod metamorphic;
 mod model;
 mod raft_atomic;
+mod raft_beside;
 mod raft_crash;
 mod raft_faults;
 mod raft_flights;

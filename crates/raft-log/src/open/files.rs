@@ -10,7 +10,7 @@ use esker_format::raft::file_name::{FileId, FileName, Queue as Kind};
 use esker_format::{DecodeErrorKind, cask};
 use esker_log::copying::UNFINISHED;
 
-use super::scan::{Ending, Source, without_header};
+use super::scan::{Beside, Ending, Source, without_header};
 use crate::options::Options;
 use crate::{Error, ErrorKind, Result};
 
@@ -268,7 +268,7 @@ fn take_void(files: &dyn FileSystem, queue: &mut Vec<Found>, void: &mut Vec<Foun
 
 /// Whether a file has no header, nor anything that was written behind one.
 fn is_void(files: &dyn FileSystem, found: &Found) -> Result<bool> {
-    let source = Source::open(files, &found.path)?;
+    let source = Source::open(files, &found.path, Beside::Anybody)?;
     let bytes = source.bytes();
     Ok(match FileHeader::decode(bytes.get(..LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default()) {
         Err(error) if error.kind != DecodeErrorKind::Unsupported => {

@@ -38,6 +38,7 @@ use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
 use files::{Found, Listing};
 use replay::Replayed;
+use scan::Beside;
 
 /// Prefilled files are written in pieces of this size.
 const PREFILL_PIECE_BYTES: u64 = 1 << 20;
@@ -205,7 +206,8 @@ fn replay_queue(
     recovery: &mut Recovery,
 ) -> Result<Vec<Replayed>> {
     let threads = options.recovery_threads.min(files.len()).max(1);
-    let replayed = replay::replay(env, threads, options.recovery_mode, files, groups, &mut recovery.cuts)?;
+    let replayed =
+        replay::replay(env, threads, options.recovery_mode, Beside::Nobody, files, groups, &mut recovery.cuts)?;
     recovery.files += replayed.len();
     recovery.bytes += replayed.iter().map(|file| file.valid_len).sum::<u64>();
     recovery.batches += replayed.iter().map(|file| file.batches).sum::<u64>();

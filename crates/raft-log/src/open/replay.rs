@@ -15,7 +15,7 @@ use esker_format::raft::item::AtomicStatus;
 use super::Cut;
 use super::changes::{Changes, Steps};
 use super::files::Found;
-use super::scan::{Ending, How, Scanned, Segment, scan};
+use super::scan::{Beside, Ending, How, Scanned, Segment, scan};
 use crate::group::Groups;
 use crate::group::groups::GroupMap;
 use crate::options::RecoveryMode;
@@ -45,6 +45,7 @@ pub(crate) fn replay(
     env: &Env,
     threads: usize,
     mode: RecoveryMode,
+    beside: Beside,
     files: &[Found],
     groups: &Arc<Groups>,
     cuts: &mut Vec<Cut>,
@@ -54,7 +55,7 @@ pub(crate) fn replay(
     for wave in files.chunks(threads * WAVE_FILES) {
         let last = files.last().map(|file| file.id);
         let jobs: Vec<(Found, How)> =
-            wave.iter().map(|found| (found.clone(), How::of(found, files.first(), files.last(), threads))).collect();
+            wave.iter().map(|found| (found.clone(), How::of(found, files, threads, beside))).collect();
         let disk = Arc::clone(&env.files);
         let scanned = parallel::each(env, threads, jobs, move |(found, how)| {
             let scanned = scan(&*disk, &found, how);

@@ -1,6 +1,7 @@
 //! Reading a file from front to back: which batches are whole, what they do, and how the file ends.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_env::os::prefetch;
@@ -17,7 +18,7 @@ use super::changes::{Changes, Gatherer};
 use super::files::Found;
 use crate::group::Marker;
 use crate::queue::FIRST_SEQUENCE;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What a device writes whole or not at all (env's fault model).
 const SECTOR_BYTES: usize = 512;
@@ -36,6 +37,15 @@ pub(crate) enum Ending {
     Rotten(Error),
 }
 
+/// Who may write to a log while its files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// The log is locked.
+    Nobody,
+    /// Whoever has it open: files may be cut, which ends a process that touches what is gone of a mapping, and written over.
+    Anybody,
+}
+
 /// A file's bytes.
 #[derive(Debug)]
 pub(crate) enum Source {
@@ -44,7 +54,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) fn open(files: &dyn FileSystem, path: &std::path::Path) -> Result<Self> {
+    /// The file at `path`, mapped or copied.
+    pub(crate) fn open(files: &dyn FileSystem, path: &Path, beside: Beside) -> Result<Self> {
+        match beside {
+            Beside::Nobody => Self::map(files, path),
+            Beside::Anybody => files.read(path).map(Self::Read).map_err(given_up),
+        }
+    }
+
+    fn map(files: &dyn FileSystem, path: &Path) -> Result<Self> {
         let file = files.open(path)?;
         file.advise(Access::Sequential);
         match file.map() {
@@ -59,6 +77,17 @@ impl Source {
             Self::Read(bytes) => bytes,
         }
     }
+}
+
+/// Why a file of a log that somebody has open cannot be had: it was listed, so one that is not found was given up since.
+pub(crate) fn given_up(error: esker_env::Error) -> Error {
+    let error = Error::from(error);
+    if error.kind() != ErrorKind::NotFound {
+        return error;
+    }
+    error
+        .while_doing("the log gave the file up while it was read; look again, or when the log is closed")
+        .with_kind(ErrorKind::Io)
 }
 
 /// Some batches of a file, in order.
@@ -96,13 +125,14 @@ pub(crate) struct How {
     pub(crate) entries: bool,
     /// Whether the file may have had another life: what did not reach the disk of it is not zeroes then.
     pub(crate) may_be_recycled: bool,
+    pub(crate) beside: Beside,
 }
 
 impl How {
     /// For a file of a queue with `first` and `last` files: the first number that there was is only there while no file was given up.
-    pub(crate) fn of(found: &Found, first: Option<&Found>, last: Option<&Found>, workers: usize) -> Self {
-        let may_be_recycled = first.is_none_or(|first| first.id.sequence != FIRST_SEQUENCE);
-        Self { workers, entries: last.is_some_and(|last| last.id == found.id), may_be_recycled }
+    pub(crate) fn of(found: &Found, queue: &[Found], workers: usize, beside: Beside) -> Self {
+        let may_be_recycled = queue.first().is_none_or(|first| first.id.sequence != FIRST_SEQUENCE);
+        Self { workers, entries: queue.last().is_some_and(|last| last.id == found.id), may_be_recycled, beside }
     }
 }
 
@@ -311,7 +341,7 @@ impl<'a> Walk<'a> {
 /// # Errors
 /// Only if the file cannot be read, or its version is not known.
 pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Scanned> {
-    let source = Arc::new(Source::open(files, &found.path)?);
+    let source = Arc::new(Source::open(files, &found.path, how.beside)?);
     let bytes = source.bytes();
     let file_len = bytes.len() as u64;
     let head = bytes.get(..file_header::LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default();
