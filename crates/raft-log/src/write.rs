@@ -6,7 +6,8 @@
 //!   gap is refused, and its neighbours are not.
 //! - W3: the leader changes the index, if it synced after it gave up the lead, and in the order of the file: what is read is what replaying
 //!   the file would give. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
-//! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]).
+//! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]). What there is no room for is refused, and its
+//!   neighbours are not.
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
 //!   zeroes there, the end of the log.
 //!
@@ -260,32 +261,69 @@ impl Store {
     ) -> Result<u64> {
         tail.check()?;
         plan.forget_applied(self.applied.get());
-        let mut batches = Vec::with_capacity(members.len());
+        let batches: Vec<&Encoded> = members.iter().filter_map(|member| self.accepted(plan, member)).collect();
+        times.append = laps.lap();
+        if batches.is_empty() {
+            return Ok(0);
+        }
+        let mut ready = Ok(());
+        if self.append.is_full(tail) {
+            ready = self.wait_for(plan).and_then(|()| self.with_room(|| self.append.rotate(tail, None)));
+            times.rotate = laps.lap();
+        }
+        let written =
+            ready.and_then(|()| self.with_room(|| self.append.append(tail, &batches, || self.wait_for(plan))));
+        let offset = match written {
+            Ok(offset) => {
+                self.counters.wrote(batches.len() as u64, batches.iter().map(|batch| batch.len()).sum());
+                offset
+            }
+            Err(error) if error.kind() == ErrorKind::Exhausted => self.write_each(tail, plan, members, &error)?,
+            Err(error) => return Err(error),
+        };
+        times.append += laps.lap();
+        Ok(offset)
+    }
+
+    /// The batch of `member`, if it may be written behind those that were accepted before.
+    fn accepted<'a>(&self, plan: &mut Plan, member: &'a Member) -> Option<&'a Encoded> {
+        let batch = member.batch.as_ref().filter(|_| member.refused.get().is_none())?;
+        let kept = plan.undo.len();
+        match self.check(plan, batch) {
+            Ok(()) => Some(batch),
+            Err(error) => {
+                // Those behind it are checked as if it had not come.
+                plan.take_back(kept);
+                let _ = member.refused.set(error);
+                None
+            }
+        }
+    }
+
+    /// Writes what there is room for of a group that as a whole found none, as `error` says, and refuses the rest. What needs little room, such
+    /// as a truncation, does not wait for it with what needs much, and a sync needs none.
+    fn write_each(&self, tail: &mut Tail, plan: &mut Plan, members: &[Request], error: &Error) -> Result<u64> {
+        plan.take_back(0);
+        let is_alone = members.iter().filter(|member| member.batch.is_some()).count() == 1;
+        let takes_none = is_alone || tail.has_successor() || self.append.is_full(tail);
+        let mut first = None;
         for member in members {
-            let Some(batch) = &member.batch else { continue };
             let kept = plan.undo.len();
-            match self.check(plan, batch) {
-                Ok(()) => batches.push(batch),
+            let Some(batch) = self.accepted(plan, member) else { continue };
+            match if takes_none { Err(error.clone()) } else { append_group(tail, &[batch]) } {
+                Ok(offset) => {
+                    self.counters.wrote(1, batch.len());
+                    first = first.or(Some(offset));
+                }
+                Err(error) if error.kind() == ErrorKind::ReadOnly => return Err(error),
+                // The file is as it was (W4).
                 Err(error) => {
-                    // Those behind it are checked as if it had not come.
                     plan.take_back(kept);
                     let _ = member.refused.set(error);
                 }
             }
         }
-        times.append = laps.lap();
-        let mut offset = 0;
-        if !batches.is_empty() {
-            if self.append.is_full(tail) {
-                self.wait_for(plan)?;
-                self.with_room(|| self.append.rotate(tail, None))?;
-                times.rotate = laps.lap();
-            }
-            offset = self.with_room(|| self.append.append(tail, &batches, || self.wait_for(plan)))?;
-            self.counters.wrote(batches.len() as u64, batches.iter().map(|batch| batch.len()).sum());
-        }
-        times.append += laps.lap();
-        Ok(offset)
+        Ok(first.unwrap_or_default())
     }
 
     /// Writes what `write` does. If the disk is full, the files that wait to be written over go first, one after the other: they only save

@@ -208,8 +208,10 @@ fn no_batch_of_a_group_that_was_refused_comes_back() {
             scope.spawn(move || write(log, key))
         });
         wait_for_line(&log, others.len());
-        // Behind the sync that is held.
-        disk.fail_at(disk.op_count() + 1, Fault::ShortWrite { kept_bytes: batch_bytes });
+        // Behind the sync that is held: of both, and of each for itself, what gets in is cut off, and what was preallocated is asked for again.
+        for append in [1, 4, 7] {
+            disk.fail_at(disk.op_count() + append, Fault::ShortWrite { kept_bytes: batch_bytes });
+        }
         drop(held);
         assert!(first.join().unwrap().is_ok());
         for other in others {
@@ -221,4 +223,45 @@ fn no_batch_of_a_group_that_was_refused_comes_back() {
     // Nor where a batch that is tried again goes over the first of them.
     write(&log, "fourth").unwrap();
     assert_eq!(found(&open(&disk.after_process_death()), &keys), keys[..3]);
+}
+
+/// Goal: where there is no room for a group as a whole, what finds room is written, and a sync is done: only who wrote the rest is refused.
+#[test]
+fn what_finds_no_room_is_refused_alone() {
+    let (disk, syncs, log) = scene();
+    let batch = |group: u64, first: u64, bytes: usize| {
+        let mut batch = LogBatch::new();
+        let mut random = fastrand::Rng::with_seed(1);
+        batch
+            .add_entries(group, first, [std::iter::repeat_with(|| random.u8(..)).take(bytes).collect::<Vec<_>>()])
+            .unwrap();
+        batch
+    };
+    let write = |mut batch: LogBatch| log.write(&mut batch, false).map_err(|error| error.kind());
+    std::thread::scope(|scope| {
+        let held = syncs.hold();
+        let first = scope.spawn(|| syncs.write(&log, "first"));
+        syncs.wait_for(1);
+        // What is preallocated has room for a few bytes, and none for the large batch.
+        let large = scope.spawn(|| write(batch(7, 1, 200 << 10)));
+        wait_for_line(&log, 1);
+        let behind_it = scope.spawn(|| write(batch(7, 2, 10)));
+        wait_for_line(&log, 2);
+        let small = scope.spawn(|| write(batch(8, 1, 10)));
+        wait_for_line(&log, 3);
+        let sync = scope.spawn(|| log.sync());
+        wait_for_line(&log, 4);
+        disk.set_capacity(Some(70 << 10));
+        drop(held);
+        assert!(first.join().unwrap().is_ok());
+        assert_eq!(large.join().unwrap(), Err(ErrorKind::Exhausted));
+        behind_it.join().unwrap().unwrap();
+        small.join().unwrap().unwrap();
+        sync.join().unwrap().unwrap();
+    });
+    let holds = |log: &RaftLog| [7, 8].map(|group| (log.first_index(group), log.last_index(group)));
+    let expected = [(Some(2), Some(2)), (Some(1), Some(1))];
+    assert_eq!(holds(&log), expected);
+    disk.set_capacity(None);
+    assert_eq!(holds(&open(&disk.after_power_loss(Survivors::Nothing))), expected);
 }
