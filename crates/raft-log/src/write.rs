@@ -5,7 +5,7 @@
 //! - W2: a batch is checked against the index as its predecessors will leave it, before anything is written: one with a
 //!   gap is refused, and its neighbours are not.
 //! - W3: the leader changes the index, if it synced after it gave up the lead, and in the order of the file: what is read is what replaying
-//!   the file would give. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
+//!   the file would give; of a group all that one batch says at once. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
 //! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]). What there is no room for is refused, and its
 //!   neighbours are not.
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
@@ -405,12 +405,7 @@ impl Store {
         {
             self.listeners.batch_appended(file, offset, batch.len());
             let place = Place { file, offset };
-            let mut items = batch.items();
-            while let Some(item) = items.read().map_err(damaged)? {
-                if let Some(change) = Change::of(&item.action) {
-                    self.groups.apply(item.group, &change, place);
-                }
-            }
+            self.groups.apply_batch(batch.items(), place).map_err(damaged)?;
             self.listeners.batch_applied(file);
             offset = offset.saturating_add(batch.len());
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
+use esker_format::DecodeError;
 use esker_format::raft::file_name::{FileId, Queue};
+use esker_format::raft::item::Items;
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use super::{Change, Group, Place};
@@ -131,9 +133,23 @@ impl Groups {
         self.shards.get(at).unwrap_or(first)
     }
 
-    /// Does what an item of a batch at `place` says.
-    pub(crate) fn apply(&self, group: u64, change: &Change<'_>, place: Place) {
-        self.shard(group).write().change(group, change, place);
+    /// Does what all `items` of a batch at `place` say. Nobody sees a group between two of them: what one says of it may lie in no batch any
+    /// more once the next has replaced it.
+    pub(crate) fn apply_batch(&self, mut items: Items<'_>, place: Place) -> Result<(), DecodeError> {
+        let mut changes = Vec::new();
+        while let Some(item) = items.read()? {
+            if let Some(change) = Change::of(&item.action) {
+                changes.push((Self::shard_index(item.group), item.group, change));
+            }
+        }
+        // Stable: those of a group stay in order.
+        changes.sort_by_key(|(shard, ..)| *shard);
+        for of_shard in changes.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some((_, group, _)) = of_shard.first() else { continue };
+            let mut shard = self.shard(*group).write();
+            of_shard.iter().for_each(|(_, group, change)| shard.change(*group, change, place));
+        }
+        Ok(())
     }
 
     /// Every `parts`-th shard, from shard `part` on, for one who replays: nobody else sees them meanwhile.
@@ -215,14 +231,15 @@ mod tests {
     fn a_cleaned_group_is_owed_to_the_rewrite_queue_once() {
         let groups = Groups::new();
         let append = Place { file: FileId::new(Queue::Append, 1), offset: 0 };
-        groups.apply(7, &Change::Put { key: b"k", value: b"v" }, append);
-        groups.apply(7, &Change::Clean, append);
-        groups.apply(8, &Change::Clean, append);
+        let apply = |group, change| groups.shard(group).write().change(group, &change, append);
+        apply(7, Change::Put { key: b"k", value: b"v" });
+        apply(7, Change::Clean);
+        apply(8, Change::Clean);
         assert!(groups.is_empty());
         assert_eq!(groups.gone(), [7], "8 never was");
         groups.settle_gone(&[7]);
         assert!(groups.gone().is_empty());
-        groups.apply(7, &Change::Put { key: b"k", value: b"v" }, append);
+        apply(7, Change::Put { key: b"k", value: b"v" });
         assert_eq!(groups.ids(), [7]);
     }
 }

@@ -1,5 +1,5 @@
 //! Files of a Raft log are given up, moved on and written over while others read and write, in thousands of schedules: nothing that is
-//! read is wrong or gone, and a log that is opened again is what it was when it was left.
+//! read is wrong or gone, no batch is seen in part, and a log that is opened again is what it was when it was left.
 //!
 //! The whole log runs here, over a model of its locks (see `Cargo.toml`) and on the simulated disk.
 
@@ -105,6 +105,32 @@ fn read(log: &RaftLog, group: u64, index: u64, lives: u8) -> bool {
 
 fn is_compacted(error: &Error) -> bool {
     matches!(Refusal::of(error), Some(Refusal::Compacted { .. }))
+}
+
+/// Goal: who reads a group while one batch replaces what it says itself finds all of it as before the batch or as behind it.
+#[test]
+fn in_no_schedule_is_a_batch_seen_in_part() {
+    check(|| {
+        let disk = SimDisk::new();
+        let log = open(&disk);
+        append(&log, 1, 1, 0);
+        let writer = thread::spawn({
+            let log = log.clone();
+            move || {
+                let mut batch = LogBatch::new();
+                batch.add_entries(1, 2, [2, 3, 4].map(|index| entry(1, index, 1))).unwrap();
+                batch.add_entries(2, 1, [entry(2, 1, 1)]).unwrap();
+                batch.add_entries(1, 2, [entry(1, 2, 2)]).unwrap();
+                log.write(&mut batch, false).unwrap();
+            }
+        });
+        let last = log.last_index(1).unwrap();
+        assert!([1, 2].contains(&last), "no entry {last} was ever there to stay");
+        let found = log.entries(1, 1, last + 1, None).unwrap();
+        assert!(found.get(1).is_none_or(|second| *second == entry(1, 2, 2)), "{found:?}");
+        writer.join().unwrap();
+        assert_eq!(log.entries(1, 1, 3, None).unwrap(), [entry(1, 1, 0), entry(1, 2, 2)]);
+    });
 }
 
 /// Goal: files go only when nobody needs them: who reads entries that are being moved, or that lie beside such, finds them.
