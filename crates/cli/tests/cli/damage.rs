@@ -252,6 +252,24 @@ fn a_rotten_version_of_a_table_is_damage_that_a_repair_mends() {
     place.run("check", NONE).done();
 }
 
+#[test]
+fn a_rotten_version_of_a_blob_file_is_damage_that_a_repair_mends() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    flip_bit(&blob, 4);
+    for command in ["check", "count"] {
+        let ran = place.run(command, NONE);
+        let said = if command == "check" { ran.text().to_owned() } else { ran.err.clone() };
+        for words in ["corruption: ", blob.to_str().unwrap(), "so its header is rotten; repair the store"] {
+            assert!(said.contains(words), "{words:?} is not in {said}");
+        }
+    }
+    let repaired = place.run("repair", NONE);
+    assert!(repaired.code == 0 && !repaired.text().contains("lost:"), "{}", repaired.text());
+    assert_eq!(place.run("count", NONE).done().text(), "40\n");
+    place.run("check", NONE).done();
+}
+
 /// Goal: what an unreadable OPTIONS file is refused with is true: either of the two helps.
 #[test]
 fn an_unreadable_options_file_is_refused_with_what_helps() {

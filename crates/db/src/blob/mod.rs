@@ -7,6 +7,7 @@ mod active;
 mod batch;
 mod check;
 mod course;
+pub(crate) mod header;
 mod read;
 mod stored;
 mod write;

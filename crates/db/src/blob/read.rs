@@ -14,11 +14,12 @@ use esker_env::{Access, FileSystem, ReadFile, ReadRequest, open_sealed, read_man
 use esker_format::compression::{Compression, RAW_LEN_BYTES_MAX, decompress, raw_len};
 use esker_format::kept::with_kept;
 use esker_format::rocksdb::blob::{
-    BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
+    BlobFooter, BlobIndex, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
 };
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 
+use super::header;
 use crate::cache::Block;
 use crate::pinned::PinnedSlice;
 use crate::version::Life;
@@ -71,6 +72,16 @@ impl BlobFile {
     /// # Errors
     /// Corruption or `UnsupportedFormat` for a header or footer that is not what the writer of a sealed file left.
     pub(crate) fn open(file: Arc<dyn ReadFile>, number: FileNumber, column_family_id: u32) -> Result<Arc<Self>> {
+        Self::open_pointed_to(file, number, column_family_id, || false)
+    }
+
+    /// The same; `is_packing_known` says whether a pointer tells how values are packed ([`header::read`]).
+    pub(crate) fn open_pointed_to(
+        file: Arc<dyn ReadFile>,
+        number: FileNumber,
+        column_family_id: u32,
+        is_packing_known: impl FnOnce() -> bool,
+    ) -> Result<Arc<Self>> {
         let path = &*file.path().to_owned();
         let file_bytes = file.len()?;
         let Some(records_end) = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|&end| end >= HEADER_BYTES as u64)
@@ -79,10 +90,7 @@ impl BlobFile {
                 format!("a blob file has at least {} bytes, this has {file_bytes}", HEADER_BYTES + FOOTER_BYTES);
             return Err(Error::corruption(path, 0, reason));
         };
-        let mut raw = [0; HEADER_BYTES];
-        file.read_exact_at(0, &mut raw)?;
-        let header =
-            BlobFileHeader::decode(&raw).map_err(|error| Error::decode(path, 0, "opening a blob file", error))?;
+        let header = header::read(&*file, path, is_packing_known)?;
         if header.column_family_id != column_family_id {
             let reason = format!(
                 "the blob file is of column family {}, the manifest says {column_family_id}",
@@ -114,6 +122,7 @@ impl BlobFile {
         file: Arc<dyn ReadFile>,
         said: &BlobFileAddition,
         column_family_id: u32,
+        is_packing_known: impl FnOnce() -> bool,
     ) -> Result<Arc<Self>> {
         // Before its end is taken for a footer.
         let (found, ends) = (file.len()?, (HEADER_BYTES + FOOTER_BYTES) as u64);
@@ -124,7 +133,7 @@ impl BlobFile {
             );
             return Err(Error::corruption(file.path(), found, reason));
         }
-        Self::open(file, said.number, column_family_id)
+        Self::open_pointed_to(file, said.number, column_family_id, is_packing_known)
     }
 
     /// A file without a footer, of which somebody else knows header and end.

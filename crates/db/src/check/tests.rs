@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use esker_env::FileSystem;
 use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::blob::HEADER_BYTES;
 use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
 use esker_log::ledger::Usage;
 
@@ -47,8 +48,13 @@ fn a_check_notices_garbage_that_is_none() {
 }
 
 fn with(separation: Separation) -> Options {
-    let family =
-        FamilyOptions { separation, min_blob_size: 100, level0_compaction_trigger: 10, ..FamilyOptions::default() };
+    let family = FamilyOptions {
+        separation,
+        min_blob_size: 100,
+        level0_compaction_trigger: 10,
+        write_buffer_bytes: 64 << 10,
+        ..FamilyOptions::default()
+    };
     let families = ["default", "second"].map(|name| (name.to_owned(), family.clone())).into();
     Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() }
 }
@@ -167,6 +173,53 @@ fn a_rotten_byte_of_what_leads_to_the_data_is_told_and_mended() {
         }
     }
     assert!(refused.len() == 4 && refused.values().all(|&count| count > 15) && without > 50, "{refused:?}, {without}");
+}
+
+/// Goal: whatever byte rots of a blob file's header, which no checksum covers, it is told as damage of that file, and costs no value: whether a table or a log
+/// points there, and without a manifest, too.
+#[test]
+fn a_rotten_byte_of_a_blob_files_header_is_told_and_mended() {
+    let closed = scene();
+    let (disk, db) = written(Separation::AtWrite);
+    let at_write = (disk.after_process_death(), contents(&db).unwrap());
+    for ((whole, expected), has_manifest) in [(&closed, true), (&at_write, true), (&closed, false)] {
+        if !has_manifest {
+            let gone = [named(whole, "CURRENT"), named(whole, "MANIFEST")].concat();
+            gone.iter().for_each(|path| whole.env().files.remove(path).unwrap());
+        }
+        let path = &named(whole, ".blob").pop().unwrap();
+        // Without a manifest, a family that nobody knows may be one.
+        let bytes = (0..HEADER_BYTES).filter(|at| has_manifest || !(8..12).contains(at));
+        for at in bytes {
+            let flipped = if at % 3 == 0 { 0xff } else { 1 << (at % 8) };
+            let what = format!("byte {at} of {}, {flipped:#x}, {has_manifest}", path.display());
+            let disk = whole.after_process_death();
+            flip(&disk, path, at, flipped);
+            let error = read(&disk).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+            let check = check(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let is_told = check.errors.iter().any(|error| error.path() == Some(path));
+            assert!(is_told && check.unsupported.is_empty(), "{what}: {check:?}");
+            let report = Db::repair_with_env(DIR, plain(), disk.env());
+            let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(report.lost_values == 0 && report.lost_log_bytes == 0, "{what}: {report:?}");
+            assert!(read(&disk).unwrap() == *expected, "{what}");
+            assert_eq!(self::check(&disk).unwrap().errors.len(), 0, "{what}");
+        }
+    }
+}
+
+/// Goal: a header that nothing tells to be rotten may be a newer version's: an open refuses it and says both.
+#[test]
+fn a_blob_file_that_may_be_newer_says_so() {
+    let (disk, _) = scene();
+    let path = named(&disk, ".blob").remove(0);
+    // Version 2, and what follows is no record of version 1.
+    flip(&disk, &path, 4, 3);
+    flip(&disk, &path, HEADER_BYTES, 1);
+    let error = read(&disk).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+    assert!(error.path() == Some(&path) && error.reason().contains("or its header is damaged"), "{error}");
 }
 
 /// Goal: where only CURRENT is lost, the manifest that it named says all that it says otherwise.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker_env::{Env, FileKind, durable, open_sealed};
 use esker_format::DecodeError;
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_log::copying::UNFINISHED;
 
@@ -17,6 +17,7 @@ use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
 use crate::options::OptionsInFile;
+use crate::output::reference;
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
@@ -290,7 +291,8 @@ impl Opener<'_> {
             if usage.is_dead() || first_live.is_none_or(|first| *number < first) {
                 continue;
             }
-            let Some(handle) = sieve.pass_file(FileName::Blob(*number), self.blob(id, addition))? else { continue };
+            let opened = self.blob(id, addition, &edit.added);
+            let Some(handle) = sieve.pass_file(FileName::Blob(*number), opened)? else { continue };
             edit.blobs.push(handle);
             if usage.garbage_count > 0 {
                 edit.garbage.insert(*number, Garbage { count: usage.garbage_count, bytes: usage.garbage_bytes });
@@ -307,17 +309,39 @@ impl Opener<'_> {
         )
     }
 
-    /// A blob file of the family `id`.
-    fn blob(&self, id: u32, addition: &BlobFileAddition) -> Result<Arc<BlobHandle>> {
+    /// A blob file of the family `id`, into which `tables` point.
+    fn blob(
+        &self,
+        id: u32,
+        addition: &BlobFileAddition,
+        tables: &[(usize, Arc<TableFile>)],
+    ) -> Result<Arc<BlobHandle>> {
         let path = self.dir.join(FileName::Blob(addition.number).to_string());
+        let is_pointed_to = || tables.iter().any(|(_, table)| has_pointer_into(table, addition.number));
         let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);
-        let file =
-            file.and_then(|file| BlobFile::open_as(file, addition, id)).map_err(|error| missing(error, &path))?;
+        let file = file
+            .and_then(|file| BlobFile::open_as(file, addition, id, is_pointed_to))
+            .map_err(|error| missing(error, &path))?;
         let metadata = self.env.files.metadata(&path)?;
         let handle = BlobHandle::new(addition.clone(), file, path, self.trash.clone());
         handle.holes.set_bytes(metadata.len.saturating_sub(metadata.allocated));
         Ok(handle)
     }
+}
+
+/// Whether a table has a pointer into a blob file that can be read. Cost: one read of the table, if it may have one.
+fn has_pointer_into(table: &TableFile, number: FileNumber) -> bool {
+    let mut is_found = false;
+    let mut look = |key: &[u8], value: &[u8]| {
+        let pointer = InternalKey::decode(key).ok().and_then(|key| reference(&key, value).ok().flatten());
+        is_found |= pointer.is_some_and(|pointer| pointer.file == number);
+        Ok(())
+    };
+    if table.meta.oldest_blob_file.is_some_and(|oldest| oldest <= number) {
+        // Damage of the table is told by whoever checks that.
+        let _ = table.table.check(&mut look);
+    }
+    is_found
 }
 
 /// Of an OPTIONS file: whether it is damaged. One whose lines cannot be told, too: a rotten byte looks like what only a later version

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{
-    BlobFileHeader, BlobFooter, BlobIndex, BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes,
+    BlobFooter, BlobIndex, BlobRecordHeader, HEADER_BYTES, RECORD_HEADER_BYTES, accounted_bytes,
 };
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::distrust;
 
-use crate::blob::BlobFile;
+use crate::blob::{BlobFile, header};
 use crate::family::View;
 use crate::reclaim::Trash;
 use crate::store::Store;
@@ -258,13 +258,15 @@ impl Found {
         if got < HEADER_BYTES || raw == [0; HEADER_BYTES] {
             return Ok(Ok(found));
         }
-        let header = match BlobFileHeader::decode(&raw) {
+        // The log's pointer says how its value is packed.
+        let header = match header::read(&*file, &found.path, || true) {
             Ok(header) if header.column_family_id == family => header,
             Ok(header) => {
                 let reason = format!("is of column family {}, the log says {family}", header.column_family_id);
                 return Ok(Err(Error::corruption(&found.path, 8, reason)));
             }
-            Err(error) => return Ok(Err(Error::decode(&found.path, 0, "opening a blob file", error))),
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => return Ok(Err(error)),
         };
         found.blob = Some(BlobFile::growing(file, &found.path, number, header.compression, file_bytes));
         Ok(Ok(found))

@@ -54,9 +54,11 @@ impl Blobs {
             let got = file.read_at(0, &mut raw)?;
             let header = raw.get(..got).and_then(|raw| BlobFileHeader::decode(raw).ok());
             let family = header.map(|header| header.column_family_id);
+            // All pointers say how values are packed, and one that is unknown is refused by itself.
+            let is_packing_known = || true;
             let opened = match survey.said_of_blob(number) {
-                Some((family, said)) => BlobFile::open_as(file.clone(), said, family),
-                None => BlobFile::open(file.clone(), number, family.unwrap_or(0)),
+                Some((family, said)) => BlobFile::open_as(file.clone(), said, family, is_packing_known),
+                None => BlobFile::open_pointed_to(file.clone(), number, family.unwrap_or(0), is_packing_known),
             };
             // Holes in what is dead are no damage, and whether it is dead is not known yet.
             let checked = opened.and_then(|opened| {

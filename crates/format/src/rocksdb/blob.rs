@@ -47,7 +47,8 @@
 //! | bytes       | varint64 | of the value as stored                                                                      |
 //! | compression | u8      | that of the file; without, it is a pointer of Titan's (`src/blob_format.h`), unsupported     |
 //!
-//! No checksum covers the header: whoever opens a file knows the column family, and every index knows the compression.
+//! No checksum covers the header: whoever opens a file knows the column family, and every index knows the compression. That version and flags
+//! are not as they were written, what follows tells, whose checksum holds ([`BlobFileHeader::decode_with_next`]).
 //!
 //! Source: RocksDB `db/blob/blob_log_format.h`, `db/blob/blob_index.h`, read by every release since 6.18.
 
@@ -56,7 +57,7 @@ pub mod holes;
 use crate::checksum::{crc32c, crc32c_extend, mask};
 use crate::compression::Compression;
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::rocksdb::internal_key::FileNumber;
 use crate::varint;
@@ -67,6 +68,8 @@ pub const HEADER_BYTES: usize = 30;
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Bytes after the last record.
 pub const FOOTER_BYTES: usize = 32;
+/// Bytes that tell what a file is: its header, and that of the first record or the footer.
+pub const HEAD_BYTES: usize = HEADER_BYTES + RECORD_HEADER_BYTES;
 
 const MAGIC: u32 = 0x0024_8f37;
 const VERSION: u32 = 1;
@@ -132,6 +135,41 @@ impl BlobFileHeader {
         check_no_expiration_range(&mut cursor)?;
         Ok(Self { column_family_id, compression })
     }
+
+    /// The same of what a file begins with, [`HEAD_BYTES`] or fewer: what follows the header tells a rotten byte from what a later version has. A
+    /// rotten compression it does not tell: every [`BlobIndex`] has the right one.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode); but corrupt where one byte makes it another version, or gives it flags, and a record or the footer follows as
+    /// it does in this version.
+    pub fn decode_with_next(raw: &[u8]) -> Result<Self, DecodeError> {
+        let (header, next) = raw.split_at_checked(HEADER_BYTES).unwrap_or((raw, &[]));
+        Self::decode(header).map_err(|error| {
+            let is_rotten = is_followed_as_in_this_version(next) && Self::is_one_byte_off(header);
+            if is_rotten { DecodeError { kind: DecodeErrorKind::Corrupt, ..error } } else { error }
+        })
+    }
+
+    /// Whether it is what is read here but for one byte of version and flags.
+    fn is_one_byte_off(raw: &[u8]) -> bool {
+        let written: Vec<u8> = raw.iter().enumerate().map(|(at, byte)| written_at(at).unwrap_or(*byte)).collect();
+        let differing = raw.iter().zip(&written).filter(|(found, written)| found != written).count();
+        differing == 1 && Self::decode(&written).is_ok()
+    }
+}
+
+/// The byte of a header at `at`, if that is of its version or its flags.
+fn written_at(at: usize) -> Option<u8> {
+    match at {
+        4..8 => VERSION.to_le_bytes().get(at - 4).copied(),
+        12 => Some(0),
+        _ => None,
+    }
+}
+
+/// Whether what stands behind a header is a record that does not expire, or the footer of a file without any.
+fn is_followed_as_in_this_version(next: &[u8]) -> bool {
+    BlobRecordHeader::decode(next).is_ok() || BlobFooter::decode(next).is_ok_and(|footer| footer.blob_count == 0)
 }
 
 /// What stands before the key of a record.
