@@ -315,9 +315,11 @@ fn read(
     sieve: &mut Sieve,
 ) -> Result<Store> {
     let listing = files::Listing::of(&env, dir)?;
-    let in_file = listing.options(&env, dir).map_err(files::what_helps);
-    let in_file = sieve.pass_unless(|error| is_of_a_file(error) || files::is_unreadable(error), in_file)?;
-    let in_file = in_file.unwrap_or_else(|| listing.options_but_unreadable(&env, dir));
+    let in_file = listing.options(&env, dir, &recovered).map_err(files::what_helps);
+    let in_file = match sieve.pass_unless(|error| is_of_a_file(error) || files::is_unreadable(error), in_file)? {
+        Some(in_file) => in_file,
+        None => listing.options_but_newest(&env, dir, &recovered)?.0,
+    };
     let first_log = first_log(&recovered);
     listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
@@ -378,7 +380,9 @@ pub(crate) fn kept_options(dir: &Path, env: &Env) -> Result<Options> {
     let mut attempts = READ_ONLY_ATTEMPTS;
     loop {
         attempts -= 1;
-        match files::Listing::of(env, dir)?.options(env, dir) {
+        let listing = files::Listing::of(env, dir)?;
+        // What is said of the store is all that is asked for.
+        match listing.options(env, dir, &Recovered::default()) {
             // A writer has written it anew meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
             in_file => return in_file.map_err(files::what_helps)?.foreign.kept().map_err(|error| error.with_path(dir)),

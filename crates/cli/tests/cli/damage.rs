@@ -270,6 +270,41 @@ fn a_rotten_version_of_a_blob_file_is_damage_that_a_repair_mends() {
     place.run("check", NONE).done();
 }
 
+/// Goal: a family's options are not lost unseen with a byte of its name, nor with the newest file: a repair takes the one before.
+#[test]
+fn the_options_of_a_family_come_from_the_file_before_a_damaged_one() {
+    for is_cut in [true, false] {
+        let place = Place::new();
+        let second = FamilyOptions { min_blob_size: 77, ..FamilyOptions::default() };
+        let options = Options { create_if_missing: true, ..Options::default() };
+        let db = Db::open(place.store(), options).unwrap();
+        db.create_column_family("second", second).unwrap();
+        db.close().unwrap();
+        place.run("put", ["k", "v"]).done();
+        let newest = || place.files("").into_iter().rfind(|path| path.to_str().unwrap().contains("OPTIONS")).unwrap();
+        let damaged = newest();
+        let text = std::fs::read_to_string(&damaged).unwrap();
+        // The family comes last, what is said of its tables behind it.
+        let family = "[CFOptions \"second\"]";
+        let (before, of_family) = text.split_once(family).unwrap();
+        let of_family = of_family.split("[TableOptions").next().unwrap();
+        let text = if is_cut {
+            before[..before.len() / 2].to_owned()
+        } else {
+            format!("{before}[CFOptions \"recond\"]{of_family}")
+        };
+        std::fs::write(&damaged, text).unwrap();
+        place.run("get", ["k"]).failed(&["corruption: ", damaged.to_str().unwrap(), "; repair the store"]);
+        assert!(place.run("check", NONE).no().text().contains("corruption: "));
+        let repaired = place.run("repair", NONE).done();
+        assert!(repaired.text().contains(" count instead"), "{}", repaired.text());
+        let text = std::fs::read_to_string(newest()).unwrap();
+        let of_second = text.split_once(family).map(|(_, of_second)| of_second);
+        assert!(of_second.is_some_and(|said| said.contains("min_blob_size=77")), "{is_cut}: {text}");
+        place.run("check", NONE).done();
+    }
+}
+
 /// Goal: what an unreadable OPTIONS file is refused with is true: either of the two helps.
 #[test]
 fn an_unreadable_options_file_is_refused_with_what_helps() {

@@ -7,6 +7,7 @@ use esker_env::FileSystem;
 use esker_env::sim::SimDisk;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::HEADER_BYTES;
+use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::{BlobFileGarbage, VersionEdit};
 use esker_log::ledger::Usage;
 
@@ -220,6 +221,102 @@ fn a_blob_file_that_may_be_newer_says_so() {
     let error = read(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
     assert!(error.path() == Some(&path) && error.reason().contains("or its header is damaged"), "{error}");
+}
+
+fn options_with(disk: &SimDisk, change: impl Fn(String) -> String) {
+    let path = named(disk, "OPTIONS").pop().unwrap();
+    let text = String::from_utf8(disk.file_bytes(&path).unwrap()).unwrap();
+    disk.overwrite(&path, change(text).into_bytes());
+}
+
+/// The file without what it says of tables, which a file need not have.
+fn without_tables(text: String) -> String {
+    let mut is_of_tables = false;
+    let mut kept = text.lines().filter(|line| {
+        is_of_tables = if line.starts_with('[') { line.starts_with("[TableOptions") } else { is_of_tables };
+        !is_of_tables
+    });
+    kept.by_ref().map(|line| format!("{line}\n")).collect()
+}
+
+/// Goal: a rotten byte in the name of a family is told by all who read the options, and no family loses them unseen; a repair takes what is said of it from the older
+/// file. That a crash came between manifest and file is no damage.
+#[test]
+fn a_rotten_name_of_a_family_in_the_options_is_damage() {
+    let (whole, expected) = scene();
+    // Two files, both with what was chosen.
+    Db::open_with_env(DIR, plain(), whole.env()).unwrap().close().unwrap();
+    for has_tables in [true, false] {
+        let whole = whole.after_process_death();
+        if !has_tables {
+            options_with(&whole, without_tables);
+        }
+        let path = named(&whole, "OPTIONS").pop().unwrap();
+        let text = String::from_utf8(whole.file_bytes(&path).unwrap()).unwrap();
+        let name_at = text.find("[CFOptions \"second\"]").unwrap() + "[CFOptions \"".len();
+        for (at, flipped) in (name_at..name_at + "second".len()).flat_map(|at| (0..8).map(move |bit| (at, 1 << bit))) {
+            let what = format!("byte {at}, {flipped:#x}, {has_tables}");
+            let disk = whole.after_process_death();
+            flip(&disk, &path, at, flipped);
+            let error = read(&disk).unwrap_err();
+            assert!(error.path() == Some(&path) && error.to_string().contains("repair the store"), "{what}: {error}");
+            let told = Db::open_with_env(DIR, plain(), disk.env()).unwrap_err();
+            assert_eq!(told.to_string(), error.to_string(), "{what}");
+            let check = check(&disk).unwrap();
+            assert!(check.errors.len() == 1 && check.errors[0].to_string() == error.to_string(), "{what}: {check:?}");
+            let report = Db::repair_with_env(DIR, plain(), disk.env()).unwrap();
+            let older = named(&whole, "OPTIONS").remove(0);
+            let is_told =
+                |error: &Error| error.path() == Some(&path) && error.reason().contains(&*older.to_string_lossy());
+            assert!(report.damage.len() == 1 && is_told(&report.damage[0]), "{what}: {report:?}");
+            let db = Db::open_with_env(DIR, plain(), disk.env()).unwrap();
+            let second = db.column_family("second").unwrap();
+            assert_eq!(second.options().min_blob_size, 100, "{what}");
+            assert!(contents(&db).unwrap() == expected, "{what}");
+        }
+    }
+    for other in ["2nd", "third"] {
+        let disk = whole.after_process_death();
+        options_with(&disk, |text| without_tables(text).replace("\"second\"", &format!("{other:?}")));
+        assert!(read(&disk).unwrap() == expected && check(&disk).unwrap().errors.is_empty(), "{other}");
+    }
+}
+
+/// Goal: where the newest OPTIONS file cannot be read, a repair takes the newest that can, and says which; where none can, that it takes the defaults.
+#[test]
+fn a_repair_takes_the_newest_options_that_are_whole() {
+    let (whole, expected) = scene();
+    for _ in 0..2 {
+        Db::open_with_env(DIR, plain(), whole.env()).unwrap().close().unwrap();
+    }
+    // As after a process that died before the oldest went.
+    let options = named(&whole, "OPTIONS");
+    let oldest = Path::new(DIR).join(FileName::Options(FileNumber::new(1)).to_string());
+    whole.env().files.create(&oldest).unwrap().append(&[&whole.file_bytes(&options[0]).unwrap()]).unwrap();
+    let options = named(&whole, "OPTIONS");
+    assert_eq!(options.len(), 3, "{options:?}");
+    for damaged in 1..=3 {
+        let disk = whole.after_process_death();
+        for path in options.iter().rev().take(damaged) {
+            let bytes = disk.file_bytes(path).unwrap();
+            disk.overwrite(path, bytes[..bytes.len() / 2].to_vec());
+        }
+        let report = Db::repair_with_env(DIR, plain(), disk.env()).unwrap();
+        let [error] = &report.damage[..] else { panic!("{report:?}") };
+        let expected_words = match options.iter().rev().nth(damaged) {
+            Some(path) => format!("the options of {} count instead", path.display()),
+            None => "all options that are not given are the defaults".to_owned(),
+        };
+        assert!(
+            error.path() == options.last().map(|path| &**path) && error.reason().contains(&expected_words),
+            "{error}"
+        );
+        let db = Db::open_with_env(DIR, plain(), disk.env()).unwrap();
+        let second = db.column_family("second").unwrap();
+        let min_blob_size = if damaged < 3 { 100 } else { FamilyOptions::default().min_blob_size };
+        assert_eq!(second.options().min_blob_size, min_blob_size, "{damaged}");
+        assert!(contents(&db).unwrap() == expected, "{damaged}");
+    }
 }
 
 /// Goal: where only CURRENT is lost, the manifest that it named says all that it says otherwise.

@@ -208,31 +208,48 @@ impl Listing {
         Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
     }
 
-    fn options_path(&self, dir: &Path) -> Option<PathBuf> {
-        let numbers = self.names.iter().filter_map(|name| match name {
-            FileName::Options(number) => Some(*number),
-            _ => None,
-        });
-        numbers.max().map(|newest| dir.join(FileName::Options(newest).to_string()))
+    /// The OPTIONS files, newest first.
+    fn options_paths(&self, dir: &Path) -> impl Iterator<Item = PathBuf> {
+        let number = |name: &FileName| if let FileName::Options(number) = name { Some(*number) } else { None };
+        let mut numbers: Vec<FileNumber> = self.names.iter().filter_map(number).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.into_iter().map(move |number| dir.join(FileName::Options(number).to_string()))
     }
 
-    /// In place of an OPTIONS file that cannot be read: nothing but where it says that the logs are. What is in them would be missed.
-    pub(super) fn options_but_unreadable(&self, env: &Env, dir: &Path) -> OptionsInFile {
-        OptionsInFile { wal_dir: self.wal_dir_line(env, dir), ..OptionsInFile::default() }
+    /// In place of a newest OPTIONS file that cannot be read: the newest older one that can, with its path, or else the defaults. But where the
+    /// logs are, the newest may still say, and what is in them would be missed; and whether it has transactions is not known.
+    pub(super) fn options_but_newest(
+        &self,
+        env: &Env,
+        dir: &Path,
+        recovered: &Recovered,
+    ) -> Result<(OptionsInFile, Option<PathBuf>)> {
+        let (mut older, mut from) = (OptionsInFile::default(), None);
+        for path in self.options_paths(dir).skip(1) {
+            // One that asks for what Esker lacks was not the store's when it was opened last.
+            if let Ok(read) = OptionsInFile::parse_of(&path, &env.files.read_small(&path)?, &names(recovered)) {
+                (older, from) = (read, Some(path));
+                break;
+            }
+        }
+        let wal_dir = match self.wal_dir_line(env, dir) {
+            Some(said) => Some(said).filter(|said| !said.as_os_str().is_empty()),
+            None => older.wal_dir,
+        };
+        Ok((OptionsInFile { wal_dir, allows_2pc: None, ..older }, from))
     }
 
     /// Where the logs are by the newest OPTIONS file, though other lines of it cannot be read.
     fn wal_dir_line(&self, env: &Env, dir: &Path) -> Option<PathBuf> {
-        let raw = env.files.read_small(&self.options_path(dir)?).ok()?;
+        let raw = env.files.read_small(&self.options_paths(dir).next()?).ok()?;
         let text = String::from_utf8_lossy(&raw);
-        let said = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir=")).find(|said| !said.is_empty());
-        said.map(PathBuf::from)
+        text.lines().find_map(|line| line.trim().strip_prefix("wal_dir=")).map(PathBuf::from)
     }
 
     /// What the newest OPTIONS file says; nothing if there is none.
-    pub(super) fn options(&self, env: &Env, dir: &Path) -> Result<OptionsInFile> {
-        let Some(path) = self.options_path(dir) else { return Ok(OptionsInFile::default()) };
-        OptionsInFile::parse(&path, &env.files.read_small(&path)?)
+    pub(super) fn options(&self, env: &Env, dir: &Path, recovered: &Recovered) -> Result<OptionsInFile> {
+        let Some(path) = self.options_paths(dir).next() else { return Ok(OptionsInFile::default()) };
+        OptionsInFile::parse_of(&path, &env.files.read_small(&path)?, &names(recovered))
     }
 
     /// What IDENTITY says; nothing if there is none.
@@ -243,6 +260,11 @@ impl Listing {
         let identity = env.files.read_small(&dir.join(FileName::Identity.to_string()))?;
         Ok(String::from_utf8_lossy(&identity).trim_end().to_owned())
     }
+}
+
+/// Of the column families.
+fn names(recovered: &Recovered) -> Vec<&str> {
+    recovered.families.values().map(|family| family.name.as_str()).collect()
 }
 
 /// Opens the files that a manifest names. Tables come from [`super::tables`].

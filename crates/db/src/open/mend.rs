@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind, Result};
 /// A store of the families of `recovered`, without its tables; with the blob files of `blobs`. New files are numbered from
 /// `next_file` on. Writes nothing.
 ///
-/// Options that cannot be read are the defaults; why they cannot goes to `damage`.
+/// Options that cannot be read are those of the newest older file that can, or else the defaults; why they cannot, and which that is, goes to `damage`.
 pub(crate) fn store_to_mend(
     dir: &Path,
     options: Options,
@@ -39,10 +39,15 @@ pub(crate) fn store_to_mend(
     damage: &mut Vec<Error>,
 ) -> Result<Store> {
     let listing = files::Listing::of(&env, dir)?;
-    let in_file = match listing.options(&env, dir) {
+    let in_file = match listing.options(&env, dir, recovered) {
         Err(error) if files::is_unreadable(&error) => {
-            damage.push(error);
-            listing.options_but_unreadable(&env, dir)
+            let (in_file, from) = listing.options_but_newest(&env, dir, recovered)?;
+            let instead = from.map_or_else(
+                || "no older one can be read, so all options that are not given are the defaults".to_owned(),
+                |path| format!("the options of {} count instead", path.display()),
+            );
+            damage.push(error.with_advice(instead));
+            in_file
         }
         read => read?,
     };

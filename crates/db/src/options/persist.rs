@@ -13,7 +13,7 @@ use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
-use esker_format::rocksdb::options_file::{OptionsFile, Section, SectionKind, is_one_byte_off};
+use esker_format::rocksdb::options_file::{OptionsFile, Section, SectionKind, is_one_byte_off, is_rotten_name};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use parking_lot::Mutex;
 
@@ -32,6 +32,8 @@ const BLOBS_SINCE: (u32, u32) = (6, 18);
 
 /// What RocksDB has if nobody says anything.
 const DEFAULT_AGE_CUTOFF: f64 = 0.25;
+
+const READING: &str = "reading the options";
 
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
@@ -83,9 +85,28 @@ pub(crate) struct OptionsInFile {
 }
 
 impl OptionsInFile {
+    /// Reads the file `raw` at `path`, of a store that has these `families`.
+    ///
+    /// A family need not be in the file, nor one of the file in the store: a crash may have come between the manifest and the file. But where the
+    /// one differs from the other in a byte of its name, that is damage, or the family would lose its options unseen.
+    pub(crate) fn parse_of(path: &Path, raw: &[u8], families: &[&str]) -> crate::Result<Self> {
+        let read = Self::parse(path, raw)?;
+        let missing = families.iter().filter(|name| !read.families.contains_key(**name));
+        for name in missing {
+            let strangers = read.families.keys().filter(|found| !families.contains(&found.as_str()));
+            if let Some(found) = strangers.into_iter().find(|found| is_rotten_name(found, name)) {
+                let reason = format!(
+                    "the name of column family {found:?}, which is not in the store, differs in one byte from {name:?}, which is"
+                );
+                return Err(Error::decode(path, 0, READING, DecodeError::corrupt("section", 0, reason)));
+            }
+        }
+        Ok(read)
+    }
+
     /// Reads the file `raw` at `path`.
     pub(crate) fn parse(path: &Path, raw: &[u8]) -> crate::Result<Self> {
-        let decode = |error| Error::decode(path, 0, "reading the options", error);
+        let decode = |error| Error::decode(path, 0, READING, error);
         let file = OptionsFile::parse(raw).map_err(decode)?;
         let refused = |wrong, whose: &str| match wrong {
             Wrong::Unreadable(error) => decode(error),

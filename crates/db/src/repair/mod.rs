@@ -76,7 +76,7 @@ pub struct DbRepair {
     pub lost_values: u64,
     /// The first of them.
     pub lost_keys: Vec<LostKey>,
-    /// What was found wrong.
+    /// What was found wrong. Of a newest OPTIONS file that cannot be read, also which older one counts instead, or that none does.
     pub damage: Vec<Error>,
     /// Files that were moved to the folder `lost`: where they are now, and why.
     pub put_aside: Vec<PutAside>,

@@ -176,6 +176,18 @@ pub fn is_one_byte_off(found: &str, known: &str) -> bool {
     found.len() == known.len() && differing() == 1
 }
 
+/// Whether one byte that rotted where the name `meant` stands in a file makes it read as `found`.
+pub fn is_rotten_name(found: &str, meant: &str) -> bool {
+    let written = escape(meant).into_bytes();
+    let mut changes = (0..written.len()).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte)));
+    let is_read = |(at, byte): (usize, u8)| {
+        let mut rotten = written.clone();
+        rotten.iter_mut().skip(at).take(1).for_each(|place| *place = byte);
+        std::str::from_utf8(&rotten).is_ok_and(|rotten| unescape(rotten) == found)
+    };
+    found != meant && changes.any(is_read)
+}
+
 /// A string as it stands in a value or between the quotation marks of a section.
 pub fn escape(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());

@@ -325,3 +325,21 @@ fn a_rotten_byte_of_a_title_is_damage_or_within_a_name() {
     }
     assert!(refused > 300, "{refused}");
 }
+
+/// Goal: whatever a byte of a name rots to, it is known for what it was; other names are names.
+#[test]
+fn a_rotten_byte_of_a_name_is_known_for_what_it_was() {
+    for name in ["second", "a:b#c", "back\\slash", "line\nbreak"] {
+        let written = escape(name).into_bytes();
+        for (at, byte) in (0..written.len()).flat_map(|at| (0..0x80u8).map(move |byte| (at, byte))) {
+            let mut rotten = written.clone();
+            rotten[at] = byte;
+            let found = unescape(std::str::from_utf8(&rotten).unwrap());
+            assert!(is_rotten_name(&found, name) || found == name, "{name:?}, byte {at}: {found:?}");
+        }
+        assert!(!is_rotten_name(name, name), "{name:?} is whole");
+    }
+    for other in ["seco", "seconds", "sEcOnd", "first", ""] {
+        assert!(!is_rotten_name(other, "second"), "{other:?}");
+    }
+}
