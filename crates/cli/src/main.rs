@@ -5,7 +5,7 @@
 //!   for what of a Cask is damaged while the rest is served, or of an import is not in it while the answer is no; and what a user's script prints.
 //! - C3: `--json` prints one object, or one per line where there is a stream of them. Sizes in it are bytes, keys and values hexadecimal.
 //! - C4: keys and values are bytes. What is no text survives in arguments, files, output and paths.
-//! - C5: a reader that closes stdout early, as `head` does, is no error.
+//! - C5: a reader that closes stdout early, as `head` does, is no error. Whatever else cannot be written there is one, help and version included.
 //! - C6: what only reads opens the store for reading only: it keeps no writer out and writes nothing.
 
 #![forbid(unsafe_code)]
@@ -89,10 +89,10 @@ fn complain(message: &str) -> ExitCode {
 /// Help and the version go where they were asked for; a wrong use is one line, as every other error.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match Output::stdout().of_parser(error) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => complain(&failure.to_string()),
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::from(2)

@@ -50,6 +50,13 @@ impl Output {
         self.line(value)
     }
 
+    /// Help or the version, in colours where a terminal shows them.
+    pub(crate) fn of_parser(mut self, text: &clap::Error) -> Result<(), Failure> {
+        let result = text.print();
+        self.note(result)?;
+        self.finish()
+    }
+
     /// Hands everything to the system.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         if self.is_closed {

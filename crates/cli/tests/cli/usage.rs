@@ -1,6 +1,7 @@
 //! What is not understood is one line and exit code 2; what was asked for is printed.
 
-use crate::run::{NONE, Place, esker};
+use crate::raft;
+use crate::run::{NONE, Place, command, esker};
 
 const COMMANDS: [&str; 19] = [
     "create",
@@ -61,6 +62,56 @@ fn help_and_version_are_there_for_every_command() {
         assert!(help.text().contains(&format!("\n  {command} ")), "{command}");
         let help = esker([command, "--help"]).done();
         assert!(help.text().contains(&format!("Usage: esker {command} ")), "{command}");
+    }
+}
+
+/// Goal: an answer that cannot be written is no answer, whoever gives it; that nobody reads it is no error.
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
+    let place = Place::with(&[("key", "value")]);
+    let (raft, store) = (raft::loaded(), place.store());
+    let (log, log_file) = (raft.store(), raft.files(".raftlog").remove(0));
+    let [store, log, log_file] = [&store, &log, &log_file].map(|path| path.to_str().unwrap());
+    let wal = place.files(".log").remove(0);
+    let answers: [&[&str]; 22] = [
+        &["--help"],
+        &["--version"],
+        &["scan", "--help"],
+        &["raft", "--help"],
+        &["raft", "repair", "--help"],
+        &["completions", "bash"],
+        &["get", store, "key"],
+        &["scan", store],
+        &["scan", store, "--json"],
+        &["count", store],
+        &["families", store],
+        &["stats", store],
+        &["stats", store, "--json"],
+        &["check", store],
+        &["dump", wal.to_str().unwrap()],
+        &["gc", store],
+        &["repair", store],
+        &["raft", "stats", log],
+        &["raft", "check", log],
+        &["raft", "dump", log],
+        &["raft", "dump", log_file],
+        &["raft", "purge", log],
+    ];
+    for arguments in answers {
+        let said = command(arguments).output().unwrap();
+        assert!(said.status.success() && !said.stdout.is_empty(), "{arguments:?}: {said:?}");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ran = command(arguments).stdout(full).output().unwrap();
+        let told = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(
+            told.starts_with("esker: writing to standard output: ") && told.lines().count() == 1,
+            "{arguments:?}: {told}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = command(arguments).stdout(writer).output().unwrap();
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{arguments:?}: {ran:?}");
     }
 }
 
