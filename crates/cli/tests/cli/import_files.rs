@@ -46,6 +46,20 @@ fn every_regular_file_becomes_an_entry_and_is_read_back() {
     place.run("check", NONE).done();
 }
 
+/// Goal: whose key a store refuses is told, and what is imported before it.
+#[test]
+fn a_file_whose_key_is_refused_is_named() {
+    let place = Place::new();
+    let refused = place.write("tree/b_with_a_long_name", b"2");
+    place.write("tree/a", b"1");
+    // The longest key of a Cask has 65,535 bytes.
+    let prefix = "p".repeat(65_534);
+    let arguments = ["--kind", "cask", "--batch-bytes", "1KiB", "--prefix", &prefix];
+    let words = ["importing ", refused.to_str().unwrap(), "65535", "1 entry is imported"];
+    let ran = import(&place, &arguments).failed(&words);
+    assert!(!ran.err.contains("run again"), "{}", ran.err);
+}
+
 #[test]
 fn the_summary_can_be_read() {
     let place = Place::new();

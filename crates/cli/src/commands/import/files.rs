@@ -4,6 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
+use esker::{Error, ErrorKind};
+
 use super::Import;
 use super::ahead::{Stamp, read_ahead};
 use super::loader::{Loaded, stopped};
@@ -55,7 +57,10 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
                 Ok(content) => {
                     key.truncate(prefix_bytes);
                     key.extend_from_slice(files.relative(taken.index));
-                    loader.put(&key, &content.bytes).map_err(|error| loader.stopped(&error))?;
+                    let bytes = (key.len() + content.bytes.len()) as u64;
+                    loader.make_room(bytes).map_err(|error| loader.stopped(&error))?;
+                    let put = loader.put(&key, &content.bytes);
+                    put.map_err(|error| loader.stopped(&of_file(error, &files.path(taken.index))))?;
                     if let Some(stamp) = stamps.get_mut(taken.index) {
                         *stamp = Some(content.stamp);
                     }
@@ -70,6 +75,14 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
     })?;
     tree.problems = problems;
     Ok((loaded, stamps))
+}
+
+/// The same error with the file whose key or content the store refuses, if it does.
+fn of_file(error: Error, path: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidArgument => error.while_doing(format_args!("importing {}", path.display())),
+        _ => error,
+    }
 }
 
 /// A difference weighs more than a file that could not be read, and both are told. The summary is all of the answer: with `--json`, an object.

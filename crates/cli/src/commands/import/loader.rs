@@ -52,18 +52,26 @@ impl<'a> Loader<'a> {
         matches!(self.way, Way::Sorted(_))
     }
 
+    /// Writes the batch if an entry of `bytes` has no room in it. Apart from [`put`](Self::put) for callers that tell what is wrong with an entry
+    /// from what befalls those before it.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Result<(), Error> {
+        match &mut self.way {
+            Way::Batches { target, sync, batch_bytes, batch } if batch.bytes() + bytes > *batch_bytes => {
+                write(target, batch, *sync)?;
+                self.written = self.loaded.entries;
+            }
+            Way::Batches { .. } | Way::Sorted(_) => {}
+        }
+        Ok(())
+    }
+
     /// Takes an entry. It is written with its batch, by this call's successors.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let bytes = (key.len() + value.len()) as u64;
+        self.make_room(bytes)?;
         match &mut self.way {
             Way::Sorted(load) => load.put(key, value)?,
-            Way::Batches { target, batch_bytes, batch, sync } => {
-                if batch.bytes() + bytes > *batch_bytes {
-                    write(target, batch, *sync)?;
-                    self.written = self.loaded.entries;
-                }
-                batch.put(target, key, value)?;
-            }
+            Way::Batches { target, batch, .. } => batch.put(target, key, value)?,
         }
         self.loaded.entries += 1;
         self.loaded.bytes += bytes;
