@@ -7,7 +7,7 @@
 //!   What was written anew and has taken no place goes, at the latest when it is done again.
 //! - X3: a batch stays a batch, so that atomic groups stay whole.
 //! - X4: files that are to be kept have their second names, durably, before another takes the place of the first: what cannot be kept
-//!   leaves all as it was.
+//!   leaves all as it was. A copy, where there are no second names, gets its name when it is whole.
 
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,9 @@ use crate::{Cut, Error, ErrorKind, Options, Result};
 
 /// What is behind the name of a file that is written anew, until it takes the old one's place.
 const NEW_SUFFIX: &str = ".filtered";
+
+/// What is behind the name of a file whose copy is being made, until that is whole.
+const COPYING_SUFFIX: &str = ".copying";
 
 /// An item that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,22 +240,22 @@ fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
     Err(Error::invalid_argument("there are too many files of this name that were kept; move them away").with_path(path))
 }
 
-/// Copies a file; one that fails leaves no part.
+/// Copies a file, whole or not at all. What is left of one that fails or is killed goes with what was [written anew](remove_new).
 fn copy(files: &dyn FileSystem, path: &Path, to: &Path) -> Result<()> {
+    let mut copying = path.as_os_str().to_owned();
+    copying.push(COPYING_SUFFIX);
+    let copying = PathBuf::from(copying);
     let len = files.metadata(path)?.len;
-    let copied = durable::copy(files, path, to, len, |_| Ok::<_, Error>(()));
-    if copied.is_err() {
-        // Why it is there matters more.
-        let _ = files.remove(to);
-    }
-    copied
+    durable::copy(files, path, &copying, len, |_| Ok::<_, Error>(()))?;
+    Ok(files.rename(&copying, to)?)
 }
 
-/// Takes away what was written anew and is in no file's place.
+/// Takes away what was written anew and is in no file's place, and copies that are not whole.
 fn remove_new(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
     for dir in dirs {
         for name in file_names(files, dir)? {
-            if let Some(FileName::Log(_)) = name.strip_suffix(NEW_SUFFIX).and_then(FileName::parse) {
+            let of = name.strip_suffix(NEW_SUFFIX).or_else(|| name.strip_suffix(COPYING_SUFFIX));
+            if let Some(FileName::Log(_)) = of.and_then(FileName::parse) {
                 files.remove(&dir.join(name))?;
             }
         }

@@ -1,11 +1,11 @@
 //! The Raft log answers as a map of groups does, under any options, through restarts and purges.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::SimDisk;
 use esker::env::{Env, Error};
-use esker::raft::{ErrorKind, FilterOptions, Offered, Options, Refusal, Verdict};
+use esker::raft::{ErrorKind, FilterOptions, Offered, Options, Refusal, Renewed, Verdict};
 use esker::{LogBatch, RaftLog};
 use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Hooked, Meanwhile};
@@ -547,39 +547,93 @@ fn a_filter_that_fails_leaves_no_copies() {
     assert_eq!((log.first_index(1), log.keys(2, None, None)), (None, keys));
 }
 
+/// A closed log of one group, in several files.
+fn closed_in_files(options: &Options) -> SimDisk {
+    let disk = SimDisk::new();
+    let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
+    for index in 1..=40 {
+        let mut batch = LogBatch::new();
+        batch.add_entries(1, index, [[7; 100]]).unwrap();
+        log.write(&mut batch, false).unwrap();
+    }
+    log.close().unwrap();
+    disk
+}
+
+fn files_of(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.paths().into_iter().filter_map(|path| Some((path.clone(), disk.file_bytes(&path)?))).collect()
+}
+
+/// Discards everything where there are no hard links, keeping the files; there is no room for the one called `fails_at`.
+fn filter_without_links(
+    disk: &SimDisk,
+    options: &Options,
+    fails_at: Option<&'static str>,
+) -> Result<Vec<Renewed>, esker::Error> {
+    let is_kept = |path: &Path| path.extension().is_some_and(|end| end == "before");
+    let there = disk.clone();
+    let files = Hooked::new(disk.env().files, move |call| match call {
+        Call::Other(path) if is_kept(path) && !there.paths().contains(&path.to_path_buf()) => {
+            Err(Error::new("linking to", path, std::io::ErrorKind::CrossesDevices.into()))
+        }
+        Call::Sync(path) if fails_at.is_some_and(|name| path.ends_with(name)) => {
+            Err(Error::new("syncing", path, std::io::ErrorKind::StorageFull.into()))
+        }
+        _ => Ok(()),
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let how = FilterOptions { kept_suffix: Some(".before"), ..FilterOptions::default() };
+    RaftLog::filter("/log", options, &env, &how, &mut |_, _, _| Ok(Verdict::Discard))
+}
+
+/// Goal: wherever a filter dies that copies files, no part of one has the name of one that was kept; and the next leaves nothing of what the first had begun.
+#[test]
+fn a_filter_that_dies_as_it_copies_leaves_no_part_under_a_kept_name() {
+    let options = Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 20, ..Options::default() };
+    let whole = closed_in_files(&options);
+    let before = files_of(&whole);
+    let mut were_partial = 0;
+    for op in 0.. {
+        let disk = whole.after_process_death();
+        disk.die_after(disk.op_count() + op);
+        let is_done = filter_without_links(&disk, &options, None).is_ok() && !disk.is_dead();
+        let left = disk.after_process_death();
+        for round in ["first", "second"] {
+            let files = files_of(&left);
+            for (path, bytes) in files.iter().filter(|(path, _)| path.to_string_lossy().contains(".before")) {
+                let is_whole = before
+                    .iter()
+                    .any(|(old, was)| was == bytes && path.to_string_lossy().starts_with(&*old.to_string_lossy()));
+                assert!(is_whole, "dead after {op}, {round}: {}", path.display());
+            }
+            let parts = files
+                .iter()
+                .filter(|(path, _)| path.extension().is_some_and(|end| end == "copying" || end == "filtered"));
+            match (parts.count(), round) {
+                (0, _) => {}
+                (_, "first") => were_partial += 1,
+                (count, _) => panic!("dead after {op}: {count} parts are left"),
+            }
+            filter_without_links(&left, &options, None).unwrap();
+        }
+        if is_done {
+            break;
+        }
+    }
+    assert!(were_partial > 10, "{were_partial}");
+}
+
 /// Goal: where there are no hard links, files that a filter is to keep are copied, all of them or none: nothing changes before.
 #[test]
 fn a_filter_keeps_copies_where_there_are_no_links() {
     let options = Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 20, ..Options::default() };
-    for fails_at in [None, Some("0000000000000001.raftlog.before"), Some("0000000000000003.raftlog.before")] {
-        let disk = SimDisk::new();
-        let log = RaftLog::open_with_env("/log", options.clone(), disk.env()).unwrap();
-        for index in 1..=40 {
-            let mut batch = LogBatch::new();
-            batch.add_entries(1, index, [[7; 100]]).unwrap();
-            log.write(&mut batch, false).unwrap();
-        }
-        log.close().unwrap();
-        let bytes = |disk: &SimDisk| -> Vec<_> {
-            disk.paths().into_iter().filter_map(|path| Some((path.clone(), disk.file_bytes(&path)?))).collect()
-        };
-        let (before, there) = (bytes(&disk), disk.clone());
-        let is_kept = |path: &Path| path.extension().is_some_and(|end| end == "before");
-        let files = Hooked::new(disk.env().files, move |call| match call {
-            Call::Other(path) if is_kept(path) && !there.paths().contains(&path.to_path_buf()) => {
-                Err(Error::new("linking to", path, std::io::ErrorKind::CrossesDevices.into()))
-            }
-            Call::Sync(path) if fails_at.is_some_and(|name| path.ends_with(name)) => {
-                Err(Error::new("syncing", path, std::io::ErrorKind::StorageFull.into()))
-            }
-            _ => Ok(()),
-        });
-        let env = Env { files: Arc::new(files), ..disk.env() };
-        let how = FilterOptions { kept_suffix: Some(".before"), ..FilterOptions::default() };
-        let done = RaftLog::filter("/log", &options, &env, &how, &mut |_, _, _| Ok(Verdict::Discard));
+    for fails_at in [None, Some("0000000000000001.raftlog.copying"), Some("0000000000000003.raftlog.copying")] {
+        let disk = closed_in_files(&options);
+        let before = files_of(&disk);
+        let done = filter_without_links(&disk, &options, fails_at);
         if fails_at.is_some() {
             assert_eq!(done.unwrap_err().kind(), ErrorKind::Exhausted);
-            assert!(bytes(&disk) == before, "{fails_at:?}: nothing is changed, nor left");
+            assert!(files_of(&disk) == before, "{fails_at:?}: nothing is changed, nor left");
             continue;
         }
         let done = done.unwrap();
