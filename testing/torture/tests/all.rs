@@ -46,6 +46,7 @@ mod reclaim;
 mod recovery;
 mod repair;
 mod snapshots;
+mod threads;
 
 /// Goal: no file of tests is left out.
 #[test]

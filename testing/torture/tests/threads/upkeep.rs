@@ -1,0 +1,102 @@
+//! What goes on beside those who write, by hand: it changes no answer.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use esker::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, Result, Separation};
+use fastrand::Rng;
+
+use super::ledger::{KEYS, key};
+use super::life::{Life, Moment, Shown};
+
+const SEPARATIONS: [Separation; 4] = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
+
+/// So many steps, or until the machine dies.
+pub(super) fn work(life: &Life, db: &Db, steps: usize, random: &mut Rng) {
+    for _ in 0..steps {
+        if life.disk.is_dead() {
+            return;
+        }
+        let families = db.column_families();
+        let Some(family) = random.choice(&families) else { return };
+        if let Err((error, doing)) = step(life, db, family, random) {
+            // Those of one thread are dropped meanwhile.
+            let may_be_gone = matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Conflict);
+            if !(may_be_gone && family.name().starts_with("own")) {
+                life.accept(&error, doing);
+            }
+        }
+    }
+}
+
+fn step(
+    life: &Life,
+    db: &Db,
+    family: &ColumnFamily,
+    random: &mut Rng,
+) -> std::result::Result<(), (Error, &'static str)> {
+    let as_step = |done: Result<()>, doing| done.map_err(|error| (error, doing));
+    match random.u8(..13) {
+        0 => as_step(db.flush_cf(family), "flushing"),
+        1 => as_step(db.flush(), "flushing all"),
+        2 => as_step(db.compact_range(family, None, None), "compacting"),
+        3 | 4 => {
+            let (begin, end) = (random.u16(..KEYS), random.u16(..KEYS));
+            let range = (key(0, begin.min(end)), key(9, begin.max(end)));
+            as_step(db.compact_range(family, Some(&range.0), Some(&range.1)), "compacting a range")
+        }
+        5 | 6 => {
+            let part = [0.0, 0.05, 0.3, 0.7][random.usize(..4)];
+            as_step(db.reclaim(family, part).map(drop), "reclaiming")
+        }
+        7 => as_step(db.reclaim_plan(family, 0.3).map(drop), "planning"),
+        8 => as_step(db.set_separation(family, SEPARATIONS[random.usize(..4)]), "changing the separation"),
+        9 => as_step(copy(life, db, random), "copying"),
+        10 => as_step(check(life, db), "checking"),
+        11 => as_step(look_beside(life, db), "opening beside"),
+        _ => {
+            let stats = db.stats();
+            let _ = (stats.space_amplification(), stats.write_amplification());
+            as_step(db.count_cf(family, &ReadOptions::default()).map(drop), "counting")
+        }
+    }
+}
+
+/// One in a life: files of the store have two names from then on.
+fn copy(life: &Life, db: &Db, random: &mut Rng) -> Result<()> {
+    let path = PathBuf::from(format!("/copy{}", life.number));
+    if life.has_copied.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let least = life.done_now();
+    if random.bool() {
+        db.checkpoint(&path)?
+    } else {
+        db.backup(&path, &mut |_| {})?
+    };
+    life.moments.lock().unwrap().push(Moment { shown: Shown::Copy(path), least });
+    Ok(())
+}
+
+/// Opens the store a second time, for reading.
+fn look_beside(life: &Life, db: &Db) -> Result<()> {
+    let least = life.done_now();
+    let options = Options { families: Default::default(), background_jobs: 0, ..Options::default() };
+    let beside = match Db::open_read_only_with_env(db.path(), options, life.env()) {
+        // It changes too fast to be read.
+        Err(error) if error.kind() == ErrorKind::Busy => return Ok(()),
+        opened => opened?,
+    };
+    let found = life.contents(&beside, "opened beside")?;
+    // What a failed sync took from memory is not there for another process.
+    if !life.disk.has_evicted() {
+        life.moments.lock().unwrap().push(Moment { shown: Shown::Beside(found), least });
+    }
+    Ok(())
+}
+
+fn check(life: &Life, db: &Db) -> Result<()> {
+    let check = db.check(&mut |_| {})?;
+    assert!(life.has_trouble() || check.errors.is_empty(), "{life}: checking: {:?}", check.errors);
+    Ok(())
+}
