@@ -14,6 +14,8 @@ use crate::open::changes::Step;
 
 /// Shards; a power of two.
 const SHARDS: usize = 128;
+/// Memory for so many changes of a batch is taken at once.
+const CHANGES_AHEAD_MAX: usize = 1024;
 
 /// Hashes ids of groups, which are often consecutive.
 #[derive(Debug, Default, Clone, Copy)]
@@ -136,7 +138,7 @@ impl Groups {
     /// Does what all `items` of a batch at `place` say. Nobody sees a group between two of them: what one says of it may lie in no batch any
     /// more once the next has replaced it.
     pub(crate) fn apply_batch(&self, mut items: Items<'_>, place: Place) -> Result<(), DecodeError> {
-        let mut changes = Vec::new();
+        let mut changes = Vec::with_capacity(usize::try_from(items.left()).unwrap_or(0).min(CHANGES_AHEAD_MAX));
         while let Some(item) = items.read()? {
             if let Some(change) = Change::of(&item.action) {
                 changes.push((Self::shard_index(item.group), item.group, change));

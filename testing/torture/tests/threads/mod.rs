@@ -9,8 +9,7 @@
 //!
 //! Threads come in any order, so a seed repeats options, workloads and endings, not the runs.
 //!
-//! Left out is what no ledger can foretell: which keys go with `delete_files_in_range`. Where a store with `max_disk_bytes` has no room to be
-//! opened, its lives end.
+//! Left out is what no ledger can foretell: which keys go with `delete_files_in_range`.
 
 mod ledger;
 mod life;
@@ -28,7 +27,7 @@ use std::time::Duration;
 
 use esker::env::Env;
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{Db, ErrorKind, Options};
+use esker::{Db, Options};
 use esker_torture::crash::{Promise, Replay, disk, images, kept_by_reopening};
 use esker_torture::{options, seeds};
 use fastrand::Rng;
@@ -103,10 +102,9 @@ impl Store {
         self.options.max_disk_bytes > 0
     }
 
-    /// A life that begins with what `ledgers` say, as far as it was kept, on `disk`. What the next one finds; `None` if a store without room cannot be
-    /// opened.
-    fn live(&self, life: &Life, ledgers: &mut [Ledger], kept: Kept, random: &mut Rng) -> Option<(SimDisk, Kept)> {
-        let db = self.open(life, life.env(), "opened")?;
+    /// A life that begins with what `ledgers` say, as far as it was kept, on `disk`. What the next one finds.
+    fn live(&self, life: &Life, ledgers: &mut [Ledger], kept: Kept, random: &mut Rng) -> (SimDisk, Kept) {
+        let db = self.open(life, life.env(), "opened");
         let found = self.compare(life, &db, ledgers, kept, "opened");
         ledgers.iter_mut().zip(&found).for_each(|(ledger, found)| ledger.begin_life(found));
         self.make_families(&db, life);
@@ -123,15 +121,13 @@ impl Store {
         let (disk, kept) = self.end(db, life, ledgers);
         let moments = std::mem::take(&mut *life.moments.lock().unwrap());
         moments.into_iter().for_each(|moment| self.look_at_moment(life, &disk, moment, ledgers));
-        Some((disk, kept))
+        (disk, kept)
     }
 
-    /// Opens what is in the directory; `None` if it has no room.
-    fn open(&self, life: &Life, env: Env, doing: &str) -> Option<Db> {
-        match Db::open_with_env("/store", self.options.clone(), env) {
-            Err(error) if self.is_limited() && error.kind() == ErrorKind::Exhausted => None,
-            opened => Some(opened.unwrap_or_else(|error| panic!("{life}: {doing}: {error}"))),
-        }
+    /// Opens what is in the directory. A store has room for that, whatever its limit.
+    fn open(&self, life: &Life, env: Env, doing: &str) -> Db {
+        Db::open_with_env("/store", self.options.clone(), env)
+            .unwrap_or_else(|error| panic!("{life}: {doing}: {error}"))
     }
 
     /// What was found, by thread: it is sound, and what may be there of the writes that `ledgers` tell of.
@@ -149,9 +145,8 @@ impl Store {
         life.disk.die_after(0);
         for image in images(&life.disk, life.replay.seed << 8 | u64::from(life.number)) {
             let kept = Kept { logged: image.promise, unlogged: Promise::Durable };
-            if let Some(db) = self.open(life, image.disk.env(), &image.name) {
-                self.compare(life, &db, ledgers, kept, &image.name);
-            }
+            let db = self.open(life, image.disk.env(), &image.name);
+            self.compare(life, &db, ledgers, kept, &image.name);
         }
     }
 
@@ -198,7 +193,11 @@ impl Store {
                 (left, kept)
             }
             Ending::Close | Ending::CloseAndPowerLoss | Ending::Trouble(..) => {
-                let is_closed = life.accepted(db.close(), "closing").is_some();
+                let is_closed = match db.close() {
+                    // It has room for that, too.
+                    Err(error) if !life.has_trouble() => panic!("{life}: closing: {error}"),
+                    closed => life.accepted(closed, "closing").is_some(),
+                };
                 let left = life.disk.after_process_death();
                 match life.ending {
                     _ if !is_closed => {
@@ -263,8 +262,7 @@ fn run(replay: Replay) {
     for number in 0..LIVES {
         let ending = if number + 1 == LIVES { Ending::Close } else { Ending::any(&mut random) };
         let life = store.life(number, before, ending, left);
-        let Some(next) = store.live(&life, &mut ledgers, kept, &mut random) else { return };
-        (left, kept) = next;
+        (left, kept) = store.live(&life, &mut ledgers, kept, &mut random);
         before = ending;
     }
 }
