@@ -7,7 +7,7 @@
 //! - D1: room is kept for what they take until they are looked at, twice.
 //! - D2: then more go ahead if they take no more in tables than at their least since there was room. Else they wait for work that may free
 //!   something, as puts do, and are refused with `Exhausted` if there is none.
-//! - D3: nothing that others take keeps them from going ahead.
+//! - D3: nothing that others take keeps them from going ahead; but for a batch of them that takes more than is kept.
 //!
 //! Cost: of a deletion, where writers are let write nothing more, two atomic additions.
 
@@ -82,6 +82,12 @@ impl Deletions {
         self.unflushed.load(Ordering::Relaxed) > most && self.unflushed.swap(0, Ordering::Relaxed) > most
     }
 
+    /// Whether there is room for a batch of them where so much is left, if those before it have gone (D3).
+    pub(super) fn have_room(left: &Left, bytes: i64, disk_bytes: u64) -> bool {
+        let kept = left.disk.saturating_add(kept_bytes(disk_bytes));
+        COPIES.saturating_mul(bytes) <= kept.max(looked_at_bytes(disk_bytes))
+    }
+
     /// So much is left. Whether they have gone (D2).
     pub(super) fn note_left(&self, left: &Left, disk_bytes: u64) -> bool {
         let (least, has_room) = (self.least.load(Ordering::Relaxed), left.disk >= 0);
@@ -132,5 +138,14 @@ mod tests {
         assert!(!deletions.note_left(&left(-1, old + 20_000), DISK_BYTES), "more than at their least");
         assert!(deletions.note_left(&left(0, old + 20_000), DISK_BYTES), "there is room");
         assert_eq!(count(&deletions), all);
+    }
+
+    #[test]
+    fn a_batch_of_them_needs_room_if_it_is_large() {
+        let (looked_at, kept) = (looked_at_bytes(DISK_BYTES), kept_bytes(DISK_BYTES));
+        let have_room = |disk, bytes| Deletions::have_room(&left(disk, 0), bytes, DISK_BYTES);
+        assert!(have_room(i64::MIN / 2, looked_at / COPIES) && !have_room(-kept, looked_at / COPIES + 1));
+        assert!(have_room(0, kept / COPIES) && !have_room(0, kept / COPIES + 1));
+        assert!(have_room(1 << 30, 1 << 28) && !have_room(1 << 30, i64::MAX));
     }
 }

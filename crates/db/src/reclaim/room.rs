@@ -569,7 +569,7 @@ impl Store {
     fn no_room_for_deletions(&self) -> Error {
         let (used, held) = (self.room.used(), self.trash.held_bytes());
         let reason = format!(
-            "the store takes up {used} bytes, and the deletions before have freed none yet; close iterators and drop values and \
+            "the store takes up {used} bytes, and deletions before have freed none yet, or this is a large batch; delete less at a time, close iterators and drop values and \
              snapshots, which hold at least {held} bytes, raise max_disk_bytes or make room on the disk"
         );
         Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
@@ -708,7 +708,8 @@ impl Store {
         self.refresh_room();
         let left = self.left();
         let have_gone = self.room.note_left(&left);
-        have_gone.then(|| self.room.admit(bytes))
+        let has_room = Deletions::have_room(&left, bytes, self.room.bytes_max.load(Ordering::Relaxed));
+        (have_gone && has_room).then(|| self.room.admit(bytes))
     }
 
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.

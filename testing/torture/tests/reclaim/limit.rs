@@ -1,7 +1,9 @@
 //! A store at its limit, whatever its options and whatever is asked of it there.
 
 use esker::env::sim::SimDisk;
-use esker::{Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Separation};
+use esker::{
+    Compression, Db, Error, ErrorKind, FamilyOptions, Options, ReclaimMode, Separation, WriteBatch, WriteOptions,
+};
 use esker_torture::model::Contents;
 use esker_torture::numbered::{assert_sound, contents, key, noise};
 use fastrand::Rng;
@@ -185,4 +187,40 @@ fn deletions_that_free_nothing_leave_a_way_out() {
         assert!(again >= count / 3, "{separation:?}, {level_count} levels: {again} puts, {count} at first");
         assert_sound(&db, "in the end");
     }
+}
+
+/// Goal (D3): a batch of deletions that would take what merges need is refused, and the store closes and opens; in pieces they go ahead.
+#[test]
+fn a_batch_of_deletions_takes_no_more_than_is_kept_for_them() {
+    let family =
+        FamilyOptions { write_buffer_bytes: 64 << 10, target_file_bytes: 16 << 10, ..FamilyOptions::default() };
+    let options = Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        max_disk_bytes: 6 << 20,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    };
+    let disk = SimDisk::new();
+    let open = || Db::open_with_env("/store", options.clone(), disk.env());
+    let db = open().unwrap();
+    let count = fill_up(&db, 500);
+    let all_of = |count: u32| {
+        let mut batch = WriteBatch::new();
+        (0..count).for_each(|n| batch.delete(format!("absent {n:08}")).unwrap());
+        batch
+    };
+    let refused =
+        (1..20).find_map(|n| db.write(all_of(n * 1000), &WriteOptions::default()).err().map(|error| (n, error)));
+    let (thousands, error) = refused.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    assert!(error.to_string().contains("delete less at a time"), "{error}");
+    assert!(thousands > 1, "{error}");
+    db.close().unwrap();
+    let db = open().unwrap();
+    for n in 0..count {
+        db.delete(key(n)).unwrap();
+    }
+    assert!(fill_up(&db, 500) >= count / 2);
+    assert_sound(&db, "in the end");
 }
