@@ -70,6 +70,40 @@ fn a_group_begun_anew_during_a_purge_keeps_what_it_has() {
     }
 }
 
+/// Goal (P1): what entries replaced that had been moved does not come back, though those that replaced it are compacted, with more than there is, while
+/// a purge is at it, and so the file with them goes in this purge.
+/// Method: that is written while the rewrite queue is told of something else.
+#[test]
+fn what_was_replaced_does_not_come_back_for_a_compaction_during_a_purge() {
+    let options =
+        Options { file_bytes: 1 << 10, purge_threshold_bytes: 1 << 20, recovery_threads: 1, ..Options::default() };
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let log = RaftLog::open_with_env("/log", options.clone(), meanwhile.env(&disk)).unwrap();
+    let mut batch = LogBatch::new();
+    batch.add_entries(7, 1, [b"old"; 32]).unwrap();
+    batch.put(8, b"key", b"value").unwrap();
+    log.write(&mut batch, false).unwrap();
+    log.move_on(None).unwrap();
+    fill(&log, 9, 3);
+    batch.add_entries(7, 5, [b"new"]).unwrap();
+    log.write(&mut batch, false).unwrap();
+    fill(&log, 10, 4);
+    batch.delete(8, b"key");
+    batch.compact(9, u64::MAX);
+    batch.compact(10, u64::MAX);
+    log.write(&mut batch, false).unwrap();
+    let other = log.clone();
+    let is_told =
+        |call: Call<'_>| matches!(call, Call::Sync(path) if path.extension().is_some_and(|found| found == "rewrite"));
+    meanwhile.before(is_told, move || assert_eq!(other.compact_to(7, 6).unwrap(), 5));
+    log.purge().unwrap();
+    assert!(meanwhile.is_done());
+    assert_eq!(log.stats().append.first_file, 4, "the file with what replaced it went");
+    assert_eq!(log.first_index(7), None);
+    drop(log);
+    assert_eq!(open(&disk, &options).first_index(7), None);
+}
+
 /// Goal (F2): whoever is about to open a file, the first to read it, reads it though it is given up and removed meanwhile.
 #[test]
 fn a_file_that_is_removed_while_its_first_reader_opens_it_is_read() {

@@ -1,6 +1,7 @@
 //! Giving files up: what is still needed of old ones is moved on to the rewrite queue, then they go.
 //!
-//! - P1: the rewrite queue is told of everything that is gone before the append queue's file that says so goes (B1).
+//! - P1: the rewrite queue is told of everything that is gone before the append queue's file that says so goes (B1): once more when it is known which
+//!   files go, since entries that were compacted meanwhile may be all that said that others, which had been moved, were replaced.
 //! - P2: what was moved is synced before the files that held it go (B6), and so is what says that the rest of them is dead:
 //!   the append queue, before anything is carried or given up by what its batches did to the index.
 //! - P3: an index record is changed only if it is still what was read (compare and swap), so that newer entries win (B2).
@@ -413,11 +414,14 @@ impl Store {
         needed
     }
 
-    /// Gives up the files of a queue before `barrier` that no group needs (P2).
+    /// Gives up the files of a queue before `barrier` that no group needs (P1, P2).
     fn give_up(&self, reclaim: &mut Reclaim, kind: Kind, barrier: u64) -> Result<()> {
         self.install(reclaim)?;
         let needed = self.needed(kind, barrier);
         if needed > self.queue(kind).span().0 {
+            if kind == Kind::Append {
+                self.carry(reclaim)?;
+            }
             self.sync_appended()?;
             let count = self.queue(kind).purge_before(needed);
             if kind == Kind::Rewrite {
