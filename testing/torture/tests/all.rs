@@ -41,6 +41,7 @@ mod raft_flights;
 mod raft_forks;
 mod raft_model;
 mod raft_purging;
+mod raft_threads;
 mod reads;
 mod reclaim;
 mod recovery;
