@@ -18,7 +18,7 @@ use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
 use crate::output::{Outputs, discard, pour};
 use crate::store::{State, Store};
-use crate::version::Edit;
+use crate::version::{Edit, TableFile};
 
 /// What a flush takes: memtables of a family that were sealed when it was picked, one after the other, newest first.
 #[derive(Debug, Clone)]
@@ -132,7 +132,8 @@ impl Store {
             discard(&edit.new_tables(), &edit.blobs, &plan.generations);
             return Ok(FileChanges::default());
         }
-        self.room.note_flushed((edit.added.len() + edit.blobs.len()) as u64);
+        let has_deletions = |(_, table): &&(usize, Arc<TableFile>)| table.table.properties().deletion_count > 0;
+        self.room.note_flushed(edit.added.iter().filter(has_deletions).count() as u64);
         self.install_or_discard(&plan.family, edit, &plan.generations)
     }
 

@@ -9,7 +9,7 @@
 //!   something, as puts do, and are refused with `Exhausted` if there is none.
 //! - D3: nothing that others take keeps them from going ahead; but for a batch of them that takes more than is kept.
 //!
-//! Cost: of a deletion, where writers are let write nothing more, two atomic additions.
+//! Cost: of a deletion, where writers are let write nothing more, two atomic steps.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -57,20 +57,24 @@ pub(super) fn kept_bytes(disk_bytes: u64) -> i64 {
 }
 
 impl Deletions {
-    /// One goes ahead without room. Whether it is to be looked at first.
+    /// Whether one goes ahead without a look at those before it; then it is counted.
     pub(super) fn go_ahead(&self, bytes: i64, disk_bytes: u64) -> bool {
+        let most = looked_at_bytes(disk_bytes);
+        let more = |taken: i64| Some(taken.saturating_add(COPIES.saturating_mul(bytes))).filter(|&all| all <= most);
+        let goes_ahead = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if goes_ahead {
+            self.unflushed.fetch_add(bytes, Ordering::Relaxed);
+        }
+        goes_ahead
+    }
+
+    /// One goes ahead after that look.
+    pub(super) fn take(&self, bytes: i64) {
         self.unflushed.fetch_add(bytes, Ordering::Relaxed);
-        let taken = COPIES.saturating_mul(bytes);
-        self.taken.fetch_add(taken, Ordering::Relaxed).saturating_add(taken) <= looked_at_bytes(disk_bytes)
+        self.taken.fetch_add(COPIES.saturating_mul(bytes), Ordering::Relaxed);
     }
 
-    /// It did not.
-    pub(super) fn stay(&self, bytes: i64) {
-        self.unflushed.fetch_sub(bytes, Ordering::Relaxed);
-        self.taken.fetch_sub(COPIES.saturating_mul(bytes), Ordering::Relaxed);
-    }
-
-    /// They became tables: as many are written once more when those are merged.
+    /// They became so many tables: as many are written once more when those are merged.
     pub(super) fn note_flushed(&self, tables: u64) {
         self.taken.fetch_add(signed(2 * tables * BLOCK_BYTES), Ordering::Relaxed);
     }
@@ -129,7 +133,7 @@ mod tests {
         assert!(deletions.note_left(&left(-1, old), DISK_BYTES), "what was there before");
         assert_eq!(count(&deletions), all);
         assert!(!deletions.note_left(&left(-1, old + looked_at_bytes(DISK_BYTES)), DISK_BYTES), "none has gone");
-        assert!(!deletions.go_ahead(100, DISK_BYTES));
+        assert!(!deletions.go_ahead(100, DISK_BYTES) && !deletions.go_ahead(1 << 40, DISK_BYTES));
         assert!(deletions.note_left(&left(-1, old - 5000), DISK_BYTES), "more have gone than came");
         for _ in 0..5 {
             deletions.note_flushed(1);
@@ -137,7 +141,11 @@ mod tests {
         assert!(count(&deletions) < all / 2);
         assert!(!deletions.note_left(&left(-1, old + 20_000), DISK_BYTES), "more than at their least");
         assert!(deletions.note_left(&left(0, old + 20_000), DISK_BYTES), "there is room");
-        assert_eq!(count(&deletions), all);
+        assert!(!deletions.go_ahead(1 << 40, DISK_BYTES));
+        assert_eq!(count(&deletions), all, "what is refused leaves nothing");
+        assert!(deletions.note_left(&left(0, 0), DISK_BYTES));
+        deletions.take(300);
+        assert_eq!(count(&deletions), all - 3);
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Room {
         self.is_near.load(Ordering::Relaxed) && self.deletions.is_to_flush(self.bytes_max.load(Ordering::Relaxed))
     }
 
-    /// Memtables became so many tables.
+    /// Deletions became so many tables.
     pub(crate) fn note_flushed(&self, tables: u64) {
         if self.is_near.load(Ordering::Relaxed) {
             self.deletions.note_flushed(tables);
@@ -569,8 +569,9 @@ impl Store {
     fn no_room_for_deletions(&self) -> Error {
         let (used, held) = (self.room.used(), self.trash.held_bytes());
         let reason = format!(
-            "the store takes up {used} bytes, and deletions before have freed none yet, or this is a large batch; delete less at a time, close iterators and drop values and \
-             snapshots, which hold at least {held} bytes, raise max_disk_bytes or make room on the disk"
+            "the store takes up {used} bytes, and there is no room for these deletions: those before have freed nothing yet, or they are too many at \
+             once; delete less at a time, close iterators and drop values (they hold {held} bytes) and snapshots, raise max_disk_bytes or make \
+             room on the disk"
         );
         Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
@@ -621,10 +622,7 @@ impl Store {
             if only_deletes { self.take_for_deletion(bytes) } else { self.take(bytes, is_last) }
         });
         let result = result.map_err(|error| match error.kind() {
-            ErrorKind::Exhausted if only_deletes => {
-                self.room.deletions.stay(bytes);
-                self.no_room_for_deletions()
-            }
+            ErrorKind::Exhausted if only_deletes => self.no_room_for_deletions(),
             _ => error,
         });
         if tries.get() > 1 {
@@ -709,7 +707,10 @@ impl Store {
         let left = self.left();
         let have_gone = self.room.note_left(&left);
         let has_room = Deletions::have_room(&left, bytes, self.room.bytes_max.load(Ordering::Relaxed));
-        (have_gone && has_room).then(|| self.room.admit(bytes))
+        (have_gone && has_room).then(|| {
+            self.room.deletions.take(bytes);
+            self.room.admit(bytes)
+        })
     }
 
     /// Takes of what is left for files that come in, if it is enough, and if the bound is kept where that is asked for.

@@ -124,6 +124,18 @@ fn a_store_at_its_limit_gets_out_whatever_its_options() {
     }
 }
 
+/// Of a store that 6 MiB hold.
+fn small(family: FamilyOptions) -> Options {
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, target_file_bytes: 16 << 10, ..family };
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        max_disk_bytes: 6 << 20,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
 /// Puts until there is no more room; how many.
 fn fill_up(db: &Db, value_bytes: usize) -> u32 {
     let is_put = |n: u32| had_room(db.put(key(n), noise(n, 0, value_bytes)), |error| format!("put {n}: {error}"));
@@ -138,24 +150,15 @@ fn deletions_that_free_nothing_leave_a_way_out() {
     for ((separation, level_count), held) in cases.into_iter().flat_map(|case| [(case, 1), (case, 40)]) {
         let what =
             |doing: &str, error: Error| format!("{separation:?}, {level_count} levels, {held}, {doing}: {error}");
-        let family = FamilyOptions {
-            write_buffer_bytes: 64 << 10,
+        let options = small(FamilyOptions {
             separation,
             min_blob_size: 100,
             blob_file_bytes: 128 << 10,
             compression: Compression::None,
-            target_file_bytes: 16 << 10,
             level_base_bytes: 64 << 10,
             level_count,
             ..FamilyOptions::default()
-        };
-        let options = Options {
-            create_if_missing: true,
-            background_jobs: 0,
-            max_disk_bytes: 6 << 20,
-            families: [("default".to_owned(), family)].into(),
-            ..Options::default()
-        };
+        });
         let disk = SimDisk::new();
         let open = || Db::open_with_env("/store", options.clone(), disk.env());
         let db = open().unwrap();
@@ -192,15 +195,7 @@ fn deletions_that_free_nothing_leave_a_way_out() {
 /// Goal (D3): a batch of deletions that would take what merges need is refused, and the store closes and opens; in pieces they go ahead.
 #[test]
 fn a_batch_of_deletions_takes_no_more_than_is_kept_for_them() {
-    let family =
-        FamilyOptions { write_buffer_bytes: 64 << 10, target_file_bytes: 16 << 10, ..FamilyOptions::default() };
-    let options = Options {
-        create_if_missing: true,
-        background_jobs: 0,
-        max_disk_bytes: 6 << 20,
-        families: [("default".to_owned(), family)].into(),
-        ..Options::default()
-    };
+    let options = small(FamilyOptions::default());
     let disk = SimDisk::new();
     let open = || Db::open_with_env("/store", options.clone(), disk.env());
     let db = open().unwrap();
