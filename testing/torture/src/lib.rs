@@ -9,6 +9,7 @@ pub mod forked;
 pub mod fuzz;
 pub mod history;
 pub mod hooked;
+pub mod lives;
 pub mod model;
 pub mod numbered;
 pub mod options;

@@ -1,23 +1,20 @@
 //! One life of the log: what may go wrong in it, and what of it passes.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::env::{self, Env};
 use esker::raft::{Error, ErrorKind, Options, Result};
 use esker_torture::crash::{Replay, kill};
 use esker_torture::hooked::{Call, Hooked};
+use esker_torture::lives::{CallKind, CallsLeft};
 use fastrand::Rng;
 
 use super::ledger::WRITERS;
-
-/// How many calls of a kind fail in a row.
-const A_WHILE: u64 = 30;
 
 /// How often a sync lets other threads go on.
 const YIELDS: usize = 20;
@@ -30,28 +27,7 @@ pub(super) enum Trouble {
     /// One sync.
     Sync,
     /// Calls of one kind.
-    Calls(Kind),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Create,
-    Open,
-    Read,
-    List,
-    Other,
-}
-
-impl Kind {
-    fn is(self, call: Call<'_>) -> bool {
-        match self {
-            Self::Create => matches!(call, Call::Create(_)),
-            Self::Open => matches!(call, Call::Open(_)),
-            Self::Read => matches!(call, Call::Read(_)),
-            Self::List => matches!(call, Call::List(_)),
-            Self::Other => matches!(call, Call::Other(_)),
-        }
-    }
+    Calls(CallKind),
 }
 
 impl Trouble {
@@ -64,10 +40,10 @@ impl Trouble {
             // The other directory has room meanwhile.
             4 | 5 => Self::Operations { fault: Fault::NoSpace, count: 100, step: random.u64(2..9) },
             6 => Self::Sync,
-            7 => Self::Calls(Kind::Create),
-            8 => Self::Calls([Kind::Open, Kind::Read][random.usize(..2)]),
-            9 => Self::Calls(Kind::List),
-            _ => Self::Calls(Kind::Other),
+            7 => Self::Calls(CallKind::Create),
+            8 => Self::Calls([CallKind::Open, CallKind::Read][random.usize(..2)]),
+            9 => Self::Calls(CallKind::List),
+            _ => Self::Calls(CallKind::Other),
         }
     }
 }
@@ -142,8 +118,8 @@ pub(super) struct Life {
     pub(super) tide: Option<Tide>,
     /// How long entries are, mostly.
     pub(super) value_bytes: usize,
-    /// Calls of the kind that fails: how many are to come until then. Those of the numbers -A_WHILE to -1 fail.
-    calls_left: Arc<AtomicI64>,
+    /// Of the kind that fails.
+    calls_left: CallsLeft,
     /// Writes of each thread that are done.
     pub(super) done: [AtomicUsize; WRITERS as usize],
     pub(super) moments: Mutex<Vec<Moment>>,
@@ -171,7 +147,7 @@ impl Life {
             tide: None,
             value_bytes: 0,
             // Before it may end, no call fails.
-            calls_left: Arc::new(AtomicI64::new(i64::MAX)),
+            calls_left: CallsLeft::default(),
             done: Default::default(),
             moments: Default::default(),
             forks: AtomicUsize::new(0),
@@ -190,10 +166,7 @@ impl Life {
                 // It takes a while: others come in line.
                 (0..YIELDS).for_each(|_| thread::yield_now());
             }
-            let is_one = kind.is_some_and(|kind| kind.is(call));
-            let fails = is_one && (-(A_WHILE as i64)..0).contains(&(left.fetch_sub(1, Ordering::Relaxed) - 1));
-            let error = || env::Error::new("doing something to", call.path(), io::Error::other("the device fails"));
-            if fails { Err(error()) } else { Ok(()) }
+            kind.map_or(Ok(()), |kind| left.ask(kind, call))
         });
         Env { files: Arc::new(files), ..self.disk.env() }
     }
@@ -206,7 +179,7 @@ impl Life {
             Ending::Death(after) => kill(&self.disk, now + after),
             Ending::PowerLoss(after, _) => self.disk.die_after(now + after),
             Ending::Trouble(after, Trouble::Sync) => self.disk.fail_next_sync(now + after, Fault::Eio),
-            Ending::Trouble(after, Trouble::Calls(_)) => self.calls_left.store(after as i64 / 20, Ordering::Relaxed),
+            Ending::Trouble(after, Trouble::Calls(_)) => self.calls_left.set(after / 20),
             Ending::Trouble(after, Trouble::Operations { fault, count, step }) => {
                 (0..count).for_each(|n| self.disk.fail_at(now + after + n * step, fault));
             }
@@ -220,7 +193,7 @@ impl Life {
     /// What fails, fails no more, and the disk has room.
     pub(super) fn heal(&self) {
         self.disk.heal();
-        self.calls_left.store(i64::MAX, Ordering::Relaxed);
+        self.calls_left.heal();
         if self.is_full() {
             self.turn_tide(u64::MAX);
         }

@@ -13,10 +13,8 @@ mod life;
 mod upkeep;
 mod writer;
 
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -25,8 +23,8 @@ use esker::env::Env;
 use esker::env::sim::{SimDisk, Survivors};
 use esker::raft::{ErrorKind, Options, RecoveryMode, Result, Version};
 use esker_torture::crash::{Promise, Replay, disk, images, kept_by_reopening};
+use esker_torture::lives::through_seeds;
 use esker_torture::raft::{Contents, contents};
-use esker_torture::seeds;
 use fastrand::Rng;
 
 use ledger::{Known, WRITERS, part, summary};
@@ -42,9 +40,6 @@ const UPKEEPERS: u64 = 2;
 const UPKEEP_STEPS: usize = 100;
 /// How often a thread writes to see that the log is full, or that it is not.
 const TRIES: usize = 20;
-/// How long the lives of a log may take before they count as hanging.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// What the lives of a log share.
 struct Log {
     has_spill: bool,
@@ -292,15 +287,5 @@ fn run(replay: Replay) {
 #[test]
 fn threads_read_what_they_wrote_through_the_lives_of_a_log() {
     let test = "threads_read_what_they_wrote_through_the_lives_of_a_log";
-    for seed in seeds(6) {
-        let replay = Replay { file: "raft_threads", test, seed };
-        let (done, is_done) = channel();
-        let lives = thread::spawn(move || {
-            let _done = done;
-            run(replay);
-        });
-        // Whoever panics lets go of it, too.
-        assert_eq!(is_done.recv_timeout(PATIENCE), Err::<(), _>(RecvTimeoutError::Disconnected), "{replay}: it hangs");
-        lives.join().unwrap_or_else(|panic| resume_unwind(panic));
-    }
+    through_seeds("raft_threads", test, 6, run);
 }

@@ -1,23 +1,20 @@
 //! One life of the store: what may go wrong in it, and what of it passes.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::env::{self, Env};
 use esker::{ColumnFamily, Db, Error, ErrorKind, ReadOptions, Result};
 use esker_torture::crash::Replay;
-use esker_torture::hooked::{Call, Hooked};
+use esker_torture::hooked::Hooked;
+use esker_torture::lives::{A_WHILE, CallKind, CallsLeft};
 use esker_torture::model::forward;
 use fastrand::Rng;
 
 use super::ledger::{Place, State, WRITERS, parse, serial_of, value};
-
-/// How many operations fail in a row, or calls of a kind.
-const A_WHILE: u64 = 30;
 
 /// What fails in the midst of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,30 +24,7 @@ pub(super) enum Trouble {
     /// One sync.
     Sync,
     /// Calls of one kind.
-    Calls(Kind),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Create,
-    Open,
-    Read,
-    PunchHole,
-    List,
-    Other,
-}
-
-impl Kind {
-    fn is(self, call: Call<'_>) -> bool {
-        match self {
-            Self::Create => matches!(call, Call::Create(_)),
-            Self::Open => matches!(call, Call::Open(_)),
-            Self::Read => matches!(call, Call::Read(_)),
-            Self::PunchHole => matches!(call, Call::PunchHole(_)),
-            Self::List => matches!(call, Call::List(_)),
-            Self::Other => matches!(call, Call::Other(_)),
-        }
-    }
+    Calls(CallKind),
 }
 
 const TROUBLES: [Trouble; 10] = [
@@ -58,12 +32,12 @@ const TROUBLES: [Trouble; 10] = [
     Trouble::Operations(Fault::EioAfter),
     Trouble::Operations(Fault::NoSpace),
     Trouble::Sync,
-    Trouble::Calls(Kind::Create),
-    Trouble::Calls(Kind::Open),
-    Trouble::Calls(Kind::Read),
-    Trouble::Calls(Kind::PunchHole),
-    Trouble::Calls(Kind::List),
-    Trouble::Calls(Kind::Other),
+    Trouble::Calls(CallKind::Create),
+    Trouble::Calls(CallKind::Open),
+    Trouble::Calls(CallKind::Read),
+    Trouble::Calls(CallKind::PunchHole),
+    Trouble::Calls(CallKind::List),
+    Trouble::Calls(CallKind::Other),
 ];
 
 /// How a life ends.
@@ -124,8 +98,8 @@ pub(super) struct Life {
     /// Whether the store may run out of room.
     pub(super) is_limited: bool,
     pub(super) value_bytes: usize,
-    /// Calls of the kind that fails: how many are to come until then. Those of the numbers -A_WHILE to -1 fail.
-    pub(super) calls_left: Arc<AtomicI64>,
+    /// Of the kind that fails.
+    pub(super) calls_left: CallsLeft,
     /// Logged writes of each thread that are done.
     pub(super) done: [AtomicUsize; WRITERS as usize],
     pub(super) moments: Mutex<Vec<Moment>>,
@@ -141,20 +115,11 @@ impl fmt::Display for Life {
 }
 
 impl Life {
-    /// Before it may end, no call fails.
-    pub(super) fn all_go_well() -> Arc<AtomicI64> {
-        Arc::new(AtomicI64::new(i64::MAX))
-    }
-
     /// The machine that it is lived on.
     pub(super) fn env(&self) -> Env {
         let Ending::Trouble(_, Trouble::Calls(kind)) = self.ending else { return self.disk.env() };
         let left = self.calls_left.clone();
-        let files = Hooked::new(self.disk.env().files, move |call| {
-            let fails = kind.is(call) && (-(A_WHILE as i64)..0).contains(&(left.fetch_sub(1, Ordering::Relaxed) - 1));
-            let error = || env::Error::new("doing something to", call.path(), io::Error::other("the device fails"));
-            if fails { Err(error()) } else { Ok(()) }
-        });
+        let files = Hooked::new(self.disk.env().files, move |call| left.ask(kind, call));
         Env { files: Arc::new(files), ..self.disk.env() }
     }
 
@@ -165,7 +130,7 @@ impl Life {
             Ending::Close | Ending::CloseAndPowerLoss | Ending::Drop => {}
             Ending::Death(after) | Ending::PowerLoss(after, _) => self.disk.die_after(now + after),
             Ending::Trouble(after, Trouble::Sync) => self.disk.fail_next_sync(now + after, Fault::Eio),
-            Ending::Trouble(after, Trouble::Calls(_)) => self.calls_left.store(after as i64 / 10, Ordering::Relaxed),
+            Ending::Trouble(after, Trouble::Calls(_)) => self.calls_left.set(after / 10),
             Ending::Trouble(after, Trouble::Operations(fault)) => {
                 (now + after..now + after + A_WHILE).for_each(|n| self.disk.fail_at(n, fault));
             }
@@ -180,7 +145,7 @@ impl Life {
     /// What fails, fails no more.
     pub(super) fn heal(&self) {
         self.disk.heal();
-        self.calls_left.store(i64::MAX, Ordering::Relaxed);
+        self.calls_left.heal();
     }
 
     /// Whether calls fail that ought to be done.

@@ -18,18 +18,16 @@ mod views;
 mod writer;
 
 use std::fmt::Display;
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
 use esker::env::Env;
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Db, Options};
 use esker_torture::crash::{Promise, Replay, disk, images, kept_by_reopening};
-use esker_torture::{options, seeds};
+use esker_torture::lives::{CallsLeft, through_seeds};
+use esker_torture::options;
 use fastrand::Rng;
 
 use ledger::{Ledger, PLACES, Place, State, Stream, WRITERS, part};
@@ -43,9 +41,6 @@ const STEPS: usize = 800;
 /// Threads that do something else, and their steps.
 const UPKEEPERS: u64 = 2;
 const UPKEEP_STEPS: usize = 60;
-/// How long the lives of a store may take before they count as hanging.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// What is promised of the writes of the life before.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
@@ -91,7 +86,7 @@ impl Store {
             disk,
             is_limited: self.is_limited(),
             value_bytes: self.value_bytes,
-            calls_left: Life::all_go_well(),
+            calls_left: CallsLeft::default(),
             done: Default::default(),
             moments: Default::default(),
             has_copied: AtomicBool::new(false),
@@ -273,15 +268,5 @@ fn run(replay: Replay) {
 #[test]
 fn threads_read_what_they_wrote_through_the_lives_of_a_store() {
     let test = "threads_read_what_they_wrote_through_the_lives_of_a_store";
-    for seed in seeds(6) {
-        let replay = Replay { file: "threads", test, seed };
-        let (done, is_done) = channel();
-        let lives = thread::spawn(move || {
-            let _done = done;
-            run(replay);
-        });
-        // Whoever panics lets go of it, too.
-        assert_eq!(is_done.recv_timeout(PATIENCE), Err::<(), _>(RecvTimeoutError::Disconnected), "{replay}: it hangs");
-        lives.join().unwrap_or_else(|panic| resume_unwind(panic));
-    }
+    through_seeds("threads", test, 6, run);
 }
