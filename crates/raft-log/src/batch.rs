@@ -363,6 +363,15 @@ impl Encoded {
         Items::of_body(&self.items, self.item_count)
     }
 
+    /// Whether all that it says takes something away.
+    pub(crate) fn only_frees(&self) -> bool {
+        let (mut items, mut frees) = (self.items(), true);
+        while let Ok(Some(item)) = items.read() {
+            frees &= matches!(item.action, Action::Compact { .. } | Action::Clean | Action::Delete { .. });
+        }
+        frees
+    }
+
     /// The last four bytes in a file with this salt.
     pub(crate) fn tail(&self, salt: u32) -> [u8; CHECKSUM_BYTES] {
         (self.items_crc ^ salt).to_le_bytes()

@@ -22,6 +22,7 @@ mod raft_log;
 mod read;
 mod reclaim;
 mod refusal;
+mod reserve;
 mod stats;
 mod store;
 mod write;

@@ -19,6 +19,7 @@ use crate::open::Recovery;
 use crate::options::Options;
 use crate::queue::{Queue, Rights};
 use crate::reclaim::Reclaim;
+use crate::reserve::Reserve;
 use crate::stats::Counters;
 use crate::write::{Lead, Request};
 use crate::{Error, ErrorKind, Result};
@@ -35,6 +36,7 @@ pub(crate) struct Store {
     pub(crate) closed: Option<Closed>,
     pub(crate) append: Queue,
     pub(crate) rewrite: Queue,
+    pub(crate) reserve: Arc<Reserve>,
     pub(crate) groups: Groups,
     pub(crate) blocks: Blocks,
     pub(crate) commit: CommitQueue<Request, Lead>,

@@ -8,6 +8,7 @@
 //!   the file would give; of a group all that one batch says at once. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
 //! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]). What there is no room for is refused, and its
 //!   neighbours are not.
+//!   What frees has room of its own then ([`Reserve`](crate::reserve::Reserve)).
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
 //!   zeroes there, the end of the log.
 //!
@@ -261,6 +262,9 @@ impl Store {
     ) -> Result<u64> {
         tail.check()?;
         plan.forget_applied(self.applied.get());
+        if !self.reserve.is_whole() {
+            self.refuse_what_adds(members);
+        }
         let batches: Vec<&Encoded> = members.iter().filter_map(|member| self.accepted(plan, member)).collect();
         times.append = laps.lap();
         if batches.is_empty() {
@@ -300,17 +304,44 @@ impl Store {
         }
     }
 
-    /// Writes what there is room for of a group that as a whole found none, as `error` says, and refuses the rest. What needs little room, such
-    /// as a truncation, does not wait for it with what needs much, and a sync needs none.
+    /// Refuses what adds something, unless there is room to keep for what frees.
+    #[cold]
+    fn refuse_what_adds(&self, members: &[Request]) {
+        let adds = |member: &&Request| member.batch.as_ref().is_some_and(|batch| !batch.only_frees());
+        let mut adding = members.iter().filter(adds).peekable();
+        if adding.peek().is_some()
+            && let Err(error) = self.may_add()
+        {
+            adding.for_each(|member| drop(member.refused.set(error.clone())));
+        }
+    }
+
+    /// Writes what there is room for of a group that as a whole found none, as `error` says, and refuses the rest. What frees does not wait for room
+    /// with what adds, nor what needs little with what needs much, and a sync needs none.
     fn write_each(&self, tail: &mut Tail, plan: &mut Plan, members: &[Request], error: &Error) -> Result<u64> {
         plan.take_back(0);
-        let is_alone = members.iter().filter(|member| member.batch.is_some()).count() == 1;
-        let takes_none = is_alone || tail.has_successor() || self.append.is_full(tail);
+        let batches = || members.iter().filter_map(|member| member.batch.as_ref());
+        let may_free = wants_room(error) && batches().any(Encoded::only_frees);
+        if may_free && (tail.has_successor() || self.append.is_full(tail)) {
+            // Nothing of this group is in the file yet, so it may be left.
+            let ready = self.wait_for(plan).and_then(|()| self.with_reserve(|| self.append.rotate(tail, None)));
+            ready.or_else(|error| if error.kind() == ErrorKind::ReadOnly { Err(error) } else { Ok(()) })?;
+        }
+        let takes_none = tail.has_successor() || self.append.is_full(tail);
+        let is_alone = batches().count() == 1;
         let mut first = None;
         for member in members {
             let kept = plan.undo.len();
             let Some(batch) = self.accepted(plan, member) else { continue };
-            match if takes_none { Err(error.clone()) } else { append_group(tail, &[batch]) } {
+            let frees = may_free && batch.only_frees();
+            let written = if takes_none || !frees && (is_alone || !self.reserve.is_whole()) {
+                Err(error.clone())
+            } else if frees {
+                self.with_reserve(|| append_group(tail, &[batch]))
+            } else {
+                append_group(tail, &[batch])
+            };
+            match written {
                 Ok(offset) => {
                     self.counters.wrote(1, batch.len());
                     first = first.or(Some(offset));
@@ -340,6 +371,19 @@ impl Store {
                 }
                 done => return done,
             }
+        }
+    }
+
+    /// Whether what adds may be written: not while what frees needs all the room there is.
+    pub(crate) fn may_add(&self) -> Result<()> {
+        if self.reserve.is_whole() { Ok(()) } else { self.with_room(|| self.reserve.restore()) }
+    }
+
+    /// [`with_room`](Self::with_room) for what frees, or leads to it.
+    pub(crate) fn with_reserve<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        match self.with_room(&mut write) {
+            Err(error) if wants_room(&error) && self.reserve.give() => self.with_room(write),
+            done => done,
         }
     }
 
@@ -475,7 +519,8 @@ impl RaftLog {
     ///
     /// # Errors
     /// - `InvalidArgument`: entries would leave a gap, or lie below what was compacted ([`Refusal`](crate::Refusal)). Nothing was written, the batch is as it was.
-    /// - `Exhausted`: no space left; nothing was written, the batch is as it was; reads and purging go on.
+    /// - `Exhausted`: no space left; nothing was written, the batch is as it was. Reads, purging, and batches that only compact, clean and delete go on, in
+    ///   a 64th of a file's size (16 KiB to 1 MiB) that is kept for them; so does everything once they have made room.
     /// - `ReadOnly`: an earlier sync failed; reopen to continue.
     /// - `Closed`: the log was closed. Nothing was written, the batch is as it was.
     pub fn write(&self, batch: &mut LogBatch, sync: bool) -> Result<usize> {

@@ -39,6 +39,7 @@ mod raft_crash;
 mod raft_faults;
 mod raft_flights;
 mod raft_forks;
+mod raft_full;
 mod raft_model;
 mod raft_purging;
 mod raft_threads;

@@ -518,8 +518,9 @@ fn a_failed_append_to_a_file_that_could_not_be_left_ends_nothing() {
     (1..4).for_each(|index| ledger.step(&log, &write(index)).unwrap());
     disk.set_tracing(true);
     let begins = disk.op_count() + 2;
-    disk.fail_at(begins, Fault::NoSpace);
+    disk.fail_from(begins, Fault::NoSpace);
     assert_eq!(log.move_on(None).unwrap_err().kind(), ErrorKind::Exhausted);
+    disk.heal();
     assert!(disk.trace().iter().any(|line| line.starts_with(&format!("{begins} create"))), "{:?}", disk.trace());
     for kept_bytes in [0, 5, 600] {
         disk.fail_at(disk.op_count(), Fault::ShortWrite { kept_bytes });

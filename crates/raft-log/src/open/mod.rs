@@ -32,6 +32,7 @@ use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};
 use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Rights, Shape, Tail, begin_file, encoded, open_tail};
 use crate::reclaim::Reclaim;
+use crate::reserve::Reserve;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::write::Lead;
@@ -119,20 +120,23 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     // Names that came or went (O4).
     dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
+    let reserve = Arc::new(Reserve::new(Arc::clone(&env.files), Arc::clone(&dirs), options.file_bytes));
     let shape = Shape {
         env: env.clone(),
         dirs,
         rights: Arc::downgrade(&rights),
         header: FileHeader::new(options.format_version),
         file_bytes: options.file_bytes,
+        reserve: Arc::clone(&reserve),
         recycle_capacity: options.recycle_capacity(Kind::Rewrite),
         listeners: listeners.clone(),
     };
     let (rewrite, rewrite_tail) =
         finish(Kind::Rewrite, shape.clone(), rewrite, VecDeque::new(), options.recovery_mode)?;
     let shape = Shape { recycle_capacity: options.recycle_capacity(Kind::Append), ..shape };
-    let retired = reserve(&shape, &options, &listing, append.len())?;
+    let retired = waiting(&shape, &options, &listing, append.len())?;
     let (append, append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
+    reserve.begin(&append_tail);
     let Some(groups) = Arc::into_inner(groups) else {
         return Err(Error::new(ErrorKind::Io, "a thread of recovery did not end"));
     };
@@ -140,6 +144,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         env,
         dir: dir.to_owned(),
         blocks: Blocks::new(options.cache_bytes),
+        reserve,
         options,
         listeners,
         recovery,
@@ -284,7 +289,7 @@ fn remove_unbegun(disk: &dyn FileSystem, found: &Found) -> Result<()> {
 }
 
 /// The files that wait to be written over: those that are there, as many as may be, and new ones if they are wanted.
-fn reserve(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -> Result<VecDeque<Retired>> {
+fn waiting(shape: &Shape, options: &Options, listing: &Listing, in_use: usize) -> Result<VecDeque<Retired>> {
     let disk = &shape.env.files;
     let room = shape.recycle_capacity.saturating_sub(in_use);
     // Where numbers begin anew, old bytes might pass for new ones: such files are not written over.

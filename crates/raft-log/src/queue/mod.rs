@@ -26,6 +26,7 @@ pub(crate) use file::{Bytes, End, LogFile};
 pub(crate) use tail::{Left, Sync, Tail};
 
 use crate::listener::Listeners;
+use crate::reserve::Reserve;
 use crate::write::wants_room;
 use crate::{Error, ErrorKind, Result};
 
@@ -45,6 +46,7 @@ pub(crate) struct Shape {
     pub(crate) rights: Weak<Rights>,
     pub(crate) header: FileHeader,
     pub(crate) file_bytes: u64,
+    pub(crate) reserve: Arc<Reserve>,
     /// Files in use and waiting that are kept at most.
     pub(crate) recycle_capacity: usize,
     pub(crate) listeners: Listeners,
@@ -527,7 +529,7 @@ pub(crate) fn open_tail(
 /// Asks for all blocks of a file of users' batches. Whether they are there; without, appends find out by themselves what there is room for.
 fn reserve(shape: &Shape, id: FileId, append: &dyn AppendFile) -> bool {
     let takes_all = id.queue == Kind::Append && append.len() < shape.file_bytes;
-    takes_all && append.preallocate(shape.file_bytes).unwrap_or(false)
+    takes_all && shape.reserve.is_whole() && append.preallocate(shape.file_bytes).unwrap_or(false)
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.

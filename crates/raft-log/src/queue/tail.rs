@@ -101,6 +101,11 @@ impl Tail {
         broke(&*self.files, &self.file, &self.broken, doing, error)
     }
 
+    /// Whether its file system reserves blocks, full or not.
+    pub(crate) fn reserves_blocks(&self) -> bool {
+        self.append.preallocate(self.append.len()).unwrap_or(true)
+    }
+
     /// Adds `parts` at the end; readers see them when this returns. A failure leaves the file as it was.
     ///
     /// # Errors

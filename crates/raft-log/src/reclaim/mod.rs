@@ -11,10 +11,12 @@
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
 //! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unmoved`]).
 //! - P8: what there is no room to move keeps no file from going that nobody needs, or a full disk would stay full.
+//!   What tells of what is gone, and the next file where a last one goes, have room of their own ([`Reserve`](crate::reserve::Reserve)).
 //! - P9: what says that something is gone is dead at once: however many groups come and go, the rewrite queue stays short.
 //! - P10: the index learns where what was moved lies once that is synced, and before anything else is done by what the index says: where a sync
 //!   fails, readers find what is durable where it was.
 //! - P11: a file that cannot be removed keeps nothing else from being done; each purge tries again, and says so as long as it is there.
+//! - P12: while that room is taken, last files end, too, if nobody needs anything of them.
 //!
 //! Cost: moved bytes are read once and written once, in batches of [`BATCH_BYTES`](rewrite::BATCH_BYTES). So much of them is in memory at a time,
 //! the block that is read, and where a few thousand batches lie.
@@ -179,6 +181,8 @@ impl Store {
     /// Purges, and says what could not be read.
     fn purge_all(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
         let done = self.purge(reclaim);
+        // What went is not for others.
+        let _ = self.may_add();
         reclaim.told(done)
     }
 
@@ -200,7 +204,7 @@ impl Store {
 
     fn purge_stale(&self, reclaim: &mut Reclaim) -> Result<()> {
         let tail = reclaim.tail()?;
-        let ended = self.with_room(|| self.rewrite.rotate(tail, None)).and_then(|()| self.rotate());
+        let ended = self.with_reserve(|| self.rewrite.rotate(tail, None)).and_then(|()| self.rotate());
         reclaim.put_off(ended)?;
         let barrier = self.barrier();
         self.carry(reclaim)?;
@@ -212,6 +216,9 @@ impl Store {
     fn purge(&self, reclaim: &mut Reclaim) -> Result<Vec<u64>> {
         reclaim.tail()?.check()?;
         [Kind::Rewrite, Kind::Append].into_iter().for_each(|kind| self.remove_waiting(reclaim, kind));
+        if !self.reserve.is_whole() {
+            self.end_unneeded(reclaim)?;
+        }
         let mut asked = BTreeSet::new();
         if self.rewrite_is_due(reclaim) {
             // It may take the room that is left for this, without which no file of the append queue goes (P1).
@@ -291,13 +298,16 @@ impl Store {
         self.listeners.oldest_needed(Kind::Append).map_or(last, |needed| needed.min(last))
     }
 
-    /// Ends the append queue's file, in its turn.
+    /// Ends the append queue's file, in its turn. An empty one serves as well.
     fn rotate(&self) -> Result<()> {
         self.commit.exclusive(|lead| {
             self.catch_up(lead)?;
             let tail = lead.tail.as_mut().ok_or_else(closed)?;
             tail.check()?;
-            self.with_room(|| self.append.rotate(tail, None))
+            if !self.append.holds_batches(tail) {
+                return Ok(());
+            }
+            self.with_reserve(|| self.append.rotate(tail, None))
         })
     }
 
@@ -404,7 +414,24 @@ impl Store {
         if !self.rewrite.holds_batches(tail) {
             return Ok(());
         }
-        self.with_room(|| self.rewrite.rotate(tail, None))
+        self.with_reserve(|| self.rewrite.rotate(tail, None))
+    }
+
+    /// Ends the last file of each queue of which nobody needs any (P12).
+    fn end_unneeded(&self, reclaim: &mut Reclaim) -> Result<()> {
+        let is_unneeded = |kind| {
+            let behind = self.queue(kind).span().1.saturating_add(1);
+            self.needed(kind, behind) == behind
+        };
+        if is_unneeded(Kind::Append) {
+            let ended = self.rotate();
+            reclaim.put_off(ended)?;
+        }
+        if is_unneeded(Kind::Rewrite) {
+            let ended = self.end_rewritten(reclaim);
+            reclaim.put_off(ended)?;
+        }
+        Ok(())
     }
 
     /// The first file of a queue that some group needs; `barrier` if that is less.

@@ -365,7 +365,11 @@ impl Store {
     pub(super) fn append_rewritten(&self, reclaim: &mut Reclaim, batch: &mut LogBatch) -> Result<(Place, u64)> {
         let encoded = batch.encode(self.options.compress_from_bytes);
         let tail = reclaim.tail()?;
-        let appended = self.with_room(|| self.rewrite.append(tail, &[&encoded], || Ok(())));
+        let append = || self.rewrite.append(tail, &[&encoded], || Ok(()));
+        let appended = match encoded.only_frees() {
+            true => self.with_reserve(append),
+            false => self.may_add().and_then(|()| self.with_room(append)),
+        };
         let place = appended.map(|offset| Place { file: tail.file.id, offset });
         let bytes = encoded.len();
         batch.take_back(encoded, false);

@@ -118,7 +118,7 @@ pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
     let kept = suffixes.into_iter().find_map(|suffix| name.split_once(suffix));
     match raft_name::FileName::parse(kept.map_or(name, |(before, _)| before))? {
         raft_name::FileName::Log(id) => Some(id),
-        raft_name::FileName::Reserved(_) | raft_name::FileName::Lock => None,
+        raft_name::FileName::Reserved(_) | raft_name::FileName::Lock | raft_name::FileName::Reserve => None,
     }
 }
 
@@ -141,11 +141,11 @@ fn cask_kind(path: &Path) -> Option<Kind> {
     }
 }
 
-/// Marks of every engine: the lock, a failed sync, a checkpoint, and what was not finished.
+/// Marks of every engine: the lock, room that is kept, a failed sync, a checkpoint, and what was not finished.
 fn mark(path: &Path) -> Option<Kind> {
     let is_mark = matches!(
         path.file_name()?.to_str()?,
-        "LOCK" | "SYNC-FAILED" | "CHECKPOINT" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY"
+        "LOCK" | "RESERVE" | "SYNC-FAILED" | "CHECKPOINT" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY"
     );
     is_mark.then_some(Kind::Mark)
 }
