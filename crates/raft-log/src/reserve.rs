@@ -56,10 +56,26 @@ impl Reserve {
     }
 
     /// Takes what is there, or can be had, beside `tail`, to which users write.
-    pub(crate) fn begin(&self, tail: &Tail) {
+    ///
+    /// # Errors
+    /// As [`restore_beside`](Self::restore_beside), but for want of room: whoever adds something tries again, and is told.
+    pub(crate) fn begin(&self, tail: &mut Tail) -> Result<()> {
         self.is_on.store(tail.reserves_blocks(), Ordering::Relaxed);
-        // Whoever adds something tries again, and is told.
-        let _ = self.restore();
+        self.restore_beside(tail).or_else(|error| if wants_room(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// Takes the room back, from what `tail` has ahead if there is no other.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore), and as [`Tail::finish`].
+    pub(crate) fn restore_beside(&self, tail: &mut Tail) -> Result<()> {
+        match self.restore() {
+            Err(error) if wants_room(&error) && tail.has_room_ahead() => {
+                tail.finish()?;
+                self.restore()
+            }
+            done => done,
+        }
     }
 
     /// Whether what adds may be written, and files may take blocks ahead.

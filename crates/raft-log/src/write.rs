@@ -263,7 +263,7 @@ impl Store {
         tail.check()?;
         plan.forget_applied(self.applied.get());
         if !self.reserve.is_whole() {
-            self.refuse_what_adds(members);
+            self.refuse_what_adds(tail, members)?;
         }
         let batches: Vec<&Encoded> = members.iter().filter_map(|member| self.accepted(plan, member)).collect();
         times.append = laps.lap();
@@ -306,14 +306,18 @@ impl Store {
 
     /// Refuses what adds something, unless there is room to keep for what frees.
     #[cold]
-    fn refuse_what_adds(&self, members: &[Request]) {
+    fn refuse_what_adds(&self, tail: &mut Tail, members: &[Request]) -> Result<()> {
         let adds = |member: &&Request| member.batch.as_ref().is_some_and(|batch| !batch.only_frees());
         let mut adding = members.iter().filter(adds).peekable();
-        if adding.peek().is_some()
-            && let Err(error) = self.may_add()
-        {
-            adding.for_each(|member| drop(member.refused.set(error.clone())));
+        if adding.peek().is_none() {
+            return Ok(());
         }
+        let Err(error) = self.with_room(|| self.reserve.restore_beside(tail)) else { return Ok(()) };
+        if !wants_room(&error) {
+            return Err(error);
+        }
+        adding.for_each(|member| drop(member.refused.set(error.clone())));
+        Ok(())
     }
 
     /// Writes what there is room for of a group that as a whole found none, as `error` says, and refuses the rest. What frees does not wait for room

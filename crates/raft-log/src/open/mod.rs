@@ -135,8 +135,8 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
         finish(Kind::Rewrite, shape.clone(), rewrite, VecDeque::new(), options.recovery_mode)?;
     let shape = Shape { recycle_capacity: options.recycle_capacity(Kind::Append), ..shape };
     let retired = waiting(&shape, &options, &listing, append.len())?;
-    let (append, append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
-    reserve.begin(&append_tail);
+    let (append, mut append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
+    reserve.begin(&mut append_tail)?;
     let Some(groups) = Arc::into_inner(groups) else {
         return Err(Error::new(ErrorKind::Io, "a thread of recovery did not end"));
     };

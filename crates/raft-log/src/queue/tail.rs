@@ -106,6 +106,11 @@ impl Tail {
         self.append.preallocate(self.append.len()).unwrap_or(true)
     }
 
+    /// Whether it has blocks ahead, which nobody else gets.
+    pub(crate) fn has_room_ahead(&self) -> bool {
+        self.room > self.append.len()
+    }
+
     /// Adds `parts` at the end; readers see them when this returns. A failure leaves the file as it was.
     ///
     /// # Errors
@@ -171,6 +176,7 @@ impl Tail {
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.check()?;
         self.append.seal()?;
+        self.room = 0;
         self.unsynced = true;
         self.sync()
     }
