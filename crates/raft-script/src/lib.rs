@@ -13,7 +13,9 @@
 //! What differs from raft-engine: a number other than 0, 1 and 2 is an error, and so is a function with another number of parameters, which
 //! would never be asked; an item is shown once; the rewrite queue may be filtered alone; the log must not be open. Entries below those that a group
 //! has take their place, and gaps in the rewrite queue are no error unless the script makes them: logs that were purged have both, and raft-engine
-//! gives up on them.
+//! gives up on them. `count` is right after a compaction, too: there raft-engine goes on with the entries that were before it, so that it takes
+//! what follows a second compaction for a gap, or passes over one that is, and panics at it when the log is opened. `rewrite_count` is of the
+//! rewrite queue alone: in the append queue raft-engine gives the entries before the last item, wherever they lie. `testing/interop` compares both.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
