@@ -1,6 +1,8 @@
 //! `raft dump|check|repair|purge|stats`.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use esker::RaftLog;
 use esker::raft::{LogBatch, Options};
@@ -194,6 +196,25 @@ fn repair_cuts_what_is_damaged_keeps_a_copy_and_the_log_opens_again() {
     let log = reopen(&place);
     assert_eq!((log.last_index(1), log.get(2, b"state").as_deref()), (Some(30), Some(&b"at 30"[..])));
     log.close().unwrap();
+}
+
+/// Goal: what has a copy's name is a whole copy, whenever the repair is killed: here where the copy comes to the largest file that is allowed.
+#[test]
+fn a_repair_that_is_killed_leaves_no_part_of_a_copy() {
+    let place = loaded();
+    let second = place.store().join("0000000000000002.raftlog");
+    flip_bit(&second, 72);
+    let damaged = std::fs::read(&second).unwrap();
+    assert!(damaged.len() > 1024);
+    let script = "ulimit -c 0; ulimit -f 1; exec \"$0\" raft repair \"$1\"";
+    let shell = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_esker")]).arg(place.store()).output();
+    assert!(shell.unwrap().status.signal().is_some());
+    assert!(place.files(".damaged").is_empty() && std::fs::read(&second).unwrap() == damaged);
+    raft(&place, "repair", NONE).done();
+    let copies: Vec<_> =
+        place.files("").into_iter().filter(|path| path.to_str().unwrap().contains(".damaged")).collect();
+    assert_eq!(copies, place.files(".raftlog.damaged"));
+    assert_eq!(copies.iter().map(|copy| std::fs::read(copy).unwrap()).collect::<Vec<_>>(), [damaged]);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `esker raft repair STORE`
 //!
-//! - R1: nothing is thrown away unseen: a file that will be cut is copied first, under a name that no log knows.
+//! - R1: nothing is thrown away unseen: a file that will be cut is copied first, under a name that no log knows, which it gets when it is whole and durable.
 //! - R2: groups are changed through the log's own batches, synced: a crash leaves each change whole or absent.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -20,6 +22,9 @@ use crate::sizes::{Bytes, plural};
 
 /// What is behind the name of a copy of a damaged file.
 const COPY_SUFFIX: &str = "damaged";
+
+/// What is behind it until the copy is whole.
+const COPYING_SUFFIX: &str = "damaged.copying";
 
 /// Cut damaged files where the damage begins, and bring groups into a state that they can go on from
 ///
@@ -201,22 +206,43 @@ fn truncate(log: &RaftLog, group: u64, index: u64) -> Result<u64, Failure> {
     Ok(gone)
 }
 
-/// Copies a file beside itself (R1). One that was copied before is copied again, under the next name.
+/// Copies a file beside itself (R1), whole or not at all. One that was copied before is copied again, under the next name.
 fn copy(path: &Path) -> Result<PathBuf, Failure> {
-    for number in 0u32.. {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{COPY_SUFFIX}"));
-        if number > 0 {
-            name.push(format!("-{number}"));
-        }
-        let target = PathBuf::from(name);
-        if target.exists() {
-            continue;
-        }
-        let copied = std::fs::copy(path, &target).and_then(|_| std::fs::File::open(&target)?.sync_all());
-        return copied.map(|()| target).map_err(|error| Failure::io("copying", path, &error));
+    let (target, copying) = (free_name(path)?, with_suffix(path, COPYING_SUFFIX));
+    let copied = copy_whole(path, &copying, &target);
+    if copied.is_err() {
+        // What cannot be removed is the next repair's to write over; why it is there matters more.
+        let _ = std::fs::remove_file(&copying);
     }
-    Err(Failure::new(format_args!("{}: there are too many copies of it", path.display())))
+    copied.map(|()| target).map_err(|error| Failure::io("copying", path, &error))
+}
+
+/// A name for a copy that nothing has yet.
+fn free_name(path: &Path) -> Result<PathBuf, Failure> {
+    let numbered = (1u32..).map(|number| format!("{COPY_SUFFIX}-{number}"));
+    let mut names = std::iter::once(COPY_SUFFIX.to_owned()).chain(numbered).map(|suffix| with_suffix(path, &suffix));
+    names
+        .find(|name| name.symlink_metadata().is_err())
+        .ok_or_else(|| Failure::new(format_args!("{}: there are too many copies of it", path.display())))
+}
+
+/// Copies a file to `copying`, and gives that the name `to` once it is durable.
+fn copy_whole(path: &Path, copying: &Path, to: &Path) -> io::Result<()> {
+    // Of a repair that was killed; what is written to is a file of this one.
+    match std::fs::remove_file(copying) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    std::fs::copy(path, copying)?;
+    File::open(copying)?.sync_all()?;
+    std::fs::rename(copying, to)?;
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{suffix}"));
+    PathBuf::from(name)
 }
 
 impl Done {
