@@ -8,11 +8,11 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::TableMeta;
 
-use crate::Result;
 use crate::blob::BlobFile;
 use crate::cache::BlockCache;
 use crate::table::Table;
 use crate::version::Recovered;
+use crate::{ErrorKind, Result};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +47,22 @@ impl Said {
 
     /// Reads all of `file`, which is the one that is meant or a copy of it, and checks what it says of itself. `each` may end that.
     /// Returns what of a blob file was passed over, as it has holes.
+    ///
+    /// # Errors
+    /// What the file and `each` say. A format that is not known is `Corruption`, too: a store refuses such when it opens, and a backup has only
+    /// what a store had.
     pub(super) fn check(
         &self,
         file: Arc<dyn ReadFile>,
         each: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Range<u64>>> {
+        self.read(file, each).map_err(|error| match error.kind() {
+            ErrorKind::UnsupportedFormat => error.with_kind(ErrorKind::Corruption),
+            _ => error,
+        })
+    }
+
+    fn read(&self, file: Arc<dyn ReadFile>, each: &mut dyn FnMut() -> Result<()>) -> Result<Vec<Range<u64>>> {
         match *self {
             Self::Table { number, bytes, newest } => {
                 let table = Table::open_as(file, number, bytes, Some(newest), Arc::new(BlockCache::new(0)))?;
@@ -59,7 +70,7 @@ impl Said {
                 Ok(Vec::new())
             }
             Self::Blob { number, family_id, has_garbage } => {
-                let file = BlobFile::open(file, number, family_id)?;
+                let file = BlobFile::open_pointed_to(file, number, family_id, || true)?;
                 each()?;
                 Ok(file.check(has_garbage)?.passed_over)
             }
