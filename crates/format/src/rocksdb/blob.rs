@@ -73,6 +73,7 @@ pub const HEAD_BYTES: usize = HEADER_BYTES + RECORD_HEADER_BYTES;
 
 const MAGIC: u32 = 0x0024_8f37;
 const VERSION: u32 = 1;
+const COMPRESSION_AT: usize = 13;
 const FLAG_EXPIRES: u8 = 1;
 /// The kind of index that is written.
 const INDEX_KIND_BLOB: u8 = 1;
@@ -131,7 +132,8 @@ impl BlobFileHeader {
         if flags != 0 {
             return Err(DecodeError::unsupported("flags", 12, format!("flags {flags:#04x} are not known")));
         }
-        let compression = Compression::from_u8(cursor.u8("compression")?).map_err(|error| error.at_base(13))?;
+        let compression =
+            Compression::from_u8(cursor.u8("compression")?).map_err(|error| error.at_base(COMPRESSION_AT as u64))?;
         check_no_expiration_range(&mut cursor)?;
         Ok(Self { column_family_id, compression })
     }
@@ -148,6 +150,11 @@ impl BlobFileHeader {
             let is_rotten = is_followed_as_in_this_version(next) && Self::is_one_byte_off(header);
             if is_rotten { DecodeError { kind: DecodeErrorKind::Corrupt, ..error } } else { error }
         })
+    }
+
+    /// How values are packed by a header, `raw`, that is not as it should be elsewhere; `None` if that cannot be told.
+    pub fn compression_in(raw: &[u8]) -> Option<Compression> {
+        raw.get(COMPRESSION_AT).and_then(|kind| Compression::from_u8(*kind).ok())
     }
 
     /// Whether it is what is read here but for one byte of version and flags.

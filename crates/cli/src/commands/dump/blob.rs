@@ -12,29 +12,20 @@ use super::report::{Field, Report};
 use super::source::Source;
 use crate::failure::Failure;
 
-/// A file whose header was read.
+/// A file that has records.
 struct BlobFile<'a> {
     source: &'a Source,
-    compression: Compression,
+    /// How values are packed, if the header says so.
+    compression: Option<Compression>,
     /// Of a file that was finished.
     footer: Option<BlobFooter>,
     records_end: u64,
 }
 
 /// Prints a blob file, record after record: each says where the next begins, so the first whose header is damaged is
-/// the last. Reclaim makes holes in files that are finished: what lies behind one is printed, too.
+/// the last. They need no header of the file, which no checksum covers, but to be unpacked. Reclaim makes holes in files that are finished: what lies behind one is printed, too.
 pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
-    let compression = match BlobFileHeader::decode(&source.read(0, HEADER_BYTES)?) {
-        Ok(header) => {
-            let fields = vec![
-                Field::plain("family", header.column_family_id),
-                Field::plain("compression", header.compression.name()),
-            ];
-            report.note(0, "header", fields)?;
-            header.compression
-        }
-        Err(error) => return report.damage(0, &error),
-    };
+    let Some(compression) = header(source, report)? else { return Ok(()) };
     let footer_at = source.bytes.saturating_sub(FOOTER_BYTES as u64).max(HEADER_BYTES as u64);
     let footer = BlobFooter::decode(&source.read(footer_at, FOOTER_BYTES)?).ok();
     let records_end = if footer.is_some() { footer_at } else { source.bytes };
@@ -68,6 +59,23 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
         report.damage(offset, &DecodeError::corrupt("blob count", 4, reason))?;
     }
     Ok(())
+}
+
+/// Prints the header, and returns how values are packed, if it says so. `None` if it is damaged, and no record follows.
+fn header(source: &Source, report: &mut Report<'_>) -> Result<Option<Option<Compression>>, Failure> {
+    let raw = source.read(0, HEADER_BYTES)?;
+    let header = match BlobFileHeader::decode(&raw) {
+        Ok(header) => header,
+        Err(error) => {
+            report.damage(0, &error)?;
+            let next = source.read(HEADER_BYTES as u64, RECORD_HEADER_BYTES)?;
+            return Ok(BlobRecordHeader::decode(&next).ok().map(|_| BlobFileHeader::compression_in(&raw)));
+        }
+    };
+    let fields =
+        vec![Field::plain("family", header.column_family_id), Field::plain("compression", header.compression.name())];
+    report.note(0, "header", fields)?;
+    Ok(Some(Some(header.compression)))
 }
 
 impl BlobFile<'_> {
@@ -104,14 +112,17 @@ impl BlobFile<'_> {
         let stored = self.source.read(value_offset, header.value_bytes as usize)?;
         let mut value = Vec::new();
         let unpacked = header.check(&key, &stored).and_then(|()| match self.compression {
-            Compression::None => Ok(()),
-            packed => decompress(packed, &stored, &mut value, VALUE_BYTES_MAX),
+            None | Some(Compression::None) => Ok(()),
+            Some(packed) => decompress(packed, &stored, &mut value, VALUE_BYTES_MAX),
         });
         match unpacked {
             Ok(()) => {
-                let value = if self.compression == Compression::None { &stored } else { &value };
-                let fields = vec![Field::plain("stored_bytes", header.value_bytes), Field::bytes("value", value)];
-                report.keyed(offset, "blob", &key, fields)
+                let field = match self.compression {
+                    None => Field::bytes("stored", &stored),
+                    Some(Compression::None) => Field::bytes("value", &stored),
+                    Some(_) => Field::bytes("value", &value),
+                };
+                report.keyed(offset, "blob", &key, vec![Field::plain("stored_bytes", header.value_bytes), field])
             }
             Err(_) if self.footer.is_some() && has_hole(value_offset, &stored) => {
                 report.keyed(offset, "hole", &key, vec![Field::plain("stored_bytes", header.value_bytes)])
