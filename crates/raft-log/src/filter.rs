@@ -7,7 +7,7 @@
 //!   What was written anew and has taken no place goes, at the latest when it is done again.
 //! - X3: a batch stays a batch, so that atomic groups stay whole.
 //! - X4: files that are to be kept have their second names, durably, before another takes the place of the first: what cannot be kept
-//!   leaves all as it was. A copy, where there are no second names, gets its name when it is whole.
+//!   leaves all as it was. Nor does a second name stay beside a file that none took the place of. A copy, where there are no second names, gets its name when it is whole.
 
 use std::path::{Path, PathBuf};
 
@@ -182,43 +182,54 @@ impl Run<'_> {
 
     /// Puts what was written anew in the place of what it was made of (X2, X4).
     fn install(&self, mut changed: Vec<Changed>) -> Result<Vec<Renewed>> {
+        let done = self.replace(&mut changed);
+        if done.is_err() {
+            for kept in changed.iter().filter(|one| one.new.is_some()).filter_map(|one| one.renewed.kept.as_ref()) {
+                // Why it is there matters more.
+                let _ = self.env.files.remove(kept);
+            }
+        }
+        done.map(|()| changed.into_iter().map(|one| one.renewed).collect())
+    }
+
+    /// Takes each `new` that is in its place, or may be.
+    fn replace(&self, changed: &mut [Changed]) -> Result<()> {
         let files = &*self.env.files;
         if let Some(suffix) = self.how.kept_suffix {
-            keep_all(files, &mut changed, suffix)?;
+            for one in changed.iter_mut() {
+                one.renewed.kept = Some(keep(files, &one.renewed.path, suffix)?);
+            }
         }
         if !changed.is_empty() && self.listing.has_note {
             closed::forget(files, self.dirs)?;
         }
-        let mut done = Vec::with_capacity(changed.len());
         for Changed { new, renewed } in changed {
-            let Some(new) = new else { continue };
+            let Some(new) = new.take() else { continue };
             files.rename(&new, &renewed.path)?;
             if let Some(dir) = renewed.path.parent() {
                 files.sync_dir(dir)?;
             }
-            done.push(renewed);
         }
-        Ok(done)
-    }
-}
-
-/// Keeps all files that another is to take the place of, or none.
-fn keep_all(files: &dyn FileSystem, changed: &mut [Changed], suffix: &str) -> Result<()> {
-    let done = changed.iter_mut().try_for_each(|one| {
-        one.renewed.kept = Some(keep(files, &one.renewed.path, suffix)?);
         Ok(())
-    });
-    if done.is_err() {
-        for kept in changed.iter().filter_map(|one| one.renewed.kept.as_ref()) {
-            // Why it is there matters more.
-            let _ = files.remove(kept);
-        }
     }
-    done
 }
 
-/// Gives the file at `path` a second name, or a copy where there are no such, and makes that durable; returns the name.
+/// Gives the file at `path` a second name, or a copy where there are no such, and makes that durable; returns the name. If it fails, there is none.
 fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
+    let name = free_name(files, path, suffix)?;
+    if !durable::link(files, path, &name)? {
+        copy(files, path, &name)?;
+    }
+    let synced = path.parent().map_or(Ok(()), |dir| files.sync_dir(dir));
+    if synced.is_err() {
+        // Why it is there matters more.
+        let _ = files.remove(&name);
+    }
+    Ok(synced.map(|()| name)?)
+}
+
+/// What `path` and `suffix` make, and a number where that is taken.
+fn free_name(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
     for number in 0u32.. {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
@@ -226,16 +237,9 @@ fn keep(files: &dyn FileSystem, path: &Path, suffix: &str) -> Result<PathBuf> {
             name.push(format!("-{number}"));
         }
         let name = PathBuf::from(name);
-        if durable::is_there(files, &name)? {
-            continue;
+        if !durable::is_there(files, &name)? {
+            return Ok(name);
         }
-        if !durable::link(files, path, &name)? {
-            copy(files, path, &name)?;
-        }
-        if let Some(dir) = path.parent() {
-            files.sync_dir(dir)?;
-        }
-        return Ok(name);
     }
     Err(Error::invalid_argument("there are too many files of this name that were kept; move them away").with_path(path))
 }

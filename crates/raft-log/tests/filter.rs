@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::sim::{SimDisk, Survivors};
+use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_raft_log::{Error, ErrorKind, FilterOptions, LogBatch, Offered, Options, Queue, RaftLog, Verdict};
 
 const KEEPING: FilterOptions<'_> = FilterOptions { queue: None, kept_suffix: Some(".before"), dry_run: false };
@@ -36,8 +36,35 @@ fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths().into_iter().filter_map(|path| Some((path.clone(), disk.file_bytes(&path)?))).collect()
 }
 
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|found| found == "raftlog")
+}
+
 fn discard_second(_: Queue, group: u64, _: Offered) -> Result<Verdict, Error> {
     Ok(if group == 2 { Verdict::Discard } else { Verdict::Keep })
+}
+
+/// Goal: whatever fails of a filter, a file that stays has no second name, but where another may have taken its place.
+#[test]
+fn a_filter_that_fails_leaves_no_second_name_of_what_stays() {
+    let whole = closed();
+    let before = files(&whole);
+    let mut failed = 0;
+    for op in 0.. {
+        let disk = whole.after_process_death();
+        disk.fail_at(disk.op_count() + op, Fault::Eio);
+        let Err(error) = RaftLog::filter("/log", &options(), &disk.env(), &KEEPING, &mut discard_second) else { break };
+        let after = files(&disk);
+        let is_there = |path: &str| after.iter().any(|(found, _)| found.to_str() == Some(path));
+        for stays in before.iter().filter(|file| is_log(&file.0) && after.contains(file)) {
+            let path = stays.0.to_str().unwrap();
+            let is_renamed = error.reason().contains("renaming");
+            let is_in_doubt = is_renamed && error.path().and_then(Path::to_str) == Some(&format!("{path}.filtered"));
+            assert_eq!(is_there(&format!("{path}.before")), is_in_doubt, "operation {op}: {error}: {path}");
+            failed += 1;
+        }
+    }
+    assert!(failed > 100, "{failed}");
 }
 
 /// Goal: wherever a filter dies, a file that it changed is there as it was, durably; and it can be done again.
@@ -51,7 +78,6 @@ fn a_file_that_is_to_be_kept_is_there_wherever_a_filter_dies() {
         let done = RaftLog::filter("/log", &options(), &disk.env(), &KEEPING, &mut discard_second).is_ok();
         for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: op }] {
             let left = disk.after_power_loss(survivors);
-            let is_log = |path: &Path| path.extension().is_some_and(|found| found == "raftlog");
             for (path, bytes) in before.iter().filter(|(path, _)| is_log(path)) {
                 let kept = PathBuf::from(format!("{}.before", path.display()));
                 let is_there =
