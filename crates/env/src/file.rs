@@ -11,6 +11,9 @@ use crate::Result;
 /// The first bytes of an append to a preallocated file are written after all others: see [`AppendFile`].
 pub const COMMIT_BYTES: usize = 8;
 
+/// Read at once where zeroes are left out: fits into the caches of a processor.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// What [`FileSystem::read_small`] reads at most: more than the options of a hundred thousand column families take.
 pub const SMALL_BYTES_MAX: u64 = 256 << 20;
 
@@ -274,17 +277,32 @@ pub trait AppendFile: Debug + Send + Sync {
 
 /// The first `len` bytes of `file`, or as many as there are.
 fn read_whole(file: &dyn ReadFile, len: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let wanted = usize::try_from(len).ok().filter(|&wanted| bytes.try_reserve_exact(wanted).is_ok());
-    let Some(wanted) = wanted else {
-        let reason = format!("there is no memory for its {len} bytes");
-        let source = std::io::Error::new(std::io::ErrorKind::OutOfMemory, reason);
-        return Err(crate::Error::new("reading", file.path(), source));
-    };
+    let (mut bytes, wanted) = room(file, len)?;
     bytes.resize(wanted, 0);
     let got = file.read_at(0, &mut bytes)?;
     bytes.truncate(got);
     Ok(bytes)
+}
+
+/// What is before the zeroes at the end of `bytes`, which are no more than `nothing` has.
+fn without_zeroes<'a>(bytes: &'a [u8], nothing: &[u8]) -> &'a [u8] {
+    // One comparison where there is nothing else.
+    let is_nothing = nothing.get(..bytes.len()) == Some(bytes);
+    let last = if is_nothing { None } else { bytes.iter().rposition(|byte| *byte != 0) };
+    last.and_then(|last| bytes.get(..=last)).unwrap_or_default()
+}
+
+/// Room for `len` bytes of `file`, which takes memory where something is put, and `len`.
+fn room(file: &dyn ReadFile, len: u64) -> Result<(Vec<u8>, usize)> {
+    let mut bytes = Vec::new();
+    match usize::try_from(len).ok().filter(|&wanted| bytes.try_reserve_exact(wanted).is_ok()) {
+        Some(wanted) => Ok((bytes, wanted)),
+        None => {
+            let reason = format!("there is no memory for its {len} bytes");
+            let source = std::io::Error::new(std::io::ErrorKind::OutOfMemory, reason);
+            Err(crate::Error::new("reading", file.path(), source))
+        }
+    }
 }
 
 /// The exclusive right to a directory, given up when dropped.
@@ -402,6 +420,32 @@ pub trait FileSystem: Debug + Send + Sync {
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let file = self.open(path)?;
         read_whole(&*file, file.len()?)
+    }
+
+    /// The same without zeroes at its end, which may be most of a file that was preallocated, but for the first `kept` of them; and how long it is.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_written(&self, path: &Path, kept: usize) -> Result<(Vec<u8>, u64)> {
+        let file = self.open(path)?;
+        let (mut bytes, end) = room(&*file, file.len()?)?;
+        let (mut piece, nothing) = (vec![0; PIECE_BYTES], [0; PIECE_BYTES]);
+        let (mut at, mut zeroes) = (0, 0);
+        while at < end {
+            let wanted = piece.get_mut(..PIECE_BYTES.min(end - at)).unwrap_or_default();
+            let got = file.read_at(at as u64, wanted)?;
+            let written = piece.get(..got).map_or(&[][..], |read| without_zeroes(read, &nothing));
+            if !written.is_empty() {
+                bytes.resize(bytes.len() + std::mem::take(&mut zeroes), 0);
+                bytes.extend_from_slice(written);
+            }
+            (at, zeroes) = (at + got, zeroes + got - written.len());
+            if got == 0 {
+                break;
+            }
+        }
+        bytes.resize(bytes.len() + zeroes.min(kept), 0);
+        Ok((bytes, at as u64))
     }
 
     /// Reads a whole file of which nobody makes a large one. What damage or a stranger has made of its length takes no memory.

@@ -69,6 +69,7 @@ macro_rules! on_both {
 on_both! {
     appended_parts_read_back_in_order
     many_parts_are_one_append
+    zeroes_at_the_end_are_left_out_but_for_some
     a_read_past_the_end_is_short
     an_exact_read_past_the_end_is_an_unexpected_end
     many_reads_each_have_their_own_result
@@ -135,6 +136,30 @@ fn many_parts_are_one_append(place: &Place) {
     file.append(&slices).unwrap();
     assert_eq!(place.files().read(&place.at("a")).unwrap(), parts.concat());
     assert_eq!(file.len(), parts.concat().len() as u64);
+}
+
+fn zeroes_at_the_end_are_left_out_but_for_some(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    let mut bytes = Vec::new();
+    // Nothing, zeroes alone, pieces that end with them, and data behind many of them.
+    for (data, zeroes) in [(0, 0), (0, 3), (1, 0), (70_000, 200_000), (1, 1 << 16), (65_535, 1), (9, 300_000), (5, 10)]
+    {
+        let part = [vec![7; data], vec![0; zeroes]].concat();
+        file.append(&[&part]).unwrap();
+        bytes.extend(part);
+        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        for kept in [0, 2, 100, 1 << 30] {
+            let expected = &bytes[..bytes.len().min(written + kept)];
+            let (read, len) = place.files().read_written(&path, kept).unwrap();
+            assert!(
+                read == expected && len == bytes.len() as u64,
+                "{} bytes, {kept} kept: {}",
+                bytes.len(),
+                read.len()
+            );
+        }
+    }
 }
 
 fn a_read_past_the_end_is_short(place: &Place) {

@@ -307,7 +307,7 @@ fn check_file(
             let error = Error::decode(&found.path, 0, "reading a file's header", error);
             match without_header(bytes, error.clone()) {
                 Ending::Rotten(error) => check.errors.push(error),
-                _ => end(found, 0, bytes, is_last, error, check),
+                _ => end(found, 0, &source, is_last, error, check),
             }
             return Ok(());
         }
@@ -343,7 +343,7 @@ fn check_file(
     let valid_len = walk.offset as u64;
     check.bytes += valid_len;
     match error {
-        Some((offset, error)) => end(found, offset, bytes, is_last, error, check),
+        Some((offset, error)) => end(found, offset, &source, is_last, error, check),
         None => {
             let lost = lost_since_closed(found, valid_len);
             check.errors.extend(lost.map(|reason| Error::corruption(&found.path, valid_len, reason)));
@@ -352,14 +352,14 @@ fn check_file(
     Ok(())
 }
 
-fn end(found: &Found, offset: usize, bytes: &[u8], is_last: bool, error: Error, check: &mut Check) {
+fn end(found: &Found, offset: usize, source: &Source, is_last: bool, error: Error, check: &mut Check) {
     if let Some(reason) = lost_since_closed(found, offset as u64) {
         check.errors.push(error.while_doing(reason));
     } else if !is_last {
         check.errors.push(error);
-    } else if offset > 0 || bytes.iter().any(|byte| *byte != 0) {
-        let left = bytes.len().saturating_sub(offset) as u64;
+    } else if offset > 0 || source.bytes().iter().any(|byte| *byte != 0) {
         let (path, offset) = (found.path.clone(), offset as u64);
+        let left = source.len().saturating_sub(offset);
         check.torn.push(Cut { path, offset, bytes: left, reason: error.reason().to_owned() });
     }
 }

@@ -269,11 +269,12 @@ fn remove_new(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
 
 /// Shows every whole batch of a file; returns what is behind them, if that is no end.
 fn walk<'a>(
-    bytes: &'a [u8],
+    source: &'a Source,
     found: &Found,
     how: How,
     mut show: impl FnMut(usize, &Batch<'a>, &[Item<'a>]) -> Result<()>,
 ) -> Result<Option<Cut>> {
+    let bytes = source.bytes();
     let Some(header) = header_of(bytes) else { return Ok(None) };
     let mut walk = Walk::new(bytes, header, found.id, how);
     loop {
@@ -282,7 +283,7 @@ fn walk<'a>(
             Step::End | Step::Unwritten => return Ok(None),
             Step::Torn(error) | Step::Rotten(error) => {
                 let (offset, reason) = (walk.offset as u64, format!("{}: {}", error.field, error.reason));
-                let bytes = (bytes.len() as u64).saturating_sub(offset);
+                let bytes = source.len().saturating_sub(offset);
                 return Ok(Some(Cut { path: found.path.clone(), offset, bytes, reason }));
             }
         }
@@ -298,7 +299,7 @@ fn header_of(bytes: &[u8]) -> Option<FileHeader> {
 fn verdicts(env: &Env, found: &Found, how: How, decide: &mut Decide<'_>) -> Result<(Vec<Verdict>, Option<Cut>)> {
     let source = Source::open(&*env.files, &found.path, how.beside)?;
     let mut verdicts = Vec::new();
-    let cut = walk(source.bytes(), found, how, |at, _, items| {
+    let cut = walk(&source, found, how, |at, _, items| {
         for item in items {
             let offered = match &item.action {
                 Action::Entries(entries) if entries.count > 0 => {
@@ -339,7 +340,7 @@ fn write_anew(env: &Env, found: &Found, how: How, options: &Options, verdicts: &
     let salt = version.salt(found.id.sequence);
     let mut verdicts = verdicts.iter();
     let mut unpacked = Vec::new();
-    walk(bytes, found, how, |at, batch, items| {
+    walk(&source, found, how, |at, batch, items| {
         let is_needed = |(item, verdict): (&Item<'_>, &Verdict)| {
             matches!(item.action, Action::Entries(_)) && *verdict != Verdict::Discard
         };

@@ -23,6 +23,9 @@ use crate::{Error, ErrorKind, Result};
 /// What a device writes whole or not at all (env's fault model).
 const SECTOR_BYTES: usize = 512;
 
+/// Zeroes that are read behind what was written to a preallocated file: more than padding, and than what tells that nothing was written.
+const ZEROES_KEPT: usize = 64 << 10;
+
 /// How a file ends.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -50,7 +53,8 @@ pub(crate) enum Beside {
 #[derive(Debug)]
 pub(crate) enum Source {
     Mapped(Arc<dyn Mapping>),
-    Read(Vec<u8>),
+    /// Without zeroes at its end, but for [`ZEROES_KEPT`]; and how long it is.
+    Read(Vec<u8>, u64),
 }
 
 impl Source {
@@ -58,7 +62,7 @@ impl Source {
     pub(crate) fn open(files: &dyn FileSystem, path: &Path, beside: Beside) -> Result<Self> {
         match beside {
             Beside::Nobody => Self::map(files, path),
-            Beside::Anybody => files.read(path).map(Self::Read).map_err(given_up),
+            Beside::Anybody => Self::read(files, path).map_err(given_up),
         }
     }
 
@@ -67,14 +71,26 @@ impl Source {
         file.advise(Access::Sequential);
         match file.map() {
             Ok(Some(mapping)) => Ok(Self::Mapped(mapping)),
-            _ => Ok(Self::Read(files.read(path)?)),
+            _ => Ok(Self::read(files, path)?),
         }
+    }
+
+    fn read(files: &dyn FileSystem, path: &Path) -> esker_env::Result<Self> {
+        files.read_written(path, ZEROES_KEPT).map(|(bytes, len)| Self::Read(bytes, len))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(mapping) => mapping.bytes(),
-            Self::Read(bytes) => bytes,
+            Self::Read(bytes, _) => bytes,
+        }
+    }
+
+    /// How long the file is.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Mapped(mapping) => mapping.bytes().len() as u64,
+            Self::Read(_, len) => *len,
         }
     }
 }
@@ -295,7 +311,7 @@ impl<'a> Walk<'a> {
     #[inline]
     fn batch_of(&mut self, header: BatchHeader, rest: &'a [u8]) -> std::result::Result<Batch<'a>, DecodeError> {
         let Some(whole) = usize::try_from(header.len).ok().and_then(|len| rest.get(..len)) else {
-            let reason = format!("{}, {} are left", header.len, rest.len());
+            let reason = format!("{}, and nothing was written behind {} of them", header.len, rest.len());
             return Err(DecodeError::corrupt("batch length", 0, reason));
         };
         let part = |range: Range<u64>| whole.get(range.start as usize..range.end as usize).unwrap_or_default();
@@ -343,7 +359,7 @@ impl<'a> Walk<'a> {
 pub(crate) fn scan(files: &dyn FileSystem, found: &Found, how: How) -> Result<Scanned> {
     let source = Arc::new(Source::open(files, &found.path, how.beside)?);
     let bytes = source.bytes();
-    let file_len = bytes.len() as u64;
+    let file_len = source.len();
     let head = bytes.get(..file_header::LEN_BYTES_MAX.min(bytes.len())).unwrap_or_default();
     let header = match FileHeader::decode(head) {
         Ok(header) => header,
@@ -497,7 +513,50 @@ impl<'a> Segments<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ErrorKind, LogBatch, Options, RaftLog, RecoveryMode};
+    use std::mem::discriminant;
+
+    use esker_env::Env;
+
+    use super::*;
+    use crate::open::files::list;
+    use crate::{LogBatch, Options, RaftLog, RecoveryMode};
+
+    /// Goal: of a preallocated file what was written takes memory, and wherever it is torn, no more is told of it, nor less, than with all zeroes there.
+    #[test]
+    fn zeroes_behind_what_was_written_take_no_memory_and_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RaftLog::open(dir.path(), Options { recycle_files: false, ..Options::default() }).unwrap();
+        for index in 1..=5u8 {
+            let mut batch = LogBatch::new();
+            batch.add_entries(7, index.into(), [vec![index; usize::from(index) * 300]]).unwrap();
+            batch.put(7, b"zeroes", &[0; 700]).unwrap();
+            log.write(&mut batch, true).unwrap();
+        }
+        log.close().unwrap();
+        std::fs::remove_file(dir.path().join(NAME)).unwrap();
+        let files = Env::os().files;
+        let listing = list(&*files, &[dir.path().to_owned()]).unwrap();
+        let found = &listing.append[0];
+        let written = std::fs::read(&found.path).unwrap();
+        let whole = written.len() + (1 << 20);
+        let mut endings = std::collections::HashSet::new();
+        for torn in (0..=written.len()).step_by(29).chain([written.len()]) {
+            let mut bytes = written[..torn].to_vec();
+            bytes.resize(whole, 0);
+            std::fs::write(&found.path, bytes).unwrap();
+            let [read, mapped] = [Beside::Anybody, Beside::Nobody].map(|beside| {
+                let scanned = scan(&*files, found, How::of(found, &listing.append, 1, beside)).unwrap();
+                let Scanned { batches, valid_len, file_len, ending, .. } = scanned;
+                (batches, valid_len, file_len, discriminant(&ending))
+            });
+            assert_eq!(read, mapped, "torn at {torn}");
+            endings.insert(read.3);
+            let source = Source::open(&*files, &found.path, Beside::Anybody).unwrap();
+            assert_eq!(source.len(), whole as u64);
+            assert!(source.bytes().len() <= torn + ZEROES_KEPT, "torn at {torn}: {}", source.bytes().len());
+        }
+        assert!(endings.len() > 1);
+    }
 
     /// As the original does: of each file the last batch's entries are looked at, too.
     #[test]
