@@ -9,7 +9,7 @@
 //! - C5: whoever has the log open gives files up meanwhile, cuts them, and writes them over under other names. So what is read is a copy, and what is
 //!   wrong with a file counts only if its name is still there.
 //!
-//! Cost: inspecting reads like an open; checking reads once more and unpacks. A file is in memory as a whole, for each thread.
+//! Cost: inspecting reads like an open; checking reads once more and unpacks. What was written to a file is in memory as a whole, for each thread.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
