@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::seal::Wanted;
 use crate::store::Store;
 use crate::{ErrorKind, Result};
 
@@ -116,7 +117,7 @@ impl Store {
             return Ok(());
         }
         drop(state);
-        let prepared = self.create_active();
+        let prepared = self.create_active(Wanted { bytes: 0, adds: true });
         let mut state = self.state.lock();
         match prepared {
             Ok(file) => state.reserved.push(file),

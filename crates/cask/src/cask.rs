@@ -278,7 +278,8 @@ impl Cask {
     /// # Errors
     /// - `InvalidArgument`: the key has more than 65,535 bytes, the value more than 4 GiB − 1, or the time to live is out of range;
     ///   nothing was written.
-    /// - `Exhausted`, `Io`, `Corruption`: nothing was written; reads go on, and so do writes once the cause is gone.
+    /// - `Exhausted`, `Io`, `Corruption`: nothing was written; reads go on, and so do writes once the cause is gone. On a full disk deletions and merges
+    ///   go on meanwhile ([`CaskOptions::file_bytes`](crate::CaskOptions::file_bytes)).
     /// - `ReadOnly`: a sync failed, now or earlier, or the store is open for reading only.
     /// - `Closed`.
     pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<u64> {
@@ -482,6 +483,7 @@ impl OpenCask {
         drop(store.merging.lock());
         store.wait_for_seals();
         let result = if before == Condition::Writable {
+            store.reserve.end();
             store.finish_files()
         } else {
             drop(store.stripes.lock_all());

@@ -36,6 +36,7 @@ mod options;
 mod read;
 mod reclaim;
 mod repair;
+mod room;
 mod scan;
 mod seal;
 mod stats;

@@ -275,6 +275,7 @@ fn read(dir: &Path, mut options: CaskOptions, env: Env, is_read_only: bool) -> R
         is_read_only,
     });
     if !is_read_only {
+        store.reserve.begin();
         if found.keep_versions != kept_so_far {
             store.note(store.install(&mut store.installer.lock(), &[], &[]))?;
         }

@@ -19,10 +19,16 @@ use crate::{ErrorKind, Result};
 
 /// Files that may wait to be sealed, for each stripe, before writers help.
 const RETIRED_PER_STRIPE_MAX: usize = 2;
-/// The least that a file is made for, unless the options say less.
-const FILE_BYTES_MIN: u64 = 4 << 20;
 /// How often it is looked whether another thread has ended what it does.
 const POLL: Duration = Duration::from_millis(10);
+
+/// What a file is begun for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    /// Whether any of it is a value.
+    pub(crate) adds: bool,
+}
 
 impl Store {
     /// A new data file, empty but for its head, durable, not yet named by the manifest.
@@ -55,21 +61,23 @@ impl Store {
         Ok(())
     }
 
-    /// How long the next file of a stripe may get: a stripe's share of what there is. So the files that are written take no more than that
-    /// again, and nor do those that stand ready to follow them.
-    pub(crate) fn file_room(&self) -> u64 {
-        let bytes: u64 = self.files.load().iter().map(|file| file.end()).sum();
-        let most = self.options.file_bytes;
-        (bytes / self.options.stripes as u64).clamp(FILE_BYTES_MIN.min(most), most)
-    }
-
-    /// A new file for writers, named by the manifest (F1).
-    pub(crate) fn create_active(&self) -> Result<Arc<ActiveFile>> {
+    /// A new file for writers, named by the manifest (F1), for `wanted` bytes that add something, or for deletions alone.
+    ///
+    /// # Errors
+    /// `Exhausted` if there is no room for it, or it would take what is left for deletions and merges.
+    pub(crate) fn create_active(&self, wanted: Wanted) -> Result<Arc<ActiveFile>> {
         let mut installer = self.installer.lock();
+        let room = match (self.room_to_add(wanted.bytes), wanted.adds) {
+            (Err(_), false) => self.room_to_delete(),
+            (room, _) => room?,
+        };
         let number = installer.new_number()?;
         let version = self.next_version.load(Ordering::Acquire);
-        let active = Arc::new(self.create_data_file(number, version, self.file_room())?);
-        let installed = self.install(&mut installer, &[active.data.in_manifest(active.durable_bytes())], &[]);
+        let create = || self.create_data_file(number, version, room);
+        let active = Arc::new(if wanted.adds { create()? } else { self.reserve.to_delete(create)? });
+        let named = [active.data.in_manifest(active.durable_bytes())];
+        let mut install = || self.install(&mut installer, &named, &[]);
+        let installed = if wanted.adds { install() } else { self.reserve.to_delete(install) };
         if let Err(error) = self.note(installed) {
             if error.kind() != ErrorKind::ReadOnly {
                 let _ = self.env.files.remove(&active.data.path);
@@ -82,7 +90,7 @@ impl Store {
     }
 
     /// Gives the stripe another active file; the one before is retired.
-    pub(crate) fn rotate(&self, stripe: &mut StripeState) -> Result<Arc<ActiveFile>> {
+    pub(crate) fn rotate(&self, stripe: &mut StripeState, wanted: Wanted) -> Result<Arc<ActiveFile>> {
         let reserved = {
             let mut state = self.state.lock();
             state.wanted = state.wanted.saturating_sub(1);
@@ -90,7 +98,7 @@ impl Store {
         };
         let next = match reserved {
             Some(next) => next,
-            None => self.create_active()?,
+            None => self.create_active(wanted)?,
         };
         if let Some(full) = stripe.file.replace(next.clone()) {
             self.retire(full);
@@ -184,7 +192,7 @@ impl Store {
         self.write_hint(data)?;
         self.env.files.sync_dir(&self.dir)?;
         let mut installer = self.installer.lock();
-        self.install(&mut installer, &[data.in_manifest_sealed()], &[])?;
+        self.reserve.to_reclaim(|| self.install(&mut installer, &[data.in_manifest_sealed()], &[]))?;
         data.mark_sealed();
         drop(installer);
         self.counters.seals.fetch_add(1, Ordering::Relaxed);

@@ -23,6 +23,7 @@ use esker_env::os::{Current, Origin};
 use esker_format::cask::{FileName, FileNumber, manifest};
 use esker_log::distrust;
 use esker_log::pacer::Pacer;
+use esker_log::reserve::Reserve;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::file::{ActiveFile, DataFile, FileTable};
@@ -151,6 +152,7 @@ pub(crate) struct Store {
     /// Files for whose hints there was no room.
     pub(crate) hintless: Mutex<Vec<Arc<DataFile>>>,
     pub(crate) pacer: Pacer,
+    pub(crate) reserve: Reserve,
     pub(crate) counters: Counters,
     pub(crate) recovery: CaskRecovery,
     pub(crate) suspects: Suspects,
@@ -180,6 +182,8 @@ impl Store {
         let synced_at = env.clock.monotonic();
         let rate = options.merge_bytes_per_second;
         pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
+        let names = [FileName::Reserve.name(), FileName::ReserveLast.name()];
+        let reserve = Reserve::new(env.files.clone(), std::slice::from_ref(&dir), names, options.file_bytes);
         let condition = if is_read_only { Condition::ReadOnly } else { Condition::Writable };
         Self {
             stripes: Stripes::new(options.stripes),
@@ -207,6 +211,7 @@ impl Store {
             leftovers: Mutex::default(),
             hintless: Mutex::new(hintless),
             pacer,
+            reserve,
             counters: Counters::default(),
             recovery,
             suspects,

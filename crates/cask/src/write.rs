@@ -27,6 +27,7 @@ use crate::batch::{CaskBatch, Operation, too_large};
 use crate::file::{ActiveFile, DataFile};
 use crate::keydir::{Held, KeyHash, Slot};
 use crate::options::{CaskWriteOptions, validate_ttl};
+use crate::seal::Wanted;
 use crate::store::Store;
 use crate::stripe::{StripeState, Writing};
 use crate::{Error, Result};
@@ -97,6 +98,10 @@ impl Store {
         options: &CaskWriteOptions,
     ) -> Result<Option<u64>> {
         self.check_writable()?;
+        let adds = value.is_some();
+        if adds {
+            self.may_add()?;
+        }
         let change = self.change(key, value, options.ttl)?;
         let mut writing = self.stripes.lock(options.stripe);
         let at_rest = self.key_locks.lock(change.hash);
@@ -126,7 +131,7 @@ impl Store {
             None => self.framed(&mut writing.state, &change)?,
         };
         let value = change.value.as_deref().unwrap_or_default();
-        let offset = self.append(&mut writing.state, &[head.as_bytes(), key, value])?;
+        let offset = self.append(&mut writing.state, &[head.as_bytes(), key, value], adds)?;
         if let Some(active) = &writing.state.file {
             active.data.set_end(offset + change.bytes());
             self.apply(&mut self.keydir.one(), &writing, &change, located, version, &active.data, offset);
@@ -145,7 +150,7 @@ impl Store {
         let (value, compression, expires_at, user_bytes) = (None, Compression::None, None, 0);
         let end = Change { hash: change.hash, key: change.key, value, compression, expires_at, user_bytes };
         let (version, head) = self.framed(&mut writing.state, &end)?;
-        let offset = self.append(&mut writing.state, &[head.as_bytes(), end.key])?;
+        let offset = self.append(&mut writing.state, &[head.as_bytes(), end.key], true)?;
         if let Some(active) = writing.state.file.clone() {
             active.data.set_end(offset + end.bytes());
             let ended = std::mem::take(located);
@@ -157,7 +162,7 @@ impl Store {
     /// The version of a change, and what goes before its key, for the stripe's active file, which has room for it then.
     #[inline]
     fn framed(&self, state: &mut StripeState, change: &Change<'_>) -> Result<(u64, Head)> {
-        let salt = self.room(state, change.bytes())?;
+        let salt = self.room(state, Wanted { bytes: change.bytes(), adds: change.value.is_some() })?;
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
         let head = change.record(version, false).head(salt).map_err(|error| too_large(&error))?;
         Ok((version, head))
@@ -298,21 +303,22 @@ impl Store {
         Ok(located)
     }
 
-    /// Sees to it that the stripe has an active file with room for `bytes`. The file's salt.
+    /// Sees to it that the stripe has an active file with room for what is `wanted`. The file's salt.
     #[inline]
-    fn room(&self, state: &mut StripeState, bytes: u64) -> Result<u32> {
-        if let Some(active) = state.file.as_ref().filter(|active| active.takes(bytes)) {
+    fn room(&self, state: &mut StripeState, wanted: Wanted) -> Result<u32> {
+        if let Some(active) = state.file.as_ref().filter(|active| active.takes(wanted.bytes)) {
             return Ok(active.data.salt);
         }
-        Ok(self.rotate(state)?.data.salt)
+        Ok(self.rotate(state, wanted)?.data.salt)
     }
 
     /// Adds bytes to the active file, which [`room`](Self::room) has seen to. If that fails and leaves something behind, the file is
     /// given up.
     #[inline]
-    fn append(&self, state: &mut StripeState, parts: &[&[u8]]) -> Result<u64> {
+    fn append(&self, state: &mut StripeState, parts: &[&[u8]], adds: bool) -> Result<u64> {
         let Some(active) = &state.file else { return Err(Error::invalid_argument("the stripe has no active file")) };
-        match active.append(parts) {
+        let appended = if adds { active.append(parts) } else { self.reserve.to_delete(|| active.append(parts)) };
+        match appended {
             // A slot can say it: a file has at most 2 GiB, and one batch of 2 GiB or one record goes beyond that.
             Ok(offset) => Ok(offset),
             Err((error, as_before)) => {
@@ -401,6 +407,10 @@ impl Store {
         self.check_writable()?;
         let CaskWriteOptions { sync, stripe, .. } = *options;
         let changes = self.changes(batch)?;
+        let adds = changes.iter().any(|change| change.value.is_some());
+        if adds {
+            self.may_add()?;
+        }
         let mut writing = self.stripes.lock(stripe);
         let at_rest = self.key_locks.lock_all(changes.iter().map(|change| change.hash));
         self.check_writable()?;
@@ -418,7 +428,7 @@ impl Store {
             return if sync { self.sync_all().map(|()| None) } else { Ok(None) };
         }
         let state = &mut *writing.state;
-        let salt = self.room(state, work.iter().map(|(change, _)| change.bytes()).sum())?;
+        let salt = self.room(state, Wanted { bytes: work.iter().map(|(change, _)| change.bytes()).sum(), adds })?;
         let first_version = self.next_version.fetch_add(work.len() as u64, Ordering::Relaxed);
         let mut buffer = std::mem::take(&mut state.buffer);
         buffer.clear();
@@ -427,7 +437,7 @@ impl Store {
             let record = change.record(first_version + index as u64, is_continued);
             record.encode(salt, &mut buffer).map_err(|error| too_large(&error))?;
         }
-        let appended = self.append(state, &[&buffer]);
+        let appended = self.append(state, &[&buffer], adds);
         let bytes = buffer.len() as u64;
         buffer.shrink_to(BUFFER_BYTES_KEPT);
         state.buffer = buffer;

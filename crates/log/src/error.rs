@@ -71,12 +71,20 @@ struct Inner {
 }
 
 /// The result of an engine's call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// `reason` says what was being done, why it failed and what to do, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, reason: reason.into(), path: None, offset: None, source: None }))
+    }
+
+    /// Whether room on the disk would help, or a quota of it: `Exhausted`, but not of descriptors.
+    pub fn wants_room(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        let said = std::error::Error::source(self).and_then(|source| source.downcast_ref::<esker_env::Error>());
+        self.kind() == ErrorKind::Exhausted
+            && said.is_some_and(|said| matches!(said.kind(), StorageFull | QuotaExceeded))
     }
 
     /// [`ErrorKind::InvalidArgument`].

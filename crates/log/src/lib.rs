@@ -9,6 +9,7 @@
 //! | [`distrust`] | a sync that failed, told to the next process                              |
 //! | [`copying`] | the directory of a copy, until it is a store                                |
 //! | [`ledger`]  | live and dead bytes of each file                                             |
+//! | [`reserve`] | room for what frees, on a full disk                                          |
 //! | [`pacer`]   | how fast background work may go, and how much writers are held back          |
 //! | [`error`]   | one error for all engines, split by what the caller can do                   |
 
@@ -22,6 +23,7 @@ pub mod error;
 pub mod ledger;
 pub mod pacer;
 pub mod publish;
+pub mod reserve;
 pub mod scan;
 pub mod writer;
 

@@ -22,7 +22,6 @@ mod raft_log;
 mod read;
 mod reclaim;
 mod refusal;
-mod reserve;
 mod stats;
 mod store;
 mod write;

@@ -9,6 +9,7 @@ use esker_format::raft::closed::{Closed, QueueEnd};
 use esker_format::raft::file_name::Queue as Kind;
 use esker_log::commit::CommitQueue;
 use esker_log::publish::Published;
+use esker_log::reserve::Reserve;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
@@ -19,7 +20,6 @@ use crate::open::Recovery;
 use crate::options::Options;
 use crate::queue::{Queue, Rights};
 use crate::reclaim::Reclaim;
-use crate::reserve::Reserve;
 use crate::stats::Counters;
 use crate::write::{Lead, Request};
 use crate::{Error, ErrorKind, Result};
@@ -94,6 +94,7 @@ impl Store {
         });
         self.append.close();
         self.rewrite.close();
+        self.reserve.end();
         self.blocks.forget_all();
         if let Ok(closed) = &closed
             && self.closed != Some(*closed)

@@ -8,7 +8,7 @@
 //!   the file would give; of a group all that one batch says at once. Until then [`Lead::planned`] knows what the index will say, and the file is not left.
 //! - W4: a failed append leaves the file as it was; a failed sync ends all writing (see [`Tail`]). What there is no room for is refused, and its
 //!   neighbours are not.
-//!   What frees has room of its own then ([`Reserve`](crate::reserve::Reserve)).
+//!   What frees has room of its own then ([`Reserve`](esker_log::reserve::Reserve)).
 //! - W5: a group of batches begins with a header, which is never zero: a process that dies while it copies leaves
 //!   zeroes there, the end of the log.
 //!
@@ -178,16 +178,6 @@ impl Drop for Showing<'_> {
     }
 }
 
-/// Whether room on the disk would help, or a quota of it; descriptors may have run out as well, and a sync that failed for want of it ends
-/// all writing.
-pub(crate) fn wants_room(error: &Error) -> bool {
-    if error.kind() != ErrorKind::Exhausted {
-        return false;
-    }
-    let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
-    said.is_some_and(|said| matches!(said.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
-}
-
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the log was closed")
 }
@@ -312,8 +302,8 @@ impl Store {
         if adding.peek().is_none() {
             return Ok(());
         }
-        let Err(error) = self.with_room(|| self.reserve.restore_beside(tail)) else { return Ok(()) };
-        if !wants_room(&error) {
+        let Err(error) = self.with_room(|| tail.keep(&self.reserve)) else { return Ok(()) };
+        if !error.wants_room() {
             return Err(error);
         }
         adding.for_each(|member| drop(member.refused.set(error.clone())));
@@ -325,10 +315,10 @@ impl Store {
     fn write_each(&self, tail: &mut Tail, plan: &mut Plan, members: &[Request], error: &Error) -> Result<u64> {
         plan.take_back(0);
         let batches = || members.iter().filter_map(|member| member.batch.as_ref());
-        let may_free = wants_room(error) && batches().any(Encoded::only_frees);
+        let may_free = error.wants_room() && batches().any(Encoded::only_frees);
         if may_free && (tail.has_successor() || self.append.is_full(tail)) {
             // Nothing of this group is in the file yet, so it may be left.
-            let ready = self.wait_for(plan).and_then(|()| self.with_reserve(|| self.append.rotate(tail, None)));
+            let ready = self.wait_for(plan).and_then(|()| self.with_room_to_delete(|| self.append.rotate(tail, None)));
             ready.or_else(|error| if error.kind() == ErrorKind::ReadOnly { Err(error) } else { Ok(()) })?;
         }
         let takes_none = tail.has_successor() || self.append.is_full(tail);
@@ -341,7 +331,7 @@ impl Store {
             let written = if takes_none || !frees && (is_alone || !self.reserve.is_whole()) {
                 Err(error.clone())
             } else if frees {
-                self.with_reserve(|| append_group(tail, &[batch]))
+                self.with_room_to_delete(|| append_group(tail, &[batch]))
             } else {
                 append_group(tail, &[batch])
             };
@@ -366,7 +356,7 @@ impl Store {
     pub(crate) fn with_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match write() {
-                Err(error) if wants_room(&error) => {
+                Err(error) if error.wants_room() => {
                     // One that cannot go brings no room.
                     let gives = |queue: &Queue| queue.give_room().unwrap_or(false);
                     if !gives(&self.append) && !gives(&self.rewrite) {
@@ -383,12 +373,14 @@ impl Store {
         if self.reserve.is_whole() { Ok(()) } else { self.with_room(|| self.reserve.restore()) }
     }
 
-    /// [`with_room`](Self::with_room) for what frees, or leads to it.
-    pub(crate) fn with_reserve<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
-        match self.with_room(&mut write) {
-            Err(error) if wants_room(&error) && self.reserve.give() => self.with_room(write),
-            done => done,
-        }
+    /// [`with_room`](Self::with_room) for what says that something is gone.
+    pub(crate) fn with_room_to_delete<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        self.reserve.to_delete(|| self.with_room(&mut write))
+    }
+
+    /// [`with_room`](Self::with_room) for what leads to files being given up.
+    pub(crate) fn with_room_to_reclaim<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        self.reserve.to_reclaim(|| self.with_room(&mut write))
     }
 
     /// Refuses a batch whose entries do not follow those that the group will have (W2).
@@ -524,7 +516,7 @@ impl RaftLog {
     /// # Errors
     /// - `InvalidArgument`: entries would leave a gap, or lie below what was compacted ([`Refusal`](crate::Refusal)). Nothing was written, the batch is as it was.
     /// - `Exhausted`: no space left; nothing was written, the batch is as it was. Reads, purging, and batches that only compact, clean and delete go on, in
-    ///   a 64th of a file's size (16 KiB to 1 MiB) that is kept for them; so does everything once they have made room.
+    ///   room that is kept for them (see [`Options::file_bytes`](crate::Options::file_bytes)); so does everything once they have made room.
     /// - `ReadOnly`: an earlier sync failed; reopen to continue.
     /// - `Closed`: the log was closed. Nothing was written, the batch is as it was.
     pub fn write(&self, batch: &mut LogBatch, sync: bool) -> Result<usize> {

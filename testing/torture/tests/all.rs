@@ -10,6 +10,7 @@ mod cask_copies;
 mod cask_crash;
 mod cask_damage;
 mod cask_faults;
+mod cask_full;
 mod cask_model;
 mod cask_reopen;
 mod cask_repair;

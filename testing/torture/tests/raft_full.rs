@@ -3,7 +3,7 @@
 use esker::env::sim::SimDisk;
 use esker::raft::{ErrorKind, Options};
 use esker::{LogBatch, RaftLog, Result};
-use esker_format::raft::file_name::RESERVE;
+use esker_format::raft::file_name::RESERVES;
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -76,7 +76,7 @@ fn what_frees_goes_ahead_on_a_full_disk_and_writing_after_it() {
         for round in 0..4 {
             fill(&log, &mut random);
             // A purge that brought nothing may have taken of it.
-            let is_kept = disk.paths().iter().any(|path| path.ends_with(RESERVE));
+            let is_kept = disk.paths().iter().any(|path| path.ends_with(RESERVES[0]));
             if is_kept && random.bool() {
                 // Others take what is left.
                 disk.set_capacity(Some(used(&disk)));

@@ -214,8 +214,9 @@ fn a_file_that_could_not_be_removed_goes_later() {
         (log, ledger)
     };
     let healthy = SimDisk::new();
-    drop(play(&healthy, None));
+    let played = play(&healthy, None);
     let removals = esker_torture::crash::operations(&healthy, 0, "remove");
+    drop(played);
     assert!(removals.len() >= 2, "{:?}", healthy.trace());
     for n in removals {
         let disk = SimDisk::new();

@@ -80,7 +80,7 @@ fn edit(store: &Store, output: &Output, gone: &[Arc<DataFile>]) -> Result<()> {
     if come.is_empty() && go.is_empty() {
         return Ok(());
     }
-    store.install(&mut store.installer.lock(), &come, &go)?;
+    store.reserve.to_reclaim(|| store.install(&mut store.installer.lock(), &come, &go))?;
     if let Some(file) = &output.file {
         file.data.mark_sealed();
     }

@@ -20,7 +20,6 @@ mod install;
 mod pick;
 mod run;
 
-use std::io;
 use std::sync::atomic::Ordering;
 
 use esker_format::cask::FileNumber;
@@ -39,12 +38,6 @@ const ROUNDS_MAX: usize = 4;
 
 fn is_shortage(error: &Error) -> bool {
     error.kind() == ErrorKind::Exhausted
-}
-
-/// Descriptors may be had again without more room than there was.
-fn is_shortage_of_space(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<esker_env::Error>());
-    source.is_some_and(|source| matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
 impl Store {
@@ -96,7 +89,8 @@ impl Store {
 
     fn merge_due(&self, plan: &Plan) -> Result<bool> {
         let merged = self.merge(plan);
-        if merged.as_ref().is_err_and(is_shortage_of_space) {
+        // Descriptors may be had again without more room than there was.
+        if merged.as_ref().is_err_and(Error::wants_room) {
             let room = self.free_bytes();
             // One that needs more than there is says nothing of others.
             let lack = (plan.need <= room).then_some(Lack { most: plan.most, room });
@@ -114,7 +108,8 @@ impl Store {
 
     /// How much a merge may copy; all that it likes where the system does not say.
     fn free_bytes(&self) -> u64 {
-        self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available.saturating_sub(ROOM_BYTES_KEPT))
+        let space = self.env.files.space(&self.dir);
+        space.map_or(u64::MAX, |space| (space.available + self.reserve.held_bytes()).saturating_sub(ROOM_BYTES_KEPT))
     }
 
     /// Merges every file that has anything to give back, and small ones.
@@ -174,6 +169,13 @@ impl Store {
 
     /// Runs and installs. How many of the plan's victims are gone.
     fn merge(&self, plan: &Plan) -> Result<usize> {
+        let merged = self.run_and_install(plan);
+        // What came back is not for others.
+        let _ = self.may_add();
+        merged
+    }
+
+    fn run_and_install(&self, plan: &Plan) -> Result<usize> {
         let output = self.note(run::run(self, plan))?;
         let done = output.done;
         self.counters.merged_bytes.fetch_add(output.bytes_read, Ordering::Relaxed);
@@ -302,7 +304,7 @@ mod tests {
             cask.put([n], "").unwrap();
         }
         let space = store.env.files.space(&store.dir).unwrap();
-        disk.set_capacity(Some(space.total - space.available + 20_000));
+        disk.set_capacity(Some(space.total - space.available - store.reserve.held_bytes() + 20_000));
         for _ in 0..10 {
             assert_eq!(store.merge_while_due().unwrap_err().kind(), ErrorKind::Exhausted);
             assert!(cask.stats().background_error.is_some());
@@ -381,7 +383,7 @@ mod tests {
         let leave = |bytes: u64| {
             disk.set_capacity(None);
             let space = store.env.files.space(&store.dir).unwrap();
-            disk.set_capacity(Some(space.total - space.available + bytes));
+            disk.set_capacity(Some(space.total - space.available - store.reserve.held_bytes() + bytes));
         };
         for file in [&kept, &dead] {
             store.env.files.remove(&store.path_of(esker_format::cask::FileName::Hint(file.number))).unwrap();
@@ -421,7 +423,7 @@ mod tests {
         let before = cask.stats();
         let space = store.env.files.space(&store.dir).unwrap();
         let room = 20_000;
-        disk.set_capacity(Some(space.total - space.available + room));
+        disk.set_capacity(Some(space.total - space.available - store.reserve.held_bytes() + room));
         let _ = store.merge_while_due();
         let after = cask.stats();
         assert!(after.merges >= before.merges + 5 && after.background_error.is_some(), "{after:?}");
@@ -455,7 +457,7 @@ mod tests {
         disk.clock().advance(std::time::Duration::from_secs(10));
         let space = store.env.files.space(&store.dir).unwrap();
         let room = 30_000;
-        disk.set_capacity(Some(space.total - space.available + room));
+        disk.set_capacity(Some(space.total - space.available - store.reserve.held_bytes() + room));
         for _ in 0..10 {
             assert_eq!(store.merge_while_due().unwrap_err().kind(), ErrorKind::Exhausted);
         }
@@ -484,7 +486,7 @@ mod tests {
         (0..50).for_each(|n| assert!(cask.put([1, n], "").is_ok()));
         drop(store.seal_everything().unwrap());
         let space = store.env.files.space(&store.dir).unwrap();
-        disk.set_capacity(Some(space.total - space.available + 50_000));
+        disk.set_capacity(Some(space.total - space.available - store.reserve.held_bytes() + 50_000));
         store.compact().unwrap();
         let stats = cask.stats();
         assert_eq!((stats.dead_bytes, stats.sealed_files), (0, 1), "{stats:?}");
@@ -517,7 +519,7 @@ mod tests {
         let cask = open();
         drop(cask.store().seal_everything().unwrap());
         let space = cask.store().env.files.space(&cask.store().dir).unwrap();
-        disk.set_capacity(Some(space.total - space.available + 40_000));
+        disk.set_capacity(Some(space.total - space.available - cask.store().reserve.held_bytes() + 40_000));
         let told: Vec<_> = (0..2).map(|_| cask.store().compact().unwrap_err().kind()).collect();
         assert_eq!(told, [ErrorKind::Corruption, ErrorKind::Exhausted]);
     }

@@ -237,7 +237,8 @@ impl Run<'_> {
         let usages = self.plan.victims.iter().map(|victim| victim.usage());
         let room: u64 = usages.map(|usage| usage.live_bytes()).sum();
         let room = (room + FIRST_OFFSET).min(self.store.options.file_bytes);
-        Ok(Arc::new(self.store.create_data_file(number, self.clean_as_of, room)?))
+        let create = || self.store.create_data_file(number, self.clean_as_of, room);
+        Ok(Arc::new(self.store.reserve.to_reclaim(create)?))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -245,7 +246,8 @@ impl Run<'_> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let offset = file.append(&[&self.buffer]).map_err(|(error, _)| error)?;
+        let append = || file.append(&[&self.buffer]);
+        let offset = self.store.reserve.to_reclaim(append).map_err(|(error, _)| error)?;
         file.data.set_end(offset + self.buffer.len() as u64);
         self.store.counters.merge_written_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
         self.buffer.clear();

@@ -61,6 +61,10 @@ pub enum FileName {
     ManifestTemporary,
     /// The lock.
     Lock,
+    /// Room for deletions on a full disk; its bytes mean nothing.
+    Reserve,
+    /// The same for what gives their space back.
+    ReserveLast,
     /// A data file that a repair has put aside.
     Damaged(FileNumber),
 }
@@ -72,6 +76,8 @@ impl FileName {
             "MANIFEST" => Self::Manifest,
             "MANIFEST.new" => Self::ManifestTemporary,
             "LOCK" => Self::Lock,
+            "RESERVE" => Self::Reserve,
+            "RESERVE-LAST" => Self::ReserveLast,
             _ => {
                 let (digits, extension) = name.split_once('.')?;
                 // Files are counted from 1.
@@ -97,6 +103,8 @@ impl FileName {
             Self::Manifest => "MANIFEST".to_owned(),
             Self::ManifestTemporary => "MANIFEST.new".to_owned(),
             Self::Lock => "LOCK".to_owned(),
+            Self::Reserve => "RESERVE".to_owned(),
+            Self::ReserveLast => "RESERVE-LAST".to_owned(),
         }
     }
 }
@@ -121,6 +129,8 @@ mod tests {
             ("MANIFEST", FileName::Manifest),
             ("MANIFEST.new", FileName::ManifestTemporary),
             ("LOCK", FileName::Lock),
+            ("RESERVE", FileName::Reserve),
+            ("RESERVE-LAST", FileName::ReserveLast),
         ] {
             assert_eq!(FileName::parse(name), Some(file));
             assert_eq!(file.to_string(), name);

@@ -6,7 +6,7 @@
 //! | `{seq:016}.rewrite`        | a file of the rewrite queue: what was moved on, so that old files may go |
 //! | `{seq:016}.raftlog.reserved` | a file that waits to be written over; its bytes mean nothing          |
 //! | `LOCK`                     | held by the process that has the log open                               |
-//! | `RESERVE`                  | Esker's own room for what frees, on a full disk; its bytes mean nothing |
+//! | `RESERVE`, `RESERVE-LAST`  | Esker's own room for what frees, on a full disk; their bytes mean nothing |
 //! | `CLOSED`                   | Esker's own note of how much there was at the last close ([`closed`](super::closed)) |
 //!
 //! Source: raft-engine `src/file_pipe_log/format.rs`. Sequence numbers of a queue have no gaps and begin at 1.
@@ -15,8 +15,8 @@ use std::fmt;
 
 /// Name of the lock file.
 pub const LOCK: &str = "LOCK";
-/// Name of the file that keeps room.
-pub const RESERVE: &str = "RESERVE";
+/// Names of the files that keep room.
+pub const RESERVES: [&str; 2] = ["RESERVE", "RESERVE-LAST"];
 /// Digits that a sequence number is padded to.
 const SEQUENCE_WIDTH: usize = 16;
 /// Highest sequence number: readers may keep one bit for something else. No log gets there in files that anybody wrote.
@@ -69,8 +69,11 @@ pub enum FileName {
     Reserved(u64),
     /// [`LOCK`].
     Lock,
-    /// [`RESERVE`].
-    Reserve,
+    /// One of [`RESERVES`].
+    Reserve {
+        /// Whether it is the one that goes last.
+        is_last: bool,
+    },
 }
 
 impl FileName {
@@ -84,7 +87,7 @@ impl FileName {
             REWRITE_SUFFIX => Self::Log(FileId::new(Queue::Rewrite, sequence()?)),
             RESERVED_SUFFIX => Self::Reserved(sequence()?),
             "" if name == LOCK => Self::Lock,
-            "" if name == RESERVE => Self::Reserve,
+            "" => Self::Reserve { is_last: RESERVES.iter().position(|reserve| *reserve == name)? == 1 },
             _ => return None,
         };
         (parsed.to_string() == name).then_some(parsed)
@@ -97,7 +100,10 @@ impl fmt::Display for FileName {
             Self::Log(id) => id.fmt(f),
             Self::Reserved(sequence) => write!(f, "{sequence:0width$}{RESERVED_SUFFIX}", width = SEQUENCE_WIDTH),
             Self::Lock => f.write_str(LOCK),
-            Self::Reserve => f.write_str(RESERVE),
+            Self::Reserve { is_last } => {
+                let [first, last] = RESERVES;
+                f.write_str(if *is_last { last } else { first })
+            }
         }
     }
 }
@@ -113,8 +119,12 @@ mod tests {
         let rewrite = FileName::Log(FileId::new(Queue::Rewrite, 1));
         assert_eq!(rewrite.to_string(), "0000000000000001.rewrite");
         assert_eq!(FileName::Reserved(7).to_string(), "0000000000000007.raftlog.reserved");
-        for name in [append, rewrite, FileName::Reserved(SEQUENCE_MAX), FileName::Lock, FileName::Reserve] {
+        for name in [append, rewrite, FileName::Reserved(SEQUENCE_MAX), FileName::Lock] {
             assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+        for (name, is_last) in [("RESERVE", false), ("RESERVE-LAST", true)] {
+            assert_eq!(FileName::parse(name), Some(FileName::Reserve { is_last }));
+            assert_eq!(FileName::Reserve { is_last }.to_string(), name);
         }
     }
 

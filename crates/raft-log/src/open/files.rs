@@ -156,7 +156,7 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
                 Some(FileName::Reserved(sequence)) => {
                     listing.reserved.push(found(FileId::new(Kind::Append, sequence)));
                 }
-                Some(FileName::Lock | FileName::Reserve) | None => {}
+                Some(FileName::Lock | FileName::Reserve { .. }) | None => {}
             }
         }
     }

@@ -19,10 +19,11 @@ use std::sync::{Arc, OnceLock};
 use esker_env::os::Origin;
 use esker_env::{Env, FileSystem, durable};
 use esker_format::raft::file_header::FileHeader;
-use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind};
+use esker_format::raft::file_name::{FileId, FileName, LOCK, Queue as Kind, RESERVES};
 use esker_log::commit::CommitQueue;
 use esker_log::distrust;
 use esker_log::publish::Published;
+use esker_log::reserve::Reserve;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
@@ -32,7 +33,6 @@ use crate::listener::{Listener, Listeners};
 use crate::options::{Options, RecoveryMode};
 use crate::queue::{End, FIRST_SEQUENCE, LogFile, Queue, Retired, Rights, Shape, Tail, begin_file, encoded, open_tail};
 use crate::reclaim::Reclaim;
-use crate::reserve::Reserve;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::write::Lead;
@@ -120,7 +120,7 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     // Names that came or went (O4).
     dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
-    let reserve = Arc::new(Reserve::new(Arc::clone(&env.files), Arc::clone(&dirs), options.file_bytes));
+    let reserve = Arc::new(Reserve::new(Arc::clone(&env.files), &dirs, RESERVES, options.file_bytes));
     let shape = Shape {
         env: env.clone(),
         dirs,
@@ -136,7 +136,11 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let shape = Shape { recycle_capacity: options.recycle_capacity(Kind::Append), ..shape };
     let retired = waiting(&shape, &options, &listing, append.len())?;
     let (append, mut append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
-    reserve.begin(&mut append_tail)?;
+    if append_tail.reserves_blocks() {
+        reserve.begin();
+        // Whoever adds something tries again, and is told.
+        append_tail.keep(&reserve).or_else(|error| if error.wants_room() { Ok(()) } else { Err(error) })?;
+    }
     let Some(groups) = Arc::into_inner(groups) else {
         return Err(Error::new(ErrorKind::Io, "a thread of recovery did not end"));
     };

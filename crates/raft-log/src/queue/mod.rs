@@ -20,14 +20,13 @@ use std::sync::{Arc, Weak};
 use esker_env::{AppendFile, Env, Lock};
 use esker_format::raft::file_header::{FileHeader, Version};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind, SEQUENCE_MAX};
+use esker_log::reserve::Reserve;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::{Bytes, End, LogFile};
 pub(crate) use tail::{Left, Sync, Tail};
 
 use crate::listener::Listeners;
-use crate::reserve::Reserve;
-use crate::write::wants_room;
 use crate::{Error, ErrorKind, Result};
 
 /// Sequence number of a queue's first file.
@@ -200,13 +199,13 @@ impl Queue {
         let error = self.give_back(tail, unbegun)?;
         let other = (0..self.shape.dirs.len()).find(|at| *at != tried && tail.lets_begin_in(*at));
         // Where there is no room for it in the roomiest one, there is none in the other.
-        let Some(other) = other.filter(|_| dir.is_none() && !wants_room(&error)) else { return Err(error) };
+        let Some(other) = other.filter(|_| dir.is_none() && !error.wants_room()) else { return Err(error) };
         match self.begin(sequence, Some(other)) {
             Ok(next) => Ok(next),
             Err(unbegun) => {
                 let other = self.give_back(tail, unbegun)?;
                 // Room is what can be made.
-                Err(if wants_room(&other) { other } else { error })
+                Err(if other.wants_room() { other } else { error })
             }
         }
     }

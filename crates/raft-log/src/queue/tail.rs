@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use esker_env::{AppendFile, FileSystem};
 use esker_format::raft::closed::QueueEnd;
 use esker_log::distrust;
+use esker_log::reserve::Reserve;
 
 use super::LogFile;
 use crate::{Error, ErrorKind, Result};
@@ -106,9 +107,18 @@ impl Tail {
         self.append.preallocate(self.append.len()).unwrap_or(true)
     }
 
-    /// Whether it has blocks ahead, which nobody else gets.
-    pub(crate) fn has_room_ahead(&self) -> bool {
-        self.room > self.append.len()
+    /// Sees to it that the `reserve` is whole: of the blocks that the file has ahead, if there are no others.
+    ///
+    /// # Errors
+    /// As [`Reserve::restore`] and [`finish`](Self::finish).
+    pub(crate) fn keep(&mut self, reserve: &Reserve) -> Result<()> {
+        match reserve.restore() {
+            Err(error) if error.wants_room() && self.room > self.append.len() => {
+                self.finish()?;
+                reserve.restore()
+            }
+            done => done,
+        }
     }
 
     /// Adds `parts` at the end; readers see them when this returns. A failure leaves the file as it was.

@@ -11,7 +11,7 @@
 //!   has nothing there: the rewrite queue would be told of its end behind what it has now.
 //! - P7: what cannot be read keeps nothing but its own group, and the files that hold it, from going ([`Reclaim::unmoved`]).
 //! - P8: what there is no room to move keeps no file from going that nobody needs, or a full disk would stay full.
-//!   What tells of what is gone, and the next file where a last one goes, have room of their own ([`Reserve`](crate::reserve::Reserve)).
+//!   What tells of what is gone, and the next file where a last one goes, have room of their own ([`Reserve`](esker_log::reserve::Reserve)).
 //! - P9: what says that something is gone is dead at once: however many groups come and go, the rewrite queue stays short.
 //! - P10: the index learns where what was moved lies once that is synced, and before anything else is done by what the index says: where a sync
 //!   fails, readers find what is durable where it was.
@@ -39,7 +39,7 @@ use crate::queue::Tail;
 use crate::raft_log::RaftLog;
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::write::{closed, wants_room};
+use crate::write::closed;
 use crate::{Error, ErrorKind, Result};
 use pick::{Facts, HEAVY_ENTRIES, Marks, Plan};
 use rewrite::{BATCH_BYTES, Scope, Unsynced};
@@ -204,7 +204,7 @@ impl Store {
 
     fn purge_stale(&self, reclaim: &mut Reclaim) -> Result<()> {
         let tail = reclaim.tail()?;
-        let ended = self.with_reserve(|| self.rewrite.rotate(tail, None)).and_then(|()| self.rotate());
+        let ended = self.with_room_to_reclaim(|| self.rewrite.rotate(tail, None)).and_then(|()| self.rotate());
         reclaim.put_off(ended)?;
         let barrier = self.barrier();
         self.carry(reclaim)?;
@@ -307,14 +307,14 @@ impl Store {
             if !self.append.holds_batches(tail) {
                 return Ok(());
             }
-            self.with_reserve(|| self.append.rotate(tail, None))
+            self.with_room_to_reclaim(|| self.append.rotate(tail, None))
         })
     }
 
     /// Tells the rewrite queue what is gone (P1). Nothing goes before that: for want of room what was preallocated for users' batches is given back.
     fn carry(&self, reclaim: &mut Reclaim) -> Result<()> {
         match self.carry_once(reclaim) {
-            Err(error) if wants_room(&error) => {
+            Err(error) if error.wants_room() => {
                 self.commit.exclusive(|lead| {
                     self.catch_up(lead)?;
                     lead.tail.as_mut().ok_or_else(closed)?.finish()
@@ -414,7 +414,7 @@ impl Store {
         if !self.rewrite.holds_batches(tail) {
             return Ok(());
         }
-        self.with_reserve(|| self.rewrite.rotate(tail, None))
+        self.with_room_to_reclaim(|| self.rewrite.rotate(tail, None))
     }
 
     /// Ends the last file of each queue of which nobody needs any (P12).

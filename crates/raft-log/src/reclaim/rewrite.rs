@@ -367,7 +367,7 @@ impl Store {
         let tail = reclaim.tail()?;
         let append = || self.rewrite.append(tail, &[&encoded], || Ok(()));
         let appended = match encoded.only_frees() {
-            true => self.with_reserve(append),
+            true => self.with_room_to_reclaim(append),
             false => self.may_add().and_then(|()| self.with_room(append)),
         };
         let place = appended.map(|offset| Place { file: tail.file.id, offset });

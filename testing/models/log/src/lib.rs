@@ -15,6 +15,8 @@ pub mod error;
 mod give_way;
 #[path = "../../../../crates/log/src/publish.rs"]
 pub mod publish;
+#[path = "../../../../crates/log/src/reserve.rs"]
+pub mod reserve;
 
 /// Of [`give_way`] only: nothing else is asked of it.
 pub mod pacer {

@@ -118,7 +118,7 @@ pub(crate) fn raft_file(path: &Path) -> Option<raft_name::FileId> {
     let kept = suffixes.into_iter().find_map(|suffix| name.split_once(suffix));
     match raft_name::FileName::parse(kept.map_or(name, |(before, _)| before))? {
         raft_name::FileName::Log(id) => Some(id),
-        raft_name::FileName::Reserved(_) | raft_name::FileName::Lock | raft_name::FileName::Reserve => None,
+        raft_name::FileName::Reserved(_) | raft_name::FileName::Lock | raft_name::FileName::Reserve { .. } => None,
     }
 }
 
@@ -145,7 +145,7 @@ fn cask_kind(path: &Path) -> Option<Kind> {
 fn mark(path: &Path) -> Option<Kind> {
     let is_mark = matches!(
         path.file_name()?.to_str()?,
-        "LOCK" | "RESERVE" | "SYNC-FAILED" | "CHECKPOINT" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY"
+        "LOCK" | "RESERVE" | "RESERVE-LAST" | "SYNC-FAILED" | "CHECKPOINT" | "UNFINISHED-REPAIR" | "UNFINISHED-COPY"
     );
     is_mark.then_some(Kind::Mark)
 }

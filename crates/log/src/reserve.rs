@@ -1,0 +1,200 @@
+//! Room for what frees, on a disk that is full.
+//!
+//! - R1: in each of a store's directories with room for them lie two files of blocks that hold nothing. The first goes when there is no room for what says
+//!   that something is gone. Only what gives its space back takes the second, and puts it back as soon as it is done: whoever deletes much would leave none
+//!   for that.
+//! - R2: then what adds is refused until both are there again, and no file takes blocks ahead: what frees has that room to itself.
+//! - R3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, or says anything but that it is full, the
+//!   store does without.
+//!
+//! Cost: their blocks, a few calls when the store is opened; one atomic read for each write.
+
+use std::io::ErrorKind as IoKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_env::FileSystem;
+use parking_lot::Mutex;
+
+use crate::{Error, Result};
+
+/// Part of a store's usual file that each of the two has.
+const FILE_PART: u64 = 128;
+/// Four blocks: two files, and what is written to them.
+const BYTES_MIN: u64 = 16 << 10;
+/// Some twenty thousand deletions.
+const BYTES_MAX: u64 = 1 << 20;
+/// So many times as much room is plenty.
+const PLENTY: u64 = 64;
+
+/// A failure that may be one of room.
+pub trait Shortage {
+    /// Whether room would help.
+    fn is_of_room(&self) -> bool;
+}
+
+impl Shortage for Error {
+    fn is_of_room(&self) -> bool {
+        self.wants_room()
+    }
+}
+
+/// Of an append, and whether the file is as it was before it.
+impl Shortage for (Error, bool) {
+    fn is_of_room(&self) -> bool {
+        self.1 && self.0.wants_room()
+    }
+}
+
+/// The room that is kept.
+#[derive(Debug)]
+pub struct Reserve {
+    files: Arc<dyn FileSystem>,
+    bytes: u64,
+    /// What goes first, and what goes last (R1).
+    parts: [Part; 2],
+    /// Whether blocks are to be had.
+    is_on: AtomicBool,
+    /// Whether what adds may be written (R2).
+    is_whole: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// One in each directory.
+    paths: Vec<PathBuf>,
+    held: Mutex<Vec<PathBuf>>,
+}
+
+impl Reserve {
+    /// That of a store in `dirs` whose files have `file_bytes` as a rule: a 128th of it, 16 KiB to 1 MiB, in each file of these `names`. They are not
+    /// there before [`begin`](Self::begin).
+    pub fn new<N: AsRef<Path>>(files: Arc<dyn FileSystem>, dirs: &[PathBuf], names: [N; 2], file_bytes: u64) -> Self {
+        let bytes = (file_bytes / FILE_PART).clamp(BYTES_MIN, BYTES_MAX);
+        let parts =
+            names.map(|name| Part { paths: dirs.iter().map(|dir| dir.join(&name)).collect(), held: Mutex::default() });
+        Self { files, bytes, parts, is_on: AtomicBool::new(false), is_whole: AtomicBool::new(true) }
+    }
+
+    /// Takes what is there, or can be had. Without it, whoever adds something tries again.
+    pub fn begin(&self) {
+        self.is_on.store(true, Ordering::Relaxed);
+        let _ = self.restore();
+    }
+
+    /// How much each file keeps.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How much of it is there.
+    pub fn held_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.held.lock().len() as u64 * self.bytes).sum()
+    }
+
+    /// Whether what adds may be written, and files may take blocks ahead.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
+    /// Takes the room back.
+    ///
+    /// # Errors
+    /// `Exhausted` if it is in none of the directories, and not for another reason (R3).
+    pub fn restore(&self) -> Result<()> {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let [first, last] = &self.parts;
+        let restored = self.take(last).and_then(|()| self.take(first));
+        self.is_whole.store(restored.is_ok(), Ordering::Relaxed);
+        let doing = "keeping room for deletions, which go ahead; delete something and have its space given back, or free space on the disk";
+        restored.map_err(|error| error.while_doing(doing))
+    }
+
+    /// Takes one of the two in all directories where there is room for it.
+    fn take(&self, part: &Part) -> Result<()> {
+        let (mut held, mut full) = (part.held.lock(), None);
+        for path in &part.paths {
+            if held.contains(path) {
+                continue;
+            }
+            match self.take_file(path).map_err(Error::from) {
+                Ok(true) => held.push(path.clone()),
+                Err(error) if error.wants_room() => full = Some(error),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        full.filter(|_| held.is_empty()).map_or(Ok(()), Err)
+    }
+
+    /// Whether the blocks of `path` are there now.
+    fn take_file(&self, path: &Path) -> esker_env::Result<bool> {
+        match self.files.metadata(path) {
+            Ok(found) if found.allocated >= self.bytes => return Ok(true),
+            // A process died over it, or it was for smaller files.
+            Ok(_) => self.files.remove(path)?,
+            Err(error) if error.kind() == IoKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let taken = self.files.create(path).and_then(|file| file.preallocate(self.bytes));
+        if !matches!(taken, Ok(true)) {
+            let _ = self.files.remove(path);
+        }
+        taken
+    }
+
+    /// Gives one of the two away. `false` if it is not there.
+    fn give(&self, part: &Part) -> bool {
+        let mut held = part.held.lock();
+        let before = held.len();
+        held.retain(|path| self.files.remove(path).is_err_and(|error| error.kind() != IoKind::NotFound));
+        let is_given = held.len() < before;
+        if is_given {
+            self.is_whole.store(false, Ordering::Relaxed);
+        }
+        is_given
+    }
+
+    /// Writes that something is gone, or makes the file for that; in the first part of the room if there is no other.
+    ///
+    /// # Errors
+    /// What `write` failed at.
+    pub fn to_delete<T, E: Shortage>(&self, mut write: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        let [first, _] = &self.parts;
+        match write() {
+            Err(error) if error.is_of_room() && self.give(first) => write(),
+            done => done,
+        }
+    }
+
+    /// Does what gives space back, or leads to it; in any of the room if there is no other.
+    ///
+    /// # Errors
+    /// What `write` failed at.
+    pub fn to_reclaim<T, E: Shortage>(&self, mut write: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        let [_, last] = &self.parts;
+        match self.to_delete(&mut write) {
+            Err(error) if error.is_of_room() && self.give(last) => {
+                let done = write();
+                // What it took for a while is not for deletions.
+                let _ = self.take(last);
+                done
+            }
+            done => done,
+        }
+    }
+
+    /// For a store that is closed: where the disk has plenty, nothing is left behind.
+    pub fn end(&self) {
+        let has_plenty = |path: &Path| {
+            let space = path.parent().and_then(|dir| self.files.space(dir).ok());
+            space.is_some_and(|space| space.available / PLENTY >= self.bytes)
+        };
+        for part in &self.parts {
+            part.held.lock().retain(|path| !has_plenty(path) || self.files.remove(path).is_err());
+        }
+    }
+}

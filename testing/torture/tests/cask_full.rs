@@ -1,0 +1,96 @@
+//! A Cask on a full disk: what is deleted makes room, and once it has, everything goes on.
+
+use std::collections::VecDeque;
+
+use esker::env::sim::SimDisk;
+use esker::{Cask, CaskOptions, ErrorKind};
+use esker_torture::seeds;
+use fastrand::Rng;
+
+fn open(disk: &SimDisk, options: &CaskOptions) -> Cask {
+    Cask::open_with_env("/cask", options.clone(), disk.env()).unwrap()
+}
+
+fn used(disk: &SimDisk) -> u64 {
+    let space = disk.env().files.space("/cask".as_ref()).unwrap();
+    space.total - space.available
+}
+
+/// New keys, until there is no room for more.
+fn fill(cask: &Cask, random: &mut Rng, keys: &mut VecDeque<u64>) {
+    for bytes in [2000, 500, 60, 1] {
+        let error = loop {
+            let (key, value) = (random.u64(..), vec![7; random.usize(bytes / 2..bytes * 3 / 2 + 1)]);
+            match cask.put(key.to_le_bytes(), value) {
+                Ok(_) => keys.push_back(key),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    }
+}
+
+/// Deletes all keys; where that finds no room, the store is compacted. What is left when neither gets on.
+fn delete(cask: &Cask, keys: &mut VecDeque<u64>) -> esker::Result<()> {
+    while let Some(key) = keys.front() {
+        if let Err(error) = cask.delete(key.to_le_bytes()) {
+            assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+            let _ = cask.compact();
+            cask.delete(key.to_le_bytes())?;
+        }
+        keys.pop_front();
+    }
+    cask.compact()
+}
+
+/// Goal: a store that has filled its disk, or whose disk others filled, is emptied key by key, gives its space back, and is written to again; however
+/// often, and where it was opened again meanwhile, too. Whatever is deleted first: as long as no others take the room that is left for merges.
+#[test]
+fn what_is_deleted_on_a_full_disk_makes_room() {
+    for seed in seeds(40) {
+        let mut random = Rng::with_seed(seed);
+        let file_bytes = random.u64(8 << 10..64 << 10);
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: random.usize(1..4),
+            file_bytes,
+            background_jobs: 0,
+            ..CaskOptions::default()
+        };
+        let mut disk = SimDisk::new();
+        let capacity = (64 << 10) + random.u64(4..20) * file_bytes + random.u64(..file_bytes);
+        disk.set_capacity(Some(capacity));
+        let mut cask = open(&disk, &options);
+        let mut keys = VecDeque::new();
+        for round in 0..4 {
+            disk.set_capacity(Some(capacity));
+            fill(&cask, &mut random, &mut keys);
+            let is_kept = disk.paths().iter().any(|path| path.ends_with("RESERVE"));
+            let is_taken = is_kept && random.bool();
+            if is_taken {
+                disk.set_capacity(Some(used(&disk)));
+            }
+            if random.bool() {
+                match random.u8(..3) {
+                    0 => cask.close().unwrap(),
+                    1 => {
+                        disk = disk.after_process_death();
+                        drop(cask);
+                    }
+                    _ => drop(cask),
+                }
+                cask = open(&disk, &options);
+                fill(&cask, &mut random, &mut keys);
+            }
+            if !is_taken {
+                random.shuffle(keys.make_contiguous());
+            }
+            let said = |what: &str, done: esker::Result<()>| {
+                done.unwrap_or_else(|error| panic!("seed {seed}, round {round}: {what}: {error}"));
+            };
+            said("deleting", delete(&cask, &mut keys));
+            said("writing", cask.put("key", vec![7; 3000]).map(drop));
+            assert!(cask.check(&mut |_| {}).unwrap().errors.is_empty());
+        }
+    }
+}
