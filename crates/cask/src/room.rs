@@ -1,11 +1,12 @@
 //! Room on the disk: what writers leave for deletions, and for merges.
 //!
 //! - D1: a file for what adds is begun where the disk has room for it and for another: so much a merge takes at most, by which the space of what is
-//!   deleted comes back. Its blocks are taken at once, so what is written to it takes nothing from that.
-//! - D2: what deletes goes on until the disk is full, and then in the [`Reserve`](esker_log::reserve::Reserve), in short files. So do manifests: files of which nothing lives go.
-//! - D3: while the reserve is gone, nothing is added (R2 of [`esker_log::reserve`]).
+//!   deleted comes back. Its blocks are taken at once, so what is written to it takes nothing from that. Nor do hints.
+//! - D2: what deletes has short files then, beside that room or in the reserve ([`esker_log::reserve`]), but no more of them than that has: it would take
+//!   what merges need to give anything back. So do manifests: files of which nothing lives go.
+//! - D3: while the reserve is gone, nothing is added (its R2).
 //!
-//! Cost: a call of the system for each file that is begun, one atomic read for each write.
+//! Cost: a call of the system or two for each file that is begun, one atomic read for each write.
 
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -34,27 +35,41 @@ impl Store {
         (bytes / self.options.stripes as u64).clamp(least, most)
     }
 
-    /// How long a file that is begun for `bytes` may get.
+    /// How long a file may get that is begun for `bytes`, some of which add something.
     ///
     /// # Errors
     /// `Exhausted` if it would take what is left for merges (D1).
     pub(crate) fn room_to_add(&self, bytes: u64) -> Result<u64> {
         let room = self.file_room();
-        let need = room.max(bytes).saturating_add(room);
-        match self.env.files.space(&self.dir) {
-            Ok(space) if space.available < need => {
-                let reason = format!(
-                    "the disk has room for {} bytes, which are left for deletions and merges; delete something or free space on the disk",
-                    space.available
-                );
-                Err(Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir))
-            }
-            _ => Ok(room),
-        }
+        if self.leaves_merges_room(room.max(bytes)) { Ok(room) } else { Err(self.no_room("values")) }
     }
 
-    /// How long a file for deletions may get where there is no room for another (D2).
-    pub(crate) fn room_to_delete(&self) -> u64 {
-        (self.reserve.bytes() / RESERVE_PART).min(self.options.file_bytes)
+    /// The same for deletions alone. The reserve may have gone for it.
+    ///
+    /// # Errors
+    /// `Exhausted` if deletions have taken all of that (D2).
+    pub(crate) fn room_to_delete(&self, bytes: u64) -> Result<u64> {
+        if let Ok(room) = self.room_to_add(bytes) {
+            return Ok(room);
+        }
+        let room = (self.reserve.bytes() / RESERVE_PART).min(self.options.file_bytes);
+        if self.leaves_merges_room(room.max(bytes)) {
+            return Ok(room);
+        }
+        if self.reserve.spend(room.max(bytes)) { Ok(room) } else { Err(self.no_room("deletions")) }
+    }
+
+    /// Whether a merge has room beside `bytes` more; if the system does not say, it has.
+    pub(crate) fn leaves_merges_room(&self, bytes: u64) -> bool {
+        let need = self.file_room().saturating_add(bytes);
+        self.env.files.space(&self.dir).map_or(true, |space| space.available >= need)
+    }
+
+    fn no_room(&self, what: &str) -> Error {
+        let reason = format!(
+            "the disk is full: what is left is for merges, and no more {what} are taken before these have given something back; delete something, \
+             compact the store, or free space on the disk"
+        );
+        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
 }

@@ -15,7 +15,7 @@ use esker_format::cask::{FileName, FileNumber};
 use crate::file::{ActiveFile, DataFile, Identity, write_hint};
 use crate::store::Store;
 use crate::stripe::StripeState;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Files that may wait to be sealed, for each stripe, before writers help.
 const RETIRED_PER_STRIPE_MAX: usize = 2;
@@ -67,17 +67,15 @@ impl Store {
     /// `Exhausted` if there is no room for it, or it would take what is left for deletions and merges.
     pub(crate) fn create_active(&self, wanted: Wanted) -> Result<Arc<ActiveFile>> {
         let mut installer = self.installer.lock();
-        let room = match (self.room_to_add(wanted.bytes), wanted.adds) {
-            (Err(_), false) => self.room_to_delete(),
-            (room, _) => room?,
-        };
+        let Wanted { bytes, adds } = wanted;
+        let room = if adds { self.room_to_add(bytes) } else { self.room_to_delete(bytes) }?;
         let number = installer.new_number()?;
         let version = self.next_version.load(Ordering::Acquire);
         let create = || self.create_data_file(number, version, room);
-        let active = Arc::new(if wanted.adds { create()? } else { self.reserve.to_delete(create)? });
+        let active = Arc::new(if adds { create()? } else { self.reserve.to_delete(create)? });
         let named = [active.data.in_manifest(active.durable_bytes())];
         let mut install = || self.install(&mut installer, &named, &[]);
-        let installed = if wanted.adds { install() } else { self.reserve.to_delete(install) };
+        let installed = if adds { install() } else { self.reserve.to_delete(install) };
         if let Err(error) = self.note(installed) {
             if error.kind() != ErrorKind::ReadOnly {
                 let _ = self.env.files.remove(&active.data.path);
@@ -217,6 +215,12 @@ impl Store {
 
     /// The same; no room is a failure as any other.
     pub(crate) fn try_hint(&self, data: &DataFile) -> Result<()> {
+        // It is shorter than the file.
+        if !self.leaves_merges_room(data.end()) {
+            return Err(
+                Error::new(ErrorKind::Exhausted, "a hint would take what is left for merges").with_path(&data.path)
+            );
+        }
         let bytes = data.bytes(0..data.end())?;
         if !write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes)? {
             data.mark_damaged();

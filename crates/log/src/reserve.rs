@@ -3,7 +3,7 @@
 //! - R1: in each of a store's directories with room for them lie two files of blocks that hold nothing. The first goes when there is no room for what says
 //!   that something is gone. Only what gives its space back takes the second, and puts it back as soon as it is done: whoever deletes much would leave none
 //!   for that.
-//! - R2: then what adds is refused until both are there again, and no file takes blocks ahead: what frees has that room to itself.
+//! - R2: then what adds is refused until both are there again: what frees has that room to itself.
 //! - R3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, or says anything but that it is full, the
 //!   store does without.
 //!
@@ -12,7 +12,7 @@
 use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::FileSystem;
 use parking_lot::Mutex;
@@ -54,6 +54,8 @@ pub struct Reserve {
     bytes: u64,
     /// What goes first, and what goes last (R1).
     parts: [Part; 2],
+    /// How much of what went first may still be [spent](Self::spend).
+    unspent: AtomicU64,
     /// Whether blocks are to be had.
     is_on: AtomicBool,
     /// Whether what adds may be written (R2).
@@ -74,7 +76,14 @@ impl Reserve {
         let bytes = (file_bytes / FILE_PART).clamp(BYTES_MIN, BYTES_MAX);
         let parts =
             names.map(|name| Part { paths: dirs.iter().map(|dir| dir.join(&name)).collect(), held: Mutex::default() });
-        Self { files, bytes, parts, is_on: AtomicBool::new(false), is_whole: AtomicBool::new(true) }
+        Self {
+            files,
+            bytes,
+            parts,
+            unspent: AtomicU64::new(0),
+            is_on: AtomicBool::new(false),
+            is_whole: AtomicBool::new(true),
+        }
     }
 
     /// Takes what is there, or can be had. Without it, whoever adds something tries again.
@@ -93,7 +102,7 @@ impl Reserve {
         self.parts.iter().map(|part| part.held.lock().len() as u64 * self.bytes).sum()
     }
 
-    /// Whether what adds may be written, and files may take blocks ahead.
+    /// Whether what adds may be written.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Relaxed)
@@ -158,14 +167,28 @@ impl Reserve {
         is_given
     }
 
+    fn give_first(&self) -> bool {
+        let [first, _] = &self.parts;
+        let is_given = self.give(first);
+        if is_given {
+            self.unspent.store(self.bytes, Ordering::Relaxed);
+        }
+        is_given
+    }
+
+    /// Spends so much of the first part of the room; that goes, if it is there. `false` if so much was not left.
+    pub fn spend(&self, bytes: u64) -> bool {
+        self.give_first();
+        self.unspent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |unspent| unspent.checked_sub(bytes)).is_ok()
+    }
+
     /// Writes that something is gone, or makes the file for that; in the first part of the room if there is no other.
     ///
     /// # Errors
     /// What `write` failed at.
     pub fn to_delete<T, E: Shortage>(&self, mut write: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-        let [first, _] = &self.parts;
         match write() {
-            Err(error) if error.is_of_room() && self.give(first) => write(),
+            Err(error) if error.is_of_room() && self.give_first() => write(),
             done => done,
         }
     }

@@ -11,6 +11,13 @@ fn open(disk: &SimDisk, options: &CaskOptions) -> Cask {
     Cask::open_with_env("/cask", options.clone(), disk.env()).unwrap()
 }
 
+/// Of any length: so are deletions.
+fn key(number: u64) -> Vec<u8> {
+    let mut key = number.to_le_bytes().to_vec();
+    key.resize(8 + (number % 300) as usize, 0);
+    key
+}
+
 fn used(disk: &SimDisk) -> u64 {
     let space = disk.env().files.space("/cask".as_ref()).unwrap();
     space.total - space.available
@@ -20,9 +27,9 @@ fn used(disk: &SimDisk) -> u64 {
 fn fill(cask: &Cask, random: &mut Rng, keys: &mut VecDeque<u64>) {
     for bytes in [2000, 500, 60, 1] {
         let error = loop {
-            let (key, value) = (random.u64(..), vec![7; random.usize(bytes / 2..bytes * 3 / 2 + 1)]);
-            match cask.put(key.to_le_bytes(), value) {
-                Ok(_) => keys.push_back(key),
+            let (number, value) = (random.u64(..), vec![7; random.usize(bytes / 2..bytes * 3 / 2 + 1)]);
+            match cask.put(key(number), value) {
+                Ok(_) => keys.push_back(number),
                 Err(error) => break error,
             }
         };
@@ -32,11 +39,11 @@ fn fill(cask: &Cask, random: &mut Rng, keys: &mut VecDeque<u64>) {
 
 /// Deletes all keys; where that finds no room, the store is compacted. What is left when neither gets on.
 fn delete(cask: &Cask, keys: &mut VecDeque<u64>) -> esker::Result<()> {
-    while let Some(key) = keys.front() {
-        if let Err(error) = cask.delete(key.to_le_bytes()) {
+    while let Some(number) = keys.front() {
+        if let Err(error) = cask.delete(key(*number)) {
             assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
             let _ = cask.compact();
-            cask.delete(key.to_le_bytes())?;
+            cask.delete(key(*number))?;
         }
         keys.pop_front();
     }

@@ -40,10 +40,16 @@ fn fill(log: &RaftLog, random: &mut Rng) {
     }
 }
 
-/// Every group is compacted to its end, or ended, one by one.
-fn free(log: &RaftLog, cleans: bool) -> Result<()> {
-    let mut batch = LogBatch::new();
-    for group in log.groups() {
+/// Every group is compacted to its end, or ended, one by one. Somebody writes whenever there is room, all to one group, which ends last.
+fn free(log: &RaftLog, random: &mut Rng) -> Result<()> {
+    let (mut batch, busy, cleans) = (LogBatch::new(), GROUPS + 1, random.u8(..4) == 0);
+    for group in log.groups().into_iter().chain([busy]) {
+        while group != busy && random.bool() {
+            let index = log.last_index(busy).map_or(1, |last| last + 1);
+            batch.add_entries(busy, index, [vec![7; random.usize(..1000)]]).unwrap();
+            let _ = log.write(&mut batch, false);
+            batch.clear();
+        }
         match log.last_index(group) {
             Some(last) if !cleans => drop(log.compact_to(group, last + 1)?),
             _ => {
@@ -71,12 +77,13 @@ fn what_frees_goes_ahead_on_a_full_disk_and_writing_after_it() {
         };
         let mut disk = SimDisk::new();
         // Not always for a whole file.
-        disk.set_capacity(Some((64 << 10) + random.u64(..8) * file_bytes + random.u64(..file_bytes)));
+        disk.set_capacity(Some((128 << 10) + random.u64(..8) * file_bytes + random.u64(..file_bytes)));
         let mut log = open(&disk, &options);
         for round in 0..4 {
             fill(&log, &mut random);
             // A purge that brought nothing may have taken of it.
-            let is_kept = disk.paths().iter().any(|path| path.ends_with(RESERVES[0]));
+            let kept = disk.paths().iter().filter(|path| RESERVES.iter().any(|name| path.ends_with(name))).count();
+            let is_kept = kept == RESERVES.len() * if options.spill_dir.is_some() { 2 } else { 1 };
             if is_kept && random.bool() {
                 // Others take what is left.
                 disk.set_capacity(Some(used(&disk)));
@@ -94,7 +101,7 @@ fn what_frees_goes_ahead_on_a_full_disk_and_writing_after_it() {
             let said = |what: &str, done: Result<()>| {
                 done.unwrap_or_else(|error| panic!("seed {seed}, round {round}: {what}: {error}"));
             };
-            said("freeing", free(&log, random.u8(..4) == 0));
+            said("freeing", free(&log, &mut random));
             said("purging", log.purge().map(drop));
             let mut batch = LogBatch::new();
             let index = log.last_index(1).map_or(1, |last| last + 1);

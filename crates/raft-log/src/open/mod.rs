@@ -120,14 +120,13 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     // Names that came or went (O4).
     dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
-    let reserve = Arc::new(Reserve::new(Arc::clone(&env.files), &dirs, RESERVES, options.file_bytes));
+    let reserve = Reserve::new(Arc::clone(&env.files), &dirs, RESERVES, options.file_bytes);
     let shape = Shape {
         env: env.clone(),
         dirs,
         rights: Arc::downgrade(&rights),
         header: FileHeader::new(options.format_version),
         file_bytes: options.file_bytes,
-        reserve: Arc::clone(&reserve),
         recycle_capacity: options.recycle_capacity(Kind::Rewrite),
         listeners: listeners.clone(),
     };
