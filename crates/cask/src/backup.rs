@@ -16,7 +16,7 @@ use esker_format::cask::manifest::{File, Manifest};
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::copying::Place;
 
-use crate::file::{DataFile, Step, Walk, remove_if_there};
+use crate::file::{DataFile, Step, Walk, remove_if_there, take_place};
 use crate::manifest;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -195,10 +195,13 @@ impl<'a> Target<'a> {
     fn copy_hint(&mut self, file: &DataFile) -> Result<()> {
         let hint = names(file).1;
         let from = file.path.with_file_name(&hint);
-        let path = self.place.begin(&hint)?;
-        remove_if_there(self.files, &path)?;
+        self.place.begin(&hint)?;
+        self.place.begin(&FileName::HintTemporary(file.number).name())?;
+        let (path, temporary) = take_place(self.files, self.place.dir(), file.number)?;
         if durable::is_there(self.files, &from)? {
-            durable::copy(self.files, &from, &path, self.files.metadata(&from)?.len, |_| Ok::<_, Error>(()))?;
+            let len = self.files.metadata(&from)?.len;
+            durable::copy(self.files, &from, &temporary, len, |_| Ok::<_, Error>(()))?;
+            self.files.rename(&temporary, &path)?;
         }
         Ok(())
     }
@@ -270,7 +273,7 @@ impl<'a> Target<'a> {
         };
         let is_superfluous = |name: &String| match FileName::parse(name) {
             Some(FileName::Data(number) | FileName::Hint(number)) => !is_named(number),
-            Some(FileName::ManifestTemporary) => true,
+            Some(FileName::HintTemporary(_) | FileName::ManifestTemporary) => true,
             _ => false,
         };
         let paths = names.iter().filter(|name| is_superfluous(name)).map(|name| self.place.path_of(name));

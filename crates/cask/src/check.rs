@@ -2,20 +2,21 @@
 //!
 //! - C1: every byte of a data file is its head, a record that holds, or damage.
 //! - C2: every record is in the directory, or dead in the ledger, or a deletion: exactly one of them. So nothing drifts (B10).
-//! - C3: hint and manifest say what the data file says. A hint may be missing: it was written for speed, and says nothing more.
+//! - C3: hint and manifest say what the data file says. A hint may be missing: it was written for speed, and says nothing more. One that is there
+//!   is whole: it had no name before.
 //!
 //! Cost: one sequential read of every file, and one look-up for each record. Writes and merges go on meanwhile; what they add
 //! is not checked.
 
 use std::sync::Arc;
 
-use esker_format::cask::hint::{Block, FOOTER_BYTES, Footer};
+use esker_format::cask::hint::{Block, Footer};
 use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::cask::{FileName, data_file::DataFileHeader};
 
 use crate::file::{DataFile, DeadCursor, Step, Walk};
 use crate::keydir::{KeyHash, Place};
-use crate::store::{Condition, Store};
+use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
 /// How far a check is.
@@ -158,8 +159,7 @@ impl Store {
 
     /// C3.
     fn check_hint(&self, file: &DataFile, check: &mut CaskCheck) -> Result<()> {
-        // Part of one may be there while it is made up for.
-        if !file.is_sealed() || self.is_hintless(file.number) {
+        if !file.is_sealed() {
             return Ok(());
         }
         let path = self.path_of(FileName::Hint(file.number));
@@ -172,29 +172,11 @@ impl Store {
                 return Ok(());
             }
         };
-        if self.condition() == Condition::ReadOnly && is_unfinished(&raw, file.salt) {
-            // Whoever writes the store is at it.
-            return Ok(());
-        }
         check.hints += 1;
         if let Err(error) = compare(&raw, file) {
             check.errors.push(error.with_path(&path));
         }
         Ok(())
-    }
-}
-
-/// Whether this is the beginning of a hint, and its writer may not have come to the end yet. One that is damaged has its footer, or all before it.
-fn is_unfinished(raw: &[u8], salt: u32) -> bool {
-    if Footer::decode(raw).is_ok() {
-        return false;
-    }
-    let mut rest = raw;
-    loop {
-        match Block::decode(rest, salt) {
-            Ok((_, bytes)) => rest = rest.get(bytes..).unwrap_or_default(),
-            Err(error) => return rest.len() < FOOTER_BYTES || error.field == "payload",
-        }
     }
 }
 

@@ -292,7 +292,7 @@ fn remove_orphans(store: &Store, manifest: &Manifest) -> Result<()> {
     for entry in store.env.files.list(&store.dir)? {
         let is_orphan = match FileName::parse(&entry.name) {
             Some(FileName::Data(number) | FileName::Hint(number)) => !named(number),
-            Some(FileName::ManifestTemporary) => true,
+            Some(FileName::HintTemporary(_) | FileName::ManifestTemporary) => true,
             _ => false,
         };
         if is_orphan {

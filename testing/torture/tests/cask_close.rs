@@ -44,12 +44,11 @@ impl Held {
 }
 
 /// Another handle is held in its `work`, before it makes a file that ends so.
-fn close_waits_for(extension: &'static str, work: fn(&Cask), before_close: fn(&Cask, &SimDisk)) {
+fn close_waits_for(ending: &'static str, work: fn(&Cask), before_close: fn(&Cask, &SimDisk)) {
     let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
     let cask = Cask::open_with_env("/store", options(), meanwhile.env(&disk)).unwrap();
     cask.put_with("key", "value", &to(0)).unwrap();
-    let is_it =
-        move |call: Call<'_>| matches!(call, Call::Create(path) if path.extension().is_some_and(|e| e == extension));
+    let is_it = move |call: Call<'_>| matches!(call, Call::Create(path) if path.to_string_lossy().ends_with(ending));
     let held = Held::new(&meanwhile, is_it);
     let (closed, is_closed) = channel();
     thread::scope(|scope| {
@@ -77,15 +76,15 @@ fn close_waits_for(extension: &'static str, work: fn(&Cask), before_close: fn(&C
 /// Goal: a file that another handle seals is ended before the directory is given up.
 #[test]
 fn a_close_waits_for_a_seal_of_another_handle() {
-    close_waits_for("hint", |cask| drop(cask.compact()), |_, _| {});
+    close_waits_for(".hint.new", |cask| drop(cask.compact()), |_, _| {});
 }
 
 /// Goal: the same of a writer that begins a file, also where a sync has failed meanwhile, so that nothing is finished.
 #[test]
 fn a_close_waits_for_a_writer_that_begins_a_file() {
     let write = |cask: &Cask| drop(cask.put_with("other", "value", &to(1)));
-    close_waits_for("data", write, |_, _| {});
-    close_waits_for("data", write, |cask, disk| {
+    close_waits_for(".data", write, |_, _| {});
+    close_waits_for(".data", write, |cask, disk| {
         disk.fail_at(disk.op_count(), Fault::Eio);
         assert_eq!(cask.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
     });

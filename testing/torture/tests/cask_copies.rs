@@ -452,7 +452,7 @@ fn a_copy_waits_for_no_file_that_ended_later() {
     let ended = Arc::new(AtomicU32::new(0));
     let (meanwhile, count) = (writer.clone(), ended.clone());
     let files = Hooked::new(disk.env().files, move |call| {
-        let is_hint = |path: &Path| path.starts_with("/store") && path.extension().is_some_and(|e| e == "hint");
+        let is_hint = |path: &Path| path.starts_with("/store") && path.to_string_lossy().ends_with(".hint.new");
         if let (Call::Create(path), Some(cask)) = (call, meanwhile.get())
             && is_hint(path)
             && count.fetch_add(1, Ordering::Relaxed) < PATIENCE

@@ -849,7 +849,7 @@ fn a_small_store_takes_little_room() {
 fn files_are_sealed_and_merged_without_hints() {
     let disk = SimDisk::new();
     let files = Hooked::new(disk.env().files, |call| match call {
-        Call::Create(path) if path.extension().is_some_and(|extension| extension == "hint") => {
+        Call::Create(path) if path.to_string_lossy().ends_with(".hint.new") => {
             Err(esker::env::Error::new("creating", path, std::io::ErrorKind::StorageFull.into()))
         }
         _ => Ok(()),
@@ -980,7 +980,7 @@ fn a_hint_is_made_up_for_once() {
         let (left, made) = (attempts.clone(), hints.clone());
         let files = Hooked::new(disk.env().files, move |call| {
             let Call::Create(path) = call else { return Ok(()) };
-            let is_hint = path.extension().is_some_and(|extension| extension == "hint");
+            let is_hint = path.to_string_lossy().ends_with(".hint.new");
             let left = left.load(Ordering::Relaxed);
             let is_refused =
                 is_hint && left > 0 || path.ends_with("MANIFEST.new") && left > u64::from(hint_comes_later);

@@ -1,6 +1,6 @@
 //! Writes the hint of a data file that changes no more: its keys, for the next open.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::{AppendFile, FileSystem};
 use esker_format::cask::record::Record;
@@ -12,18 +12,29 @@ use crate::{Error, Result};
 /// A hint is handed to the disk in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes the hint of data file `number` of `dir`, which consists of `bytes`, in the place of one that may be there, and syncs it; not its name. Whether the file is
-/// free of damage.
+/// Writes the hint of data file `number` of `dir`, which consists of `bytes`, in the place of one that may be there, and syncs it; not its name, which it has
+/// once it is whole. Whether the file is free of damage.
 pub(crate) fn write_hint(fs: &dyn FileSystem, dir: &Path, number: FileNumber, salt: u32, bytes: &[u8]) -> Result<bool> {
-    let path = dir.join(FileName::Hint(number).name());
-    remove_if_there(fs, &path)?;
-    let file = fs.create(&path)?;
-    let written = write_to(&*file, number, salt, bytes);
+    let (path, temporary) = take_place(fs, dir, number)?;
+    let file = fs.create(&temporary)?;
+    let written = write_to(&*file, number, salt, bytes).and_then(|is_sound| {
+        fs.rename(&temporary, &path)?;
+        Ok(is_sound)
+    });
     if written.is_err() {
-        // A part of a hint is no hint: whoever reads it will see.
-        let _ = fs.remove(&path);
+        // If it stays, the next open removes it.
+        let _ = fs.remove(&temporary);
     }
     written
+}
+
+/// The path of a hint that is to be written, and of what will become it; neither is there, so that what a bad one takes is room for the next.
+pub(crate) fn take_place(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<(PathBuf, PathBuf)> {
+    let path_of = |name: FileName| dir.join(name.name());
+    let (path, temporary) = (path_of(FileName::Hint(number)), path_of(FileName::HintTemporary(number)));
+    remove_if_there(fs, &path)?;
+    remove_if_there(fs, &temporary)?;
+    Ok((path, temporary))
 }
 
 fn write_to(file: &dyn AppendFile, number: FileNumber, salt: u32, bytes: &[u8]) -> Result<bool> {

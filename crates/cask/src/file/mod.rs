@@ -31,7 +31,7 @@ pub(crate) use active::ActiveFile;
 pub(crate) use claim::{Claim, claims};
 pub(crate) use dead::{DeadCursor, DeadList};
 pub(crate) use expiry::Expiry;
-pub(crate) use hint::{remove_if_there, write_hint};
+pub(crate) use hint::{remove_if_there, take_place, write_hint};
 pub(crate) use table::FileTable;
 pub(crate) use tally::Tally;
 pub(crate) use walk::{Step, Walk, is_zero, slice};

@@ -4,6 +4,7 @@
 //! |----------------|---------------------|---------------------------------------------------|
 //! | `000012.data`  | `Data`              | records                                           |
 //! | `000012.hint`  | `Hint`              | the keys of `000012.data`                         |
+//! | `000012.hint.new` | `HintTemporary`  | the hint, before its rename                       |
 //! | `MANIFEST`     | `Manifest`          | which files make up the store                     |
 //! | `MANIFEST.new` | `ManifestTemporary` | the next manifest, before its rename              |
 //! | `LOCK`         | `Lock`              | nothing; whoever has the store open has it locked |
@@ -55,6 +56,8 @@ pub enum FileName {
     Data(FileNumber),
     /// The keys of a data file.
     Hint(FileNumber),
+    /// A hint that is being written.
+    HintTemporary(FileNumber),
     /// Which files make up the store.
     Manifest,
     /// The next manifest.
@@ -85,6 +88,7 @@ impl FileName {
                 match extension {
                     "data" => Self::Data(number),
                     "hint" => Self::Hint(number),
+                    "hint.new" => Self::HintTemporary(number),
                     "damaged" => Self::Damaged(number),
                     _ => return None,
                 }
@@ -99,6 +103,7 @@ impl FileName {
         match self {
             Self::Data(number) => format!("{number}.data"),
             Self::Hint(number) => format!("{number}.hint"),
+            Self::HintTemporary(number) => format!("{number}.hint.new"),
             Self::Damaged(number) => format!("{number}.damaged"),
             Self::Manifest => "MANIFEST".to_owned(),
             Self::ManifestTemporary => "MANIFEST.new".to_owned(),
@@ -125,6 +130,7 @@ mod tests {
         for (name, file) in [
             ("000012.data", FileName::Data(number(12))),
             ("1073741823.hint", FileName::Hint(FileNumber::MAX)),
+            ("000012.hint.new", FileName::HintTemporary(number(12))),
             ("000001.damaged", FileName::Damaged(number(1))),
             ("MANIFEST", FileName::Manifest),
             ("MANIFEST.new", FileName::ManifestTemporary),

@@ -135,7 +135,7 @@ fn raft_kind(path: &Path) -> Option<Kind> {
 fn cask_kind(path: &Path) -> Option<Kind> {
     match cask_name::FileName::parse(path.file_name()?.to_str()?)? {
         cask_name::FileName::Data(_) | cask_name::FileName::Damaged(_) => Some(Kind::CaskData),
-        cask_name::FileName::Hint(_) => Some(Kind::CaskHint),
+        cask_name::FileName::Hint(_) | cask_name::FileName::HintTemporary(_) => Some(Kind::CaskHint),
         cask_name::FileName::Manifest | cask_name::FileName::ManifestTemporary => Some(Kind::CaskManifest),
         _ => None,
     }
