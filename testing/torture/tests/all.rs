@@ -16,6 +16,7 @@ mod cask_reopen;
 mod cask_repair;
 mod cask_rules;
 mod cask_stale;
+mod cask_threads;
 mod concurrent;
 mod copies;
 mod crash;
