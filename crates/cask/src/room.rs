@@ -8,6 +8,11 @@
 //!
 //! Cost: a call of the system or two for each file that is begun, one atomic read for each write.
 
+use std::path::Path;
+
+use esker_env::FileSystem;
+
+use crate::reclaim::ROOM_BYTES_KEPT;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -61,8 +66,7 @@ impl Store {
 
     /// Whether a merge has room beside `bytes` more; if the system does not say, it has.
     pub(crate) fn leaves_merges_room(&self, bytes: u64) -> bool {
-        let need = self.file_room().saturating_add(bytes);
-        self.env.files.space(&self.dir).map_or(true, |space| space.available >= need)
+        leaves(&*self.env.files, &self.dir, self.file_room(), bytes)
     }
 
     fn no_room(&self, what: &str) -> Error {
@@ -72,4 +76,10 @@ impl Store {
         );
         Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
+}
+
+/// Whether a merge of a file of `room` bytes has room beside `bytes` more.
+pub(crate) fn leaves(files: &dyn FileSystem, dir: &Path, room: u64, bytes: u64) -> bool {
+    let need = room.saturating_add(ROOM_BYTES_KEPT).saturating_add(bytes);
+    files.space(dir).map_or(true, |space| space.available >= need)
 }

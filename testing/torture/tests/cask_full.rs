@@ -23,9 +23,9 @@ fn used(disk: &SimDisk) -> u64 {
     space.total - space.available
 }
 
-/// New keys, until there is no room for more.
-fn fill(cask: &Cask, random: &mut Rng, keys: &mut VecDeque<u64>) {
-    for bytes in [2000, 500, 60, 1] {
+/// New keys, until there is no room for more, most of them with values of about so many bytes.
+fn fill(cask: &Cask, random: &mut Rng, most: usize, keys: &mut VecDeque<u64>) {
+    for bytes in [most, 500, 60, 1] {
         let error = loop {
             let (number, value) = (random.u64(..), vec![7; random.usize(bytes / 2..bytes * 3 / 2 + 1)]);
             match cask.put(key(number), value) {
@@ -51,7 +51,8 @@ fn delete(cask: &Cask, keys: &mut VecDeque<u64>) -> esker::Result<()> {
 }
 
 /// Goal: a store that has filled its disk, or whose disk others filled, is emptied key by key, gives its space back, and is written to again; however
-/// often, and where it was opened again meanwhile, too. Whatever is deleted first: as long as no others take the room that is left for merges.
+/// often, and where it was opened again meanwhile, too. Whatever is deleted first: as long as no others take the room that is left for merges. Then what
+/// deletions have must do for a whole file.
 #[test]
 fn what_is_deleted_on_a_full_disk_makes_room() {
     for seed in seeds(40) {
@@ -65,15 +66,16 @@ fn what_is_deleted_on_a_full_disk_makes_room() {
             ..CaskOptions::default()
         };
         let mut disk = SimDisk::new();
-        let capacity = (64 << 10) + random.u64(4..20) * file_bytes + random.u64(..file_bytes);
+        let capacity = (128 << 10) + random.u64(4..20) * file_bytes + random.u64(..file_bytes);
         disk.set_capacity(Some(capacity));
         let mut cask = open(&disk, &options);
         let mut keys = VecDeque::new();
         for round in 0..4 {
             disk.set_capacity(Some(capacity));
-            fill(&cask, &mut random, &mut keys);
-            let is_kept = disk.paths().iter().any(|path| path.ends_with("RESERVE"));
-            let is_taken = is_kept && random.bool();
+            let others_come = random.bool();
+            let most = if others_come { 2000 } else { random.usize(50..3000) };
+            fill(&cask, &mut random, most, &mut keys);
+            let is_taken = others_come && disk.paths().iter().any(|path| path.ends_with("RESERVE"));
             if is_taken {
                 disk.set_capacity(Some(used(&disk)));
             }
@@ -87,7 +89,7 @@ fn what_is_deleted_on_a_full_disk_makes_room() {
                     _ => drop(cask),
                 }
                 cask = open(&disk, &options);
-                fill(&cask, &mut random, &mut keys);
+                fill(&cask, &mut random, most, &mut keys);
             }
             if !is_taken {
                 random.shuffle(keys.make_contiguous());

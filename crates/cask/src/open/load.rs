@@ -30,6 +30,7 @@ use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
 use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, is_zero, slice, write_hint};
 use crate::keydir::KeyDir;
+use crate::room;
 use crate::suspects::{Suspect, Suspects};
 use crate::sync::SHARD_COUNT;
 use crate::{Error, ErrorKind, Result};
@@ -224,6 +225,12 @@ impl Loader {
         let (Some(dir), true) = (data.path.parent(), self.mends_hints && tally.records == record_count) else {
             return Ok(());
         };
+        // As much as any file is left for a merge of it.
+        let most = self.by_number.iter().map(|known| known.data.end()).max().unwrap_or_default();
+        if !room::leaves(&*env.files, dir, most, data.end()) {
+            self.hintless.lock().push(data.clone());
+            return Ok(());
+        }
         match write_hint(&*env.files, dir, data.number, data.salt, &data.bytes(0..data.end())?) {
             Err(error) if error.kind() == ErrorKind::Io => Ok(()),
             Err(error) if error.kind() == ErrorKind::Exhausted => {

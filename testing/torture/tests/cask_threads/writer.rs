@@ -12,6 +12,9 @@ use super::{Contents, beginning};
 /// Steps in each life.
 const STEPS: usize = 500;
 
+/// Versions and values by key.
+type Seen = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
 /// See the module's head.
 pub(super) struct Writer<'a> {
     pub(super) life: &'a Life,
@@ -122,8 +125,8 @@ impl Writer<'_> {
     }
 
     /// The newest values of the thread's keys, and their versions.
-    fn scan(&self, cask: &Cask) -> Result<BTreeMap<Vec<u8>, (u64, Vec<u8>)>> {
-        let (mut found, mut scan) = (BTreeMap::<_, (u64, Vec<u8>)>::new(), cask.scan()?);
+    fn scan(&self, cask: &Cask) -> Result<Seen> {
+        let (mut found, mut scan) = (Seen::new(), cask.scan()?);
         while scan.advance()? {
             if scan.key()[0] == self.owner {
                 let (key, version) = (scan.key().to_vec(), scan.version());
