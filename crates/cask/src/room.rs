@@ -9,8 +9,11 @@
 //! Cost: a call of the system or two for each file that is begun, one atomic read for each write.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_env::FileSystem;
+use esker_format::cask::FileName;
+use esker_log::reserve::Reserve;
 
 use crate::reclaim::ROOM_BYTES_KEPT;
 use crate::store::Store;
@@ -20,8 +23,17 @@ use crate::{Error, ErrorKind, Result};
 const FILE_BYTES_MIN: u64 = 4 << 20;
 /// A file has this part of the disk at most.
 const DISK_PART: u64 = 16;
-/// A file that is begun for deletions alone has this part of the reserve.
-const RESERVE_PART: u64 = 2;
+/// Of a file, so much is kept for deletions: of values of 1 KiB, those of a whole file.
+const FIRST_PART: u64 = 16;
+const FIRST_BYTES_MAX: u64 = 4 << 20;
+/// The same of the disk, at most.
+const FIRST_DISK_PART: u64 = 64;
+/// Of a file, so much is kept for what gives their space back: manifests.
+const LAST_PART: u64 = 128;
+const LAST_BYTES_MAX: u64 = 1 << 20;
+/// A file that is begun for deletions alone has this part of what is kept for them.
+const SHORT_PART: u64 = 8;
+const SHORT_BYTES_MIN: u64 = 8 << 10;
 
 impl Store {
     /// Whether what adds may be written.
@@ -57,7 +69,7 @@ impl Store {
         if let Ok(room) = self.room_to_add(bytes) {
             return Ok(room);
         }
-        let room = (self.reserve.bytes() / RESERVE_PART).min(self.options.file_bytes);
+        let room = (self.reserve.first_bytes() / SHORT_PART).max(SHORT_BYTES_MIN).min(self.options.file_bytes);
         if self.leaves_merges_room(room.max(bytes)) {
             return Ok(room);
         }
@@ -76,6 +88,15 @@ impl Store {
         );
         Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
     }
+}
+
+/// What a store in `dir` keeps for deletions, and for what gives their space back.
+pub(crate) fn reserve(files: Arc<dyn FileSystem>, dir: &Path, file_bytes: u64) -> Reserve {
+    let disk = files.space(dir).map_or(u64::MAX, |space| space.total);
+    let first = (file_bytes / FIRST_PART).min(disk / FIRST_DISK_PART).min(FIRST_BYTES_MAX);
+    let last = (file_bytes / LAST_PART).min(LAST_BYTES_MAX);
+    let parts = [(FileName::Reserve.name(), first), (FileName::ReserveLast.name(), last)];
+    Reserve::new(files, &[dir.to_owned()], parts)
 }
 
 /// Whether a merge of a file of `room` bytes has room beside `bytes` more.

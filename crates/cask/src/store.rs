@@ -31,6 +31,7 @@ use crate::keydir::KeyDir;
 use crate::manifest::Installer;
 use crate::open::CaskRecovery;
 use crate::options::CaskOptions;
+use crate::room;
 use crate::stripe::{KeyLocks, Stripes};
 use crate::suspects::Suspects;
 use crate::{Error, ErrorKind, Result};
@@ -182,8 +183,7 @@ impl Store {
         let synced_at = env.clock.monotonic();
         let rate = options.merge_bytes_per_second;
         pacer.set_rate(esker_log::pacer::Class::Reclaim, (rate > 0).then_some(rate));
-        let names = [FileName::Reserve.name(), FileName::ReserveLast.name()];
-        let reserve = Reserve::new(env.files.clone(), std::slice::from_ref(&dir), names, options.file_bytes);
+        let reserve = room::reserve(env.files.clone(), &dir, options.file_bytes);
         let condition = if is_read_only { Condition::ReadOnly } else { Condition::Writable };
         Self {
             stripes: Stripes::new(options.stripes),

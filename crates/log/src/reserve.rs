@@ -3,7 +3,7 @@
 //! - R1: in each of a store's directories with room for them lie two files of blocks that hold nothing. The first goes when there is no room for what says
 //!   that something is gone. Only what gives its space back takes the second, and puts it back as soon as it is done: whoever deletes much would leave none
 //!   for that.
-//! - R2: then what adds is refused until both are there again: what frees has that room to itself.
+//! - R2: then what adds is refused until both are there again, and no file takes its blocks ahead: what frees has that room to itself.
 //! - R3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, or says anything but that it is full, the
 //!   store does without.
 //!
@@ -19,12 +19,8 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// Part of a store's usual file that each of the two has.
-const FILE_PART: u64 = 128;
 /// Four blocks: two files, and what is written to them.
 const BYTES_MIN: u64 = 16 << 10;
-/// Some twenty thousand deletions.
-const BYTES_MAX: u64 = 1 << 20;
 /// So many times as much room is plenty.
 const PLENTY: u64 = 64;
 
@@ -51,7 +47,6 @@ impl Shortage for (Error, bool) {
 #[derive(Debug)]
 pub struct Reserve {
     files: Arc<dyn FileSystem>,
-    bytes: u64,
     /// What goes first, and what goes last (R1).
     parts: [Part; 2],
     /// How much of what went first may still be [spent](Self::spend).
@@ -64,26 +59,24 @@ pub struct Reserve {
 
 #[derive(Debug)]
 struct Part {
+    /// How much each file keeps.
+    bytes: u64,
     /// One in each directory.
     paths: Vec<PathBuf>,
     held: Mutex<Vec<PathBuf>>,
 }
 
 impl Reserve {
-    /// That of a store in `dirs` whose files have `file_bytes` as a rule: a 128th of it, 16 KiB to 1 MiB, in each file of these `names`. They are not
-    /// there before [`begin`](Self::begin).
-    pub fn new<N: AsRef<Path>>(files: Arc<dyn FileSystem>, dirs: &[PathBuf], names: [N; 2], file_bytes: u64) -> Self {
-        let bytes = (file_bytes / FILE_PART).clamp(BYTES_MIN, BYTES_MAX);
-        let parts =
-            names.map(|name| Part { paths: dirs.iter().map(|dir| dir.join(&name)).collect(), held: Mutex::default() });
-        Self {
-            files,
-            bytes,
-            parts,
-            unspent: AtomicU64::new(0),
-            is_on: AtomicBool::new(false),
-            is_whole: AtomicBool::new(true),
-        }
+    /// That of a store in `dirs`: files of these names and so many bytes, 16 KiB at least, what goes first and what goes last. They are not there before
+    /// [`begin`](Self::begin).
+    pub fn new<N: AsRef<Path>>(files: Arc<dyn FileSystem>, dirs: &[PathBuf], parts: [(N, u64); 2]) -> Self {
+        let parts = parts.map(|(name, bytes)| Part {
+            bytes: bytes.max(BYTES_MIN),
+            paths: dirs.iter().map(|dir| dir.join(&name)).collect(),
+            held: Mutex::default(),
+        });
+        let (is_on, is_whole) = (AtomicBool::new(false), AtomicBool::new(true));
+        Self { files, parts, unspent: AtomicU64::new(0), is_on, is_whole }
     }
 
     /// Takes what is there, or can be had. Without it, whoever adds something tries again.
@@ -92,17 +85,18 @@ impl Reserve {
         let _ = self.restore();
     }
 
-    /// How much each file keeps.
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    /// How much there is for deletions.
+    pub const fn first_bytes(&self) -> u64 {
+        let [first, _] = &self.parts;
+        first.bytes
     }
 
     /// How much of it is there.
     pub fn held_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.held.lock().len() as u64 * self.bytes).sum()
+        self.parts.iter().map(|part| part.held.lock().len() as u64 * part.bytes).sum()
     }
 
-    /// Whether what adds may be written.
+    /// Whether what adds may be written, and files may take blocks ahead.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Relaxed)
@@ -130,7 +124,7 @@ impl Reserve {
             if held.contains(path) {
                 continue;
             }
-            match self.take_file(path).map_err(Error::from) {
+            match self.take_file(path, part.bytes).map_err(Error::from) {
                 Ok(true) => held.push(path.clone()),
                 Err(error) if error.wants_room() => full = Some(error),
                 Ok(false) | Err(_) => {}
@@ -140,15 +134,15 @@ impl Reserve {
     }
 
     /// Whether the blocks of `path` are there now.
-    fn take_file(&self, path: &Path) -> esker_env::Result<bool> {
+    fn take_file(&self, path: &Path, bytes: u64) -> esker_env::Result<bool> {
         match self.files.metadata(path) {
-            Ok(found) if found.allocated >= self.bytes => return Ok(true),
+            Ok(found) if found.allocated >= bytes => return Ok(true),
             // A process died over it, or it was for smaller files.
             Ok(_) => self.files.remove(path)?,
             Err(error) if error.kind() == IoKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let taken = self.files.create(path).and_then(|file| file.preallocate(self.bytes));
+        let taken = self.files.create(path).and_then(|file| file.preallocate(bytes));
         if !matches!(taken, Ok(true)) {
             let _ = self.files.remove(path);
         }
@@ -171,7 +165,7 @@ impl Reserve {
         let [first, _] = &self.parts;
         let is_given = self.give(first);
         if is_given {
-            self.unspent.store(self.bytes, Ordering::Relaxed);
+            self.unspent.store(first.bytes, Ordering::Relaxed);
         }
         is_given
     }
@@ -212,11 +206,11 @@ impl Reserve {
 
     /// For a store that is closed: where the disk has plenty, nothing is left behind.
     pub fn end(&self) {
-        let has_plenty = |path: &Path| {
-            let space = path.parent().and_then(|dir| self.files.space(dir).ok());
-            space.is_some_and(|space| space.available / PLENTY >= self.bytes)
-        };
         for part in &self.parts {
+            let has_plenty = |path: &Path| {
+                let space = path.parent().and_then(|dir| self.files.space(dir).ok());
+                space.is_some_and(|space| space.available / PLENTY >= part.bytes)
+            };
             part.held.lock().retain(|path| !has_plenty(path) || self.files.remove(path).is_err());
         }
     }

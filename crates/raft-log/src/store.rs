@@ -36,7 +36,7 @@ pub(crate) struct Store {
     pub(crate) closed: Option<Closed>,
     pub(crate) append: Queue,
     pub(crate) rewrite: Queue,
-    pub(crate) reserve: Reserve,
+    pub(crate) reserve: Arc<Reserve>,
     pub(crate) groups: Groups,
     pub(crate) blocks: Blocks,
     pub(crate) commit: CommitQueue<Request, Lead>,

@@ -40,7 +40,8 @@ fn fill(log: &RaftLog, random: &mut Rng) {
     }
 }
 
-/// Every group is compacted to its end, or ended, one by one. Somebody writes whenever there is room, all to one group, which ends last.
+/// Every group is compacted to its end, or ended, one by one. Somebody writes whenever there is room, all to one group, which ends last. Then somebody
+/// deletes as much as may be, of which nothing is there.
 fn free(log: &RaftLog, random: &mut Rng) -> Result<()> {
     let (mut batch, busy, cleans) = (LogBatch::new(), GROUPS + 1, random.u8(..4) == 0);
     for group in log.groups().into_iter().chain([busy]) {
@@ -57,6 +58,11 @@ fn free(log: &RaftLog, random: &mut Rng) -> Result<()> {
                 log.write(&mut batch, false)?;
             }
         }
+    }
+    for n in 0..40 {
+        batch.delete(busy, &[n; 1000]);
+        let _ = log.write(&mut batch, false);
+        batch.clear();
     }
     Ok(())
 }

@@ -41,6 +41,10 @@ use files::{Found, Listing};
 use replay::Replayed;
 use scan::Beside;
 
+/// Part of a file that each of the two files of the [`Reserve`] has.
+const RESERVE_PART: u64 = 128;
+/// What some twenty thousand groups need that are compacted one by one.
+const RESERVE_BYTES_MAX: u64 = 1 << 20;
 /// Prefilled files are written in pieces of this size.
 const PREFILL_PIECE_BYTES: u64 = 1 << 20;
 
@@ -120,13 +124,15 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     // Names that came or went (O4).
     dirs.iter().try_for_each(|dir| env.files.sync_dir(dir))?;
     let listeners = Listeners::new(listeners);
-    let reserve = Reserve::new(Arc::clone(&env.files), &dirs, RESERVES, options.file_bytes);
+    let bytes = (options.file_bytes / RESERVE_PART).min(RESERVE_BYTES_MAX);
+    let reserve = Arc::new(Reserve::new(Arc::clone(&env.files), &dirs, RESERVES.map(|name| (name, bytes))));
     let shape = Shape {
         env: env.clone(),
         dirs,
         rights: Arc::downgrade(&rights),
         header: FileHeader::new(options.format_version),
         file_bytes: options.file_bytes,
+        reserve: Arc::clone(&reserve),
         recycle_capacity: options.recycle_capacity(Kind::Rewrite),
         listeners: listeners.clone(),
     };

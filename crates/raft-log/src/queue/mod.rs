@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 use esker_env::{AppendFile, Env, Lock};
 use esker_format::raft::file_header::{FileHeader, Version};
 use esker_format::raft::file_name::{FileId, FileName, Queue as Kind, SEQUENCE_MAX};
+use esker_log::reserve::Reserve;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::{Bytes, End, LogFile};
@@ -44,6 +45,7 @@ pub(crate) struct Shape {
     pub(crate) rights: Weak<Rights>,
     pub(crate) header: FileHeader,
     pub(crate) file_bytes: u64,
+    pub(crate) reserve: Arc<Reserve>,
     /// Files in use and waiting that are kept at most.
     pub(crate) recycle_capacity: usize,
     pub(crate) listeners: Listeners,
@@ -526,7 +528,7 @@ pub(crate) fn open_tail(
 /// Asks for all blocks of a file of users' batches. Whether they are there; without, appends find out by themselves what there is room for.
 fn reserve(shape: &Shape, id: FileId, append: &dyn AppendFile) -> bool {
     let takes_all = id.queue == Kind::Append && append.len() < shape.file_bytes;
-    takes_all && append.preallocate(shape.file_bytes).unwrap_or(false)
+    takes_all && shape.reserve.is_whole() && append.preallocate(shape.file_bytes).unwrap_or(false)
 }
 
 /// A new file; one of the name that an earlier failure left behind goes first.
