@@ -48,8 +48,8 @@ pub struct CaskOptions {
 
     /// Size at which a data file is sealed and the next one begun, in bytes, at most. Default 64 MiB. Range 4 KiB..=2 GiB.
     /// A small store's are smaller: a stripe's share of what the store has, and 4 MiB at least. They are preallocated, so a small store takes little
-    /// room, and have a 16th of the disk at most: as much is left for a merge, besides a 16th of this (16 KiB to 4 MiB, a 64th of the disk) for deletions and a
-    /// 128th (16 KiB to 1 MiB) for what gives their space back. Larger means fewer files; smaller means that space returns in smaller steps. A larger batch or value gets a file of its own.
+    /// room, and have a 16th of the disk at most (or 64 KiB): as much is left for a merge, besides a 16th of this (16 KiB to 4 MiB) for deletions and a 128th (16 KiB to
+    /// 1 MiB) for what gives their space back, each a 64th of the disk at most. Larger means fewer files; smaller means that space returns in smaller steps. A larger batch or value gets a file of its own.
     pub file_bytes: u64,
 
     /// Versions of each key that can be read back, the newest included. Default 0: as many as the store kept when it was opened for

@@ -19,15 +19,14 @@ use crate::reclaim::ROOM_BYTES_KEPT;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
-/// The least that a file is made for, unless the options say less.
+/// The least that a file is made for, unless the options say less, or the disk is small.
 const FILE_BYTES_MIN: u64 = 4 << 20;
-/// A file has this part of the disk at most.
+/// A file has this part of the disk at most, or so much.
 const DISK_PART: u64 = 16;
+const DISK_PART_MIN: u64 = 64 << 10;
 /// Of a file, so much is kept for deletions: of values of 1 KiB, those of a whole file.
 const FIRST_PART: u64 = 16;
 const FIRST_BYTES_MAX: u64 = 4 << 20;
-/// The same of the disk, at most.
-const FIRST_DISK_PART: u64 = 64;
 /// Of a file, so much is kept for what gives their space back: manifests.
 const LAST_PART: u64 = 128;
 const LAST_BYTES_MAX: u64 = 1 << 20;
@@ -47,9 +46,8 @@ impl Store {
     pub(crate) fn file_room(&self) -> u64 {
         let bytes: u64 = self.files.load().iter().map(|file| file.end()).sum();
         let disk = self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.total);
-        let least = FILE_BYTES_MIN.min(self.options.file_bytes);
-        let most = self.options.file_bytes.min((disk / DISK_PART).max(least));
-        (bytes / self.options.stripes as u64).clamp(least, most)
+        let most = self.options.file_bytes.min((disk / DISK_PART).max(DISK_PART_MIN));
+        (bytes / self.options.stripes as u64).clamp(FILE_BYTES_MIN.min(most), most)
     }
 
     /// How long a file may get that is begun for `bytes`, some of which add something.
@@ -92,8 +90,7 @@ impl Store {
 
 /// What a store in `dir` keeps for deletions, and for what gives their space back.
 pub(crate) fn reserve(files: Arc<dyn FileSystem>, dir: &Path, file_bytes: u64) -> Reserve {
-    let disk = files.space(dir).map_or(u64::MAX, |space| space.total);
-    let first = (file_bytes / FIRST_PART).min(disk / FIRST_DISK_PART).min(FIRST_BYTES_MAX);
+    let first = (file_bytes / FIRST_PART).min(FIRST_BYTES_MAX);
     let last = (file_bytes / LAST_PART).min(LAST_BYTES_MAX);
     let parts = [(FileName::Reserve.name(), first), (FileName::ReserveLast.name(), last)];
     Reserve::new(files, &[dir.to_owned()], parts)

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Four blocks: two files, and what is written to them.
 const BYTES_MIN: u64 = 16 << 10;
+/// Each has this part of the disk at most.
+const DISK_PART: u64 = 64;
 /// So many times as much room is plenty.
 const PLENTY: u64 = 64;
 
@@ -67,11 +69,12 @@ struct Part {
 }
 
 impl Reserve {
-    /// That of a store in `dirs`: files of these names and so many bytes, 16 KiB at least, what goes first and what goes last. They are not there before
-    /// [`begin`](Self::begin).
+    /// That of a store in `dirs`: files of these names and so many bytes, but at most a 64th of the first one's disk, and 16 KiB at least; what goes first
+    /// and what goes last. They are not there before [`begin`](Self::begin).
     pub fn new<N: AsRef<Path>>(files: Arc<dyn FileSystem>, dirs: &[PathBuf], parts: [(N, u64); 2]) -> Self {
+        let disk = dirs.first().and_then(|dir| files.space(dir).ok()).map_or(u64::MAX, |space| space.total);
         let parts = parts.map(|(name, bytes)| Part {
-            bytes: bytes.max(BYTES_MIN),
+            bytes: bytes.min(disk / DISK_PART).max(BYTES_MIN),
             paths: dirs.iter().map(|dir| dir.join(&name)).collect(),
             held: Mutex::default(),
         });

@@ -54,7 +54,7 @@ pub struct Options {
     pub format_version: Version,
 
     /// Size at which a file is ended and the next begun, in bytes. Default 128 MiB. Range 1 KiB..=`purge_threshold_bytes`; one of the append queue takes
-    /// as much of the disk from the start, where there is room. Twice a 128th of it, 16 KiB to 1 MiB each, is kept in each directory for what frees on a full disk.
+    /// as much of the disk from the start, where there is room. Twice a 128th of it, 16 KiB to 1 MiB each and at most a 64th of the disk, is kept in each directory for what frees on a full disk.
     pub file_bytes: u64,
 
     /// [`purge`](crate::RaftLog::purge) moves old entries on while the append queue is longer than this, in bytes.

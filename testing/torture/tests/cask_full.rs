@@ -103,3 +103,20 @@ fn what_is_deleted_on_a_full_disk_makes_room() {
         }
     }
 }
+
+/// Goal: what is left for merges and deletions is a small part of a small disk, whatever the options were made for.
+#[test]
+fn a_store_has_most_of_a_small_disk() {
+    for capacity in [2 << 20, 8 << 20, 32 << 20] {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(capacity));
+        let options = CaskOptions { create_if_missing: true, background_jobs: 0, ..CaskOptions::default() };
+        let cask = open(&disk, &options);
+        let mut keys = VecDeque::new();
+        fill(&cask, &mut Rng::with_seed(capacity), 2000, &mut keys);
+        let lived = cask.stats().bytes;
+        assert!(lived > capacity / 4 * 3, "{lived} of {capacity}");
+        delete(&cask, &mut keys).unwrap();
+        cask.put("key", [7; 3000]).unwrap();
+    }
+}
