@@ -174,7 +174,8 @@ impl Store {
         };
         check.hints += 1;
         if let Err(error) = compare(&raw, file) {
-            check.errors.push(error.with_path(&path));
+            let advice = "remove this file: no data is lost, and the next open for writing makes it anew";
+            check.errors.push(error.with_path(&path).with_advice(advice));
         }
         Ok(())
     }
