@@ -109,7 +109,9 @@ impl Store {
     /// How much a merge may copy; all that it likes where the system does not say.
     fn free_bytes(&self) -> u64 {
         let space = self.env.files.space(&self.dir);
-        space.map_or(u64::MAX, |space| (space.available + self.reserve.held_bytes()).saturating_sub(ROOM_BYTES_KEPT))
+        space.map_or(u64::MAX, |space| {
+            space.available.saturating_add(self.reserve.held_bytes()).saturating_sub(ROOM_BYTES_KEPT)
+        })
     }
 
     /// Merges every file that has anything to give back, and small ones.
