@@ -6,6 +6,8 @@
 //! - R2: then what adds is refused until both are there again, and no file takes its blocks ahead: what frees has that room to itself.
 //! - R3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, or says anything but that it is full, the
 //!   store does without.
+//! - R4: one lock has all that is known of them: whoever gives and whoever takes back agree on what there is. Once the store is closed, they are somebody
+//!   else's.
 //!
 //! Cost: their blocks, a few calls when the store is opened; one atomic read for each write.
 
@@ -51,11 +53,10 @@ pub struct Reserve {
     files: Arc<dyn FileSystem>,
     /// What goes first, and what goes last (R1).
     parts: [Part; 2],
+    held: Mutex<Held>,
     /// How much of what went first may still be [spent](Self::spend).
     unspent: AtomicU64,
-    /// Whether blocks are to be had.
-    is_on: AtomicBool,
-    /// Whether what adds may be written (R2).
+    /// Whether what adds may be written (R2). Changed under the lock.
     is_whole: AtomicBool,
 }
 
@@ -65,7 +66,15 @@ struct Part {
     bytes: u64,
     /// One in each directory.
     paths: Vec<PathBuf>,
-    held: Mutex<Vec<PathBuf>>,
+}
+
+/// What there is (R4).
+#[derive(Debug, Default)]
+struct Held {
+    /// Whether blocks are to be had.
+    is_on: bool,
+    first: Vec<PathBuf>,
+    last: Vec<PathBuf>,
 }
 
 impl Reserve {
@@ -76,15 +85,13 @@ impl Reserve {
         let parts = parts.map(|(name, bytes)| Part {
             bytes: bytes.min(disk / DISK_PART).max(BYTES_MIN),
             paths: dirs.iter().map(|dir| dir.join(&name)).collect(),
-            held: Mutex::default(),
         });
-        let (is_on, is_whole) = (AtomicBool::new(false), AtomicBool::new(true));
-        Self { files, parts, unspent: AtomicU64::new(0), is_on, is_whole }
+        Self { files, parts, held: Mutex::default(), unspent: AtomicU64::new(0), is_whole: AtomicBool::new(true) }
     }
 
     /// Takes what is there, or can be had. Without it, whoever adds something tries again.
     pub fn begin(&self) {
-        self.is_on.store(true, Ordering::Relaxed);
+        self.held.lock().is_on = true;
         let _ = self.restore();
     }
 
@@ -96,7 +103,8 @@ impl Reserve {
 
     /// How much of it is there.
     pub fn held_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.held.lock().len() as u64 * part.bytes).sum()
+        let ([first, last], held) = (&self.parts, self.held.lock());
+        held.first.len() as u64 * first.bytes + held.last.len() as u64 * last.bytes
     }
 
     /// Whether what adds may be written, and files may take blocks ahead.
@@ -110,19 +118,19 @@ impl Reserve {
     /// # Errors
     /// `Exhausted` if it is in none of the directories, and not for another reason (R3).
     pub fn restore(&self) -> Result<()> {
-        if !self.is_on.load(Ordering::Relaxed) {
+        let ([first, last], mut held) = (&self.parts, self.held.lock());
+        if !held.is_on {
             return Ok(());
         }
-        let [first, last] = &self.parts;
-        let restored = self.take(last).and_then(|()| self.take(first));
+        let restored = self.take(last, &mut held.last).and_then(|()| self.take(first, &mut held.first));
         self.is_whole.store(restored.is_ok(), Ordering::Relaxed);
         let doing = "keeping room for deletions, which go ahead; delete something and have its space given back, or free space on the disk";
         restored.map_err(|error| error.while_doing(doing))
     }
 
     /// Takes one of the two in all directories where there is room for it.
-    fn take(&self, part: &Part) -> Result<()> {
-        let (mut held, mut full) = (part.held.lock(), None);
+    fn take(&self, part: &Part, held: &mut Vec<PathBuf>) -> Result<()> {
+        let mut full = None;
         for path in &part.paths {
             if held.contains(path) {
                 continue;
@@ -152,23 +160,22 @@ impl Reserve {
         taken
     }
 
+    fn give_first(&self) -> bool {
+        let mut held = self.held.lock();
+        let is_given = self.give(&mut held.first);
+        if is_given {
+            self.unspent.store(self.first_bytes(), Ordering::Relaxed);
+        }
+        is_given
+    }
+
     /// Gives one of the two away. `false` if it is not there.
-    fn give(&self, part: &Part) -> bool {
-        let mut held = part.held.lock();
+    fn give(&self, held: &mut Vec<PathBuf>) -> bool {
         let before = held.len();
         held.retain(|path| self.files.remove(path).is_err_and(|error| error.kind() != IoKind::NotFound));
         let is_given = held.len() < before;
         if is_given {
             self.is_whole.store(false, Ordering::Relaxed);
-        }
-        is_given
-    }
-
-    fn give_first(&self) -> bool {
-        let [first, _] = &self.parts;
-        let is_given = self.give(first);
-        if is_given {
-            self.unspent.store(first.bytes, Ordering::Relaxed);
         }
         is_given
     }
@@ -195,26 +202,92 @@ impl Reserve {
     /// # Errors
     /// What `write` failed at.
     pub fn to_reclaim<T, E: Shortage>(&self, mut write: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-        let [_, last] = &self.parts;
         match self.to_delete(&mut write) {
-            Err(error) if error.is_of_room() && self.give(last) => {
+            Err(error) if error.is_of_room() && self.give(&mut self.held.lock().last) => {
                 let done = write();
                 // What it took for a while is not for deletions.
-                let _ = self.take(last);
+                let ([_, last], mut held) = (&self.parts, self.held.lock());
+                if held.is_on {
+                    let _ = self.take(last, &mut held.last);
+                }
                 done
             }
             done => done,
         }
     }
 
-    /// For a store that is closed: where the disk has plenty, nothing is left behind.
+    /// For a store that is closed (R4): where the disk has plenty, nothing is left behind.
     pub fn end(&self) {
-        for part in &self.parts {
-            let has_plenty = |path: &Path| {
+        let held = std::mem::take(&mut *self.held.lock());
+        let [first, last] = &self.parts;
+        for (part, paths) in [(first, held.first), (last, held.last)] {
+            for path in paths {
                 let space = path.parent().and_then(|dir| self.files.space(dir).ok());
-                space.is_some_and(|space| space.available / PLENTY >= part.bytes)
-            };
-            part.held.lock().retain(|path| !has_plenty(path) || self.files.remove(path).is_err());
+                if space.is_some_and(|space| space.available / PLENTY >= part.bytes) {
+                    // It is in nobody's way.
+                    let _ = self.files.remove(&path);
+                }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::sim::SimDisk;
+
+    use super::*;
+
+    fn reserve(disk: &SimDisk) -> Reserve {
+        let (files, dir) = (disk.env().files, PathBuf::from("/store"));
+        files.create_dir_all(&dir).unwrap();
+        Reserve::new(files, &[dir], [("FIRST", 0), ("LAST", 0)])
+    }
+
+    fn is_there(disk: &SimDisk, name: &str) -> bool {
+        disk.paths().iter().any(|path| path.ends_with(name))
+    }
+
+    fn full() -> Error {
+        let source = std::io::Error::from(IoKind::StorageFull);
+        Error::from(esker_env::Error::new("appending to", Path::new("/store/x"), source))
+    }
+
+    /// Goal: deletions take what is for them, and no more; what gives space back takes the rest, and puts it back; nothing is added until all is there.
+    #[test]
+    fn each_part_goes_to_whom_it_is_kept_for() {
+        let disk = SimDisk::new();
+        let reserve = reserve(&disk);
+        reserve.begin();
+        assert_eq!((reserve.is_whole(), reserve.held_bytes()), (true, 2 * BYTES_MIN));
+        let mut tries = 0;
+        let deleted = reserve.to_delete(|| {
+            tries += 1;
+            Err::<(), Error>(full())
+        });
+        assert!(deleted.is_err() && tries == 2 && !is_there(&disk, "FIRST") && is_there(&disk, "LAST"));
+        assert!(!reserve.is_whole() && reserve.to_delete(|| Err::<(), Error>(full())).is_err());
+        reserve.to_reclaim(|| if is_there(&disk, "LAST") { Err(full()) } else { Ok(()) }).unwrap();
+        assert!(is_there(&disk, "LAST") && !reserve.is_whole());
+        disk.set_capacity(Some(BYTES_MIN));
+        assert!(reserve.restore().unwrap_err().wants_room());
+        disk.set_capacity(None);
+        reserve.restore().unwrap();
+        assert!(reserve.is_whole() && is_there(&disk, "FIRST"));
+    }
+
+    /// Goal: once the store is closed, its directory is left alone by whoever comes late: another process may have it.
+    #[test]
+    fn a_closed_store_touches_nothing() {
+        let disk = SimDisk::new();
+        let reserve = reserve(&disk);
+        reserve.begin();
+        disk.set_capacity(Some(2 * BYTES_MIN));
+        reserve.end();
+        let (ops, paths) = (disk.op_count(), disk.paths());
+        assert!(is_there(&disk, "FIRST"), "there is no plenty");
+        assert!(reserve.restore().is_ok() && !reserve.spend(1));
+        assert!(reserve.to_reclaim(|| Err::<(), Error>(full())).is_err());
+        assert_eq!((disk.op_count(), disk.paths()), (ops, paths));
     }
 }
