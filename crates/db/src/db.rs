@@ -866,6 +866,7 @@ impl OpenDb {
         let recorded = self.store.record_durable_logs();
         let purged = self.store.trash.purge_again();
         self.store.trash.close();
+        self.store.room.end_ballast();
         // The lock goes last: until here the directory is this store's.
         lock.take();
         let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");

@@ -25,6 +25,9 @@ use crate::reclaim::{Coming, Overwriting, Ranges};
 use crate::version::{Older, Version};
 use crate::{Error, Result};
 
+/// A memtable becomes so many files of the largest size that there is on a small disk: a 32nd of what all may take up.
+const MEMTABLE_FILES: u64 = 2;
+
 /// A memtable and the oldest log that holds what is in it.
 #[derive(Debug)]
 pub(crate) struct Generation {
@@ -172,6 +175,12 @@ impl Family {
     /// The same of the tables that compactions write.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.options.target_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// At what size a memtable is full: what it becomes has to fit into what is kept when others have filled a small disk, beside its log.
+    #[inline]
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        self.options.write_buffer_bytes.min(self.file_bytes_max.load(Ordering::Relaxed).saturating_mul(MEMTABLE_FILES))
     }
 
     pub(crate) fn set_file_bytes_max(&self, bytes: u64) {

@@ -4,6 +4,8 @@
 //! - O2: recovery writes new files only, and they count all at once when CURRENT is replaced. Before that the store is
 //!   what it was; after it, the logs and the old manifest are superfluous. One exception: blob files that were not ended are, which
 //!   takes nothing from them that the logs lead to ([`pointers`]).
+//! - O4: where the disk has no room for tables of what the logs hold, that stays in memory, and the logs stay, cut where they ended and durable, until
+//!   there is.
 //! - O3: files that no manifest names are removed last, and only those whose names Esker and RocksDB give. What an earlier attempt has left
 //!   goes before the next one writes the same again, or attempts that fail would fill the disk.
 //!
@@ -21,9 +23,10 @@ mod tables;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker_env::metered::{Meter, Metered};
+use esker_env::metered::{Limits, Meter, Metered};
 use esker_env::{Env, Lock, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -37,7 +40,7 @@ pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
-use crate::family::{Family, View};
+use crate::family::{Family, Generation, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile};
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store, check_next_file};
@@ -100,8 +103,13 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
             return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
         }
     }
-    let limit = (options.max_disk_bytes > 0).then_some(options.max_disk_bytes);
-    let (files, meter) = Metered::over(env.files.clone(), dir, limit, files::is_vital)?;
+    let limits = Limits {
+        bytes: if options.max_disk_bytes > 0 { options.max_disk_bytes } else { u64::MAX },
+        ballast_bytes: options.ballast_bytes,
+        ballast_name: files::BALLAST.to_string(),
+        need: files::need,
+    };
+    let (files, meter) = Metered::over(env.files.clone(), dir, &limits)?;
     let trash = Trash::new(files.clone());
     let recovered = recover(&*files, dir)?;
     let store = read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
@@ -409,7 +417,7 @@ fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Res
 fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     files::remove_leftovers(store, logs)?;
     let first_new_number = store.next_file_number() - 1;
-    let (wal, manifest) = begin_store(store, logs).inspect_err(|_| {
+    let Begun { wal, kept, manifest } = begin_store(store, logs, first_new_number).inspect_err(|_| {
         // While CURRENT names the old manifest, what was written since is nobody's. What cannot be removed now, the next open removes.
         if current_manifest(&*store.env.files, &store.dir).is_ok_and(|current| current.get() < first_new_number) {
             files::remove_numbered_from(store, first_new_number);
@@ -422,7 +430,9 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     copying::remove_mark(&*store.env.files, &store.dir)?;
     {
         let mut state = store.state.lock();
-        state.wals.clear();
+        store.sealed_wal_bytes.store(kept.values().sum(), Ordering::Relaxed);
+        state.to_flush.extend(store.families.load().keys().filter(|_| !kept.is_empty()));
+        state.wals = kept;
         state.wals.insert(wal, 0);
     }
     store.note_all_versions();
@@ -431,25 +441,45 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     if distrust::is_warned(&*store.env.files, &store.dir)? {
         distrust::trust_again(&*store.env.files, &store.dir)?;
     }
+    store.room.begin_ballast();
     Ok(())
 }
 
-/// Writes what the logs hold, a log and a manifest, and makes that the store.
-fn begin_store(store: &Store, logs: &replay::Logs) -> Result<(FileNumber, ManifestWriter)> {
-    write_recovered(store, logs)?;
+/// What recovery made.
+struct Begun {
+    wal: FileNumber,
+    /// Logs that stay (O4), and their lengths.
+    kept: BTreeMap<FileNumber, u64>,
+    manifest: ManifestWriter,
+}
+
+/// Writes what the logs hold, a log and a manifest, and makes that the store. Files that are new are numbered from `first_new_number` on.
+fn begin_store(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Result<Begun> {
+    store.refresh_room();
+    take_over_blobs(store, logs)?;
+    let kept = match write_recovered(store, logs) {
+        Ok(()) => BTreeMap::new(),
+        Err(error) if error.kind() == ErrorKind::Exhausted && logs.can_stay(store)? => {
+            keep_recovered(store, logs, first_new_number)?
+        }
+        Err(error) => return Err(error),
+    };
     let wal = store.commit.exclusive(|lead| -> Result<FileNumber> {
         let path = store.path_of(&FileName::Wal(lead.wal_number));
         lead.wal = Some(store.create_log(lead.wal_number, &path)?);
         lead.order.expect_spare(store.spare_due_at());
         lead.last_sequence = store.visible();
+        // Whoever closes it leaves what RocksDB reads: it does not look for blob files that only logs lead to.
+        lead.unlogged = !kept.is_empty();
         lead.reload(&store.families.load(), store.options.wal_bytes_max);
         Ok(lead.wal_number)
     })?;
     let edits = store.state_edits(store.installer.lock().family_id_max);
-    Ok((wal, write_new(&*store.env.files, &store.dir, store.new_file_number(), &edits)?))
+    let manifest = write_new(&*store.env.files, &store.dir, store.new_file_number(), &edits)?;
+    Ok(Begun { wal, kept, manifest })
 }
 
-fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
+fn take_over_blobs(store: &Store, logs: &replay::Logs) -> Result<()> {
     let families = store.families.load();
     for (id, edit) in logs.pointers.take_over(store)? {
         let Some(family) = families.get(&id) else { continue };
@@ -457,6 +487,53 @@ fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
         let version = Arc::new(view.version.apply(&edit)?);
         family.view.store(Arc::new(View { version, ..View::clone(&view) }));
     }
+    Ok(())
+}
+
+fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
+    let before: Vec<_> = store.families.load().values().map(|family| (family.clone(), family.view.load_full())).collect();
+    let written = write_tables(store, logs);
+    if written.is_err() {
+        for (family, view) in before {
+            let active = Generation::new(view.active.first_wal());
+            family.view.store(Arc::new(View { active, ..View::clone(&view) }));
+        }
+    }
+    written
+}
+
+/// See O4.
+fn keep_recovered(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Result<BTreeMap<FileNumber, u64>> {
+    // What there was room for, some of it would be twice.
+    files::remove_numbered_from(store, first_new_number);
+    let wal = store.commit.exclusive(|lead| lead.wal_number);
+    let families = store.families.load();
+    for family in families.values() {
+        let first = store.log_numbers.get(&family.id).copied().unwrap_or_default();
+        let view = family.view.load_full();
+        family.view.store(Arc::new(View { active: Generation::new(first), ..View::clone(&view) }));
+    }
+    let last = logs.replay(store, |family| {
+        keep_in_memory(family, family.view.load().active.first_wal());
+        Ok(())
+    })?;
+    store.publish(store.visible().max(last));
+    families.values().for_each(|family| keep_in_memory(family, wal));
+    logs.keep(store)
+}
+
+/// Seals what was replayed of a family; what comes next needs the log `first_wal`, and those after it.
+fn keep_in_memory(family: &Family, first_wal: FileNumber) {
+    let view = family.view.load_full();
+    let (active, mut sealed) = (view.active.next(first_wal), view.sealed.clone());
+    if !view.active.memtable.is_empty() {
+        sealed.insert(0, view.active.clone());
+    }
+    family.view.store(Arc::new(View { active, sealed, version: view.version.clone() }));
+}
+
+/// Replays the logs into tables.
+fn write_tables(store: &Store, logs: &replay::Logs) -> Result<()> {
     let last = logs.replay(store, |family| flush_recovered(store, family))?;
     store.publish(store.visible().max(last));
     for family in store.families.load().values() {

@@ -87,6 +87,8 @@ pub(crate) struct Store {
     pub(crate) has_stray_blobs: bool,
     /// From this number on, the manifest that open found can name no file.
     pub(crate) first_unnamed: u64,
+    /// The first log that is written since it was opened.
+    pub(crate) first_log: FileNumber,
     pub(crate) read_only: bool,
     /// The family that every store has, beside `families` so that the common read needs no look-up.
     pub(crate) default_family: Arc<Family>,
@@ -291,6 +293,7 @@ impl Store {
             durable_logs: parts.durable_logs,
             has_stray_blobs: parts.has_stray_blobs,
             first_unnamed: parts.first_unnamed,
+            first_log: parts.lead.wal_number,
             read_only: parts.read_only,
             families: ArcSwap::from_pointee(parts.families),
             published: Published::new(parts.last_sequence.get()),

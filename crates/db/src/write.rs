@@ -404,7 +404,7 @@ impl Store {
     #[inline]
     fn note_fill(&self, at: Option<&(Guard<Arc<View>>, &Family)>) {
         if let Some((view, family)) = at
-            && view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes
+            && view.active.memtable.allocated_bytes() as u64 >= family.memtable_bytes()
         {
             self.has_full.store(true, Ordering::Release);
         }
@@ -422,7 +422,7 @@ impl Store {
         if self.has_full.load(Ordering::Acquire) {
             self.has_full.store(false, Ordering::Release);
             let full = |active: &&Active| {
-                active.generation.memtable.allocated_bytes() as u64 >= active.family.options.write_buffer_bytes
+                active.generation.memtable.allocated_bytes() as u64 >= active.family.memtable_bytes()
                     || active.has_enough_blobs()
             };
             sealing.extend(lead.actives.iter().filter(full).map(|active| active.family.id));

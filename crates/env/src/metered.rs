@@ -2,10 +2,14 @@
 //!
 //! - M1: bytes are counted before they are written, in whole blocks, and given back only when the file system has given them
 //!   up: what the files occupy never exceeds what is counted, nor that the limit.
-//! - M2: small files without which nothing could be given up any more, those that `is_vital` names, may use the last
+//! - M2: small files without which nothing could be given up any more, the [`Vital`](Need::Vital) ones, may use the last
 //!   [`RESERVE_BYTES`]; others may not.
+//! - M3: when others have filled the disk, what is written goes into blocks that were kept for that ([`ballast`]). To whoever asks how much
+//!   room there is, they are free.
 //!
 //! Other directories are nobody's concern here. Cost: of an append within blocks that are counted already, one atomic load.
+
+mod ballast;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use self::ballast::Ballast;
 use crate::{
     Access, AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, ReadFile, Result, Space, Window,
 };
@@ -22,26 +27,85 @@ use crate::{
 /// What file systems hand out at least.
 const BLOCK_BYTES: u64 = 4096;
 
+/// See [`Limits::ballast_bytes`].
+const BALLAST_PART: u64 = 16;
+
 /// See M2.
 pub const RESERVE_BYTES: u64 = 128 << 10;
+
+/// What a file is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// That others may go.
+    Vital,
+    /// To bring what it holds where it can be given up.
+    Work,
+    /// That what it holds may come there later.
+    Log,
+}
+
+/// How much the files may take up.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes that may be there; `u64::MAX`: as many as the disk has room for.
+    pub bytes: u64,
+    /// Bytes that are kept for when others have filled the disk, but at most a 16th of that; 0: none.
+    pub ballast_bytes: u64,
+    /// The name that their file has in the directory.
+    pub ballast_name: String,
+    /// What a file is written for.
+    pub need: fn(&Path) -> Need,
+}
 
 /// How much the files take up.
 #[derive(Debug)]
 pub struct Meter {
-    used: AtomicU64,
+    /// What is kept of it included.
+    all: Arc<AtomicU64>,
     limit: u64,
-    is_vital: fn(&Path) -> bool,
+    need: fn(&Path) -> Need,
+    ballast: Ballast,
 }
 
 impl Meter {
     /// Bytes that the files take up, or are about to.
     pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Acquire)
+        self.all.load(Ordering::Acquire).saturating_sub(self.ballast.bytes())
     }
 
     /// What they may take up before none but vital ones can grow.
     pub fn limit(&self) -> u64 {
         if self.limit == u64::MAX { u64::MAX } else { self.limit.saturating_sub(RESERVE_BYTES) }
+    }
+
+    /// Bytes that are kept for when others have filled the disk, once it is short of room.
+    pub const fn ballast_bytes(&self) -> u64 {
+        self.ballast.most()
+    }
+
+    /// Keeps them from now on.
+    pub fn begin_ballast(&self) {
+        self.ballast.begin();
+    }
+
+    /// Takes as many of them as there is room for. Cost: one call where there is plenty.
+    pub fn keep_ballast(&self) {
+        self.ballast.keep(self.limit());
+    }
+
+    /// Keeps none any more, and leaves nothing behind where there is plenty of room.
+    pub fn end_ballast(&self) {
+        self.ballast.end();
+    }
+
+    /// Tries it again with what is kept, if there is no room for `bytes` of the file at `path`. `again` leaves nothing behind if it fails.
+    fn with_ballast<T>(&self, path: &Path, bytes: u64, mut again: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match again() {
+                Err(error) if error.is_exhausted() && self.ballast.give(bytes, (self.need)(path)) => {}
+                done => return done,
+            }
+        }
     }
 }
 
@@ -54,15 +118,15 @@ struct Charge {
 
 impl Charge {
     fn new(meter: &Arc<Meter>, bytes: u64) -> Arc<Self> {
-        meter.used.fetch_add(bytes, Ordering::AcqRel);
+        meter.all.fetch_add(bytes, Ordering::AcqRel);
         Arc::new(Self { meter: meter.clone(), bytes: Mutex::new(bytes) })
     }
 
     /// Makes it `bytes`, whatever it was, once they are known.
     fn set(&self, bytes: u64) {
         let mut held = self.bytes.lock();
-        self.meter.used.fetch_add(bytes.saturating_sub(*held), Ordering::AcqRel);
-        self.meter.used.fetch_sub(held.saturating_sub(bytes), Ordering::AcqRel);
+        self.meter.all.fetch_add(bytes.saturating_sub(*held), Ordering::AcqRel);
+        self.meter.all.fetch_sub(held.saturating_sub(bytes), Ordering::AcqRel);
         *held = bytes;
     }
 
@@ -75,9 +139,16 @@ impl Charge {
         if more == 0 {
             return Ok(before);
         }
-        let most = if (self.meter.is_vital)(path) { self.meter.limit } else { self.meter.limit() };
-        let fits = |used: u64| used.checked_add(more).filter(|&used| used <= most);
-        if self.meter.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
+        let need = (self.meter.need)(path);
+        let most = if need == Need::Vital { self.meter.limit } else { self.meter.limit() };
+        let within = |all: u64| all.checked_add(more).filter(|&all| all <= most);
+        let raise = || self.meter.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, within);
+        let mut raised = raise();
+        // Of the limit it takes nothing from anybody.
+        while raised.is_err() && within(self.meter.used()).is_some() && self.meter.ballast.give(more, Need::Vital) {
+            raised = raise();
+        }
+        if raised.is_err() {
             let reason = format!("the files in the directory may take up {} bytes", self.meter.limit);
             return Err(Error::new("appending to", path, std::io::Error::new(std::io::ErrorKind::StorageFull, reason)));
         }
@@ -88,7 +159,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.meter.used.fetch_sub(*self.bytes.get_mut(), Ordering::AcqRel);
+        self.meter.all.fetch_sub(*self.bytes.get_mut(), Ordering::AcqRel);
     }
 }
 
@@ -106,17 +177,16 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Counts what lies in `dir` now and what comes. `limit` bytes may be there; `None` only counts.
+    /// Counts what lies in `dir` now and what comes.
     ///
     /// # Errors
     /// `dir` could not be listed.
-    pub fn over(
-        files: Arc<dyn FileSystem>,
-        dir: &Path,
-        limit: Option<u64>,
-        is_vital: fn(&Path) -> bool,
-    ) -> Result<(Arc<Self>, Arc<Meter>)> {
-        let meter = Arc::new(Meter { used: AtomicU64::new(0), limit: limit.unwrap_or(u64::MAX), is_vital });
+    pub fn over(files: Arc<dyn FileSystem>, dir: &Path, limits: &Limits) -> Result<(Arc<Self>, Arc<Meter>)> {
+        let most = limits.bytes.min(files.space(dir).map_or(u64::MAX, |space| space.total));
+        let ballast_path = dir.join(&limits.ballast_name);
+        let (all, ballast_bytes) = (Arc::<AtomicU64>::default(), limits.ballast_bytes.min(most / BALLAST_PART));
+        let ballast = Ballast::new(files.clone(), ballast_path, ballast_bytes, all.clone());
+        let meter = Arc::new(Meter { all, limit: limits.bytes, need: limits.need, ballast });
         let mut charges = HashMap::new();
         for entry in files.list(dir)? {
             let path = dir.join(&entry.name);
@@ -181,7 +251,9 @@ impl FileSystem for Metered {
     }
 
     fn create(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
-        let file = self.files.create(path)?;
+        let create = || self.files.create(path);
+        // The directory may need a block.
+        let file = if self.counts(path) { self.meter.with_ballast(path, BLOCK_BYTES, create) } else { create() }?;
         Ok(self.metered(path, file))
     }
 
@@ -266,8 +338,13 @@ impl FileSystem for Metered {
 
     fn space(&self, path: &Path) -> Result<Space> {
         let space = self.files.space(path)?;
+        if path != self.dir {
+            return Ok(space);
+        }
         let left = self.meter.limit().saturating_sub(self.meter.used());
-        Ok(if path == self.dir { Space { available: space.available.min(left), ..space } } else { space })
+        // M3.
+        let available = space.available.saturating_add(self.meter.ballast.bytes()).min(left);
+        Ok(Space { available, ..space })
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
@@ -323,7 +400,17 @@ impl AppendFile for MeteredAppend {
 
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        self.grow(self.file.len().saturating_add(bytes), || self.file.append(parts))
+        let before = self.file.len();
+        self.grow(before.saturating_add(bytes), || {
+            let mut is_again = false;
+            self.charge.meter.with_ballast(self.file.path(), bytes, || {
+                if is_again && self.file.len() > before {
+                    self.file.truncate(before)?;
+                }
+                is_again = true;
+                self.file.append(parts)
+            })
+        })
     }
 
     fn sync(&self) -> Result<()> {
@@ -372,7 +459,9 @@ mod tests {
     fn metered(disk: &SimDisk, limit: u64) -> (Arc<Metered>, Arc<Meter>) {
         let files = disk.env().files;
         files.create_dir_all(Path::new("/store")).unwrap();
-        Metered::over(files, Path::new("/store"), Some(limit), |path| path.ends_with("MANIFEST")).unwrap()
+        let need = |path: &Path| if path.ends_with("MANIFEST") { Need::Vital } else { Need::Work };
+        let limits = Limits { bytes: limit, ballast_bytes: 0, ballast_name: "ballast".into(), need };
+        Metered::over(files, Path::new("/store"), &limits).unwrap()
     }
 
     fn allocated(disk: &SimDisk) -> u64 {
@@ -472,5 +561,100 @@ mod tests {
         disk.env().files.remove(path).unwrap();
         files.remove(path).unwrap_err();
         assert_eq!(meter.used(), 0);
+    }
+
+    fn with_ballast(disk: &SimDisk, limit: u64, ballast_bytes: u64) -> (Arc<Metered>, Arc<Meter>) {
+        let files = disk.env().files;
+        files.create_dir_all(Path::new("/store")).unwrap();
+        let need = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
+            Some("manifest") => Need::Vital,
+            Some("log") => Need::Log,
+            _ => Need::Work,
+        };
+        let limits = Limits { bytes: limit, ballast_bytes, ballast_name: "ballast".into(), need };
+        let (files, meter) = Metered::over(files, Path::new("/store"), &limits).unwrap();
+        meter.begin_ballast();
+        meter.keep_ballast();
+        (files, meter)
+    }
+
+    /// What is left on the disk.
+    fn left(disk: &SimDisk) -> u64 {
+        disk.env().files.space(Path::new("/")).unwrap().available
+    }
+
+    /// Appends blocks until there is no room; how many there are.
+    fn fill(file: &dyn AppendFile) -> u64 {
+        while file.append(&[&[1; 4096]]).is_ok() {}
+        assert_eq!(file.len() % 4096, 0, "what failed is not there in part");
+        file.len() / 4096
+    }
+
+    /// Goal: on a disk that others have filled, logs leave half of what is kept, work leaves a part of that, and what says that files are gone has the
+    /// rest; what is kept counts as free, and comes back as soon as there is room.
+    #[test]
+    fn what_is_kept_goes_to_those_whom_it_is_kept_for() {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(64 * 16 * 4096));
+        let (files, meter) = with_ballast(&disk, u64::MAX, 1 << 30);
+        let kept = 64 * 4096;
+        assert_eq!((meter.ballast_bytes(), meter.used()), (kept, 0));
+        assert_eq!(left(&disk), 64 * 16 * 4096 - kept);
+        disk.set_capacity(Some(kept));
+        assert_eq!((left(&disk), files.space(Path::new("/store")).unwrap().available), (0, kept));
+        let create = |name: &str| files.create(&Path::new("/store").join(name)).unwrap();
+        let (log, work, vital) = (create("log"), create("table"), create("manifest"));
+        assert_eq!((fill(&*log), fill(&*work), fill(&*vital)), (32, 28, 4));
+        assert_eq!((meter.used(), allocated(&disk), left(&disk)), (kept, kept, 0));
+        meter.keep_ballast();
+        assert_eq!(allocated(&disk), kept, "there is no room");
+        drop(log);
+        files.remove(Path::new("/store/log")).unwrap();
+        meter.keep_ballast();
+        assert_eq!((meter.used(), allocated(&disk), left(&disk)), (kept / 2, kept - 4 * 4096, 4 * 4096));
+        disk.set_capacity(Some(8 << 20));
+        meter.keep_ballast();
+        assert_eq!(allocated(&disk), kept / 2 + kept);
+        disk.set_capacity(Some(1 << 30));
+        meter.end_ballast();
+        assert_eq!(allocated(&disk), kept / 2, "there is plenty");
+    }
+
+    #[test]
+    fn nothing_is_kept_where_there_is_plenty_and_what_is_left_behind_was_needed() {
+        let disk = SimDisk::new();
+        let (_files, meter) = with_ballast(&disk, u64::MAX, 1 << 20);
+        assert_eq!(allocated(&disk), 0);
+        disk.set_capacity(Some(200 << 20));
+        meter.keep_ballast();
+        assert_eq!((allocated(&disk), meter.used()), (0, 0));
+        disk.set_capacity(Some(60 << 20));
+        meter.keep_ballast();
+        assert_eq!((allocated(&disk), meter.used()), (1 << 20, 0));
+        meter.end_ballast();
+        meter.keep_ballast();
+        assert_eq!(allocated(&disk), 1 << 20, "it is short, and nobody's any more");
+        let disk = SimDisk::new();
+        let (_files, meter) = with_ballast(&disk, u64::MAX, 0);
+        disk.set_capacity(Some(1 << 20));
+        meter.keep_ballast();
+        assert_eq!((allocated(&disk), meter.ballast_bytes()), (0, 0));
+    }
+
+    /// Goal: within a limit of the user's, what is kept takes nothing from anybody.
+    #[test]
+    fn what_is_kept_gives_way_within_the_limit() {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(4 << 20));
+        let (files, meter) = with_ballast(&disk, 2 << 20, 1 << 20);
+        assert_eq!((allocated(&disk), meter.used()), (128 << 10, 0));
+        let file = files.create(Path::new("/store/log")).unwrap();
+        let within = (2 << 20) - RESERVE_BYTES;
+        while file.append(&[&[1; 4096]]).is_ok() {
+            assert!(allocated(&disk) <= 2 << 20);
+        }
+        assert_eq!((file.len(), meter.used(), allocated(&disk)), (within, within, within));
+        meter.keep_ballast();
+        assert_eq!(allocated(&disk), within);
     }
 }

@@ -21,6 +21,7 @@ mod concurrent;
 mod copies;
 mod crash;
 mod damage;
+mod db_full;
 mod edges;
 mod endings;
 mod events;

@@ -364,7 +364,11 @@ impl Store {
                 // Whoever drops the last reader of an obsolete file wakes nobody: look for it now and then.
                 let is_soon = !state.crowded.is_empty() || !state.once_calm.is_empty();
                 let looks_again = is_soon && state.compacting == 0 && self.check_writable().is_ok();
-                self.changed.wait_for(&mut state, if looks_again { QUIET } else { TICK });
+                let waited = self.changed.wait_for(&mut state, if looks_again { QUIET } else { TICK });
+                if waited.timed_out() {
+                    // Others may be about to fill the disk.
+                    MutexGuard::unlocked(&mut state, || self.room.keep_ballast());
+                }
                 continue;
             };
             drop(state);

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_env::metered::Need;
 use esker_env::{Env, FileKind, durable, open_sealed};
 use esker_format::DecodeError;
 use esker_format::file_name::FileName;
@@ -89,10 +90,17 @@ pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Resu
     if create_if_missing { Ok(()) } else { Err(no_store(dir)) }
 }
 
-/// Whether the file at `path` has to be written so that others may go.
-pub(super) fn is_vital(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
-    !matches!(name, Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) | FileName::Wal(_)))
+/// Blocks that are kept for when others have filled the disk. RocksDB removes a file of such a name when it opens the store, which a process may
+/// have left that died.
+pub(super) const BALLAST: FileName = FileName::Temporary(FileNumber::new(0));
+
+/// What the file at `path` is written for.
+pub(super) fn need(path: &Path) -> Need {
+    match path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse) {
+        Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => Need::Work,
+        Some(FileName::Wal(_)) => Need::Log,
+        _ => Need::Vital,
+    }
 }
 
 /// Names that a creation, even a failed one, does not leave.
@@ -414,6 +422,8 @@ pub(super) fn remove_leftovers(store: &Store, logs: &Logs) -> Result<()> {
     let current = current_manifest(&*store.env.files, &store.dir)?;
     let mut live = live_files(store);
     live.insert(current);
+    // What is to be written next has that room.
+    let _ = store.env.files.remove(&store.path_of(&BALLAST));
     for name in Listing::of(&store.env, &store.dir)?.names {
         let is_nobodys = match name {
             FileName::Table(number)

@@ -14,12 +14,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch;
+use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::Recovery;
@@ -186,6 +188,31 @@ impl Logs {
         self.empty.contains(&number) && self.logs.last().is_none_or(|last| last.number < number)
     }
 
+    /// Whether they can stay, and the next one follow them: nothing in their midst is passed over, what they show is on the disk, and nobody else has them.
+    pub(super) fn can_stay(&self, store: &Store) -> Result<bool> {
+        let files = &*store.env.files;
+        let is_alone = |log: &Log| files.metadata(&log.path).is_ok_and(|found| found.links == 1);
+        let are_whole = self.skipped.is_empty() && self.found.skipped_bytes == 0 && self.logs.iter().all(is_alone);
+        Ok(are_whole && !distrust::is_warned(files, &store.dir)?)
+    }
+
+    /// Ends those that stay where they end, and makes them durable; returns how long they are. Others hold nothing from then on.
+    pub(super) fn keep(&self, store: &Store) -> Result<BTreeMap<FileNumber, u64>> {
+        let mut kept = BTreeMap::new();
+        // In the order in which they are read: what is left out says so as long as one before it is not cut.
+        for log in &self.logs {
+            let end = self.ends.get(&log.number).copied().unwrap_or(0);
+            let file = store.env.files.reopen(&log.path, end)?;
+            file.sync().inspect_err(|_| {
+                // As in `pointers`.
+                let _ = distrust::warn(&*store.env.files, &store.dir);
+            })?;
+            kept.extend((end > 0).then_some((log.number, end)));
+            store.durable_log.fetch_max(log.number.get(), Ordering::AcqRel);
+        }
+        Ok(kept)
+    }
+
     /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
     /// Returns the last sequence number.
     pub(super) fn replay(
@@ -214,7 +241,7 @@ impl Logs {
                     {
                         let view = family.view.load_full();
                         apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
-                        if view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes {
+                        if view.active.memtable.allocated_bytes() as u64 >= family.memtable_bytes() {
                             full(family)?;
                         }
                     }

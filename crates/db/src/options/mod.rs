@@ -166,6 +166,16 @@ pub struct Options {
     /// A limit leaves more of the device to reads and writes, and lets `max_space_amp` be exceeded where they make garbage faster.
     pub reclaim_bytes_per_second_max: u64,
 
+    /// Bytes of the disk that an open store keeps for itself, in a file that holds nothing, for when others have filled it: then deletions, flushes and
+    /// reclaim, and the next open, have room to go on with. Default 128 MiB, two memtables of the default size. Range 0..=1 TiB; 0: none.
+    ///
+    /// At most a 16th of the disk, or of `max_disk_bytes`; taken once less than 64 times as much is free, where the file system reserves blocks. A store that is
+    /// closed leaves the file, `000000.dbtmp`, only while so little is free; the next open, by Esker or RocksDB, takes it away.
+    ///
+    /// Deletions of values in blob files, whole files of which come free by that, need no more than this. A merge of tables that hold the values themselves may:
+    /// what it leaves has to fit; ten times [`target_file_bytes`](FamilyOptions::target_file_bytes) let most of them go ahead on a disk without a free byte.
+    pub ballast_bytes: u64,
+
     /// Whether the store keeps what is chosen here of `max_disk_bytes`, `max_space_amp`, `reclaim_mode`, `punch_holes` and
     /// `holes_within_values`, for tools that open it after this program: see [`Options::of_store`]. Default `true`; `false` leaves what it
     /// keeps as it is. An open itself always goes by its own options.
@@ -193,6 +203,7 @@ impl Default for Options {
             reclaim_mode: ReclaimMode::Auto,
             max_space_amp: 1.3,
             max_disk_bytes: 0,
+            ballast_bytes: 128 * MIB,
             punch_holes: false,
             holes_within_values: true,
             reclaim_bytes_per_second_max: 0,
@@ -263,7 +274,8 @@ pub enum ReclaimMode {
 /// Options of one column family.
 #[derive(Debug, Clone)]
 pub struct FamilyOptions {
-    /// Size at which a memtable is sealed and flushed, in bytes of arena. Default 64 MiB. Range 64 KiB..=16 GiB.
+    /// Size at which a memtable is sealed and flushed, in bytes of arena. Default 64 MiB. Range 64 KiB..=16 GiB. It is sealed at 1/32 of what
+    /// the store may take up (the disk's free space, or [`max_disk_bytes`](Options::max_disk_bytes)), but no less than 128 KiB, if that is less.
     /// Larger means fewer, larger flushes and more memory; smaller means a faster open after a crash.
     pub write_buffer_bytes: u64,
 
@@ -421,6 +433,7 @@ impl Options {
         if self.max_disk_bytes != 0 {
             in_range("max_disk_bytes", self.max_disk_bytes, MIB, GIB << 30)?;
         }
+        in_range("ballast_bytes", self.ballast_bytes, 0, GIB << 10)?;
         if self.reclaim_bytes_per_second_max != 0 {
             in_range("reclaim_bytes_per_second_max", self.reclaim_bytes_per_second_max, 64 * KIB, GIB << 10)?;
         }

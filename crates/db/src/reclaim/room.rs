@@ -20,6 +20,8 @@
 //! - W6: whoever waits gets an answer, whatever others write: once all was flushed on its behalf, and what that brought is done, and a few times
 //!   little of what it lacks was freed, be it for others; or, where somebody is always at work, once others were let write many times
 //!   what all ask for who wait: what goes ahead then, beyond the bound, is a small part of that, however many they are.
+//! - W7: what is kept is only reckoned with, and others may take it. A part of it lies on the disk as blocks that nobody else can have
+//!   ([`Metered`](esker_env::metered), M3), and counts as free here.
 //!
 //! Cost: of a write, one atomic subtraction, and two more additions where little is left; every few MiB a look at all families.
 
@@ -319,6 +321,33 @@ impl Room {
         self.meter.as_ref().is_some_and(|meter| meter.limit() < u64::MAX)
     }
 
+    /// Keeps room for when others have filled the disk, from now on (W7).
+    pub(crate) fn begin_ballast(&self) {
+        if let Some(meter) = &self.meter {
+            meter.begin_ballast();
+            meter.keep_ballast();
+        }
+    }
+
+    /// Takes of it what there is room for. Cost: a call.
+    pub(crate) fn keep_ballast(&self) {
+        if let Some(meter) = &self.meter {
+            meter.keep_ballast();
+        }
+    }
+
+    /// Keeps none any more.
+    pub(crate) fn end_ballast(&self) {
+        if let Some(meter) = &self.meter {
+            meter.end_ballast();
+        }
+    }
+
+    /// How much that is.
+    fn ballast_bytes(&self) -> u64 {
+        self.meter.as_ref().map_or(0, |meter| meter.ballast_bytes())
+    }
+
     /// Bytes that the files in the store's directory take up.
     pub(crate) fn used(&self) -> u64 {
         self.meter.as_ref().map_or_else(|| self.at_rest.load(Ordering::Relaxed), |meter| meter.used())
@@ -432,6 +461,7 @@ impl Store {
         if self.read_only {
             self.room.at_rest.store(self.on_disk().total_bytes(), Ordering::Relaxed);
         }
+        self.room.keep_ballast();
         // A file system that does not say is taken for large enough: it refuses by itself.
         let available = self.env.files.space(&self.dir).map_or(u64::MAX, |space| space.available);
         let most = limit.min(self.room.used().saturating_add(available));
@@ -491,7 +521,7 @@ impl Store {
                 let most = family.table_bytes().saturating_mul(TABLES_MAX);
                 // No more of a giant, as others may have made it, than of what our memtables leave.
                 let largest = version.table_sums().bytes_max.saturating_mul(2);
-                let largest = largest.min(family.options.write_buffer_bytes.saturating_mul(TABLES_MAX));
+                let largest = largest.min(family.memtable_bytes().saturating_mul(TABLES_MAX));
                 let (most, small) = match family.options.level_count {
                     2 => (u64::MAX, u64::MAX),
                     _ => (most.saturating_add(largest), TABLES_MAX),
@@ -537,7 +567,10 @@ impl Store {
         };
         let beside = (logs.max(values_unflushed) + next_log + flushed_next).min(slack / 2);
         Left {
-            disk: after_flushes.saturating_sub(signed(pass + file_bytes) + deletions::kept_bytes(most)),
+            // Nobody writes into the ballast but those that this is kept for, whatever is less.
+            disk: after_flushes.saturating_sub(
+                (signed(pass + file_bytes) + deletions::kept_bytes(most)).max(signed(self.room.ballast_bytes())),
+            ),
             pass: after_flushes.saturating_sub(COPIES * self.room.credit.load(Ordering::Relaxed).max(0)),
             bound: match has_blobs {
                 true => signed(limit) - signed(ours.saturating_sub(logs)) - signed(reserved) - signed(beside),
@@ -578,7 +611,7 @@ impl Store {
 
     /// What logs take up, the blocks ahead of the active one, and one that was made ahead of time, included.
     fn space_of_logs(&self) -> u64 {
-        let largest = self.families.load().values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
+        let largest = self.families.load().values().map(|family| family.memtable_bytes()).max().unwrap_or(0);
         self.sealed_wal_bytes.load(Ordering::Relaxed) + largest + self.spare_log_bytes.load(Ordering::Acquire)
     }
 

@@ -298,7 +298,9 @@ impl Store {
     /// A log that nobody needs any more: it goes, or becomes another one. `state` is locked.
     pub(crate) fn retire_log(&self, state: &mut State, number: FileNumber) {
         let path = self.path_of(&FileName::Wal(number));
-        let is_durable = self.durable_log.load(Ordering::Acquire) >= number.get();
+        // One from before the open may be of a kind whose records do not tell whose they are (L5).
+        let is_ours = number >= self.first_log;
+        let is_durable = is_ours && self.durable_log.load(Ordering::Acquire) >= number.get();
         let kept = if is_durable { self.options.recycled_logs_max } else { 0 };
         state.retired_logs.push_back(path);
         // The oldest first: should the manifest be lost, what is left is replayed, and must not lack what came later.
@@ -412,7 +414,7 @@ impl Store {
     pub(crate) fn log_bytes(&self) -> u64 {
         // What a full memtable has in the log is less than what it takes up in memory.
         let families = self.families.load();
-        let largest = families.values().map(|family| family.options.write_buffer_bytes).max().unwrap_or(0);
+        let largest = families.values().map(|family| family.memtable_bytes()).max().unwrap_or(0);
         largest.min(PREALLOCATED_BYTES_MAX)
     }
 

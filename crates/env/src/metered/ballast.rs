@@ -1,0 +1,154 @@
+//! Room for what must go on when others have filled the disk: blocks of a file that holds nothing.
+//!
+//! - G1: they are taken once the disk has less than [`PLENTY`] times as much left: where it has more, nothing is kept.
+//! - G2: whoever finds no room is given what it needs, and a little more, for the next. Logs leave half of what is kept, since what they hold has to
+//!   become tables; these leave a part to what says that files are gone.
+//! - G3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, nothing is kept.
+//! - G4: a store that is closed leaves them behind only where room is short. So does a process that dies; the next open takes the file away first, and
+//!   has that room.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{BLOCK_BYTES, Need};
+use crate::{AppendFile, FileSystem};
+
+/// So many times as much is plenty.
+const PLENTY: u64 = 64;
+/// What is given at once besides what is needed, what tables leave, and what lies about on the disk for the next append, is such a part.
+const STEP_PART: u64 = 16;
+/// Logs leave such a part.
+const HALF: u64 = 2;
+
+/// The blocks that are kept.
+#[derive(Debug)]
+pub(super) struct Ballast {
+    files: Arc<dyn FileSystem>,
+    path: PathBuf,
+    most: u64,
+    /// The file, if it is there.
+    held: Mutex<Option<Arc<dyn AppendFile>>>,
+    /// How much it has. Changed under the lock.
+    bytes: AtomicU64,
+    /// What the files of the directory take up, this one included.
+    all: Arc<AtomicU64>,
+    is_on: AtomicBool,
+}
+
+impl Ballast {
+    /// Of at most so many bytes, whole blocks of them, in a file at `path`, which counts among `all` that the files take up.
+    pub(super) fn new(files: Arc<dyn FileSystem>, path: PathBuf, most: u64, all: Arc<AtomicU64>) -> Self {
+        let most = most / BLOCK_BYTES * BLOCK_BYTES;
+        let (held, bytes, is_on) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Self { files, path, most, held, bytes, all, is_on }
+    }
+
+    pub(super) const fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// How much is kept now.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn begin(&self) {
+        self.is_on.store(self.most > 0, Ordering::Release);
+    }
+
+    /// Takes what there is room for (G1), as far as all files take no more than `limit`.
+    pub(super) fn keep(&self, limit: u64) {
+        if self.is_plenty() || !self.is_on.load(Ordering::Acquire) {
+            return;
+        }
+        // Whoever has it is at it.
+        let Some(mut held) = self.held.try_lock() else { return };
+        let (now, step, free) = (self.bytes(), self.most / STEP_PART, self.free());
+        let wanted = self.most.min(free.saturating_sub(step)) / BLOCK_BYTES * BLOCK_BYTES;
+        let more = wanted.saturating_sub(now);
+        if more == 0 || (wanted < self.most && more < step) || !self.is_on.load(Ordering::Acquire) {
+            return;
+        }
+        let within = |all: u64| all.checked_add(more).filter(|&all| all <= limit);
+        if self.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, within).is_err() {
+            return;
+        }
+        let file = match &*held {
+            Some(file) => Ok(file.clone()),
+            None => self.files.create(&self.path),
+        };
+        match file.and_then(|file| file.preallocate(wanted).map(|is_there| (file, is_there))) {
+            Ok((file, true)) => {
+                *held = Some(file);
+                self.bytes.store(wanted, Ordering::Release);
+            }
+            answer => {
+                self.all.fetch_sub(more, Ordering::AcqRel);
+                // G3.
+                self.is_on.store(answer.is_err(), Ordering::Release);
+                if now == 0 {
+                    self.drop_file(&mut held);
+                }
+            }
+        }
+    }
+
+    /// Gives room for so many bytes more (G2). `false` if nothing is left for that.
+    pub(super) fn give(&self, bytes: u64, need: Need) -> bool {
+        let mut held = self.held.lock();
+        let kept = match need {
+            Need::Vital => 0,
+            Need::Work => self.most / STEP_PART,
+            Need::Log => self.most / HALF,
+        };
+        let now = self.bytes();
+        let given = bytes.saturating_add(self.most / STEP_PART).min(now.saturating_sub(kept));
+        let left = (now - given) / BLOCK_BYTES * BLOCK_BYTES;
+        if left == now || !held.as_ref().is_some_and(|file| file.truncate(0).is_ok()) {
+            return false;
+        }
+        let is_left = left > 0 && held.as_ref().is_some_and(|file| matches!(file.preallocate(left), Ok(true)));
+        if is_left {
+            self.set(left);
+        } else {
+            self.drop_file(&mut held);
+        }
+        true
+    }
+
+    fn drop_file(&self, held: &mut Option<Arc<dyn AppendFile>>) {
+        *held = None;
+        self.set(0);
+        let _ = self.files.remove(&self.path);
+    }
+
+    /// It has less than it had.
+    fn set(&self, bytes: u64) {
+        let before = self.bytes.swap(bytes, Ordering::AcqRel);
+        self.all.fetch_sub(before.saturating_sub(bytes), Ordering::AcqRel);
+    }
+
+    /// Bytes of the disk that are free, what is kept included.
+    fn free(&self) -> u64 {
+        let space = self.path.parent().and_then(|dir| self.files.space(dir).ok());
+        // A file system that does not say is taken for large enough.
+        space.map_or(u64::MAX, |space| space.available.saturating_add(self.bytes()))
+    }
+
+    fn is_plenty(&self) -> bool {
+        self.most == 0 || self.free() / PLENTY >= self.most
+    }
+
+    /// See G4.
+    pub(super) fn end(&self) {
+        let mut held = self.held.lock();
+        self.is_on.store(false, Ordering::Release);
+        if held.is_some() && self.is_plenty() {
+            self.drop_file(&mut held);
+        }
+        *held = None;
+    }
+}
