@@ -225,7 +225,7 @@ impl Store {
             FileName::Wal(number) => !wals.contains_key(&number),
             FileName::Manifest(number) => number != manifest,
             FileName::Options(_) => old_options.contains(&name),
-            FileName::Temporary(_) | FileName::OptionsTemporary(_) => true,
+            FileName::Temporary(_) | FileName::OptionsTemporary(_) => **name != open::BALLAST,
             _ => false,
         };
         Ok(names.iter().filter(is_orphan).map(|name| self.path_of(name)).collect())

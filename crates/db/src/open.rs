@@ -33,7 +33,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
-pub(crate) use self::files::{is_half_made, is_unreadable, superfluous_bytes};
+pub(crate) use self::files::{BALLAST, is_half_made, is_unreadable, superfluous_bytes};
 use self::left_out::Sieve;
 pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
@@ -491,7 +491,8 @@ fn take_over_blobs(store: &Store, logs: &replay::Logs) -> Result<()> {
 }
 
 fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
-    let before: Vec<_> = store.families.load().values().map(|family| (family.clone(), family.view.load_full())).collect();
+    let before: Vec<_> =
+        store.families.load().values().map(|family| (family.clone(), family.view.load_full())).collect();
     let written = write_tables(store, logs);
     if written.is_err() {
         for (family, view) in before {

@@ -30,6 +30,17 @@ fn esker_holds(store: &Path, expected: &Families) -> Db {
     db
 }
 
+/// Goal: what Esker keeps of a short disk, and leaves behind where its process dies, is no one's for long: RocksDB takes it away.
+#[test]
+fn rocksdb_takes_away_what_was_kept_of_the_disk() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    must("closing", create(&store).0.close());
+    must("writing", std::fs::write(store.join("000001.dbtmp"), [0; 100_000]));
+    ldb::put(&store, MIXED, b"key", b"value");
+    assert_eq!(directory::count(&store, ".dbtmp"), 0);
+}
+
 #[test]
 fn esker_and_ldb_write_by_turns() {
     let directory = must("making a directory", tempfile::tempdir());

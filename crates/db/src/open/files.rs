@@ -90,9 +90,9 @@ pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Resu
     if create_if_missing { Ok(()) } else { Err(no_store(dir)) }
 }
 
-/// Blocks that are kept for when others have filled the disk. RocksDB removes a file of such a name when it opens the store, which a process may
+/// Blocks that are kept for when others have filled the disk. RocksDB removes a file of such a name when it opens the store (not of number 0), which a process may
 /// have left that died.
-pub(super) const BALLAST: FileName = FileName::Temporary(FileNumber::new(0));
+pub(crate) const BALLAST: FileName = FileName::Temporary(FileNumber::new(1));
 
 /// What the file at `path` is written for.
 pub(super) fn need(path: &Path) -> Need {

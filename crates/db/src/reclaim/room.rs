@@ -336,6 +336,13 @@ impl Room {
         }
     }
 
+    /// The manifest has so many bytes: with OPTIONS and the like, the next open writes no more.
+    pub(crate) fn note_manifest(&self, bytes: u64) {
+        if let Some(meter) = &self.meter {
+            meter.note_vital(bytes.saturating_add(RESERVE_BYTES / 2));
+        }
+    }
+
     /// Keeps none any more.
     pub(crate) fn end_ballast(&self) {
         if let Some(meter) = &self.meter {

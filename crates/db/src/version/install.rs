@@ -129,6 +129,7 @@ impl Store {
 
     fn note_manifest_growth(&self, manifest: &ManifestWriter) {
         self.manifest_growth.store(manifest.growth_bytes(self.manifest_bytes_max()), Ordering::Relaxed);
+        self.room.note_manifest(manifest.bytes());
     }
 
     /// A new one was written.

@@ -1,9 +1,10 @@
 //! Room for what must go on when others have filled the disk: blocks of a file that holds nothing.
 //!
 //! - G1: they are taken once the disk has less than [`PLENTY`] times as much left: where it has more, nothing is kept.
-//! - G2: whoever finds no room is given what it needs, and a little more, for the next. Logs leave half of what is kept, since what they hold has to
-//!   become tables; these leave a part to what says that files are gone.
-//! - G3: they are room and nothing else. Nobody reads or syncs them; where the file system reserves no blocks, nothing is kept.
+//! - G2: whoever finds no room is given what it needs, and a little more, for the next. Work leaves what says that files are gone, and is written anew by
+//!   the next open, and a part at least; logs leave half of the rest, since what they hold has to become tables.
+//! - G3: they are room and nothing else, and nobody reads them. Where the file system reserves no blocks, nothing is kept. They are synced, so that a
+//!   power loss, which may bring back files that were removed, leaves them; where that fails, no more is lost than they.
 //! - G4: a store that is closed leaves them behind only where room is short. So does a process that dies; the next open takes the file away first, and
 //!   has that room.
 
@@ -20,7 +21,7 @@ use crate::{AppendFile, FileSystem};
 const PLENTY: u64 = 64;
 /// What is given at once besides what is needed, what tables leave, and what lies about on the disk for the next append, is such a part.
 const STEP_PART: u64 = 16;
-/// Logs leave such a part.
+/// Work leaves no more than such a part, and logs, of the rest, such a one.
 const HALF: u64 = 2;
 
 /// The blocks that are kept.
@@ -35,6 +36,8 @@ pub(super) struct Ballast {
     bytes: AtomicU64,
     /// What the files of the directory take up, this one included.
     all: Arc<AtomicU64>,
+    /// What is vital would take if it was written anew.
+    vital: AtomicU64,
     is_on: AtomicBool,
 }
 
@@ -43,7 +46,7 @@ impl Ballast {
     pub(super) fn new(files: Arc<dyn FileSystem>, path: PathBuf, most: u64, all: Arc<AtomicU64>) -> Self {
         let most = most / BLOCK_BYTES * BLOCK_BYTES;
         let (held, bytes, is_on) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
-        Self { files, path, most, held, bytes, all, is_on }
+        Self { files, path, most, held, bytes, all, vital: AtomicU64::new(0), is_on }
     }
 
     pub(super) const fn most(&self) -> u64 {
@@ -57,6 +60,11 @@ impl Ballast {
 
     pub(super) fn begin(&self) {
         self.is_on.store(self.most > 0, Ordering::Release);
+    }
+
+    /// See G2.
+    pub(super) fn note_vital(&self, bytes: u64) {
+        self.vital.store(bytes, Ordering::Relaxed);
     }
 
     /// Takes what there is room for (G1), as far as all files take no more than `limit`.
@@ -82,6 +90,7 @@ impl Ballast {
         };
         match file.and_then(|file| file.preallocate(wanted).map(|is_there| (file, is_there))) {
             Ok((file, true)) => {
+                self.make_durable(&*file);
                 *held = Some(file);
                 self.bytes.store(wanted, Ordering::Release);
             }
@@ -99,10 +108,11 @@ impl Ballast {
     /// Gives room for so many bytes more (G2). `false` if nothing is left for that.
     pub(super) fn give(&self, bytes: u64, need: Need) -> bool {
         let mut held = self.held.lock();
+        let of_work = self.vital.load(Ordering::Relaxed).min(self.most / HALF).max(self.most / STEP_PART);
         let kept = match need {
             Need::Vital => 0,
-            Need::Work => self.most / STEP_PART,
-            Need::Log => self.most / HALF,
+            Need::Work => of_work,
+            Need::Log => of_work + (self.most - of_work) / HALF,
         };
         let now = self.bytes();
         let given = bytes.saturating_add(self.most / STEP_PART).min(now.saturating_sub(kept));
@@ -110,13 +120,19 @@ impl Ballast {
         if left == now || !held.as_ref().is_some_and(|file| file.truncate(0).is_ok()) {
             return false;
         }
-        let is_left = left > 0 && held.as_ref().is_some_and(|file| matches!(file.preallocate(left), Ok(true)));
-        if is_left {
+        let file = held.as_ref().filter(|file| left > 0 && matches!(file.preallocate(left), Ok(true)));
+        if let Some(file) = file {
+            self.make_durable(&**file);
             self.set(left);
         } else {
             self.drop_file(&mut held);
         }
         true
+    }
+
+    fn make_durable(&self, file: &dyn AppendFile) {
+        let _ = file.sync();
+        let _ = self.path.parent().map(|dir| self.files.sync_dir(dir));
     }
 
     fn drop_file(&self, held: &mut Option<Arc<dyn AppendFile>>) {
