@@ -257,6 +257,15 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Exhausted ([`crate::Error::is_exhausted`]) if there is no room: the file is as before, and appends go on without.
     fn preallocate(&self, len: u64) -> Result<bool>;
 
+    /// Asks for blocks up to `len` bytes, of which nothing is to be made: nobody else has them as long as the file does. Also where an append would not
+    /// go into them, as on file systems that write everything to a new place. `false` where there are none to be had like that; the file is as before.
+    ///
+    /// # Errors
+    /// As [`preallocate`](Self::preallocate).
+    fn hold(&self, len: u64) -> Result<bool> {
+        self.preallocate(len)
+    }
+
     /// Ends the file at [`len`](Self::len) and gives back what was preallocated behind it. For whoever appends no more,
     /// before the last sync. Again is once; an append that comes nevertheless is one to a file that was not preallocated.
     ///

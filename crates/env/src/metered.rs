@@ -437,6 +437,15 @@ impl AppendFile for MeteredAppend {
         preallocated
     }
 
+    fn hold(&self, len: u64) -> Result<bool> {
+        let before = *self.charge.bytes.lock();
+        let held = self.grow(len, || self.file.hold(len));
+        if !matches!(held, Ok(true)) {
+            self.set(before);
+        }
+        held
+    }
+
     fn seal(&self) -> Result<()> {
         self.file.seal()?;
         self.set(blocks(self.file.len()));

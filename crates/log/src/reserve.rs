@@ -153,7 +153,7 @@ impl Reserve {
             Err(error) if error.kind() == IoKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let taken = self.files.create(path).and_then(|file| file.preallocate(bytes));
+        let taken = self.files.create(path).and_then(|file| file.hold(bytes));
         if !matches!(taken, Ok(true)) {
             let _ = self.files.remove(path);
         }

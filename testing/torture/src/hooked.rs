@@ -275,6 +275,9 @@ impl AppendFile for HookedFile {
     fn preallocate(&self, len: u64) -> Result<bool> {
         self.file.preallocate(len)
     }
+    fn hold(&self, len: u64) -> Result<bool> {
+        self.file.hold(len)
+    }
     fn seal(&self) -> Result<()> {
         self.file.seal()
     }

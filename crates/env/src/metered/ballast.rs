@@ -88,7 +88,7 @@ impl Ballast {
             Some(file) => Ok(file.clone()),
             None => self.files.create(&self.path),
         };
-        match file.and_then(|file| file.preallocate(wanted).map(|is_there| (file, is_there))) {
+        match file.and_then(|file| file.hold(wanted).map(|is_there| (file, is_there))) {
             Ok((file, true)) => {
                 self.make_durable(&*file);
                 *held = Some(file);
@@ -120,7 +120,7 @@ impl Ballast {
         if left == now || !held.as_ref().is_some_and(|file| file.truncate(0).is_ok()) {
             return false;
         }
-        let file = held.as_ref().filter(|file| left > 0 && matches!(file.preallocate(left), Ok(true)));
+        let file = held.as_ref().filter(|file| left > 0 && matches!(file.hold(left), Ok(true)));
         if let Some(file) = file {
             self.make_durable(&**file);
             self.set(left);

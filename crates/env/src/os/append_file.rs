@@ -45,6 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::file_system::STAT_BLOCK_BYTES;
 use super::tail::{READY_BYTES_MAX, READY_HUGE_BYTES_MAX, READY_LARGE_BYTES_MAX, Tail};
 use crate::{Access, AppendFile, COMMIT_BYTES, Error, Result, Window};
 
@@ -291,10 +292,16 @@ impl OsAppendFile {
     /// Asks for the blocks of `range`; with `lengthen`, the file ends no sooner than they do.
     #[cfg(target_os = "linux")]
     fn reserve(&self, range: Range<u64>, lengthen: bool) -> io::Result<bool> {
-        use rustix::fs::{FallocateFlags, fallocate};
         if !*self.reserves.get_or_init(|| !is_copy_on_write(&self.file)) {
             return Ok(false);
         }
+        self.allocate(range, lengthen)
+    }
+
+    /// The same, whether or not they are those that will be written to.
+    #[cfg(target_os = "linux")]
+    fn allocate(&self, range: Range<u64>, lengthen: bool) -> io::Result<bool> {
+        use rustix::fs::{FallocateFlags, fallocate};
         let flags = if lengthen { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
         loop {
             match fallocate(&self.file, flags, range.start, range.end - range.start) {
@@ -309,6 +316,11 @@ impl OsAppendFile {
     #[cfg(not(target_os = "linux"))]
     fn reserve(&self, _: Range<u64>, _: bool) -> io::Result<bool> {
         Ok(*self.reserves.get_or_init(|| false))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn allocate(&self, _: Range<u64>, _: bool) -> io::Result<bool> {
+        Ok(false)
     }
 
     /// Cuts the file to `len`, with what was preallocated.
@@ -414,6 +426,24 @@ impl AppendFile for OsAppendFile {
                 if len <= WINDOW_BYTES_MAX { Tail::new(&self.file, len, now, self.page_bytes).ok() } else { None };
         }
         Ok(reserved)
+    }
+
+    fn hold(&self, len: u64) -> Result<bool> {
+        let mut end = self.end.lock();
+        let there = self.len.load(Ordering::Relaxed).max(end.reserved_to);
+        if len <= there {
+            return Ok(true);
+        }
+        // Some file systems say yes and have none.
+        let are_there =
+            |file: &File| file.metadata().map(|found| found.blocks().saturating_mul(STAT_BLOCK_BYTES) >= len);
+        let held = self.allocate(there..len, true).and_then(|is_asked| Ok(is_asked && are_there(&self.file)?));
+        if matches!(held, Ok(true)) {
+            end.reserved_to = len;
+        } else {
+            let _ = self.file.set_len(there);
+        }
+        held.map_err(|source| self.error("preallocating", source).at(len))
     }
 
     fn seal(&self) -> Result<()> {

@@ -15,7 +15,7 @@ use super::read_file::OsReadFile;
 use crate::{AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, ReadFile, Result, Space};
 
 /// `st_blocks` counts in these, whatever the file system's own block is (`stat(2)`).
-const STAT_BLOCK_BYTES: u64 = 512;
+pub(super) const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The system's files.
 #[derive(Debug, Clone, Copy, Default)]

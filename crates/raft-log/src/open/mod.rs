@@ -141,11 +141,9 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let shape = Shape { recycle_capacity: options.recycle_capacity(Kind::Append), ..shape };
     let retired = waiting(&shape, &options, &listing, append.len())?;
     let (append, mut append_tail) = finish(Kind::Append, shape, append, retired, options.recovery_mode)?;
-    if append_tail.reserves_blocks() {
-        reserve.begin();
-        // Whoever adds something tries again, and is told.
-        append_tail.keep(&reserve).or_else(|error| if error.wants_room() { Ok(()) } else { Err(error) })?;
-    }
+    reserve.begin();
+    // Whoever adds something tries again, and is told.
+    append_tail.keep(&reserve).or_else(|error| if error.wants_room() { Ok(()) } else { Err(error) })?;
     let Some(groups) = Arc::into_inner(groups) else {
         return Err(Error::new(ErrorKind::Io, "a thread of recovery did not end"));
     };

@@ -102,11 +102,6 @@ impl Tail {
         broke(&*self.files, &self.file, &self.broken, doing, error)
     }
 
-    /// Whether its file system reserves blocks, full or not.
-    pub(crate) fn reserves_blocks(&self) -> bool {
-        self.append.preallocate(self.append.len()).unwrap_or(true)
-    }
-
     /// Sees to it that the `reserve` is whole: of the blocks that the file has ahead, if there are no others.
     ///
     /// # Errors
