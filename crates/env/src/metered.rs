@@ -4,7 +4,7 @@
 //!   up: what the files occupy never exceeds what is counted, nor that the limit.
 //! - M2: small files without which nothing could be given up any more, the [`Vital`](Need::Vital) ones, may use the last
 //!   [`RESERVE_BYTES`]; others may not.
-//! - M3: when others have filled the disk, what is written goes into blocks that were kept for that ([`ballast`]). To whoever asks how much
+//! - M3: when others have filled the disk, what is written goes into blocks that were kept for that (`ballast`). To whoever asks how much
 //!   room there is, they are free.
 //!
 //! Other directories are nobody's concern here. Cost: of an append within blocks that are counted already, one atomic load.

@@ -117,7 +117,7 @@ impl Ballast {
         let now = self.bytes();
         let given = bytes.saturating_add(self.most / STEP_PART).min(now.saturating_sub(kept));
         let left = (now - given) / BLOCK_BYTES * BLOCK_BYTES;
-        if left == now || !held.as_ref().is_some_and(|file| file.truncate(0).is_ok()) {
+        if left == now || held.as_ref().is_none_or(|file| file.truncate(0).is_err()) {
             return false;
         }
         let file = held.as_ref().filter(|file| left > 0 && matches!(file.hold(left), Ok(true)));
