@@ -416,6 +416,7 @@ fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Res
 /// Replays the logs into tables, begins a new log and a new manifest, and makes that the store (O2).
 fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     files::remove_leftovers(store, logs)?;
+    store.room.take_over_ballast();
     let first_new_number = store.next_file_number() - 1;
     let Begun { wal, kept, manifest } = begin_store(store, logs, first_new_number).inspect_err(|_| {
         // While CURRENT names the old manifest, what was written since is nobody's. What cannot be removed now, the next open removes.
@@ -457,6 +458,8 @@ struct Begun {
 fn begin_store(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Result<Begun> {
     store.refresh_room();
     take_over_blobs(store, logs)?;
+    // What comes now leaves that much for a new one.
+    store.room.note_manifest(files::manifest_bytes(store)?);
     let kept = match write_recovered(store, logs) {
         Ok(()) => BTreeMap::new(),
         Err(error) if error.kind() == ErrorKind::Exhausted && logs.can_stay(store)? => {

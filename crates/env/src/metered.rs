@@ -83,6 +83,11 @@ impl Meter {
         self.ballast.most()
     }
 
+    /// Has what an earlier process left behind of them.
+    pub fn take_over_ballast(&self) {
+        self.ballast.take_over();
+    }
+
     /// Keeps them from now on.
     pub fn begin_ballast(&self) {
         self.ballast.begin();
@@ -196,7 +201,7 @@ impl Metered {
         for entry in files.list(dir)? {
             let path = dir.join(&entry.name);
             match files.metadata(&path) {
-                Ok(found) if found.kind == FileKind::File => {
+                Ok(found) if found.kind == FileKind::File && entry.name != limits.ballast_name => {
                     drop(charges.insert(path, Charge::new(&meter, found.allocated)));
                 }
                 _ => {}
@@ -659,6 +664,34 @@ mod tests {
         disk.set_capacity(Some(1 << 20));
         meter.keep_ballast();
         assert_eq!((allocated(&disk), meter.ballast_bytes()), (0, 0));
+    }
+
+    /// Goal: what a process left behind is the next one's, if it is what was asked for.
+    #[test]
+    fn what_was_left_behind_is_taken_over() {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(64 * 16 * 4096));
+        let kept = 64 * 4096;
+        drop(with_ballast(&disk, u64::MAX, 1 << 30));
+        assert_eq!(allocated(&disk), kept);
+        let limits = |ballast_bytes| Limits {
+            bytes: u64::MAX,
+            ballast_bytes,
+            ballast_name: "ballast".into(),
+            need: |_| Need::Work,
+        };
+        let dir = Path::new("/store");
+        let over = |ballast_bytes| Metered::over(disk.env().files, dir, &limits(ballast_bytes)).unwrap();
+        let (files, meter) = over(kept);
+        meter.take_over_ballast();
+        disk.set_capacity(Some(kept));
+        assert_eq!((meter.used(), files.space(dir).unwrap().available), (0, kept));
+        assert_eq!(fill(&*files.create(&dir.join("table")).unwrap()), 60);
+        assert_eq!((meter.used(), allocated(&disk)), (60 * 4096, kept));
+        files.remove(&dir.join("table")).unwrap();
+        let (_files, less) = over(4096);
+        less.take_over_ballast();
+        assert_eq!((less.used(), allocated(&disk)), (0, 0), "it is longer than it should be");
     }
 
     /// Goal: within a limit of the user's, what is kept takes nothing from anybody.

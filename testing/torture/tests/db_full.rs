@@ -1,6 +1,7 @@
 //! A Db on a disk that it has filled, and whose last bytes others took: it opens again with all that it had, whatever it was amid, and goes on.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
@@ -165,4 +166,104 @@ fn what_is_deleted_makes_room_though_others_have_the_rest() {
             assert!(contents(&db).is_empty());
         }
     }
+}
+
+/// Whether `found` is `base` after a beginning of `changes`, at least the first `durable` of them.
+fn is_a_beginning(found: &Model, base: &Model, changes: &[(Vec<u8>, Option<Vec<u8>>)], durable: usize) -> bool {
+    let mut model = base.clone();
+    for (done, (key, value)) in changes.iter().enumerate() {
+        if done >= durable && model == *found {
+            return true;
+        }
+        match value {
+            Some(value) => drop(model.insert(key.clone(), value.clone())),
+            None => drop(model.remove(key)),
+        }
+    }
+    model == *found
+}
+
+/// Others have all of the disk but so many bytes.
+fn others_take_all_but(disk: &SimDisk, left: u64) {
+    let (files, path) = (disk.env().files, Path::new("/others"));
+    let _ = files.remove(path);
+    let free = files.space("/".as_ref()).unwrap().available;
+    files.create(path).unwrap().preallocate(free.saturating_sub(left)).unwrap();
+}
+
+/// Goal: what the logs hold, and there is no room for as tables, stays in the logs, through one end after another: nothing that was acknowledged as durable is
+/// lost, nor what follows in the next log; and it goes to tables once there is room.
+#[test]
+fn logs_stay_where_there_is_no_room_for_tables() {
+    let mut kept = 0;
+    for seed in seeds(60) {
+        let mut random = Rng::with_seed(seed);
+        let family = FamilyOptions {
+            separation: [Separation::Off, Separation::AtFlush, Separation::AtWrite][random.usize(..3)],
+            min_blob_size: 300,
+            write_buffer_bytes: random.u64(64 << 10..300 << 10),
+            ..FamilyOptions::default()
+        };
+        let options = Options {
+            create_if_missing: true,
+            families: [("default".to_owned(), family)].into(),
+            background_jobs: 0,
+            recycled_logs_max: random.usize(..2),
+            // For a manifest and a little of a log.
+            ballast_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let mut disk = SimDisk::new();
+        disk.set_capacity(Some(4 << 20));
+        let mut db = open(&disk, &options).unwrap();
+        let mut base = Model::new();
+        for round in 0..4 {
+            let what = |done: &str| format!("seed {seed}, round {round}: {done}");
+            let (mut changes, mut durable) = (Vec::new(), 0);
+            let (before, after) = (random.usize(100..400), random.usize(1..200));
+            for change in 0..before + after {
+                if change == before {
+                    others_take_all_but(&disk, random.u64(..16 << 10));
+                }
+                let key = random.u16(..500).to_be_bytes().to_vec();
+                let new = (random.u8(..4) > 0).then(|| value(&mut random, 1000));
+                let written = match &new {
+                    Some(value) => db.put(&key, value),
+                    None => db.delete(&key),
+                };
+                match written {
+                    Ok(()) => changes.push((key, new)),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Exhausted, "{}: {error}", what("writing")),
+                }
+                if random.u8(..100) == 0 && db.sync_wal().is_ok() {
+                    durable = changes.len();
+                }
+            }
+            for _ in 0..random.usize(1..3) {
+                disk = if random.bool() {
+                    disk.after_power_loss(Survivors::Sample { seed: random.u64(..) })
+                } else {
+                    durable = changes.len();
+                    disk.after_process_death()
+                };
+                drop(db);
+                others_take_all_but(&disk, 0);
+                db = open(&disk, &options).unwrap_or_else(|error| panic!("{}: {error}", what("opening")));
+                let logs = disk.paths().iter().filter(|path| path.extension().is_some_and(|end| end == "log")).count();
+                kept += usize::from(logs > 1);
+                let found = contents(&db);
+                assert!(is_a_beginning(&found, &base, &changes, durable), "{}", what("opened"));
+                // An open makes durable what it finds.
+                (base, changes, durable) = (found, Vec::new(), 0);
+            }
+            others_take_all_but(&disk, u64::MAX);
+            if random.bool() {
+                db.wait_for_compact().unwrap_or_else(|error| panic!("{}: {error}", what("compacting")));
+                assert!(contents(&db) == base, "{}", what("in the end"));
+                let check = db.check(&mut |_| {}).unwrap();
+                assert!(check.errors.is_empty(), "{}: {:?}", what("checked"), check.errors);
+            }
+        }
+    }
+    assert!(kept > 20, "logs stayed {kept} times");
 }

@@ -94,6 +94,12 @@ pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Resu
 /// have left that died.
 pub(crate) const BALLAST: FileName = FileName::Temporary(FileNumber::new(1));
 
+/// How long the manifest is that CURRENT names.
+pub(super) fn manifest_bytes(store: &Store) -> Result<u64> {
+    let current = current_manifest(&*store.env.files, &store.dir)?;
+    Ok(store.env.files.metadata(&store.path_of(&FileName::Manifest(current)))?.len)
+}
+
 /// What the file at `path` is written for.
 pub(super) fn need(path: &Path) -> Need {
     match path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse) {
@@ -422,8 +428,6 @@ pub(super) fn remove_leftovers(store: &Store, logs: &Logs) -> Result<()> {
     let current = current_manifest(&*store.env.files, &store.dir)?;
     let mut live = live_files(store);
     live.insert(current);
-    // What is to be written next has that room.
-    let _ = store.env.files.remove(&store.path_of(&BALLAST));
     for name in Listing::of(&store.env, &store.dir)?.names {
         let is_nobodys = match name {
             FileName::Table(number)
@@ -494,7 +498,7 @@ pub(super) fn remove_superfluous(store: &Store) -> Result<()> {
         let superfluous = match name {
             FileName::Wal(number) | FileName::Manifest(number) => !live.contains(number),
             FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) => is_unnamed(name, &live),
-            FileName::Temporary(_) | FileName::OptionsTemporary(_) => true,
+            FileName::Temporary(_) | FileName::OptionsTemporary(_) => *name != BALLAST,
             FileName::Options(number) => old_options.contains(number),
             _ => false,
         };

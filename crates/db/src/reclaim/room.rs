@@ -321,6 +321,13 @@ impl Room {
         self.meter.as_ref().is_some_and(|meter| meter.limit() < u64::MAX)
     }
 
+    /// Has what an earlier process left behind of the room for when others have filled the disk.
+    pub(crate) fn take_over_ballast(&self) {
+        if let Some(meter) = &self.meter {
+            meter.take_over_ballast();
+        }
+    }
+
     /// Keeps room for when others have filled the disk, from now on (W7).
     pub(crate) fn begin_ballast(&self) {
         if let Some(meter) = &self.meter {

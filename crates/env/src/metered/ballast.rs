@@ -5,8 +5,7 @@
 //!   the next open, and a part at least; logs leave half of the rest, since what they hold has to become tables.
 //! - G3: they are room and nothing else, and nobody reads them. Where the file system reserves no blocks, nothing is kept. They are synced, so that a
 //!   power loss, which may bring back files that were removed, leaves them; where that fails, no more is lost than they.
-//! - G4: a store that is closed leaves them behind only where room is short. So does a process that dies; the next open takes the file away first, and
-//!   has that room.
+//! - G4: a store that is closed leaves them behind only where room is short. So does a process that dies; to the next open they are what they were.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,6 +55,22 @@ impl Ballast {
     /// How much is kept now.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Takes over what was left behind (G4). It counts among all that the files take up from now on.
+    pub(super) fn take_over(&self) {
+        let mut held = self.held.lock();
+        let left = self.files.metadata(&self.path).ok().filter(|found| found.len > 0 && found.allocated >= found.len);
+        match left.filter(|left| left.len <= self.most).map(|left| (left.len, self.files.reopen(&self.path, left.len)))
+        {
+            Some((bytes, Ok(file))) => {
+                *held = Some(file);
+                self.all.fetch_add(bytes, Ordering::AcqRel);
+                self.bytes.store(bytes, Ordering::Release);
+            }
+            // More than there should be, or no more than a name.
+            _ => self.drop_file(&mut held),
+        }
     }
 
     pub(super) fn begin(&self) {
