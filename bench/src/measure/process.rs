@@ -37,7 +37,7 @@ pub fn cost_now() -> Result<Cost> {
     })
 }
 
-/// Blocks of the device that everything in `dir` takes, in bytes: holes are not counted.
+/// Blocks of the device that everything in `dir` takes, in bytes: holes are not counted, nor what Esker keeps of a short disk in a temporary file.
 ///
 /// # Errors
 /// The directory cannot be listed. Files that go away meanwhile count as nothing.
@@ -45,6 +45,9 @@ pub fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "dbtmp") {
+            continue;
+        }
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         bytes += if metadata.is_dir() { disk_bytes(&path)? } else { metadata.blocks() * 512 };
     }

@@ -442,6 +442,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     if distrust::is_warned(&*store.env.files, &store.dir)? {
         distrust::trust_again(&*store.env.files, &store.dir)?;
     }
+    store.refresh_memory();
     store.room.begin_ballast();
     Ok(())
 }

@@ -5,7 +5,7 @@ use esker_format::file_name::FileName;
 use crate::Error;
 use crate::compaction::Levels;
 use crate::family::Family;
-use crate::open::Recovery;
+use crate::open::{BALLAST, Recovery};
 use crate::reclaim;
 use crate::store::Store;
 
@@ -101,7 +101,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// All of it.
+    /// All of it but for what is kept, which is room and holds nothing.
     pub fn total_bytes(&self) -> u64 {
         self.memtable_bytes + self.index_filter_bytes + self.cache_bytes
     }
@@ -152,6 +152,8 @@ pub struct OnDisk {
     pub wal_bytes: u64,
     /// Manifests, OPTIONS, CURRENT, IDENTITY and what else lies there.
     pub other_bytes: u64,
+    /// What is kept for when others have filled the disk ([`ballast_bytes`](crate::Options::ballast_bytes)).
+    pub ballast_bytes: u64,
 }
 
 impl OnDisk {
@@ -314,6 +316,7 @@ impl Store {
                     continue;
                 }
                 Some(FileName::Wal(_)) => &mut sum.wal_bytes,
+                Some(BALLAST) => &mut sum.ballast_bytes,
                 _ => &mut sum.other_bytes,
             };
             *kind += metadata.len;

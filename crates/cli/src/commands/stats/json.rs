@@ -17,6 +17,7 @@ pub(crate) fn object(stats: &Stats) -> Value {
             "wal_bytes": stats.on_disk.wal_bytes,
             "other_bytes": stats.on_disk.other_bytes,
             "total_bytes": stats.on_disk.total_bytes(),
+            "ballast_bytes": stats.on_disk.ballast_bytes,
         },
         "memory": {
             "memtable_bytes": stats.memory.memtable_bytes,

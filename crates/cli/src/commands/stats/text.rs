@@ -39,6 +39,10 @@ fn on_disk(stats: &Stats) -> Columns {
         let files = files.map(|count| Count(count as u64).to_string()).unwrap_or_default();
         columns.row(vec![name.to_owned(), files, Bytes(bytes).to_string()]);
     }
+    if disk.ballast_bytes > 0 {
+        let kept = "kept for when the disk is full".to_owned();
+        columns.row(vec![kept, String::new(), Bytes(disk.ballast_bytes).to_string()]);
+    }
     columns
 }
 
