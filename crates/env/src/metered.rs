@@ -397,6 +397,28 @@ impl MeteredAppend {
         self.charge.set(bytes);
         self.charged.store(bytes, Ordering::Relaxed);
     }
+
+    /// Appends `parts`, of so many `bytes`, behind the first `before` of the file, which found no room.
+    #[cold]
+    fn append_with_ballast(&self, before: u64, bytes: u64, parts: &[&[u8]], mut error: Error) -> Result<()> {
+        let (meter, path, end) = (&self.charge.meter, self.file.path(), before.saturating_add(bytes));
+        while error.is_exhausted() {
+            // What the limit refuses, no room on the disk helps.
+            let Ok(charged) = self.charge.raise(path, end) else { break };
+            self.charge.set(charged);
+            if !meter.ballast.give(bytes, (meter.need)(path)) {
+                break;
+            }
+            if self.file.len() > before {
+                self.file.truncate(before)?;
+            }
+            match self.grow(end, || self.file.append(parts)) {
+                Err(again) => error = again,
+                Ok(()) => return Ok(()),
+            }
+        }
+        Err(error)
+    }
 }
 
 impl AppendFile for MeteredAppend {
@@ -411,16 +433,11 @@ impl AppendFile for MeteredAppend {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let before = self.file.len();
-        self.grow(before.saturating_add(bytes), || {
-            let mut is_again = false;
-            self.charge.meter.with_ballast(self.file.path(), bytes, || {
-                if is_again && self.file.len() > before {
-                    self.file.truncate(before)?;
-                }
-                is_again = true;
-                self.file.append(parts)
-            })
-        })
+        let appended = self.grow(before.saturating_add(bytes), || self.file.append(parts));
+        match appended {
+            Err(error) if error.is_exhausted() => self.append_with_ballast(before, bytes, parts, error),
+            done => done,
+        }
     }
 
     fn sync(&self) -> Result<()> {
