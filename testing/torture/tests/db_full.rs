@@ -253,6 +253,8 @@ fn logs_stay_where_there_is_no_room_for_tables() {
                 kept += usize::from(logs > 1);
                 let found = contents(&db);
                 assert!(is_a_beginning(&found, &base, &changes, durable), "{}", what("opened"));
+                let check = db.check(&mut |_| {}).unwrap();
+                assert!(check.errors.is_empty(), "{}: {:?}", what("opened, checked"), check.errors);
                 // An open makes durable what it finds.
                 (base, changes, durable) = (found, Vec::new(), 0);
             }
