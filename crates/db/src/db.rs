@@ -65,6 +65,9 @@ impl Db {
     /// read, several at a time, and the log twice; memory for the index and filter of every table, and a file descriptor for every table
     /// and blob file (see [`Options`]).
     ///
+    /// Range deletions of RocksDB's become deletions of the keys that they hide ([`Recovery::range_deletions`](crate::Recovery)): that takes a read of what
+    /// they cover, and the tables that hold them are written anew. An open for reading only has those deletions in memory.
+    ///
     /// # Errors
     /// - `NotFound`: there is no store, and `create_if_missing` is not set.
     /// - `Conflict`: there is one, and `error_if_exists` is set.

@@ -17,6 +17,7 @@ mod left_out;
 pub(crate) mod mend;
 mod pointers;
 mod prepared;
+mod ranges;
 mod replay;
 mod tables;
 
@@ -37,6 +38,7 @@ pub(crate) use self::files::{BALLAST, is_half_made, is_unreadable, superfluous_b
 use self::left_out::Sieve;
 pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
+use self::ranges::Ranges;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -65,6 +67,8 @@ pub struct Recovery {
     pub torn_at: Option<(PathBuf, u64)>,
     /// Bytes passed over in `SkipCorrupt` mode.
     pub skipped_bytes: u64,
+    /// Range deletions of RocksDB's, in tables and logs, that became deletions of the keys that they hid.
+    pub range_deletions: u64,
 }
 
 /// An open store with the right to its directory.
@@ -112,9 +116,12 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let (files, meter) = Metered::over(env.files.clone(), dir, &limits)?;
     let trash = Trash::new(files.clone());
     let recovered = recover(&*files, dir)?;
-    let store = read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
-    let logs = replay::Logs::check(&store)?;
-    begin_writing(&store, &logs)?;
+    let (store, mut ranges) =
+        read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
+    let mut logs = replay::Logs::check(&store)?;
+    ranges.extend(&logs.ranges);
+    logs.found.range_deletions = ranges.count();
+    begin_writing(&store, &logs, &ranges)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
 }
 
@@ -247,16 +254,20 @@ fn read_whole(
     mut sieve: Sieve,
 ) -> Result<Opened> {
     let trash = Trash::sharing(env.files.clone(), share);
-    let store = read(dir, options, env, recovered, trash, None, &mut sieve)?;
-    let Some(logs) = sieve.pass(replay::Logs::check(&store))? else {
-        return Ok(Opened { store: Arc::new(store), lock: None, left_out: sieve.left_out() });
-    };
-    for (&id, family) in store.families.load().iter() {
-        logs.pointers.show_to(id, &family.view.load(), &store.trash);
+    let (store, mut ranges) = read(dir, options, env, recovered, trash, None, &mut sieve)?;
+    let mut recovery = Recovery::default();
+    if let Some(logs) = sieve.pass(replay::Logs::check(&store))? {
+        for (&id, family) in store.families.load().iter() {
+            logs.pointers.show_to(id, &family.view.load(), &store.trash);
+        }
+        let last = logs.replay(&store, |_| Ok(()))?;
+        store.publish(store.visible().max(last));
+        ranges.extend(&logs.ranges);
+        recovery = logs.found;
     }
-    let last = logs.replay(&store, |_| Ok(()))?;
-    store.publish(store.visible().max(last));
-    Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: None, left_out: sieve.left_out() })
+    recovery.range_deletions = ranges.count();
+    sieve.pass(ranges.apply(&store, |_| Ok(())))?;
+    Ok(Opened { store: Arc::new(store.with_recovery(recovery)), lock: None, left_out: sieve.left_out() })
 }
 
 fn locked(error: Error, dir: &Path) -> Error {
@@ -311,8 +322,8 @@ pub(crate) fn new_session(env: &Env) -> String {
     bits.into_iter().map(digit).collect()
 }
 
-/// Everything but the logs, of the store that a manifest says is `recovered`. Writes nothing. Without a meter, nothing will be written later
-/// either.
+/// Everything but the logs, of the store that a manifest says is `recovered`, and the range deletions that its tables have. Writes nothing. Without
+/// a meter, nothing will be written later either.
 fn read(
     dir: &Path,
     options: Options,
@@ -321,7 +332,7 @@ fn read(
     trash: Arc<Trash>,
     meter: Option<Arc<Meter>>,
     sieve: &mut Sieve,
-) -> Result<Store> {
+) -> Result<(Store, Ranges)> {
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir, &recovered).map_err(files::what_helps);
     let in_file = match sieve.pass_unless(|error| is_of_a_file(error) || files::is_unreadable(error), in_file)? {
@@ -343,9 +354,10 @@ fn read(
     let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options, sieve)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
+    let mut ranges = Ranges::default();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(id, family, chosen.level_count, &mut tables, sieve)?;
+        let version = opener.version(id, family, chosen.level_count, &mut tables, &mut ranges, sieve)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {
@@ -353,7 +365,7 @@ fn read(
     };
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let wals = listing.logs_from(first_log).collect();
-    Ok(Store::new(Parts {
+    let store = Store::new(Parts {
         session_id,
         env,
         dir: dir.to_owned(),
@@ -376,7 +388,8 @@ fn read(
         first_unnamed: recovered.next_file_number,
         read_only: meter.is_none(),
         meter,
-    }))
+    });
+    Ok((store, ranges))
 }
 
 /// See [`Options::of_store`].
@@ -414,11 +427,11 @@ fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Res
 }
 
 /// Replays the logs into tables, begins a new log and a new manifest, and makes that the store (O2).
-fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
+fn begin_writing(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
     files::remove_leftovers(store, logs)?;
     store.room.take_over_ballast();
     let first_new_number = store.next_file_number() - 1;
-    let Begun { wal, kept, manifest } = begin_store(store, logs, first_new_number).inspect_err(|_| {
+    let Begun { wal, kept, manifest } = begin_store(store, logs, ranges, first_new_number).inspect_err(|_| {
         // While CURRENT names the old manifest, what was written since is nobody's. What cannot be removed now, the next open removes.
         if current_manifest(&*store.env.files, &store.dir).is_ok_and(|current| current.get() < first_new_number) {
             files::remove_numbered_from(store, first_new_number);
@@ -456,14 +469,15 @@ struct Begun {
 }
 
 /// Writes what the logs hold, a log and a manifest, and makes that the store. Files that are new are numbered from `first_new_number` on.
-fn begin_store(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Result<Begun> {
+fn begin_store(store: &Store, logs: &replay::Logs, ranges: &Ranges, first_new_number: u64) -> Result<Begun> {
     store.refresh_room();
     take_over_blobs(store, logs)?;
     // What comes now leaves that much for a new one.
     store.room.note_manifest(files::manifest_bytes(store)?);
-    let kept = match write_recovered(store, logs) {
+    let kept = match write_recovered(store, logs, ranges) {
         Ok(()) => BTreeMap::new(),
-        Err(error) if error.kind() == ErrorKind::Exhausted && logs.can_stay(store)? => {
+        // What range deletions hide, only new tables show.
+        Err(error) if error.kind() == ErrorKind::Exhausted && ranges.is_empty() && logs.can_stay(store)? => {
             keep_recovered(store, logs, first_new_number)?
         }
         Err(error) => return Err(error),
@@ -494,10 +508,10 @@ fn take_over_blobs(store: &Store, logs: &replay::Logs) -> Result<()> {
     Ok(())
 }
 
-fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
+fn write_recovered(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
     let before: Vec<_> =
         store.families.load().values().map(|family| (family.clone(), family.view.load_full())).collect();
-    let written = write_tables(store, logs);
+    let written = write_tables(store, logs, ranges);
     if written.is_err() {
         for (family, view) in before {
             let active = Generation::new(view.active.first_wal());
@@ -537,14 +551,15 @@ fn keep_in_memory(family: &Family, first_wal: FileNumber) {
     family.view.store(Arc::new(View { active, sealed, version: view.version.clone() }));
 }
 
-/// Replays the logs into tables.
-fn write_tables(store: &Store, logs: &replay::Logs) -> Result<()> {
+/// Replays the logs into tables, and writes those anew that have range deletions.
+fn write_tables(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
     let last = logs.replay(store, |family| flush_recovered(store, family))?;
     store.publish(store.visible().max(last));
+    ranges.apply(store, |family| flush_recovered(store, family))?;
     for family in store.families.load().values() {
         flush_recovered(store, family)?;
     }
-    Ok(())
+    ranges::rewrite_tables(store)
 }
 
 /// Turns what was replayed of a family into tables of its version, which no manifest names yet.

@@ -486,6 +486,12 @@ pub(crate) fn elsewhere() -> Error {
     Error::new(ErrorKind::Closed, "the store is open in the process that this one was forked from")
 }
 
+/// An error about sequence numbers, of which there are no more.
+#[cold]
+pub(crate) fn out_of_numbers() -> Error {
+    Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up")
+}
+
 /// Whether there are enough numbers from `next` on, the first behind those that files in `dir` have.
 pub(crate) fn check_next_file(next: u64, dir: &Path) -> Result<()> {
     if next > FileNumber::MAX.get() / 2 {

@@ -34,7 +34,7 @@ use crate::events::{EventKind, WaitCause};
 use crate::family::{Family, Generation, View};
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
-use crate::store::Store;
+use crate::store::{Store, out_of_numbers};
 use crate::{Error, ErrorKind, Result};
 
 /// Shorter sleeps than this take longer than they say.
@@ -325,7 +325,7 @@ impl Store {
             last += u64::from(request.batch.count());
         }
         if last > SequenceNumber::MAX.get() {
-            return Err(Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up"));
+            return Err(out_of_numbers());
         }
         let syncs = group.iter().any(|request| request.options.sync);
         if syncs {

@@ -73,26 +73,6 @@ fn values_of_the_stacked_blobdb_are_refused() {
 }
 
 #[test]
-fn range_deletions_in_the_log_are_refused() {
-    refused("a log with a range deletion", &["range"], |store| {
-        bench(store, &["--benchmarks=fillrandom"]);
-        ldb::ldb(store, &["--hex", "deleterange", "0x00", "0x0000FF"]);
-        assert!(!directory::filled(store, ".log").is_empty());
-    });
-}
-
-#[test]
-fn range_deletions_in_tables_are_refused() {
-    refused("tables with range deletions", &["range"], |store| {
-        let ranges =
-            ["--writes_per_range_tombstone=100", "--range_tombstone_width=10", "--max_num_range_tombstones=50"];
-        let fill = ["--benchmarks=fillrandom,flush", "--disable_auto_compactions=1"];
-        bench(store, &[ranges.as_slice(), &fill].concat());
-        assert!(directory::filled(store, ".log").is_empty());
-    });
-}
-
-#[test]
 fn other_orders_of_keys_are_refused() {
     refused("a store ordered by numbers", &["comparator"], |store| {
         bench(store, &["--benchmarks=fillrandom", "--use_uint64_comparator=1", "--key_size=8"]);

@@ -387,3 +387,88 @@ fn a_flipped_bit_in_a_store_of_rocksdbs_is_seen_by_these_very_checks() {
     must("damaging a table", std::fs::write(store.join(&table), raw));
     assert!(std::panic::catch_unwind(|| check(&expected)).is_err(), "a flipped bit in {table} went unnoticed");
 }
+
+/// What `db_bench` deletes by the range while it fills: ranges of ten keys, in tables with keys, and what lies below them.
+const RANGES: [&str; 4] = [
+    "--writes_per_range_tombstone=100",
+    "--range_tombstone_width=10",
+    "--max_num_range_tombstones=50",
+    "--expand_range_tombstones=false",
+];
+
+/// Range deletions that the tables of a store hold.
+fn range_deletions(store: &Path) -> u64 {
+    let counts = sst_dump::property(store, "# range deletions");
+    counts.iter().filter_map(|count| count.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn esker_takes_over_range_deletions_in_tables() {
+    for (kind, more) in [
+        ("of level 0", &["--benchmarks=fillrandom,flush", "--disable_auto_compactions=1"][..]),
+        (
+            "of several levels",
+            // Merging goes on for as long as it writes, and leaves off in the midst of it.
+            &[
+                "--benchmarks=fillrandom,compact,overwrite,flush",
+                "--num=8000",
+                "--level0_file_num_compaction_trigger=8",
+            ],
+        ),
+        (
+            "with blob files",
+            &[
+                "--benchmarks=fillrandom,flush",
+                "--disable_auto_compactions=1",
+                "--enable_blob_files=1",
+                "--min_blob_size=100",
+            ],
+        ),
+    ] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let expected = fill(&store, &[more, RANGES.as_slice()].concat());
+        assert!(range_deletions(&store) > 0, "db_bench left no range deletions in tables {kind}");
+        let db = must("opening in place", Db::open(&store, Options::default()));
+        assert_esker_holds(&db, &expected);
+        must("closing", db.close());
+        assert_eq!(range_deletions(&store), 0, "{kind}");
+        assert_round_trip(&store, expected);
+    }
+}
+
+#[test]
+fn esker_takes_over_range_deletions_in_the_log() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let all = fill(&store, &["--benchmarks=fillrandom,overwrite", "--num=8000", "--key_size=16"]);
+    let keys: Vec<_> = all["default"].keys().cloned().collect();
+    let at = |part: usize| ldb::to_hex(&keys[keys.len() * part / 10]);
+    // The second finds what the first has left, in a table of its own; the third nothing.
+    for (begin, end) in [(1, 4), (3, 6), (2, 5)] {
+        ldb::ldb(&store, &["--hex", "deleterange", &at(begin), &at(end)]);
+    }
+    assert!(!directory::filled(&store, ".log").is_empty() && range_deletions(&store) > 0);
+    let expected = ldb::scan_all(&store);
+    assert!(expected["default"].len() < keys.len() * 6 / 10);
+    assert_round_trip(&store, expected);
+}
+
+/// Goal: tables that hold nothing but range deletions, and ranges beyond all keys that are left, are no obstacle.
+#[test]
+fn esker_takes_over_a_store_of_which_everything_was_deleted() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    fill(&store, &["--benchmarks=fillrandom,overwrite", "--num=8000"]);
+    for _ in 0..2 {
+        ldb::ldb(&store, &["--hex", "deleterange", "0x00", "0xFF"]);
+    }
+    for read_only in [true, false] {
+        let opened = if read_only { Db::open_read_only } else { Db::open };
+        let db = must("opening", opened(&store, Options::default()));
+        assert_esker_holds(&db, &[("default".to_owned(), Default::default())].into());
+        assert_esker_finds_no_damage(&db);
+        must("closing", db.close());
+    }
+    ldb::assert_holds(&store, &[("default".to_owned(), Default::default())].into());
+}

@@ -9,7 +9,7 @@ use super::place::{Known, is_in_memory, levels};
 use super::{Ingested, LOAD_AHEAD, Newcomer};
 use crate::events::EventKind;
 use crate::family::Family;
-use crate::store::Store;
+use crate::store::{Store, out_of_numbers};
 use crate::version::{BlobHandle, Edit, TableFile};
 use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
@@ -63,7 +63,7 @@ impl Store {
         loop {
             let first = before.max(self.visible().get()).saturating_add(LOAD_AHEAD);
             if first >= SequenceNumber::MAX.get() {
-                return Err(exhausted());
+                return Err(out_of_numbers());
             }
             match self.load_sequence.compare_exchange(before, first, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(LoadSequence { store: self.clone(), first, before }),
@@ -119,7 +119,7 @@ impl Store {
         }
         let last = begin.saturating_add(newcomers.len() as u64) - 1;
         if last > SequenceNumber::MAX.get() {
-            return Err(exhausted());
+            return Err(out_of_numbers());
         }
         self.drain(lead)?;
         if is_in_memory(&family.view.load(), ranges(&newcomers))? {
@@ -178,8 +178,4 @@ impl Store {
 /// First and last keys.
 fn ranges(newcomers: &[Newcomer]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     newcomers.iter().map(|newcomer| (newcomer.smallest(), newcomer.largest()))
-}
-
-fn exhausted() -> Error {
-    Error::new(ErrorKind::Exhausted, "all 2^56 sequence numbers of the store are used up")
 }

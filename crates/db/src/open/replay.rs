@@ -20,14 +20,16 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 use esker_format::rocksdb::log_note::LogNote;
-use esker_format::rocksdb::write_batch;
+use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::Recovery;
 use super::pointers::{Pointers, Values, is_needed};
+use super::ranges::Ranges;
 use crate::family::Family;
 use crate::store::Store;
+use crate::table::{RangeDeletion, range_deletions_refused};
 use crate::write::apply;
 use crate::{Error, ErrorKind, Result};
 
@@ -52,6 +54,10 @@ pub(super) struct Logs {
     empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
+    /// Range deletions that some family needs, which [`replay`](Self::replay) passes over.
+    pub(super) ranges: Ranges,
+    /// The first batch with one.
+    range_at: Option<(PathBuf, u64)>,
 }
 
 impl Logs {
@@ -81,6 +87,7 @@ impl Logs {
         }
         let mut skipped = BTreeSet::new();
         let mut empty = BTreeSet::new();
+        let (mut ranges, mut range_at) = (Ranges::default(), None);
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
@@ -142,6 +149,10 @@ impl Logs {
                 }
                 expected = Some(sequence + count);
                 found.batches += 1;
+                if has_range_deletions(record) {
+                    range_at.get_or_insert_with(|| (path.clone(), offset));
+                    take_range_deletions(store, log.number, sequence, record, &mut ranges);
+                }
             }
             if let Some((number, offset)) = missing {
                 let before = store.path_of(&FileName::Wal(number));
@@ -180,7 +191,15 @@ impl Logs {
         }
         check_durable(store, &ends, &mut found)?;
         logs.retain(|log| !empty.contains(&log.number));
-        Ok(Self { logs, found, pointers, ends, empty, skipped })
+        Ok(Self { logs, found, pointers, ends, empty, skipped, ranges, range_at })
+    }
+
+    /// For whoever replays them beside tables that are not there to be looked into.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` if there is a range deletion in them.
+    pub(super) fn refuse_range_deletions(&self) -> Result<()> {
+        self.range_at.as_ref().map_or(Ok(()), |(path, offset)| Err(range_deletions_refused(path, *offset)))
     }
 
     /// Whether a log is nobody's: nothing is in it, nor in any after it. One before others is missed by those that say where it ended.
@@ -237,6 +256,7 @@ impl Logs {
                     }
                     // A family that was dropped since, or whose tables have this already, takes nothing.
                     if let Some(family) = families.get(&record.cf)
+                        && record.kind != ValueKind::RangeDeletion
                         && is_needed(store, log.number, &record)
                     {
                         let view = family.view.load_full();
@@ -404,6 +424,23 @@ fn refuse_shared_numbers(path: &std::path::Path, offset: u64, sequence: u64, exp
     Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset))
 }
 
+/// Whether a batch that was accepted deletes by the range.
+pub(super) fn has_range_deletions(raw: &[u8]) -> bool {
+    write_batch::records(raw).flatten().any(|record| record.kind == ValueKind::RangeDeletion)
+}
+
+/// Takes the range deletions of a batch that was accepted and begins at `sequence`.
+#[cold]
+fn take_range_deletions(store: &Store, log: FileNumber, sequence: u64, raw: &[u8], ranges: &mut Ranges) {
+    let counted = write_batch::records(raw).flatten().filter(Record::is_counted);
+    for (number, record) in (sequence..).zip(counted) {
+        if record.kind == ValueKind::RangeDeletion && is_needed(store, log, &record) {
+            let sequence = SequenceNumber::new(number);
+            ranges.add(record.cf, RangeDeletion { begin: record.key.into(), end: record.value.into(), sequence });
+        }
+    }
+}
+
 /// Accepts a batch; returns its first sequence number and how many it takes.
 pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, u64)> {
     let doing = "reading a batch of the log";
@@ -412,12 +449,16 @@ pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Re
     for record in write_batch::records(raw) {
         let record = record.map_err(|error| Error::decode(path, offset, doing, error))?;
         match record.kind {
-            ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
+            ValueKind::Value
+            | ValueKind::Deletion
+            | ValueKind::SingleDeletion
+            | ValueKind::RangeDeletion
+            | ValueKind::BlobIndex => count += 1,
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
-                // A flush only brings them into tables, which are refused as well.
                 let what_to_do = match kind {
-                    ValueKind::Merge | ValueKind::RangeDeletion => "compact the store with RocksDB first",
+                    // A flush only brings them into tables, which are refused as well.
+                    ValueKind::Merge => "compact the store with RocksDB first",
                     _ => "flush the log with RocksDB first",
                 };
                 let reason = format!("{doing}: an operation of kind {kind:?} is not supported yet; {what_to_do}");

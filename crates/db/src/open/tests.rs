@@ -19,9 +19,9 @@ use crate::table::{TableIdentity, TableOptions, TableWriter};
 use crate::version::{TableFile, current_manifest, recover, write_new};
 use crate::{Db, ErrorKind, WriteOptions};
 
-const DIR: &str = "/db";
+pub(super) const DIR: &str = "/db";
 
-fn options(family: FamilyOptions) -> Options {
+pub(super) fn options(family: FamilyOptions) -> Options {
     Options {
         create_if_missing: true,
         background_jobs: 0,
@@ -39,12 +39,12 @@ fn separating() -> FamilyOptions {
     FamilyOptions { min_blob_size: 200, blob_compression: Compression::None, ..FamilyOptions::default() }
 }
 
-fn open(disk: &SimDisk, options: &Options) -> crate::Result<Db> {
+pub(super) fn open(disk: &SimDisk, options: &Options) -> crate::Result<Db> {
     Db::open_with_env(DIR, options.clone(), disk.env())
 }
 
 /// Writes the manifest anew, each edit as `change` leaves it.
-fn edit_manifest(disk: &SimDisk, change: impl Fn(&mut VersionEdit)) {
+pub(super) fn edit_manifest(disk: &SimDisk, mut change: impl FnMut(&mut VersionEdit)) {
     let (files, dir) = (disk.env().files, Path::new(DIR));
     let number = current_manifest(&*files, dir).unwrap();
     let path = dir.join(FileName::Manifest(number).to_string());
@@ -59,7 +59,7 @@ fn edit_manifest(disk: &SimDisk, change: impl Fn(&mut VersionEdit)) {
 }
 
 /// A log of these batches: sequence number, count, operations.
-fn write_log(disk: &SimDisk, number: u64, batches: &[(u64, u32, &[u8])]) {
+pub(super) fn write_log(disk: &SimDisk, number: u64, batches: &[(u64, u32, &[u8])]) {
     let path = Path::new(DIR).join(FileName::Wal(FileNumber::new(number)).to_string());
     let mut log = LogWriter::new(disk.env().files.create(&path).unwrap());
     for (sequence, count, operations) in batches {
@@ -845,15 +845,11 @@ fn a_backup_misses_blob_files_that_the_manifest_has_lost() {
 
 /// Goal: whoever is told what to do about an operation that Esker lacks is not refused for the same again.
 #[test]
-fn operations_that_a_flush_does_not_end_ask_for_a_compaction() {
+fn an_operation_that_a_flush_does_not_end_asks_for_a_compaction() {
     let merge: [u8; 17] = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x2, 1, b'k', 1, b'v'];
-    let mut range = merge;
-    range[12] = 0xf;
-    for raw in [merge, range] {
-        let error = super::replay::check_batch(Path::new("log"), 0, &raw).unwrap_err();
-        assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("compact"), "{error}");
-        assert!(!error.to_string().contains("flush"), "{error}");
-    }
+    let error = super::replay::check_batch(Path::new("log"), 0, &merge).unwrap_err();
+    assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("compact"), "{error}");
+    assert!(!error.to_string().contains("flush"), "{error}");
 }
 
 /// Goal: a damaged manifest is not said to be passed over by a recovery mode, which is for logs.

@@ -10,7 +10,7 @@ use super::index::{IndexWalk, Indexed};
 use super::open::unpack_properties;
 use super::read::DOING;
 use super::resident::Resident;
-use super::{Table, TableCheck};
+use super::{RangeDeletion, Table, TableCheck};
 use crate::entry;
 use crate::{ErrorKind, Result};
 
@@ -228,16 +228,20 @@ impl Check<'_> {
     }
 
     fn counts(&self) -> Result<()> {
-        let properties = &self.table.properties;
+        let (properties, ranges) = (&self.table.properties, self.table.range_deletions());
+        // Range deletions count as entries, and as deletions.
+        let range_count = ranges.len() as u64;
+        let sums = |(keys, values): (u64, u64), (key, value): (u64, u64)| (keys + key, values + value);
+        let (range_key_bytes, range_value_bytes) = ranges.iter().map(RangeDeletion::raw_bytes).fold((0, 0), sums);
         // Those of kinds that are not known may be deletions, or none.
-        let deletions_max = self.deletion_count + self.unknown_count;
-        let deletion_count = properties.deletion_count.clamp(self.deletion_count, deletions_max);
+        let deletions_min = self.deletion_count + range_count;
+        let deletion_count = properties.deletion_count.clamp(deletions_min, deletions_min + self.unknown_count);
         let pairs = [
-            ("entries", properties.entry_count, self.done.entries),
+            ("entries", properties.entry_count, self.done.entries + range_count),
             ("deletions", properties.deletion_count, deletion_count),
             ("data blocks", properties.data_block_count, self.data_blocks),
-            ("bytes of keys", properties.raw_key_bytes, self.raw_key_bytes),
-            ("bytes of values", properties.raw_value_bytes, self.raw_value_bytes),
+            ("bytes of keys", properties.raw_key_bytes, self.raw_key_bytes + range_key_bytes),
+            ("bytes of values", properties.raw_value_bytes, self.raw_value_bytes + range_value_bytes),
         ];
         match pairs.into_iter().find(|(_, said, found)| said != found) {
             Some((what, said, found)) => {

@@ -6,6 +6,7 @@
 //! | [`write`]   | streams entries in order into a new file                                                  |
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
 //! | [`footer`]  | the footer, and whether one that cannot be read is rotten                                 |
+//! | [`range_deletions`] | what RocksDB deleted by the range                                                |
 //! | [`read`]    | one key: filter, index, one block                                                         |
 //! | [`filter`]  | which keys and prefixes cannot be in it                                                   |
 //! | [`resident`]| index and filter in memory, and when they go                                              |
@@ -30,6 +31,7 @@ mod footer;
 mod index;
 mod iterate;
 mod open;
+mod range_deletions;
 mod read;
 mod resident;
 mod salvage;
@@ -61,6 +63,7 @@ use crate::pinned::PinnedSlice;
 
 use fences::Fences;
 pub(crate) use iterate::TableIterator;
+pub(crate) use range_deletions::{RangeDeletion, range_deletions_refused};
 pub(crate) use read::Many;
 use resident::{Keeping, Resident, ResidentAt};
 pub(crate) use salvage::{Remains, Salvaged, taken_in_with};
@@ -182,6 +185,7 @@ pub(crate) struct Table {
     properties: TableProperties,
     /// See T4; `None` for a table whose keys say themselves when they were written.
     taken_in: Option<SequenceNumber>,
+    range_deletions: Box<[RangeDeletion]>,
     resident: ArcSwap<Resident>,
     keeping: Mutex<Keeping>,
     resident_at: ResidentAt,

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use super::Table;
 use super::filter::Filter;
 use super::footer;
+use super::range_deletions::RangeDeletion;
 use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::BlockCache;
 use crate::{Error, ErrorKind, Result};
@@ -37,18 +38,20 @@ impl Table {
     ///
     /// # Errors
     /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
-    /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
+    /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it. Range deletions, too.
     pub(crate) fn open(
         file: Arc<dyn ReadFile>,
         number: FileNumber,
         file_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        Self::open_as(file, number, file_bytes, None, cache)
+        let table = Self::open_as(file, number, file_bytes, None, cache)?;
+        table.refuse_range_deletions()?;
+        Ok(table)
     }
 
     /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
-    /// if its keys do not say when they were written, that is when.
+    /// if its keys do not say when they were written, that is when. It may have range deletions: nothing that is read of it heeds them.
     pub(crate) fn open_as(
         file: Arc<dyn ReadFile>,
         number: FileNumber,
@@ -95,6 +98,19 @@ impl Table {
             Some(handle) => Filter::new(blocks.read(handle, "reading the filter")?, &properties),
             None => Filter::default(),
         };
+        let range_deletions = match meta.get(RANGE_DELETIONS) {
+            Some(handle) => {
+                let decode = |block: &[u8]| RangeDeletion::decode_all(block, taken_in);
+                blocks.decode(handle, "reading the range deletions", decode)?
+            }
+            None => Box::default(),
+        };
+        let (said, found) = (properties.range_deletion_count, range_deletions.len());
+        // Old tables do not say how many.
+        if said > 0 && said != found as u64 {
+            let reason = format!("the properties say {said} range deletions, there are {found}");
+            return Err(Error::corruption(path, at.offset, reason));
+        }
         drop(tail);
         file.advise(Access::Random);
         let path = path.to_owned();
@@ -109,6 +125,7 @@ impl Table {
             meta,
             properties,
             taken_in,
+            range_deletions,
             resident: ArcSwap::from_pointee(resident),
             keeping,
             resident_at: ResidentAt { index: index_at, filter: filter_at },
@@ -132,11 +149,8 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
     if properties.timestamps_were_cut() {
         return Some("user-defined timestamps".to_owned());
     }
-    if properties.range_deletion_count > 0 || meta.get(RANGE_DELETIONS).is_some() {
-        return Some("range deletions".to_owned());
-    }
     if properties.merge_operand_count > 0 {
-        return Some("merge operands".to_owned());
+        return Some("merge operands; compact the store with RocksDB first".to_owned());
     }
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());
