@@ -285,3 +285,39 @@ fn a_repair_leaves_a_store_with_range_deletions_alone() {
     assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("range deletions"), "{error}");
     assert_holds(&open(&disk, &options).unwrap(), &expected, "after the refusal");
 }
+
+/// D3: in a level a table of RocksDB's reaches as far as its range deletions, up to the first key of the next one, which is found there.
+#[test]
+fn a_table_reaches_no_further_than_its_last_key() {
+    let (disk, options) = (SimDisk::new(), options(FamilyOptions { target_file_bytes: 8 << 10, ..Default::default() }));
+    let db = open(&disk, &options).unwrap();
+    let mut random = Rng::with_seed(1);
+    // Twice, or what there is would be moved down as it is.
+    for n in [100..400u32, 100..400].into_iter().flatten() {
+        let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(100).collect();
+        db.put(n.to_string(), value).unwrap();
+        if n == 399 {
+            db.flush().unwrap();
+        }
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let mut expected = contents(&db);
+    let (version, sequence) = (db.store().family(0).unwrap().view.load().version.clone(), db.store().visible());
+    let [first, second, ..] = version.level(version.deepest_level()) else { panic!("one table") };
+    let range = RangeDeletion { begin: b"110"[..].into(), end: second.smallest().into(), sequence };
+    expected.retain(|key, _| **key < *range.begin || *range.end <= **key);
+    assert!(second.smallest() > &b"120"[..] && expected.contains_key(second.smallest()));
+    let (number, path) = (first.number(), first.table.path().to_owned());
+    db.close().unwrap();
+    let table = with_ranges(&disk.file_bytes(&path).unwrap(), std::slice::from_ref(&range));
+    edit_manifest(&disk, |edit| {
+        for (_, meta) in edit.new_files.iter_mut().filter(|(_, meta)| meta.number == number) {
+            meta.file_bytes = table.len() as u64;
+            reaching(meta, std::slice::from_ref(&range));
+        }
+    });
+    disk.overwrite(&path, table);
+    for open in [Db::open_read_only_with_env, Db::open_with_env] {
+        assert_holds(&open(DIR, options.clone(), disk.env()).unwrap(), &expected, "");
+    }
+}
