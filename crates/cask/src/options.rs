@@ -160,7 +160,7 @@ impl CaskOptions {
         }
         if self.compression == Compression::Lz4hc {
             return Err(Error::invalid_argument(
-                "option compression is Lz4hc, which can be read but not written; choose None, Snappy, Lz4 or Zstd",
+                "option compression is Lz4hc, which can be read but not written; choose None, Snappy, Zlib, Lz4 or Zstd",
             ));
         }
         Ok(())

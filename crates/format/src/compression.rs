@@ -4,12 +4,13 @@
 //! |-----:|-----------------|--------------------------------------------------------------------|
 //! |    0 | `None`          | the raw bytes                                                      |
 //! |    1 | `Snappy`        | a Snappy block, which begins with its raw length                   |
+//! |    2 | `Zlib`          | varint raw length, then deflate data without a header of zlib's    |
 //! |    4 | `Lz4`           | varint raw length, then one LZ4 block                              |
 //! |    5 | `Lz4hc`         | the same, packed with more patience; read, never written           |
 //! |    7 | `Zstd`          | varint raw length, then one Zstandard frame                        |
 //! |   64 | `Zstd`          | the same, from before that was final; read, never written          |
 //!
-//! Zlib (2), bzip2 (3) and Xpress (6) are unsupported. Tables of format version 2 and later and blob files use the same
+//! bzip2 (3) and Xpress (6) are unsupported. Tables of format version 2 and later and blob files use the same
 //! framing; a table's blocks never use a dictionary here.
 //!
 //! Source: RocksDB `include/rocksdb/compression_type.h`, `util/compression.cc` ("compress format version 2"),
@@ -17,6 +18,7 @@
 
 use std::cell::RefCell;
 
+use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use lz4_flex::block::CompressTable;
 
 use crate::error::DecodeError;
@@ -28,6 +30,14 @@ use crate::varint::{self, VARINT64_BYTES_MAX};
 const ZSTD_NOT_FINAL: u8 = 64;
 /// RocksDB's default level for Zstandard.
 const ZSTD_LEVEL: i32 = 3;
+/// RocksDB's default level for deflate.
+const ZLIB_LEVEL: u32 = 6;
+/// Distances of 16 KiB at most, as RocksDB writes, and unpacks without a larger window.
+const ZLIB_WINDOW_BITS: u8 = 14;
+/// A stored block of deflate is no longer.
+const ZLIB_STORED_BYTES_MAX: usize = u16::MAX as usize;
+/// Deflate's longest copy, of 258 bytes, takes two bits at least.
+const ZLIB_RATIO_MAX: u64 = 1032;
 /// One LZ4 byte extends a match by at most 255.
 const LZ4_RATIO_MAX: u64 = 255;
 /// A Snappy copy of three bytes yields at most 64.
@@ -45,6 +55,8 @@ pub enum Compression {
     None = 0,
     /// Snappy.
     Snappy = 1,
+    /// Deflate, for stores that RocksDB packed so: slower to pack and unpack than [`Zstd`](Self::Zstd), and no smaller.
+    Zlib = 2,
     /// LZ4: the fastest to unpack.
     Lz4 = 4,
     /// LZ4, packed harder by somebody else. Unpacks as LZ4.
@@ -54,6 +66,9 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// Each of them.
+    pub const ALL: [Self; 6] = [Self::None, Self::Snappy, Self::Zlib, Self::Lz4, Self::Lz4hc, Self::Zstd];
+
     /// The kind that a trailer, a blob file or a blob index calls `byte`.
     ///
     /// # Errors
@@ -63,10 +78,10 @@ impl Compression {
         match byte {
             0 => Ok(Self::None),
             1 => Ok(Self::Snappy),
+            2 => Ok(Self::Zlib),
             4 => Ok(Self::Lz4),
             5 => Ok(Self::Lz4hc),
             7 | ZSTD_NOT_FINAL => Ok(Self::Zstd),
-            2 => unsupported("zlib is not supported"),
             3 => unsupported("bzip2 is not supported"),
             6 => unsupported("Xpress is not supported"),
             _ => Err(DecodeError::unsupported("compression", 0, format!("kind {byte} is not known"))),
@@ -83,6 +98,7 @@ impl Compression {
         match self {
             Self::None => "NoCompression",
             Self::Snappy => "Snappy",
+            Self::Zlib => "Zlib",
             Self::Lz4 => "LZ4",
             Self::Lz4hc => "LZ4HC",
             Self::Zstd => "ZSTD",
@@ -94,6 +110,7 @@ impl Compression {
         match self {
             Self::None => "kNoCompression",
             Self::Snappy => "kSnappyCompression",
+            Self::Zlib => "kZlibCompression",
             Self::Lz4 => "kLZ4Compression",
             Self::Lz4hc => "kLZ4HCCompression",
             Self::Zstd => "kZSTD",
@@ -105,9 +122,7 @@ impl Compression {
         if name == "kZSTDNotFinalCompression" {
             return Some(Self::Zstd);
         }
-        [Self::None, Self::Snappy, Self::Lz4, Self::Lz4hc, Self::Zstd]
-            .into_iter()
-            .find(|kind| kind.option_name() == name)
+        Self::ALL.into_iter().find(|kind| kind.option_name() == name)
     }
 }
 
@@ -116,6 +131,8 @@ impl Compression {
 struct Contexts {
     lz4: CompressTable,
     snappy: Option<snap::raw::Encoder>,
+    zlib_pack: Option<Compress>,
+    zlib_unpack: Option<Decompress>,
     zstd_pack: Option<zstd::bulk::Compressor<'static>>,
     zstd_unpack: Option<zstd::bulk::Decompressor<'static>>,
 }
@@ -134,13 +151,14 @@ pub fn compress(kind: Compression, raw: &[u8], out: &mut Vec<u8>) -> Result<(), 
     out.clear();
     let limit_bytes = match kind {
         Compression::Lz4 | Compression::Lz4hc => LZ4_RAW_BYTES_MAX,
-        Compression::Snappy | Compression::Zstd => u32::MAX as usize,
+        Compression::Snappy | Compression::Zlib | Compression::Zstd => u32::MAX as usize,
         Compression::None => usize::MAX,
     };
     TooLarge::check("value to compress", raw.len(), limit_bytes)?;
     match kind {
         Compression::None => out.extend_from_slice(raw),
         Compression::Snappy => compress_snappy(raw, out),
+        Compression::Zlib => compress_zlib(raw, out),
         Compression::Lz4 | Compression::Lz4hc => compress_lz4(raw, out),
         Compression::Zstd => compress_zstd(raw, out),
     }
@@ -154,6 +172,25 @@ fn compress_snappy(raw: &[u8], out: &mut Vec<u8>) {
     match packed {
         Ok(count) => out.truncate(count),
         Err(_) => store_snappy(raw, out),
+    }
+}
+
+fn compress_zlib(raw: &[u8], out: &mut Vec<u8>) {
+    varint::put_u64(out, raw.len() as u64);
+    let header_bytes = out.len();
+    // What does not compress is stored, and the ends of blocks come on top: less than a hundredth, and some bytes.
+    out.resize(header_bytes.saturating_add(raw.len()).saturating_add(raw.len() / 64 + 64), 0);
+    let packed = with_kept(&CONTEXTS, |contexts| {
+        let new = || Compress::new_with_window_bits(flate2::Compression::new(ZLIB_LEVEL), false, ZLIB_WINDOW_BITS);
+        let context = contexts.zlib_pack.get_or_insert_with(new);
+        context.reset();
+        let status = context.compress(raw, out.get_mut(header_bytes..)?, FlushCompress::Finish).ok()?;
+        let count = usize::try_from(context.total_out()).ok()?;
+        (status == Status::StreamEnd).then_some(count)
+    });
+    out.truncate(header_bytes + packed.unwrap_or(0));
+    if packed.is_none() {
+        store_zlib(raw, out);
     }
 }
 
@@ -197,6 +234,22 @@ fn store_snappy(raw: &[u8], out: &mut Vec<u8>) {
         out.push(61 << 2);
         out.extend_from_slice(&(piece.len() as u16).wrapping_sub(1).to_le_bytes());
         out.extend_from_slice(piece);
+    }
+}
+
+fn store_zlib(raw: &[u8], out: &mut Vec<u8>) {
+    let mut pieces = raw.chunks(ZLIB_STORED_BYTES_MAX).peekable();
+    loop {
+        let piece = pieces.next().unwrap_or_default();
+        let is_last = pieces.peek().is_none();
+        let count = piece.len() as u16;
+        out.push(u8::from(is_last));
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&(!count).to_le_bytes());
+        out.extend_from_slice(piece);
+        if is_last {
+            return;
+        }
     }
 }
 
@@ -251,6 +304,7 @@ pub fn decompress(
             out.extend_from_slice(compressed);
         }),
         Compression::Snappy => decompress_snappy(compressed, out, limit_bytes),
+        Compression::Zlib => decompress_zlib(compressed, out, limit_bytes),
         Compression::Lz4 | Compression::Lz4hc => decompress_lz4(compressed, out, limit_bytes),
         Compression::Zstd => decompress_zstd(compressed, out, limit_bytes),
     };
@@ -274,9 +328,13 @@ pub fn raw_len(kind: Compression, front: &[u8], packed_bytes: usize, limit_bytes
             let raw_bytes = snap::raw::decompress_len(front).map_err(|error| bad_data("Snappy data", 0, error))?;
             raw_length(raw_bytes as u64, packed_bytes, SNAPPY_RATIO_MAX, limit_bytes)
         }
-        Compression::Lz4 | Compression::Lz4hc | Compression::Zstd => {
+        Compression::Zlib | Compression::Lz4 | Compression::Lz4hc | Compression::Zstd => {
             let (raw_bytes, count, _) = length_prefix(front)?;
-            let ratio_max = if kind == Compression::Zstd { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
+            let ratio_max = match kind {
+                Compression::Zlib => ZLIB_RATIO_MAX,
+                Compression::Zstd => ZSTD_RATIO_MAX,
+                _ => LZ4_RATIO_MAX,
+            };
             raw_length(raw_bytes, packed_bytes.saturating_sub(count), ratio_max, limit_bytes)
         }
     }
@@ -306,7 +364,23 @@ fn decompress_snappy(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -
     whole("Snappy data", 0, count, out)
 }
 
-/// The length before LZ4 and Zstandard data, how many bytes it takes, and the data.
+fn decompress_zlib(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+    let (raw_bytes, offset, data) = length_prefix(compressed)?;
+    out.resize(raw_length(raw_bytes, data.len(), ZLIB_RATIO_MAX, limit_bytes)?, 0);
+    let count = with_kept(&CONTEXTS, |contexts| {
+        let context = contexts.zlib_unpack.get_or_insert_with(|| Decompress::new(false));
+        context.reset(false);
+        let status = context.decompress(data, out, FlushDecompress::Finish)?;
+        // What goes on, or ends before the input does, is not what was packed.
+        let is_whole = status == Status::StreamEnd && context.total_in() == data.len() as u64;
+        Ok(is_whole.then(|| context.total_out()))
+    });
+    let count = count.map_err(|error: flate2::DecompressError| bad_data("deflate data", offset, error))?;
+    let count = count.ok_or_else(|| bad_data("deflate data", offset, "it does not end where it should"))?;
+    whole("deflate data", offset, usize::try_from(count).unwrap_or(usize::MAX), out)
+}
+
+/// The length before deflate, LZ4 and Zstandard data, how many bytes it takes, and the data.
 fn length_prefix(compressed: &[u8]) -> Result<(u64, usize, &[u8]), DecodeError> {
     varint::get_u64(compressed)
         .and_then(|(raw_bytes, count)| Some((raw_bytes, count, compressed.get(count..)?)))

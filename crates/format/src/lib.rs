@@ -9,7 +9,7 @@
 //! |-----------------|--------------------------------------------------------------------------|
 //! | [`cursor`], [`varint`] | integers and length-prefixed strings                              |
 //! | [`checksum`]    | CRC-32C (plain and masked), xxHash, XXH3: the trailers of records and blocks |
-//! | [`compression`] | none, Snappy, LZ4, Zstandard as RocksDB frames them                      |
+//! | [`compression`] | none, Snappy, Zlib, LZ4, Zstandard as RocksDB frames them                |
 //! | [`file_name`]   | what a name in a store's directory says                                  |
 //! | [`kept`]        | none: what a thread keeps to pack and read them                           |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |

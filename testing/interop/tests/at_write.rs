@@ -52,7 +52,8 @@ fn assert_rocksdb_reads(store: &Path, expected: &Families) {
 
 #[test]
 fn rocksdb_reads_values_that_were_written_at_once() {
-    for compression in [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+    for compression in [Compression::None, Compression::Snappy, Compression::Zlib, Compression::Lz4, Compression::Zstd]
+    {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
         let (db, mut expected) = create(&store, &options(compression));

@@ -8,10 +8,11 @@ use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
 use esker_interop::{db_bench, directory, ldb, program, sst_dump};
 
-const COMPRESSIONS: [(Compression, &str); 4] = [
+const COMPRESSIONS: [(Compression, &str); 5] = [
     (Compression::None, "NoCompression"),
     (Compression::Snappy, "Snappy"),
     (Compression::Lz4, "LZ4"),
+    (Compression::Zlib, "Zlib"),
     (Compression::Zstd, "ZSTD"),
 ];
 

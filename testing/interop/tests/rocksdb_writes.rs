@@ -85,7 +85,9 @@ fn level_count(store: &Path) -> usize {
 
 #[test]
 fn esker_takes_over_what_db_bench_wrote_with_each_compression() {
-    for (compression, name) in [("none", "NoCompression"), ("snappy", "Snappy"), ("lz4", "LZ4"), ("zstd", "ZSTD")] {
+    for (compression, name) in
+        [("none", "NoCompression"), ("snappy", "Snappy"), ("zlib", "Zlib"), ("lz4", "LZ4"), ("zstd", "ZSTD")]
+    {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
         let option = format!("--compression_type={compression}");
@@ -111,7 +113,7 @@ fn esker_takes_over_what_it_reads_but_does_not_write() {
 
 #[test]
 fn esker_takes_over_blob_files_with_each_compression() {
-    for compression in ["none", "snappy", "lz4", "zstd"] {
+    for compression in ["none", "snappy", "zlib", "lz4", "zstd"] {
         let directory = must("making a directory", tempfile::tempdir());
         let store = directory.path().join("store");
         let expected = fill(

@@ -501,9 +501,9 @@ impl FamilyOptions {
         let of_bottom = self.bottommost_compression.map(|kind| ("bottommost_compression", kind));
         let of_levels = self.compression_per_level.iter().map(|&kind| ("compression_per_level", kind));
         for (name, kind) in of_tables.chain(of_bottom).chain(of_levels) {
-            if !matches!(kind, Compression::None | Compression::Snappy | Compression::Lz4 | Compression::Zstd) {
+            if kind == Compression::Lz4hc {
                 return Err(Error::invalid_argument(format!(
-                    "option {name} is {kind:?}, which can be read but not written; choose None, Snappy, Lz4 or Zstd"
+                    "option {name} is {kind:?}, which can be read but not written; choose None, Snappy, Zlib, Lz4 or Zstd"
                 )));
             }
         }

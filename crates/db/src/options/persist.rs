@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(format!("{:?}", again.families["default"].clone().unwrap()), format!("{family:?}"));
         // Whoever says what to use in place of what Esker lacks has said nothing of the rest.
         let text = text_of(&lines)
-            .replace("kLZ4HCCompression\n", "kZlibCompression\n")
+            .replace("kLZ4HCCompression\n", "kBZip2Compression\n")
             .replace("num_levels=12", "num_levels=1");
         let foreign = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         assert!(foreign.families["default"].is_err());
@@ -707,9 +707,9 @@ mod tests {
     #[test]
     fn a_compression_that_cannot_be_written_is_an_error_of_that_family_only() {
         let text = b"[Version]\nrocksdb_version=7.8.3\noptions_file_version=1.1\n[DBOptions]\n\
-            [CFOptions \"default\"]\ncompression=kZlibCompression\n[CFOptions \"other\"]\n\
-            [CFOptions \"bottom\"]\nbottommost_compression=kZlibCompression\n\
-            [CFOptions \"levels\"]\ncompression_per_level=kNoCompression:kZlibCompression\n";
+            [CFOptions \"default\"]\ncompression=kBZip2Compression\n[CFOptions \"other\"]\n\
+            [CFOptions \"bottom\"]\nbottommost_compression=kBZip2Compression\n\
+            [CFOptions \"levels\"]\ncompression_per_level=kNoCompression:kBZip2Compression\n";
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text).unwrap();
         for name in ["default", "bottom", "levels"] {
             let error = read.families[name].clone().unwrap_err();

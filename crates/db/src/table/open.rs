@@ -165,7 +165,7 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
         return Some("a compression dictionary".to_owned());
     }
     let compression = properties.compression.as_str();
-    matches!(compression, "Zlib" | "BZip2" | "Xpress").then(|| format!("compression {compression}"))
+    matches!(compression, "BZip2" | "Xpress").then(|| format!("compression {compression}"))
 }
 
 /// The last bytes of the file.

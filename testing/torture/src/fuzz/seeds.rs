@@ -99,7 +99,7 @@ fn records(log: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn compressed() -> Vec<Vec<u8>> {
-    let kinds = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Lz4hc, Compression::Zstd];
+    let kinds = Compression::ALL;
     let raw = b"gravel and sand, gravel and sand, gravel and sand".repeat(8);
     let packed = |kind| {
         let mut out = Vec::new();

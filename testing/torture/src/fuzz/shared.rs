@@ -41,7 +41,7 @@ pub(super) fn varint(bytes: &[u8]) {
 /// Anything packed comes back; anything else is refused within the bound.
 pub(super) fn compression(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    let kinds = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Lz4hc, Compression::Zstd];
+    let kinds = Compression::ALL;
     let kind = kinds[usize::from(*kind) % kinds.len()];
     let (mut out, mut packed) = (Vec::new(), Vec::new());
     let front = |packed: &[u8]| packed[..packed.len().min(compression::RAW_LEN_BYTES_MAX)].to_vec();

@@ -129,7 +129,7 @@ fn what_expires_is_unsupported() {
     let unsupported = |error: DecodeError| error.kind == crate::DecodeErrorKind::Unsupported;
     assert!(unsupported(BlobFileHeader::decode(&header).unwrap_err()));
     assert!(unsupported(BlobRecordHeader::decode(&record_that_expires()).unwrap_err()));
-    for index in [&b"\x00\x07value"[..], b"\x02\x07\x0a\x4e\x28\x00", b"\x01\x00\x4e\x28\x00", b"\x01\x0a\x4e\x28\x02"]
+    for index in [&b"\x00\x07value"[..], b"\x02\x07\x0a\x4e\x28\x00", b"\x01\x00\x4e\x28\x00", b"\x01\x0a\x4e\x28\x03"]
     {
         assert!(unsupported(BlobIndex::decode(index).unwrap_err()), "{index:?}");
     }

@@ -118,7 +118,7 @@ fn a_trailer_guards_block_kind_and_place() {
     let unchecked = BlockChecksum { kind: ChecksumKind::None, base_context: 0 };
     assert!(unchecked.verify(b"block\0\0\0\0\0", 0).is_ok());
     assert!(unchecked.verify(b"\0\0\0\0", 0).is_err());
-    assert_eq!(unchecked.verify(b"block\x02\0\0\0\0", 0).unwrap_err().kind, DecodeErrorKind::Unsupported);
+    assert_eq!(unchecked.verify(b"block\x03\0\0\0\0", 0).unwrap_err().kind, DecodeErrorKind::Unsupported);
 }
 
 /// Goal: a block that was packed by Zstandard before its format was final, as its trailer calls it, is one that is read.
