@@ -4,15 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Change, Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions, SstFileWriter};
+use esker_torture::hooked::{Call, Meanwhile};
 
 fn open(disk: &SimDisk, background_jobs: usize) -> Db {
+    open_in(disk.env(), background_jobs)
+}
+
+fn open_in(env: Env, background_jobs: usize) -> Db {
     // A log is preallocated for what the memtable holds, and the simulated disk copies it.
     let family = FamilyOptions { write_buffer_bytes: 256 << 10, ..FamilyOptions::default() };
     let families = [("default".to_owned(), family)].into();
     let options = Options { create_if_missing: true, background_jobs, families, ..Options::default() };
-    Db::open_with_env("/store", options, disk.env()).unwrap()
+    Db::open_with_env("/store", options, env).unwrap()
 }
 
 fn begin(disk: &SimDisk, name: &str) -> (PathBuf, SstFileWriter) {
@@ -304,6 +310,35 @@ fn what_cannot_be_taken_in_is_refused_and_leaves_nothing() {
     raw[100] ^= 1;
     disk.overwrite(&damaged, raw);
     assert_refused(&disk, &db, &damaged, ErrorKind::Corruption, "checking a file that is taken in");
+}
+
+/// Goal: what comes in is what was looked at, though another file takes its name in between: here a table of a store, which has sequence numbers of
+/// its own, and nobody could read them beside the one that it would get.
+#[test]
+fn a_file_that_another_one_replaces_on_its_way_in_is_looked_at_again() {
+    for (move_files, verify) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+        let db = open_in(meanwhile.env(&disk), 0);
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        let own = disk.paths().into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
+        let path = file(&disk, "1", &[("a", "2")]);
+        let (elsewhere, other, fits) = (disk.clone(), disk.file_bytes(&own).unwrap(), path.clone());
+        let replace = move || elsewhere.overwrite(&fits, other);
+        // Once it was opened, it is asked for again when it gets its name in the store.
+        let mut opened = false;
+        let asked = std::sync::Mutex::new(move |call: Call<'_>| {
+            opened |= matches!(call, Call::Open(at) if at.ends_with("1.sst"));
+            opened && matches!(call, Call::Metadata(at) if at.ends_with("1.sst"))
+        });
+        meanwhile.before(move |call| asked.lock().unwrap()(call), replace);
+        let options = IngestOptions { move_files, verify };
+        let error = db.ingest(&db.default_column_family(), &[&path], &options).unwrap_err();
+        assert!(meanwhile.is_done());
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidArgument, Some(&*path)), "{error}");
+        assert_eq!((get(&db, "a").as_deref(), tables_on(&disk)), (Some("1"), 1));
+        assert!(disk.file_bytes(&path).is_some());
+    }
 }
 
 #[test]

@@ -32,34 +32,18 @@ impl Store {
         let file_bytes = self.env.files.metadata(path)?.len;
         let cache = Arc::new(BlockCache::new(0));
         let table = Table::open(self.env.files.open(path)?, FileNumber::new(0), file_bytes, cache)?;
-        let properties = table.properties();
-        if table.taken_in().is_none() {
-            return Err(refuse(path, "the table was not written to be taken in: an SstFileWriter does that"));
-        }
-        if table.taken_in() != Some(SequenceNumber::default()) {
-            let reason = "the table has been taken in before: RocksDB has written a sequence number into it, which would be another here; write \
-                its entries into a new one, or take in a copy from before that";
-            return Err(refuse(path, reason));
-        }
-        if properties.entry_count == 0 {
-            return Err(refuse(path, "the table has no entries"));
-        }
-        let written_for = properties.column_family_id;
-        if written_for != UNKNOWN_FAMILY && written_for != u64::from(family.id) {
-            let reason =
-                format!("the table is for column family {written_for}, not for {} ({:?})", family.id, family.name);
-            return Err(refuse(path, reason));
-        }
-        if properties.other.contains_key(blob_refs::PROPERTY) {
-            return Err(refuse(path, "the table points into blob files, which cannot be taken in"));
-        }
+        check_fits(family, &table, path)?;
         let (smallest, largest) = bounds(&table).map_err(|error| error.while_doing(CHECKING))?;
         Ok((internal_key::user_key(&smallest).to_vec(), internal_key::user_key(&largest).to_vec()))
     }
 
     /// Gives the table at `from` a name in the directory.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect): there may be another file since.
     pub(super) fn bring(
         &self,
+        family: &Family,
         from: &Path,
         options: IngestOptions,
         brought: &mut Brought<'_>,
@@ -84,6 +68,7 @@ impl Store {
         drop(room);
         let file_bytes = self.env.files.metadata(&path)?.len;
         let table = Table::open(self.open_sealed(&path)?, number, file_bytes, self.cache.clone())?;
+        check_fits(family, &table, from)?;
         if options.verify {
             self.verify(&table)?;
         }
@@ -137,6 +122,31 @@ impl Store {
         });
         checked.map(drop).map_err(|error| error.while_doing(CHECKING))
     }
+}
+
+/// Whether `family` can take in `table`, which is or was at `path`, as far as its properties tell.
+fn check_fits(family: &Family, table: &Table, path: &Path) -> Result<()> {
+    let properties = table.properties();
+    if table.taken_in().is_none() {
+        return Err(refuse(path, "the table was not written to be taken in: an SstFileWriter does that"));
+    }
+    if table.taken_in() != Some(SequenceNumber::default()) {
+        let reason = "the table has been taken in before: RocksDB has written a sequence number into it, which would be another here; write \
+            its entries into a new one, or take in a copy from before that";
+        return Err(refuse(path, reason));
+    }
+    if properties.entry_count == 0 {
+        return Err(refuse(path, "the table has no entries"));
+    }
+    let written_for = properties.column_family_id;
+    if written_for != UNKNOWN_FAMILY && written_for != u64::from(family.id) {
+        let reason = format!("the table is for column family {written_for}, not for {} ({:?})", family.id, family.name);
+        return Err(refuse(path, reason));
+    }
+    if properties.other.contains_key(blob_refs::PROPERTY) {
+        return Err(refuse(path, "the table points into blob files, which cannot be taken in"));
+    }
+    Ok(())
 }
 
 fn decode<'a>(table: &Table, key: &'a [u8]) -> Result<InternalKey<'a>> {

@@ -212,7 +212,7 @@ impl Store {
         let incoming = Incoming::to(family);
         let mut newcomers = Vec::with_capacity(files.len());
         for path in files {
-            newcomers.push(self.bring(path, options, &mut brought, &incoming)?);
+            newcomers.push(self.bring(family, path, options, &mut brought, &incoming)?);
         }
         let bytes: u64 = newcomers.iter().map(|newcomer| newcomer.meta.file_bytes).sum();
         let mut ingested = match self.take_in(family, newcomers, &[], None, || brought.paths.clear())? {
