@@ -1,8 +1,12 @@
 //! A thread that writes, and reads its own back at any moment.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use esker::{ColumnFamily, Db, ErrorKind, FamilyOptions, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions};
+use esker::{
+    ColumnFamily, Db, ErrorKind, FamilyOptions, IngestOptions, ReadOptions, Result, Snapshot, SstFileWriter,
+    WriteBatch, WriteOptions,
+};
 use esker_torture::model::forward;
 use fastrand::Rng;
 
@@ -71,8 +75,8 @@ impl<'a> Writer<'a> {
         match self.random.u8(..100) {
             0..45 => self.write(),
             45..52 => self.write_if(),
-            52..54 => self.load(),
-            54..56 => self.replace_own(),
+            52..55 => self.load(),
+            55..56 => self.replace_own(),
             56..57 => {
                 if self.viewer.life.accepted(self.viewer.db.flush(), "flushing").is_some() {
                     self.ledger.note_durable();
@@ -233,20 +237,49 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Many keys of its own at once, past the log.
+    /// Many keys of its own at once, past the log: into the family of its own, or among keys of others.
     fn load(&mut self) {
-        let Some(family) = self.own.clone() else { return self.make_own() };
+        let place = [Place::First, Place::Second, Place::Own, Place::Own][self.random.usize(..4)];
+        let Some(family) = self.family(place) else { return self.make_own() };
         let numbers: Vec<u16> = (0..KEYS).filter(|_| self.random.bool()).collect();
-        let serial = self.begin(Place::Own, numbers.iter().map(|n| Op::Put(Place::Own, *n)).collect());
-        let load = || {
-            let mut load = self.viewer.db.bulk_load(&family)?;
-            numbers.iter().try_for_each(|n| load.put(key(self.viewer.owner, *n), self.value(*n, serial)))?;
-            load.finish()
+        let serial = self.begin(place, numbers.iter().map(|n| Op::Put(place, *n)).collect());
+        let (as_file, move_files, verify) = (self.random.bool(), self.random.bool(), self.random.bool());
+        let pairs = numbers.iter().map(|n| (key(self.viewer.owner, *n), self.value(*n, serial)));
+        let done = if as_file {
+            self.ingest(&family, serial, pairs, &IngestOptions { move_files, verify })
+        } else {
+            self.load_pairs(&family, pairs)
         };
-        let done = load();
-        if self.end(Place::Own, done, "loading").is_some() {
-            self.ledger.own.note_durable();
+        if self.end(place, done, "loading").is_some() {
+            // What is in the log is durable before what comes in past it.
+            self.ledger.note_log_durable();
         }
+    }
+
+    fn load_pairs(&self, family: &ColumnFamily, mut pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        let mut load = self.viewer.db.bulk_load(family)?;
+        pairs.try_for_each(|(key, value)| load.put(key, value))?;
+        load.finish().map(drop)
+    }
+
+    fn ingest(
+        &self,
+        family: &ColumnFamily,
+        serial: u32,
+        pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+        options: &IngestOptions,
+    ) -> Result<()> {
+        let Viewer { life, db, owner } = self.viewer;
+        let path = PathBuf::from(format!("/outside/{}-{owner}-{serial}.sst", life.number));
+        let mut pairs = pairs.peekable();
+        if pairs.peek().is_none() {
+            return Ok(());
+        }
+        life.env().files.create_dir_all(Path::new("/outside"))?;
+        let mut file = SstFileWriter::create_with_env(&path, family.options(), life.env())?;
+        pairs.try_for_each(|(key, value)| file.put(key, value))?;
+        file.finish()?;
+        db.ingest(family, &[path], options).map(drop)
     }
 
     /// What it has written is there.
