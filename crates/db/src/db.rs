@@ -197,8 +197,8 @@ impl Db {
     }
 
     /// Ends background work and gives the directory up. Other handles get `Closed` from now on; iterators and values
-    /// that were taken earlier stay readable. Those of a handle for writing only until the directory is opened again for that: the next one knows
-    /// nothing of them, and may make holes where they lie (`punch_holes`).
+    /// that were taken earlier stay readable, also when the directory is opened again: as long as one of them is there, or another handle of the store or
+    /// a column family, whoever writes makes no holes (`punch_holes`).
     ///
     /// What is in memory only because of [`WriteOptions::disable_wal`] is flushed; everything else is in the log
     /// already. The log is synced, so that a closed store survives power loss, and the manifest says how much of it is, so that whoever
@@ -870,10 +870,22 @@ impl OpenDb {
         let purged = self.store.trash.purge_again();
         self.store.trash.close();
         self.store.room.end_ballast();
+        let shared = if lock.is_some() { self.share_with_the_next() } else { Ok(()) };
         // The lock goes last: until here the directory is this store's.
         lock.take();
         let panicked = || Error::new(ErrorKind::ReadOnly, "a background thread ended by a panic; report it");
-        written.and(recorded).and(purged).and(if joined { Ok(()) } else { Err(panicked()) })
+        written.and(recorded).and(purged).and(shared).and(if joined { Ok(()) } else { Err(panicked()) })
+    }
+
+    /// What is still held of the store is as another handle's that reads (`reclaim/punch.rs` H6) once the next has the directory.
+    fn share_with_the_next(&self) -> Result<()> {
+        match open::share(&self.store.env, &self.store.dir) {
+            Ok(share) => self.store.trash.share(share),
+            // There will be no next one.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.while_doing("closing the store")),
+        }
+        Ok(())
     }
 }
 

@@ -11,8 +11,8 @@
 //! - H5: only whole pages between the living become holes: bytes of live records never change (F2). With `holes_within_values` headers
 //!   and keys of dead ones stay, so that whoever walks a file from front to back, as RocksDB's tools do, finds the next record.
 //! - H6: nor is one made while another handle has the store open for reading, in whatever process: it may see an older version. Such
-//!   a handle shares the directory before it reads the manifest, until the last of what it handed out is gone; a pass has it alone, or
-//!   does nothing.
+//!   a handle shares the directory before it reads the manifest, and one for writing when it closes, until the last of what it handed out is
+//!   gone; a pass has it alone, or does nothing.
 //!
 //! Cost: the keys of the tables that point into the files, once; a system call for each hole that is new or has grown; within values,
 //! one read of each dead record's header. Worth it where values are so large that most of one is whole pages.

@@ -25,8 +25,8 @@ pub(crate) struct Trash {
     held_bytes: AtomicU64,
     /// Held while files are removed.
     is_closed: Mutex<bool>,
-    /// Whoever holds a file of a store open for reading shares its directory with the writer, however long after its close.
-    _share: Option<Arc<dyn Lock>>,
+    /// Whoever holds a file of a store that is open for reading, or was closed, shares its directory with the writer.
+    share: Mutex<Option<Arc<dyn Lock>>>,
 }
 
 impl Trash {
@@ -42,8 +42,13 @@ impl Trash {
             filled: AtomicBool::new(false),
             held_bytes: AtomicU64::new(0),
             is_closed: Mutex::new(false),
-            _share: share,
+            share: Mutex::new(share),
         })
+    }
+
+    /// The same from now on, of a store that closes.
+    pub(crate) fn share(&self, share: Option<Arc<dyn Lock>>) {
+        *self.share.lock() = share;
     }
 
     /// Bytes of files that shall go as soon as nobody reads them any more.
