@@ -23,6 +23,8 @@ use crate::{Error, Result};
 const FORMAT_VERSION_MIN: u32 = 3;
 /// A block ends rather than grow by an entry beyond its size, once it has this much of it.
 const FULL_ENOUGH_PERCENT: usize = 90;
+/// What a block has beside its entries, at most.
+const BLOCK_OVERHEAD_BYTES: usize = 1 << 20;
 
 /// Streams entries, in order, into a new file.
 ///
@@ -136,22 +138,18 @@ impl TableWriter {
                 Error::invalid_argument("a range deletion does not go among the keys").with_path(self.pieces.path())
             );
         }
-        let room = limits::BLOCK_BYTES_MAX.saturating_sub(self.block.estimated_bytes() + (1 << 20));
+        let entry_bytes = internal_key.len().saturating_add(value.len());
+        let room = room_for(entry_bytes, self.block.estimated_bytes(), self.options.block_bytes);
         let limited = limits::TooLarge::check("key", internal_key.len(), limits::STORED_KEY_BYTES_MAX)
-            .and_then(|()| limits::TooLarge::check("entry", internal_key.len().saturating_add(value.len()), room));
+            .and_then(|()| limits::TooLarge::check("entry", entry_bytes, room));
         limited.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
         Ok(parsed)
     }
 
     /// Whether the open block ends before this entry.
     fn block_is_full(&self, key: &[u8], value: &[u8]) -> bool {
-        if self.block.is_empty() {
-            return false;
-        }
-        let limit = self.options.block_bytes;
-        let now = self.block.estimated_bytes();
-        let then = now.saturating_add(key.len()).saturating_add(value.len());
-        now >= limit || (then > limit && now.saturating_mul(100) >= limit.saturating_mul(FULL_ENOUGH_PERCENT))
+        let entry_bytes = key.len().saturating_add(value.len());
+        !self.block.is_empty() && ends_before(entry_bytes, self.block.estimated_bytes(), self.options.block_bytes)
     }
 
     /// Writes the index entry of the block before, now that the key after it is known.
@@ -332,6 +330,19 @@ impl TableWriter {
     }
 }
 
+/// Whether a block of `open_bytes` ends before an entry, where blocks have about `block_bytes`.
+fn ends_before(entry_bytes: usize, open_bytes: usize, block_bytes: usize) -> bool {
+    let then = open_bytes.saturating_add(entry_bytes);
+    let is_full_enough = open_bytes.saturating_mul(100) >= block_bytes.saturating_mul(FULL_ENOUGH_PERCENT);
+    open_bytes >= block_bytes || (then > block_bytes && is_full_enough)
+}
+
+/// How long the entry may be, in the block that it comes to: this one or the next.
+fn room_for(entry_bytes: usize, open_bytes: usize, block_bytes: usize) -> usize {
+    let before = if ends_before(entry_bytes, open_bytes, block_bytes) { 0 } else { open_bytes };
+    limits::BLOCK_BYTES_MAX.saturating_sub(before.saturating_add(BLOCK_OVERHEAD_BYTES))
+}
+
 fn properties_of(identity: &TableIdentity, number: FileNumber, compression: Compression) -> TableProperties {
     TableProperties {
         column_family_id: u64::from(identity.column_family_id),
@@ -355,4 +366,24 @@ fn properties_of(identity: &TableIdentity, number: FileNumber, compression: Comp
 fn base_context(identity: &TableIdentity, number: FileNumber) -> u32 {
     let name = format!("{}/{}/{number}", identity.db_id, identity.session_id);
     (xxph3_64(name.as_bytes()) as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whatever lies in the open block, the longest entry that a store takes has room behind it: in the next one, if not in that.
+    #[test]
+    fn the_longest_entry_finds_room_behind_one_as_long() {
+        const LONGEST: usize = limits::KEY_BYTES_MAX + limits::VALUE_BYTES_MAX;
+        for block_bytes in [256, 4 << 10, 16 << 20] {
+            for open_bytes in [0, block_bytes / 2, block_bytes - 1, block_bytes, LONGEST, block_bytes + LONGEST] {
+                for entry_bytes in [1, block_bytes, LONGEST] {
+                    let room = room_for(entry_bytes, open_bytes, block_bytes);
+                    assert!(room >= entry_bytes, "{entry_bytes} behind {open_bytes} of about {block_bytes}");
+                }
+            }
+        }
+        assert!(room_for(limits::BLOCK_BYTES_MAX, 0, 4 << 10) < limits::BLOCK_BYTES_MAX);
+    }
 }
