@@ -44,13 +44,19 @@ use crate::{Error, ErrorKind, Result};
 /// does nothing, or run another program. What it reads or writes otherwise, through scans as well, is refused as `Closed`; values that it has
 /// stay readable. It must not ask for anything that has no error to tell. A relative path is resolved when the store is opened. The directory must
 /// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Cask {
     open: Arc<OpenCask>,
 }
 
+/// Not what is within: that is a store's whole state, its directory of keys included.
+impl std::fmt::Debug for Cask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cask").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
 /// What the last handle closes.
-#[derive(Debug)]
 struct OpenCask {
     store: Arc<Store>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
@@ -128,7 +134,8 @@ impl Cask {
     /// Rebuilds the manifest and all hints of the store in `path` from its data files alone. Files with damage are copied without it
     /// and put aside as `NNNNNN.damaged`; nothing is thrown away.
     ///
-    /// If the manifest itself is lost, a key that was deleted may reappear: see the source of this room.
+    /// If the manifest itself is lost, a key that was deleted may reappear: where the record that deleted it is damaged, or where the process died
+    /// between a merge and the removal of the files that it had merged.
     ///
     /// # Errors
     /// - `NotFound`: there are no data files.

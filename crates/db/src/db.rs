@@ -42,13 +42,19 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// does nothing, or run another program. What it reads or writes otherwise, through iterators as well, is refused as `Closed`; values that it
 /// has stay readable. It must not ask for anything that has no error to tell. A relative path is resolved when the store is opened. The directory must
 /// not be moved or replaced until the store is closed, which goes on to write and remove files by its path.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Db {
     open: Arc<OpenDb>,
 }
 
+/// Not what is within: that is a store's whole state, in hundreds of KiB.
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Db").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
 /// What the last handle closes.
-#[derive(Debug)]
 struct OpenDb {
     store: Arc<Store>,
     threads: Mutex<Vec<Box<dyn Thread>>>,

@@ -284,8 +284,14 @@ impl Family {
 }
 
 /// A column family, as a handle for calls. Cheap to clone. Outlives a drop of the family: reads go on, writes are refused.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ColumnFamily(pub(crate) Arc<Family>);
+
+impl std::fmt::Debug for ColumnFamily {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColumnFamily").field("name", &self.name()).field("id", &self.id()).finish_non_exhaustive()
+    }
+}
 
 impl ColumnFamily {
     /// The name it was created with.

@@ -70,8 +70,14 @@ impl Drop for Held {
 
 /// The store as it was at one moment, all column families together. Cheap to clone; the moment is held until the last
 /// clone is dropped, and with it every version of every key that was current then.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Snapshot(Arc<Held>);
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("sequence", &self.sequence()).finish_non_exhaustive()
+    }
+}
 
 impl Snapshot {
     /// The sequence number of the last write that it sees.

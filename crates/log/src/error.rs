@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Conflict,
     /// Space or descriptors ran out and nothing changed. Free some and call again; reads and deletes go on.
     Exhausted,
-    /// Stored bytes are not what was written. What is undamaged can still be read; run `esker verify`, restore the rest.
+    /// Stored bytes are not what was written. What is undamaged can still be read; run `esker check`, restore the rest.
     Corruption,
     /// Written by a newer version, or with a feature this one lacks. Nothing was touched.
     UnsupportedFormat,
@@ -58,7 +58,8 @@ impl fmt::Display for ErrorKind {
 /// What was being done, where, why it failed, and what can be done about it. Cheap to clone: one failure is told to all who wait for it.
 ///
 /// Prints on one line: `corruption: /store/000012.sst at byte 4096: reading a block: block checksum: is 0x.., of these bytes it would be 0x..`.
-#[derive(Debug, Clone)]
+/// So does `Debug`, since that is what `unwrap` and a `main` that returns an error print.
+#[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
 #[derive(Debug, Clone)]
@@ -214,8 +215,27 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_unwrap_shows_is_the_line_for_people() {
+        let error =
+            Error::corruption(Path::new("/store/000012.sst"), 4096, "reading a block").with_source(std::fmt::Error);
+        assert_eq!(format!("{error:?}"), "corruption: /store/000012.sst at byte 4096: reading a block");
+        assert_eq!(format!("{:?}", Err::<(), _>(error.clone())), format!("Err({error})"));
     }
 }

@@ -20,15 +20,21 @@ use crate::{Error, LogBatch, Result};
 /// does nothing, or run another program. What it reads or writes otherwise is refused as `Closed`. It must not ask for anything that has no error
 /// to tell. Relative paths are resolved when the log is opened. The directories must
 /// not be moved or replaced until it is closed: it goes on to write and remove files by their paths.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RaftLog {
     pub(crate) store: Arc<Store>,
     /// Ends with the last handle, not with the last holder of the store.
     _end: Arc<End>,
 }
 
+/// Not what is within: that is a log's whole state, with the index of every group.
+impl std::fmt::Debug for RaftLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RaftLog").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
 /// Closes the log when the last handle goes.
-#[derive(Debug)]
 struct End {
     store: Arc<Store>,
     purger: Mutex<Option<Box<dyn Thread>>>,

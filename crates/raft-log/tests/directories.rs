@@ -261,6 +261,15 @@ fn only_a_lock_that_is_held_is_said_to_be_held() {
     assert!(error.kind() == ErrorKind::Io && !error.to_string().contains("another process"), "{error}");
 }
 
+/// Goal: a handle in a program's own `Debug`, or in a log of one, is a few words.
+#[test]
+fn a_handle_shows_its_path_and_not_all_that_is_within() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &options()).unwrap();
+    write(&log, 1);
+    assert_eq!(format!("{log:?}"), r#"RaftLog { path: "/log", .. }"#);
+}
+
 #[test]
 fn where_there_is_no_log_none_begins_unless_that_is_wanted() {
     let wanted = Options { create_if_missing: false, ..options() };

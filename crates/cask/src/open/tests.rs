@@ -126,3 +126,12 @@ fn a_dated_log_of_an_application_keeps_no_cask_away() {
     let error = Cask::open_with_env("/store", options(0), disk.env()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
+
+/// Goal: a handle in a program's own `Debug`, or in a log of one, is a few words.
+#[test]
+fn a_handle_shows_its_path_and_not_all_that_is_within() {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", options(0), disk.env()).unwrap();
+    cask.put("key", "value").unwrap();
+    assert_eq!(format!("{cask:?}"), r#"Cask { path: "/store", .. }"#);
+}

@@ -1064,3 +1064,14 @@ fn a_manifest_is_not_opened_without_an_edit_that_others_follow() {
         }
     }
 }
+
+/// Goal: a handle in a program's own `Debug`, or in a log of one, is a few words.
+#[test]
+fn handles_show_what_they_are_of_and_not_all_that_is_within() {
+    let disk = SimDisk::new();
+    let db = open(&disk, &options(small())).unwrap();
+    db.put("key", "value").unwrap();
+    assert_eq!(format!("{db:?}"), r#"Db { path: "/db", .. }"#);
+    assert_eq!(format!("{:?}", db.default_column_family()), r#"ColumnFamily { name: "default", id: 0, .. }"#);
+    assert_eq!(format!("{:?}", db.snapshot()), "Snapshot { sequence: 1, .. }");
+}
