@@ -28,7 +28,7 @@ pub(crate) struct Operation {
 
 /// A key that is too long, or a value.
 pub(crate) fn too_large(error: &TooLarge) -> Error {
-    let TooLarge { field, bytes, limit_bytes } = error;
+    let TooLarge { field, bytes, limit_bytes, .. } = error;
     Error::invalid_argument(format!("a {field} of {bytes} bytes, at most {limit_bytes} are allowed"))
 }
 

@@ -17,7 +17,7 @@ use esker_log::reserve::Reserve;
 
 use crate::reclaim::ROOM_BYTES_KEPT;
 use crate::store::Store;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The least that a file is made for, unless the options say less, or the disk is small.
 const FILE_BYTES_MIN: u64 = 4 << 20;
@@ -84,7 +84,7 @@ impl Store {
             "the disk is full: what is left is for merges, and no more {what} are taken before these have given something back; delete something, \
              compact the store, or free space on the disk"
         );
-        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
+        Error::no_room(reason).with_path(&self.dir)
     }
 }
 

@@ -217,9 +217,7 @@ impl Store {
     pub(crate) fn try_hint(&self, data: &DataFile) -> Result<()> {
         // It is shorter than the file.
         if !self.leaves_merges_room(data.end()) {
-            return Err(
-                Error::new(ErrorKind::Exhausted, "a hint would take what is left for merges").with_path(&data.path)
-            );
+            return Err(Error::no_room("a hint would take what is left for merges").with_path(&data.path));
         }
         let bytes = data.bytes(0..data.end())?;
         if !write_hint(&*self.env.files, &self.dir, data.number, data.salt, &bytes)? {

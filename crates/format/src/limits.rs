@@ -47,6 +47,8 @@ pub struct TooLarge {
     pub bytes: u64,
     /// How long it may be.
     pub limit_bytes: u64,
+    /// What both are counted in: `bytes`, but for what is counted in `operations`.
+    pub unit: &'static str,
 }
 
 impl TooLarge {
@@ -57,7 +59,7 @@ impl TooLarge {
     #[inline]
     pub const fn check(field: &'static str, bytes: usize, limit_bytes: usize) -> Result<(), Self> {
         if bytes > limit_bytes {
-            return Err(Self { field, bytes: bytes as u64, limit_bytes: limit_bytes as u64 });
+            return Err(Self { field, bytes: bytes as u64, limit_bytes: limit_bytes as u64, unit: "bytes" });
         }
         Ok(())
     }
@@ -65,8 +67,19 @@ impl TooLarge {
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the {} has {}, at most {} fit", self.field, self.bytes, self.limit_bytes)
+        write!(f, "the {} has {} {}, at most {} fit", self.field, self.bytes, self.unit, self.limit_bytes)
     }
 }
 
 impl std::error::Error for TooLarge {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_told_with_its_unit() {
+        let refused = TooLarge::check("key", 9, 8).unwrap_err();
+        assert_eq!(refused.to_string(), "the key has 9 bytes, at most 8 fit");
+    }
+}

@@ -68,6 +68,8 @@ struct Inner {
     reason: String,
     path: Option<PathBuf>,
     offset: Option<u64>,
+    /// Whether room was refused by the store itself, whatever the system would say.
+    lacks_room: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -77,15 +79,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// `reason` says what was being done, why it failed and what to do, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, reason: reason.into(), path: None, offset: None, source: None }))
+        Self(Arc::new(Inner { kind, reason: reason.into(), path: None, offset: None, lacks_room: false, source: None }))
     }
 
-    /// Whether room on the disk would help, or a quota of it: `Exhausted`, but not of descriptors.
+    /// [`ErrorKind::Exhausted`] of room on the disk, or of what a store may take of it.
+    pub fn no_room(reason: impl Into<String>) -> Self {
+        let mut error = Self::new(ErrorKind::Exhausted, reason);
+        error.inner().lacks_room = true;
+        error
+    }
+
+    /// Whether room would help, on the disk or under a limit (a quota, `max_disk_bytes`): `Exhausted`, but not of descriptors or numbers. Then
+    /// deletions, and time for reclaim, help, too.
     pub fn wants_room(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         let said = std::error::Error::source(self).and_then(|source| source.downcast_ref::<esker_env::Error>());
         self.kind() == ErrorKind::Exhausted
-            && said.is_some_and(|said| matches!(said.kind(), StorageFull | QuotaExceeded))
+            && (self.0.lacks_room || said.is_some_and(|said| matches!(said.kind(), StorageFull | QuotaExceeded)))
     }
 
     /// [`ErrorKind::InvalidArgument`].
@@ -237,5 +247,14 @@ mod tests {
             Error::corruption(Path::new("/store/000012.sst"), 4096, "reading a block").with_source(std::fmt::Error);
         assert_eq!(format!("{error:?}"), "corruption: /store/000012.sst at byte 4096: reading a block");
         assert_eq!(format!("{:?}", Err::<(), _>(error.clone())), format!("Err({error})"));
+    }
+
+    #[test]
+    fn room_that_a_store_refuses_itself_is_room_that_would_help() {
+        let error = Error::no_room("the store takes up all that it may").with_path(Path::new("/store"));
+        assert_eq!(error.kind(), ErrorKind::Exhausted);
+        assert!(error.wants_room());
+        assert!(!error.with_kind(ErrorKind::ReadOnly).wants_room());
+        assert!(!Error::new(ErrorKind::Exhausted, "all numbers are used").wants_room());
     }
 }

@@ -602,25 +602,34 @@ impl Store {
         self.left()
     }
 
+    /// How much that is of what it may take up, and what says so.
+    fn most(&self) -> String {
+        let (most, limit) = (self.room.bytes_max.load(Ordering::Relaxed), self.options.max_disk_bytes);
+        match self.room.meter.as_ref().is_some_and(|meter| limit > 0 && meter.limit() == most) {
+            true => format!("of {limit} (max_disk_bytes)"),
+            false => format!("of {most} that the disk has for it"),
+        }
+    }
+
     /// That there is none, for what it was wanted.
     pub(super) fn no_room(&self, wanted: &str) -> Error {
-        let used = self.room.used();
+        let (used, most) = (self.room.used(), self.most());
         let reason = format!(
-            "the store takes up {used} bytes, and there is no room {wanted}, but for deletions and reclaim; delete something, \
-             raise max_disk_bytes or make room on the disk"
+            "the store takes up {used} bytes {most}, and there is no room {wanted}: the rest is for flushes, deletions and reclaim; delete \
+             something, raise max_disk_bytes or make room on the disk"
         );
-        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
+        Error::no_room(reason).with_path(&self.dir)
     }
 
     /// That there is none for deletions, either.
     fn no_room_for_deletions(&self) -> Error {
-        let (used, held) = (self.room.used(), self.trash.held_bytes());
+        let (used, most, held) = (self.room.used(), self.most(), self.trash.held_bytes());
         let reason = format!(
-            "the store takes up {used} bytes, and there is no room for these deletions: those before have freed nothing yet, or they are too many at \
+            "the store takes up {used} bytes {most}, and there is no room for these deletions: those before have freed nothing yet, or they are too many at \
              once; delete less at a time, close iterators and drop values (they hold {held} bytes) and snapshots, raise max_disk_bytes or make \
              room on the disk"
         );
-        Error::new(ErrorKind::Exhausted, reason).with_path(&self.dir)
+        Error::no_room(reason).with_path(&self.dir)
     }
 
     /// What logs take up, the blocks ahead of the active one, and one that was made ahead of time, included.

@@ -424,9 +424,10 @@ impl WriteBatch {
     fn count_after(&self, added: u32) -> Result<u32, TooLarge> {
         let count = self.count();
         count.checked_add(added).ok_or(TooLarge {
-            field: "count of operations",
+            field: "batch",
             bytes: u64::from(count) + u64::from(added),
             limit_bytes: u64::from(BATCH_COUNT_MAX),
+            unit: "operations",
         })
     }
 }

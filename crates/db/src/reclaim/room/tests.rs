@@ -438,3 +438,13 @@ fn files_that_come_in_take_nothing_of_the_bound() {
         assert!(after.bound > before.bound, "{before:?}, {after:?}");
     }
 }
+
+/// Goal: who is refused at a limit is told how near it is, and which one, and that room would help.
+#[test]
+fn a_refusal_for_want_of_room_names_the_limit() {
+    let refused = small(64 << 20).put("huge", vec![0; 30 << 20]).unwrap_err();
+    assert!(refused.to_string().contains("of 67108864 (max_disk_bytes)"), "{refused}");
+    assert!(refused.wants_room());
+    let refused = small(0).store().no_room("for more");
+    assert!(refused.to_string().contains("that the disk has for it"), "{refused}");
+}
