@@ -190,6 +190,9 @@ fn names_in(env: &Env, dir: &Path) -> Result<Vec<String>> {
     match env.files.list(dir) {
         Ok(entries) => Ok(entries.into_iter().map(|entry| entry.name).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -254,6 +254,7 @@ fn only_a_lock_that_is_held_is_said_to_be_held() {
     let log = open(&disk, &options()).unwrap();
     let error = open(&disk, &options()).unwrap_err();
     assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("another process"), "{error}");
+    assert!(error.to_string().contains("close it there"), "{error}");
     log.close().unwrap();
     disk.env().files.remove(Path::new("/log/LOCK")).unwrap();
     disk.env().files.create_dir_all(Path::new("/log/LOCK")).unwrap();

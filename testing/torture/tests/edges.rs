@@ -347,6 +347,7 @@ fn what_is_no_directory_is_refused_by_name() {
     std::fs::write(&file, "mine").unwrap();
     let too_long = room.0.join("x".repeat(256));
     for (name, write, read) in ENGINES {
+        assert_eq!(write(&file).unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
         for path in [&file, &file.join("below"), &too_long, &PathBuf::from("/proc/esker")] {
             for attempt in [write, read] {
                 let error = attempt(path).unwrap_err();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use esker_env::metered::Need;
 use esker_env::{Env, FileKind, durable, open_sealed};
-use esker_format::DecodeError;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 use esker_format::rocksdb::version_edit::BlobFileAddition;
+use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
 
 use super::left_out::Sieve;
@@ -63,6 +63,10 @@ pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Resu
     let is_of_a_store = |name: &&String| {
         FileName::parse(name).is_some_and(|name| name.is_of_a_store() && !matches!(name, FileName::Options(_)))
     };
+    let is_ours = strangers.iter().any(|name| *name == UNFINISHED || is_of_a_store(&name));
+    if let Some(reason) = other_store(&strangers).filter(|_| !is_ours) {
+        return Err(Error::invalid_argument(reason).with_path(dir));
+    }
     let telling = strangers.iter().find(|name| *name == UNFINISHED).or_else(|| strangers.iter().find(is_of_a_store));
     if let Some(stranger) = telling.or(strangers.first()) {
         return Err(match FileName::parse(stranger) {
@@ -89,6 +93,15 @@ pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Resu
         });
     }
     if create_if_missing { Ok(()) } else { Err(no_store(dir)) }
+}
+
+/// What there is instead, if files of these names are another engine's.
+fn other_store(names: &[String]) -> Option<&'static str> {
+    names.iter().find_map(|name| match (cask::FileName::parse(name), raft::file_name::FileName::parse(name)) {
+        (Some(cask::FileName::Manifest | cask::FileName::Data(_)), _) => Some("there is a Cask; open it with Cask"),
+        (_, Some(raft::file_name::FileName::Log(_))) => Some("there is a Raft log; open it with RaftLog"),
+        _ => None,
+    })
 }
 
 /// Blocks that are kept for when others have filled the disk. RocksDB removes a file of such a name when it opens the store (not of number 0), which a process may

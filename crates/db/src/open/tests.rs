@@ -1065,6 +1065,26 @@ fn a_manifest_is_not_opened_without_an_edit_that_others_follow() {
     }
 }
 
+/// Goal: who opens the wrong directory is told what is there, not to make a store of it.
+#[test]
+fn directories_of_other_engines_are_refused_by_name() {
+    for (names, told) in [
+        (["LOCK", "MANIFEST"], "there is a Cask"),
+        (["RESERVE", "000022.data"], "there is a Cask"),
+        (["LOCK", "0000000000000001.raftlog"], "there is a Raft log"),
+        (["LOCK", "0000000000000003.rewrite"], "there is a Raft log"),
+    ] {
+        let disk = SimDisk::new();
+        names.iter().for_each(|name| disk.overwrite(&Path::new(DIR).join(name), b"something".to_vec()));
+        let existing = Options { create_if_missing: false, ..options(small()) };
+        let read_only = Db::open_read_only_with_env(DIR, existing.clone(), disk.env());
+        for opened in [open(&disk, &options(small())), open(&disk, &existing), read_only] {
+            let error = opened.unwrap_err();
+            assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(told), "{error}");
+        }
+    }
+}
+
 /// Goal: a handle in a program's own `Debug`, or in a log of one, is a few words.
 #[test]
 fn handles_show_what_they_are_of_and_not_all_that_is_within() {

@@ -122,6 +122,10 @@ fn other_store(names: &[String], is_there: bool) -> Option<&'static str> {
 pub(crate) fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item = String> + use<>> {
     let entries = match files.list(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            let reason = "a log is a directory, and this is none; give another path";
+            return Err(Error::invalid_argument(reason).with_path(dir));
+        }
         entries => entries?,
     };
     Ok(entries.into_iter().filter(|entry| entry.kind != FileKind::Directory).map(|entry| entry.name))

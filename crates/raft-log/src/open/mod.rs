@@ -197,13 +197,12 @@ fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Rights> {
     for dir in dirs {
         durable::create_dir(&*env.files, dir)?;
         let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
-            let error = Error::from(error);
-            match error.kind() {
-                ErrorKind::Busy => {
-                    error.while_doing("another process, or another handle of this one, has the log open")
-                }
-                _ => error.while_doing("locking the log"),
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                return Error::from(error).while_doing("locking the log");
             }
+            let reason =
+                "the log is open elsewhere, in another process or by another handle of this one; close it there";
+            Error::new(ErrorKind::Busy, reason).with_path(dir).with_source(error)
         })?;
         locks.push(taken);
     }
