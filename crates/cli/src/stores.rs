@@ -86,7 +86,8 @@ pub(crate) fn warn_of_damage(cask: &Cask) {
 #[derive(Debug, Args)]
 pub(crate) struct FamilyArgument {
     /// Column family
-    #[arg(long = "cf", value_name = "NAME", default_value = "default")]
+    // The other is what RocksDB's ldb calls it.
+    #[arg(long = "cf", alias = "column_family", value_name = "NAME", default_value = "default")]
     pub(crate) name: String,
 }
 

@@ -86,3 +86,43 @@ fn what_an_interrupted_import_has_written_is_a_whole_store() {
         assert_eq!(value, format!("{{\"id\":{key}}}"));
     }
 }
+
+/// Goal: what one store prints another takes, whatever the bytes, and whichever engine's it is.
+#[test]
+fn what_a_scan_prints_goes_into_another_store() {
+    let place = Place::new();
+    place.run("create", NONE).done();
+    for (key, value) in [("00ff0a095c", "0d0a"), ("61", ""), ("6c61726765", &"ab".repeat(10_000))] {
+        place.run("put", ["--hex", key, value]).done();
+    }
+    let printed = place.run("scan", ["--json"]).done().out;
+    for kind in ["db", "cask"] {
+        let other = Place::new();
+        esker_with_input(other.arguments("import", ["--entries", "-", "--kind", kind]), &printed).done();
+        let scanned = other.run("scan", ["--json"]).done().out;
+        let sorted = |text: &[u8]| {
+            let mut lines: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&scanned), sorted(&printed), "{kind}");
+    }
+    let other = Place::new();
+    let arguments = ["--entries", "-", "--sorted", "--column_family", "new", "--prefix", "p"];
+    esker_with_input(other.arguments("import", arguments), &printed).done();
+    assert_eq!(other.run("get", ["--cf", "new", "--hex", "7061"]).done().text(), "\n");
+    assert_eq!(other.run("count", ["--column_family", "new"]).done().text(), "3\n");
+}
+
+#[test]
+fn a_line_that_is_no_entry_is_told() {
+    for (bad, words) in [
+        ("{\"key_hex\":\"61\"}", "there is no field \"value_hex\""),
+        ("{\"key_hex\":\"6\",\"value_hex\":\"\"}", "field \"key_hex\": not hexadecimal: 6"),
+        ("{\"key_hex\":6,\"value_hex\":\"\"}", "field \"key_hex\""),
+        ("6", "not a JSON object"),
+    ] {
+        let place = Place::new();
+        esker_with_input(place.arguments("import", ["--entries", "-"]), bad.as_bytes()).failed(&["line 1", words]);
+    }
+}

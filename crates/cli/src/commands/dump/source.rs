@@ -20,7 +20,7 @@ impl Source {
         let file = File::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         if metadata.is_dir() {
-            let reason = "is a directory; name one of the files in it";
+            let reason = "is a directory; name one of the files in it, or see `esker scan` for what is in the store";
             return Err(Failure::new(format_args!("{} {reason}", path.display())));
         }
         if !metadata.is_file() {

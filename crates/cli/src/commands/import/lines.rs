@@ -1,5 +1,6 @@
-//! `esker import STORE --jsonl FILE --key FIELD`
+//! `esker import STORE --jsonl FILE --key FIELD`, `esker import STORE --entries FILE`
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 use super::Import;
 use super::loader::{Loaded, Loader, stopped};
 use crate::Answer;
+use crate::encoding::from_hex;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -23,9 +25,39 @@ use crate::sizes::{Bytes, Count, plural, rate};
 const BUFFER_BYTES: usize = 1 << 20;
 /// Longest value that a store takes.
 const VALUE_BYTES_MAX: u64 = esker_format::limits::VALUE_BYTES_MAX as u64;
+/// Two digits a byte, and what stands around them.
+const ENTRY_BYTES_MAX: u64 = 2 * (VALUE_BYTES_MAX + esker_format::limits::KEY_BYTES_MAX as u64) + 4096;
+
+/// What each line is.
+pub(crate) enum Form<'a> {
+    /// The value, an object, of which a field is the key.
+    Object { field: &'a str },
+    /// Key and value in hexadecimal, as `esker scan --json` prints them.
+    Entry,
+}
+
+impl Form<'_> {
+    fn line_bytes_max(&self) -> u64 {
+        match self {
+            Self::Object { .. } => VALUE_BYTES_MAX,
+            Self::Entry => ENTRY_BYTES_MAX,
+        }
+    }
+
+    /// Key and value, or why the line has none.
+    fn entry<'l>(&self, line: &'l [u8]) -> Result<(Vec<u8>, Cow<'l, [u8]>), String> {
+        match self {
+            Self::Object { field } => Ok((key_of(line, field)?.into_bytes(), Cow::Borrowed(line))),
+            Self::Entry => {
+                let object = object_of(line)?;
+                Ok((bytes_of(&object, "key_hex")?, Cow::Owned(bytes_of(&object, "value_hex")?)))
+            }
+        }
+    }
+}
 
 /// Imports the lines of `file` up to the first that cannot be.
-pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Output) -> Result<Answer, Failure> {
+pub(crate) fn import(command: &Import, file: &Path, form: &Form<'_>, out: &mut Output) -> Result<Answer, Failure> {
     let name = if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() };
     let (source, total_bytes): (Box<dyn Read>, _) = if file.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), None)
@@ -46,7 +78,7 @@ pub(crate) fn import(command: &Import, file: &Path, field: &str, out: &mut Outpu
     let begin = Instant::now();
     let mut loader = command.loader(&target)?;
     let prefix = command.prefix.as_bytes();
-    let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, field, &mut loader, &progress);
+    let stop = load(BufReader::with_capacity(BUFFER_BYTES, source), prefix, form, &mut loader, &progress);
     if let Err(Stop::Store(error)) = stop {
         return Err(loader.stopped(&error));
     }
@@ -101,15 +133,15 @@ enum Stop {
 fn load(
     mut source: impl BufRead,
     prefix: &[u8],
-    field: &str,
+    form: &Form<'_>,
     loader: &mut Loader<'_>,
     progress: &Progress,
 ) -> Result<(), Stop> {
-    let mut raw = Vec::new();
+    let (mut raw, bytes_max) = (Vec::new(), form.line_bytes_max());
     let mut key = prefix.to_vec();
     for number in 1.. {
         raw.clear();
-        let read = source.by_ref().take(VALUE_BYTES_MAX + 1).read_until(b'\n', &mut raw);
+        let read = source.by_ref().take(bytes_max + 1).read_until(b'\n', &mut raw);
         let read = read.map_err(|error| Stop::Line(number, error.to_string()))? as u64;
         if read == 0 {
             return Ok(());
@@ -119,13 +151,14 @@ fn load(
         if line.trim_ascii().is_empty() {
             continue;
         }
-        if line.len() as u64 > VALUE_BYTES_MAX {
-            let reason = format!("is longer than the {VALUE_BYTES_MAX} bytes of the longest value");
+        if line.len() as u64 > bytes_max {
+            let reason = format!("is longer than the {bytes_max} bytes of the longest value");
             return Err(Stop::Line(number, reason));
         }
+        let (suffix, value) = form.entry(line).map_err(|reason| Stop::Line(number, reason))?;
         key.truncate(prefix.len());
-        key.extend_from_slice(key_of(line, field).map_err(|reason| Stop::Line(number, reason))?.as_bytes());
-        let put = loader.put(&key, line).and_then(|()| loader.write_if_full());
+        key.extend_from_slice(&suffix);
+        let put = loader.put(&key, &value).and_then(|()| loader.write_if_full());
         put.map_err(|error| match error.kind() {
             ErrorKind::InvalidArgument => Stop::Line(number, error.reason().to_owned()),
             _ => Stop::Store(error),
@@ -136,18 +169,33 @@ fn load(
 
 /// The text of the string or number that `field` of the object in `line` is.
 fn key_of(line: &[u8], field: &str) -> Result<String, String> {
-    let object: HashMap<String, &RawValue> = serde_json::from_slice(line).map_err(|error| {
-        // The line's number is known better here than there.
-        let text = error.to_string();
-        let reason = text.split(" at line ").next().unwrap_or(&text);
-        format!("not a JSON object: {reason} (column {})", error.column())
-    })?;
-    let value = object.get(field).ok_or_else(|| format!("there is no field {field:?}"))?.get();
+    let object = object_of(line)?;
+    let value = field_of(&object, field)?;
     match value.as_bytes().first() {
         Some(b'"') => serde_json::from_str(value).map_err(|error| format!("field {field:?}: {error}")),
         Some(b'-' | b'0'..=b'9') => Ok(value.to_owned()),
         _ => Err(format!("field {field:?} is neither a string nor a number")),
     }
+}
+
+/// The bytes that the string in `field` says in hexadecimal.
+fn bytes_of(object: &HashMap<String, &RawValue>, field: &str) -> Result<Vec<u8>, String> {
+    let text: String =
+        serde_json::from_str(field_of(object, field)?).map_err(|error| format!("field {field:?}: {error}"))?;
+    from_hex(text.as_bytes()).map_err(|error| format!("field {field:?}: {error}"))
+}
+
+fn field_of<'l>(object: &HashMap<String, &'l RawValue>, field: &str) -> Result<&'l str, String> {
+    object.get(field).map(|value| value.get()).ok_or_else(|| format!("there is no field {field:?}"))
+}
+
+fn object_of(line: &[u8]) -> Result<HashMap<String, &RawValue>, String> {
+    serde_json::from_slice(line).map_err(|error| {
+        // The line's number is known better here than there.
+        let text = error.to_string();
+        let reason = text.split(" at line ").next().unwrap_or(&text);
+        format!("not a JSON object: {reason} (column {})", error.column())
+    })
 }
 
 #[cfg(test)]

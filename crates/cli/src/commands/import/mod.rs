@@ -1,4 +1,4 @@
-//! `esker import STORE --files DIR`, `esker import STORE --jsonl FILE --key FIELD`
+//! `esker import STORE --files DIR`, `esker import STORE --jsonl FILE --key FIELD`, `esker import STORE --entries FILE`
 
 mod ahead;
 mod files;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use esker::{Cask, CaskOptions, Error, ErrorKind, FamilyOptions, Options};
 
+use self::lines::Form;
 use self::target::Target;
 use crate::Answer;
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ use crate::output::Output;
 use crate::sizes::parse_bytes;
 use crate::stores::{FamilyChoices, open_read_only, open_with, warn_of_damage};
 
-/// Load a directory tree or lines of JSON; makes the store if there is none
+/// Load a directory tree, lines of JSON, or what `scan --json` printed; makes the store if there is none
 ///
 /// With --files, each regular file under DIR becomes an entry: the key is its path from DIR on, with `/` between names,
 /// the value its bytes. Symbolic links are not followed. Afterwards every key is read back and compared with its file;
@@ -32,6 +33,8 @@ use crate::stores::{FamilyChoices, open_read_only, open_with, warn_of_damage};
 ///
 /// With --jsonl, each line is an object; the key is one of its fields, the value is the line. Nothing behind a line that
 /// is not so is imported.
+///
+/// With --entries, each line is an object as `esker scan --json` prints it, of any store: `esker scan OLD --json | esker import NEW --entries -`.
 ///
 /// With --sorted, keys must ascend, each once, as the paths of --files do. They go straight into tables and blob files, past
 /// log and memory, at the speed of the device, and take effect all at once: after an error, or an interruption, nothing
@@ -42,7 +45,7 @@ use crate::stores::{FamilyChoices, open_read_only, open_with, warn_of_damage};
 /// What --separation, --min-blob-size, --compression and --blob-compression choose becomes the column family's own, also of a store
 /// that is there: it holds for all that is written from now on, by whoever opens it.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").required(true).args(["files", "jsonl"]))]
+#[command(group = ArgGroup::new("source").required(true).args(["files", "jsonl", "entries"]))]
 pub(crate) struct Import {
     /// The store's directory
     store: PathBuf,
@@ -59,6 +62,10 @@ pub(crate) struct Import {
     #[arg(long, value_name = "FIELD", requires = "jsonl")]
     key: Option<String>,
 
+    /// Import what `esker scan --json` has printed to this file, or to standard input if it is `-`
+    #[arg(long, value_name = "FILE")]
+    entries: Option<PathBuf>,
+
     /// Put this before each key
     #[arg(long, default_value = "")]
     prefix: std::ffi::OsString,
@@ -68,7 +75,7 @@ pub(crate) struct Import {
     kind: Option<Kind>,
 
     /// Column family; made if there is none
-    #[arg(long = "cf", value_name = "NAME", default_value = "default")]
+    #[arg(long = "cf", alias = "column_family", value_name = "NAME", default_value = "default")]
     family: String,
 
     #[command(flatten)]
@@ -101,10 +108,11 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
-        match (&self.files, &self.jsonl, &self.key) {
-            (Some(dir), _, _) => files::import(&self, dir, out),
-            (None, Some(file), Some(field)) => lines::import(&self, file, field, out),
-            _ => Err(Failure::new("--files DIR, or --jsonl FILE and --key FIELD are needed")),
+        match (&self.files, &self.jsonl, &self.key, &self.entries) {
+            (Some(dir), _, _, _) => files::import(&self, dir, out),
+            (_, Some(file), Some(field), _) => lines::import(&self, file, &Form::Object { field }, out),
+            (_, _, _, Some(file)) => lines::import(&self, file, &Form::Entry, out),
+            _ => Err(Failure::new("--files DIR, --jsonl FILE and --key FIELD, or --entries FILE are needed")),
         }
     }
 
