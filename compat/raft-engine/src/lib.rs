@@ -1,6 +1,7 @@
 //! The names of the [raft-engine](https://docs.rs/raft-engine/0.4.2) crate, on Esker's Raft log.
 //!
-//! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories.
+//! A program changes `use raft_engine::…` to `use esker_raft_engine::…` and opens the same directories. Or it changes nothing but its `Cargo.toml`,
+//! where the crate may keep the name: `raft-engine = { package = "esker-raft-engine", path = "…/compat/raft-engine" }`.
 //!
 //! # What differs
 //!

@@ -30,7 +30,8 @@ use crate::{Error, Result};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 ///
-/// use esker_db::{EventKind, Listener, Options};
+/// # extern crate esker_db as esker;
+/// use esker::{EventKind, Listener, Options};
 ///
 /// let compactions = Arc::new(AtomicU64::new(0));
 /// let counted = compactions.clone();

@@ -49,7 +49,55 @@ fn give_back(mut buffer: Vec<u8>) {
     });
 }
 
-/// How entries of one type are told apart and put into bytes, for those who do not store bytes.
+/// How entries of one type are told apart and put into bytes, for those who do not store bytes. The type may be another crate's, such as the
+/// `Entry` of [raft](https://docs.rs/raft), since the codec is a type of its own.
+///
+/// ```
+/// # mod esker { pub mod raft { pub use esker_raft_log::*; } }
+/// use esker::raft::{EntryCodec, Error, ErrorKind, LogBatch, Options, RaftLog, Refusal, Result};
+///
+/// struct Entry { index: u64, term: u64 }
+///
+/// struct Codec;
+///
+/// impl EntryCodec for Codec {
+///     type Entry = Entry;
+///
+///     fn index(entry: &Entry) -> u64 {
+///         entry.index
+///     }
+///
+///     fn encode(entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
+///         out.extend([entry.index, entry.term].map(u64::to_le_bytes).as_flattened());
+///         Ok(())
+///     }
+///
+///     fn decode(bytes: &[u8]) -> Result<Entry> {
+///         let (words, []) = bytes.as_chunks() else { return Err(Error::new(ErrorKind::Corruption, "an entry is cut")) };
+///         match words {
+///             [index, term] => Ok(Entry { index: u64::from_le_bytes(*index), term: u64::from_le_bytes(*term) }),
+///             _ => Err(Error::new(ErrorKind::Corruption, "an entry has two words")),
+///         }
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path();
+/// let log = RaftLog::open(path, Options::default())?;
+/// let mut batch = LogBatch::new();
+/// batch.add::<Codec>(7, &[Entry { index: 1, term: 1 }, Entry { index: 2, term: 1 }])?;
+/// log.write(&mut batch, true)?;
+/// let mut entries = Vec::new();
+/// log.fetch::<Codec>(7, 1, 3, None, &mut entries)?;
+/// assert_eq!(entries.len(), 2);
+/// // What a `Storage` of the raft crate calls `Compacted` and `Unavailable`:
+/// log.compact_to(7, 2)?;
+/// let compacted = log.fetch::<Codec>(7, 1, 3, None, &mut entries).unwrap_err();
+/// assert!(matches!(Refusal::of(&compacted), Some(Refusal::Compacted { .. })));
+/// let unavailable = log.fetch::<Codec>(7, 2, 9, None, &mut entries).unwrap_err();
+/// assert!(matches!(Refusal::of(&unavailable), Some(Refusal::Missing { .. })));
+/// # Ok::<(), esker_raft_log::Error>(())
+/// ```
 pub trait EntryCodec {
     /// The entry.
     type Entry;

@@ -29,7 +29,8 @@ const NUMBER: FileNumber = FileNumber::new(1);
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("store");
-/// use esker_db::{Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
+/// # extern crate esker_db as esker;
+/// use esker::{Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
 ///
 /// let file = dir.path().join("hills.sst");
 /// let mut writer = SstFileWriter::create(&file, &FamilyOptions::default())?;

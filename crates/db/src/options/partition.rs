@@ -9,7 +9,8 @@ use crate::{Error, Result};
 /// ([`FamilyOptions::blob_partition`](super::FamilyOptions::blob_partition)).
 ///
 /// ```
-/// use esker_db::{BlobPartition, FamilyOptions, Separation};
+/// # extern crate esker_db as esker;
+/// use esker::{BlobPartition, FamilyOptions, Separation};
 ///
 /// // Sessions die within the hour, pictures stay: apart, the files of the one go whole, and nobody moves the other.
 /// let by_lifetime = BlobPartition::new(|key, _value| u8::from(key.starts_with(b"picture/")));
