@@ -10,9 +10,11 @@ const TEMPLATE: &str =
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Something of `total_bytes` begins.
+    /// Something of `total_bytes` begins; 0 where only the first [`set`](Self::set) says how much it is.
     pub(crate) fn begin(doing: &'static str, total_bytes: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
+        // Of 0 bytes all would be done.
+        let length = Some(total_bytes).filter(|total| *total > 0);
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -45,5 +47,18 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_done_before_it_is_known_how_much_there_is() {
+        let bar = Progress::begin("checking", 0);
+        assert_eq!(bar.0.length(), None);
+        bar.set(1, 2);
+        assert_eq!((bar.0.length(), bar.0.position()), (Some(2), 1));
     }
 }
