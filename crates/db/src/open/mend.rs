@@ -13,7 +13,7 @@ use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::pointers::is_needed;
-use super::replay::{Logs, check_batch, has_range_deletions, missing_bytes};
+use super::replay::{Batch, Logs, check_batch, missing_bytes};
 use super::{Recovery, family_options, files, new_identity, new_session, prepared};
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -137,9 +137,9 @@ pub(crate) fn check_logs(store: &Store, damage: &mut Vec<Error>) -> Result<Recov
 }
 
 /// As [`check_batch`], of one that is replayed beside tables that are not there to be looked into.
-fn check_alone(path: &Path, offset: u64, batch: &[u8]) -> Result<(u64, u64)> {
-    let checked = check_batch(path, offset, batch)?;
-    if has_range_deletions(batch) { Err(range_deletions_refused(path, offset)) } else { Ok(checked) }
+fn check_alone(path: &Path, offset: u64, raw: &[u8]) -> Result<Batch> {
+    let batch = check_batch(path, offset, raw)?;
+    if batch.range_deletions > 0 { Err(range_deletions_refused(path, offset)) } else { Ok(batch) }
 }
 
 /// The first damage of a log by itself.
@@ -188,7 +188,7 @@ pub(crate) fn replay_wanted(
         let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
         while let Some((offset, batch)) = scanner.next()? {
             let first = match check_alone(&path, offset, batch) {
-                Ok((first, _)) => first,
+                Ok(batch) => batch.sequence,
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     found.skipped_bytes = found.skipped_bytes.saturating_add(batch.len() as u64);
                     continue;

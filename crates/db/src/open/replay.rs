@@ -100,7 +100,7 @@ impl Logs {
             let mut lost: Option<u64> = None;
             let mut missing = None;
             while let Some((offset, record)) = scanner.next()? {
-                let (sequence, count) = check_batch(path, offset, record)?;
+                let Batch { sequence, count, range_deletions } = check_batch(path, offset, record)?;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
@@ -149,7 +149,7 @@ impl Logs {
                 }
                 expected = Some(sequence + count);
                 found.batches += 1;
-                if has_range_deletions(record) {
+                if range_deletions > 0 {
                     range_at.get_or_insert_with(|| (path.clone(), offset));
                     take_range_deletions(store, log.number, sequence, record, &mut ranges);
                 }
@@ -248,7 +248,7 @@ impl Logs {
                 if self.skipped.contains(&(log.number, offset)) {
                     continue;
                 }
-                let mut sequence = check_batch(path, offset, record)?.0;
+                let mut sequence = check_batch(path, offset, record)?.sequence;
                 for record in write_batch::records(record) {
                     let record = record.map_err(|error| Error::decode(path, offset, "replaying the log", error))?;
                     if !record.is_counted() {
@@ -424,11 +424,6 @@ fn refuse_shared_numbers(path: &std::path::Path, offset: u64, sequence: u64, exp
     Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset))
 }
 
-/// Whether a batch that was accepted deletes by the range.
-pub(super) fn has_range_deletions(raw: &[u8]) -> bool {
-    write_batch::records(raw).flatten().any(|record| record.kind == ValueKind::RangeDeletion)
-}
-
 /// Takes the range deletions of a batch that was accepted and begins at `sequence`.
 #[cold]
 fn take_range_deletions(store: &Store, log: FileNumber, sequence: u64, raw: &[u8], ranges: &mut Ranges) {
@@ -441,19 +436,26 @@ fn take_range_deletions(store: &Store, log: FileNumber, sequence: u64, raw: &[u8
     }
 }
 
-/// Accepts a batch; returns its first sequence number and how many it takes.
-pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<(u64, u64)> {
+/// A batch that was accepted.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Its first sequence number.
+    pub(super) sequence: u64,
+    /// How many it takes.
+    pub(super) count: u64,
+    pub(super) range_deletions: u64,
+}
+
+/// Accepts a batch.
+pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<Batch> {
     let doing = "reading a batch of the log";
     let header = write_batch::header(raw).map_err(|error| Error::decode(path, offset, doing, error))?;
-    let mut count = 0;
+    let (mut count, mut range_deletions) = (0, 0);
     for record in write_batch::records(raw) {
         let record = record.map_err(|error| Error::decode(path, offset, doing, error))?;
         match record.kind {
-            ValueKind::Value
-            | ValueKind::Deletion
-            | ValueKind::SingleDeletion
-            | ValueKind::RangeDeletion
-            | ValueKind::BlobIndex => count += 1,
+            ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
+            ValueKind::RangeDeletion => (count, range_deletions) = (count + 1, range_deletions + 1),
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
                 let what_to_do = match kind {
@@ -470,5 +472,5 @@ pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Re
         let reason = format!("{doing}: it says {} operations and holds {count}", header.count);
         return Err(Error::corruption(path, offset, reason));
     }
-    Ok((header.sequence.get(), count))
+    Ok(Batch { sequence: header.sequence.get(), count, range_deletions })
 }
