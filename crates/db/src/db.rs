@@ -93,8 +93,14 @@ impl Db {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<Self> {
+        let wanted = options.create_missing_column_families.then(|| options.families.clone());
         let opened = open::open(path.as_ref(), options, env)?;
         let db = Self::new(opened);
+        for (name, options) in wanted.into_iter().flatten() {
+            if db.column_family(&name).is_none() {
+                db.create_column_family(&name, options)?;
+            }
+        }
         db.start_threads()?;
         Ok(db)
     }

@@ -1085,6 +1085,45 @@ fn directories_of_other_engines_are_refused_by_name() {
     }
 }
 
+/// Goal: families that are named are made where they are missing, and only there, and only if that is asked for; an open that dies amid is made up for.
+#[test]
+fn missing_families_are_created_where_that_is_asked_for() {
+    let plain = options(separating());
+    let mut named = plain.clone();
+    let family = |n: u64| FamilyOptions { min_blob_size: n, ..separating() };
+    named.families.extend([("a".to_owned(), family(301)), ("b".to_owned(), family(302))]);
+    let asking = Options { create_missing_column_families: true, ..named.clone() };
+    let found = |db: &Db| {
+        let families = db.column_families();
+        families.iter().map(|family| (family.name().to_owned(), family.options().min_blob_size)).collect::<Vec<_>>()
+    };
+    let all = [("default".to_owned(), 200), ("a".to_owned(), 301), ("b".to_owned(), 302)];
+    let disk = SimDisk::new();
+    assert_eq!(found(&open(&disk, &named).unwrap()), all[..1]);
+    for n in 0.. {
+        let dying = disk.after_process_death();
+        dying.die_after(n);
+        let died = open(&dying, &asking).is_err();
+        let after = dying.after_process_death();
+        let known = found(&open(&after, &plain).unwrap());
+        assert!(all.starts_with(&known) && (died || known == all), "operation {n}: {known:?}");
+        let db = open(&after, &asking).unwrap();
+        assert_eq!(found(&db), all, "operation {n}");
+        db.put_cf(&db.column_family("b").unwrap(), "key", "value", &WriteOptions::default()).unwrap();
+        db.close().unwrap();
+        let db = open(&after, &asking).unwrap();
+        assert_eq!(found(&db), all);
+        assert!(db.get_cf(&db.column_family("b").unwrap(), "key", &Default::default()).unwrap().is_some());
+        let reader = Db::open_read_only_with_env(DIR, asking.clone(), after.env()).unwrap();
+        assert_eq!(found(&reader), all);
+        if !died {
+            break;
+        }
+    }
+    let reader = Db::open_read_only_with_env(DIR, asking, disk.env()).unwrap();
+    assert_eq!(found(&reader), all[..1]);
+}
+
 /// Goal: a handle in a program's own `Debug`, or in a log of one, is a few words.
 #[test]
 fn handles_show_what_they_are_of_and_not_all_that_is_within() {

@@ -46,11 +46,16 @@ pub struct Options {
     /// Options of column families, by name; `"default"` always exists.
     ///
     /// A family of an existing store that is not named here keeps what the store's OPTIONS file says of it, whoever
-    /// wrote that file, Esker or RocksDB. Naming a family that does not exist does not create it, and is no error, so that a program may
-    /// name all that it is about to make, at every open: a mistyped name has no effect, and
+    /// wrote that file, Esker or RocksDB. Naming a family that does not exist does not create it, unless
+    /// [`create_missing_column_families`](Self::create_missing_column_families) is set, and is no error, so that a program may
+    /// name all that it is about to make, at every open: a mistyped name has no effect then, and
     /// [`Db::column_family`](crate::Db::column_family) says whether there is one.
     /// [`Db::create_column_family`](crate::Db::create_column_family) goes by the options that it is given, not by these.
     pub families: BTreeMap<String, FamilyOptions>,
+
+    /// Create the column families that [`families`](Self::families) names and the store lacks, one after the other, in the order of their names: an open that
+    /// fails in between, or dies, leaves those that it has made. Default `false`. An open for reading only creates none.
+    pub create_missing_column_families: bool,
 
     /// What open does about a damaged write-ahead log. Default [`RecoveryMode::PointInTime`].
     pub wal_recovery: RecoveryMode,
@@ -186,6 +191,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             create_if_missing: false,
+            create_missing_column_families: false,
             error_if_exists: false,
             families: BTreeMap::new(),
             wal_recovery: RecoveryMode::PointInTime,
