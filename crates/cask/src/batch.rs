@@ -1,5 +1,6 @@
 //! A batch: writes that take effect together or not at all.
 
+use std::fmt;
 use std::time::Duration;
 
 use esker_format::cask::record;
@@ -12,10 +13,17 @@ use crate::{Error, Result};
 const BATCH_BYTES_MAX: u64 = 2 << 30;
 
 /// Writes that take effect together. Of several on one key the last counts, whatever was before it.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CaskBatch {
     pub(crate) operations: Vec<Operation>,
     bytes: u64,
+}
+
+/// Not the operations: how many, and how long they are.
+impl fmt::Debug for CaskBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaskBatch").field("len", &self.len()).field("bytes", &self.bytes).finish()
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use esker_format::shown::Shown;
 
 use crate::file::DataFile;
 
@@ -92,7 +93,7 @@ impl AsRef<[u8]> for CaskValue {
 
 impl fmt::Debug for CaskValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CaskValue").field(&&**self).finish()
+        f.debug_tuple("CaskValue").field(&Shown(self)).finish()
     }
 }
 

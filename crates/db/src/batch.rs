@@ -1,5 +1,6 @@
 //! A batch of writes that take effect together. Its bytes are RocksDB's `WriteBatch`, so that the log gets a copy of them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use esker_format::rocksdb::write_batch;
@@ -9,13 +10,20 @@ use crate::{Error, Result};
 
 /// Puts and deletes, of any column families, that become visible and durable all together or not at all.
 /// Within a batch, later operations on a key win.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct WriteBatch {
     raw: write_batch::WriteBatch,
     /// Whether something in it is of another column family than the default one.
     names_families: bool,
     /// The session of the store whose handles named families: another store has other families under the same numbers.
     session: Option<Arc<str>>,
+}
+
+/// Not the operations: how many, and how long they are.
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatch").field("count", &self.count()).field("len_bytes", &self.len_bytes()).finish()
+    }
 }
 
 impl WriteBatch {

@@ -7,6 +7,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use esker_env::ReadFile;
+use esker_format::shown::Shown;
 
 use crate::cache::Block;
 use crate::memtable::PinnedEntry;
@@ -119,7 +120,7 @@ impl AsRef<[u8]> for PinnedSlice {
 
 impl fmt::Debug for PinnedSlice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PinnedSlice").field(&&**self).finish()
+        f.debug_tuple("PinnedSlice").field(&Shown(self)).finish()
     }
 }
 
@@ -207,6 +208,6 @@ mod tests {
     fn the_default_is_empty() {
         assert!(PinnedSlice::default().is_empty());
         assert_eq!(PinnedSlice::default(), PinnedSlice::from_vec(Vec::new()));
-        assert_eq!(format!("{:?}", PinnedSlice::from_vec(vec![1, 2])), "PinnedSlice([1, 2])");
+        assert_eq!(format!("{:?}", PinnedSlice::from_vec(vec![1, 2])), r#"PinnedSlice("\x01\x02")"#);
     }
 }

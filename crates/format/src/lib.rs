@@ -13,6 +13,7 @@
 //! | [`file_name`]   | what a name in a store's directory says                                  |
 //! | [`kept`]        | none: what a thread keeps to pack and read them                           |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
+//! | [`shown`]       | none: what `Debug` shows of a user's bytes                                |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
 //! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
 //! | [`cask`]        | the files of Esker's hash engine                                         |
@@ -31,6 +32,7 @@ pub mod kept;
 pub mod limits;
 pub mod raft;
 pub mod rocksdb;
+pub mod shown;
 pub mod varint;
 pub mod xxph3;
 

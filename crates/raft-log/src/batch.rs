@@ -3,6 +3,7 @@
 //! Entries and items are encoded as they come, so that writing a batch moves bytes and nothing else.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 
 use esker_format::limits::TooLarge;
 use esker_format::raft::entries::{self, ENTRIES_BYTES_MAX, PACKED_BYTES_MAX, Packing};
@@ -119,13 +120,21 @@ pub trait EntryCodec {
 }
 
 /// A batch of changes to any number of groups. Empty again once it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LogBatch {
     entries: Vec<u8>,
     items: Vec<u8>,
     item_count: u64,
     /// Where the entries of the item being added end; kept for its memory.
     ends: Vec<u32>,
+}
+
+/// Not what it does: how many items it has, and how long its entries are together.
+impl fmt::Debug for LogBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries_bytes = self.entries.len();
+        f.debug_struct("LogBatch").field("items", &self.item_count).field("entries_bytes", &entries_bytes).finish()
+    }
 }
 
 impl Default for LogBatch {
