@@ -1,7 +1,8 @@
 //! Range deletions of a store that RocksDB wrote: an open makes deletions of keys of them, one for each key that they hide.
 //!
 //! - D1: once all logs are replayed, a key whose newest entry is older than a range deletion that covers it is deleted, as if that came now: no snapshot
-//!   tells the difference. What is newer shows, and hides what is older by itself.
+//!   tells the difference. What is newer shows, and hides what is older by itself: also where it is a single deletion, for Esker. RocksDB, which cancels one
+//!   with the value right below, leaves undefined what comes of a key that is deleted in both ways.
 //! - D2: a store that is open for writing has no range deletion: the tables that had any are written anew without, at their places, and those with
 //!   nothing else in them are left out, before CURRENT names a manifest that knows of it (O2). A later one could not tell what
 //!   of its range was written since, in the deepest level, where entries forget when that was.
