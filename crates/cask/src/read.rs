@@ -59,7 +59,7 @@ struct IntoAnswer<'a> {
 impl Take for IntoAnswer<'_> {
     #[inline(always)]
     fn take(&mut self, found: &Found<'_>) -> Result<()> {
-        if !self.store.is_gone(&found.record) {
+        if !self.store.is_gone_for_sure(found)? {
             self.store.value_into(found, self.answer);
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Store {
     pub(crate) fn exists_at(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let mut is_there = false;
         self.newest(hash, key, |found: &Found<'_>| {
-            is_there = !self.is_gone(&found.record);
+            is_there = !self.is_gone_for_sure(found)?;
             Ok(())
         })?;
         Ok(is_there)
@@ -130,7 +130,7 @@ impl Store {
         self.check_open()?;
         let mut len = None;
         self.newest(self.keydir.hash(key), key, |found: &Found<'_>| {
-            if !self.is_gone(&found.record) {
+            if !self.is_gone_for_sure(found)? {
                 len = Some(unpacked_len(found)?);
             }
             Ok(())
@@ -146,6 +146,15 @@ impl Store {
 
     pub(crate) fn is_gone(&self, record: &Record<'_>) -> bool {
         record.expires_at.is_some() && record.is_expired(self.env.clock.unix_seconds())
+    }
+
+    /// The same of a record that was found: one that is damaged may only look as if it had expired.
+    #[inline(always)]
+    fn is_gone_for_sure(&self, found: &Found<'_>) -> Result<bool> {
+        if !self.is_gone(&found.record) {
+            return Ok(false);
+        }
+        found.file.verify(found.offset, found.raw).map(|()| true)
     }
 
     /// What `look` makes of the file that has the record of `slot`; `None`: it is not there any more.
@@ -278,7 +287,7 @@ impl Store {
                 let Some(file) = files.get(slot.place().file) else { continue 'again };
                 let raw = file.record_bytes(&slot)?;
                 let Some(found) = examine(file, &slot, &raw, key)? else { continue };
-                if !self.is_gone(&found.record) {
+                if !self.is_gone_for_sure(&found)? {
                     let mut value = Ok(None);
                     self.value_into(&found, &mut value);
                     versions.extend(value?.map(|value| (found.record.version, value)));
