@@ -377,3 +377,51 @@ fn unpacked_len(found: &Found<'_>) -> Result<u64> {
 fn lost(store: &Store) -> Error {
     Error::corruption(&store.dir, 0, "the directory points to a file that is not there")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use esker_env::sim::SimDisk;
+
+    use crate::{Cask, CaskOptions};
+
+    /// Goal: whichever bit of a record rots, its key is never said to be gone, nor its history over, though nothing was asked to be verified.
+    #[test]
+    fn a_damaged_record_does_not_pass_for_an_expired_one() {
+        let options = CaskOptions {
+            create_if_missing: true,
+            background_jobs: 0,
+            stripes: 1,
+            keep_versions: 3,
+            verify_reads: false,
+            default_ttl: Some(Duration::from_secs(1 << 20)),
+            ..CaskOptions::default()
+        };
+        let disk = SimDisk::new();
+        let open = || Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        let cask = open();
+        cask.put("key", "older").unwrap();
+        cask.put("key", "value").unwrap();
+        cask.close().unwrap();
+        let cask = open();
+        let is_data = |path: &&std::path::PathBuf| path.extension().is_some_and(|end| end == "data");
+        let path = disk.paths().iter().find(is_data).unwrap().clone();
+        let bytes = disk.file_bytes(Path::new(&path)).unwrap();
+        let end = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
+        for bit in 0..8 * end as u64 {
+            assert!(disk.flip_bit(&path, bit));
+            assert!(cask.get("key").map_or(true, |found| found.is_some()), "bit {bit}: get");
+            assert!(cask.exists("key").unwrap_or(true), "bit {bit}: exists");
+            assert!(cask.value_len("key").map_or(true, |found| found.is_some()), "bit {bit}: value_len");
+            assert!(cask.history("key").map_or(true, |found| !found.is_empty()), "bit {bit}: history");
+            let located = cask.store().locate(cask.store().keydir.hash(b"key"), b"key");
+            assert!(located.map_or(true, |located| !located.is_over), "bit {bit}: locate");
+            let shown: Vec<_> = cask.scan().unwrap().collect();
+            // Of each key all versions that are kept.
+            assert!(shown.len() == 2 || shown.iter().any(|entry| entry.is_err()), "bit {bit}: {shown:?}");
+            assert!(disk.flip_bit(&path, bit));
+        }
+    }
+}

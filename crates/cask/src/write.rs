@@ -65,7 +65,7 @@ pub(crate) struct Located {
     old: Vec<(u64, Slot)>,
     newest_version: u64,
     /// The time of the newest is over, where history is kept: that ended it.
-    is_over: bool,
+    pub(crate) is_over: bool,
     /// A record with the key's tag cannot be read: it may be the key's. Or one that was newer could not be read at the open.
     pub(crate) is_damaged: bool,
 }
@@ -286,7 +286,11 @@ impl Store {
                 let raw = file.record_bytes(&slot)?;
                 match file.decode(place.offset.into(), &raw) {
                     Ok(record) if record.key == key => {
-                        located.is_over |= keeps_history && !slot.is_old() && self.is_gone(&record);
+                        let seems_over = keeps_history && !slot.is_old() && self.is_gone(&record);
+                        // One that is damaged may only look as if it had expired.
+                        let is_sound = !seems_over || record::checksum_holds(&raw, file.salt);
+                        located.is_over |= seems_over && is_sound;
+                        located.is_damaged |= !is_sound;
                         located.take(slot, record.version);
                     }
                     Ok(_) if record::checksum_holds(&raw, file.salt) => {}

@@ -238,7 +238,9 @@ impl Current {
                 Ok(record) => record,
                 Err(error) => return Stop::Damaged(error),
             };
-            if shown.verify
+            // One that is damaged may only look as if it had expired.
+            let is_expired = record.is_expired(shown.now);
+            if (shown.verify || is_expired)
                 && let Err(error) = self.file.verify(offset, raw)
             {
                 return Stop::Damaged(error);
@@ -246,7 +248,7 @@ impl Current {
             self.next += record_bytes;
             rest = behind;
             let is_dead = self.dead.is_dead(offset);
-            if is_dead || record.is_tombstone || record.is_expired(shown.now) {
+            if is_dead || record.is_tombstone || is_expired {
                 continue;
             }
             if !shown.gone.is_empty() && shown.gone.contains(record.key) {
