@@ -19,11 +19,11 @@
 use std::cell::RefCell;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
-use lz4_flex::block::CompressTable;
 
 use crate::error::DecodeError;
 use crate::kept::with_kept;
 use crate::limits::{LZ4_RAW_BYTES_MAX, TooLarge};
+use crate::lz4;
 use crate::varint::{self, VARINT64_BYTES_MAX};
 
 /// RocksDB's `kZSTDNotFinalCompression`, which some programs still choose.
@@ -129,7 +129,6 @@ impl Compression {
 /// What each thread keeps: making a context costs more than packing a block.
 #[derive(Default)]
 struct Contexts {
-    lz4: CompressTable,
     snappy: Option<snap::raw::Encoder>,
     zlib_pack: Option<Compress>,
     zlib_unpack: Option<Decompress>,
@@ -197,10 +196,8 @@ fn compress_zlib(raw: &[u8], out: &mut Vec<u8>) {
 fn compress_lz4(raw: &[u8], out: &mut Vec<u8>) {
     varint::put_u64(out, raw.len() as u64);
     let header_bytes = out.len();
-    out.resize(header_bytes.saturating_add(lz4_flex::block::get_maximum_output_size(raw.len())), 0);
-    let space = out.get_mut(header_bytes..).unwrap_or_default();
-    let pack = |contexts: &mut Contexts| lz4_flex::block::compress_into_with_table(raw, space, &mut contexts.lz4);
-    let packed = with_kept(&CONTEXTS, pack).ok();
+    out.resize(header_bytes.saturating_add(lz4::packed_bytes_max(raw.len())), 0);
+    let packed = lz4::pack(raw, out.get_mut(header_bytes..).unwrap_or_default());
     out.truncate(header_bytes + packed.unwrap_or(0));
     if packed.is_none() {
         store_lz4(raw, out);
@@ -387,16 +384,10 @@ fn length_prefix(compressed: &[u8]) -> Result<(u64, usize, &[u8]), DecodeError> 
         .ok_or_else(|| DecodeError::corrupt("raw length", 0, "not a variable-length integer"))
 }
 
-/// Unpacks an LZ4 block into the front of `out`; says how many bytes came out.
-pub(crate) fn unpack_lz4(data: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
-    // More than LZ4 packs is refused there.
-    lz4::block::decompress_to_buffer(data, Some(i32::try_from(out.len()).unwrap_or(i32::MAX)), out)
-}
-
 fn decompress_lz4(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
     let (raw_bytes, offset, data) = length_prefix(compressed)?;
     out.resize(raw_length(raw_bytes, data.len(), LZ4_RATIO_MAX, limit_bytes)?, 0);
-    let count = unpack_lz4(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
+    let count = lz4::unpack(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
     whole("LZ4 data", offset, count, out)
 }
 

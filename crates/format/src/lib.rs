@@ -13,6 +13,7 @@
 //! | [`file_name`]   | what a name in a store's directory says                                  |
 //! | [`kept`]        | none: what a thread keeps to pack and read them                           |
 //! | [`limits`]      | the longest key, value and file, and which field's width says so         |
+//! | `lz4`           | LZ4 blocks, for [`compression`] and [`raft`]                             |
 //! | [`shown`]       | none: what `Debug` shows of a user's bytes                                |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
 //! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
@@ -30,6 +31,7 @@ pub mod error;
 pub mod file_name;
 pub mod kept;
 pub mod limits;
+mod lz4;
 pub mod raft;
 pub mod rocksdb;
 pub mod shown;

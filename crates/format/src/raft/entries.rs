@@ -9,15 +9,9 @@
 //!
 //! Source: raft-engine `src/log_batch.rs`, `src/util.rs`.
 
-use std::cell::RefCell;
-
-use lz4_flex::block::CompressTable;
-
-use super::lz4;
-use crate::compression::unpack_lz4;
 use crate::error::DecodeError;
-use crate::kept::with_kept;
 use crate::limits::TooLarge;
+use crate::lz4;
 
 /// Most bytes of entries in a batch: what LZ4 of the original accepts for one block.
 pub const ENTRIES_BYTES_MAX: usize = i32::MAX as usize;
@@ -55,11 +49,6 @@ impl Packing {
     }
 }
 
-thread_local! {
-    /// Making a table costs more than packing a block.
-    static TABLE: RefCell<CompressTable> = RefCell::default();
-}
-
 /// Replaces `out` by `raw`, packed by LZ4. Says whether that was possible: if not, `out` is empty.
 ///
 /// # Errors
@@ -68,11 +57,8 @@ pub fn pack(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, TooLarge> {
     out.clear();
     TooLarge::check("entries to compress", raw.len(), PACKED_BYTES_MAX)?;
     out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
-    out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
-    let space = out.get_mut(4..).unwrap_or_default();
-    let packed = lz4::pack(raw, space).unwrap_or_else(|| {
-        with_kept(&TABLE, |table| lz4_flex::block::compress_into_with_table(raw, space, table)).unwrap_or(0)
-    });
+    out.resize(4 + lz4::packed_bytes_max(raw.len()), 0);
+    let packed = lz4::pack(raw, out.get_mut(4..).unwrap_or_default()).unwrap_or(0);
     let packed_at_all = packed > 0;
     out.truncate(if packed_at_all { 4 + packed } else { 0 });
     Ok(packed_at_all)
@@ -125,7 +111,7 @@ pub fn unpack_front(packed: &[u8], out: &mut [u8], wanted: usize) -> Result<usiz
 }
 
 fn unpack_data(data: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
-    let error = match unpack_lz4(data, out) {
+    let error = match lz4::unpack(data, out) {
         Ok(count) if count == out.len() => return Ok(()),
         Ok(count) => format!("{count} bytes come out, {} were promised", out.len()),
         Err(error) => error.to_string(),

@@ -18,7 +18,6 @@ pub mod file_header;
 pub mod file_name;
 pub mod item;
 pub mod log_batch;
-mod lz4;
 
 /// CRC-32 (IEEE 802.3, reflected) of `bytes`: the checksum of entries and items.
 #[inline]
