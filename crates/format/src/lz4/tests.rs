@@ -77,6 +77,21 @@ fn a_short_text_is_packed_as_well_as_by_a_patient_packer_and_a_long_one_is_left_
 }
 
 #[test]
+fn what_is_unpacked_ends_where_the_block_does() {
+    let twice: Vec<u8> = noise(2_000).chunks(50).flat_map(|piece| [piece, piece].concat()).collect();
+    for raw in [twice, text(300).into_bytes(), b"sand".to_vec()] {
+        let mut packed = patient(&raw);
+        let mut out = vec![0; raw.len()];
+        assert_eq!(unpack(&packed, &mut out).unwrap(), raw.len());
+        assert_eq!(out, raw);
+        assert!(unpack(&packed[..packed.len() - 1], &mut out).ok() != Some(raw.len()));
+        packed.push(0);
+        assert!(unpack(&packed, &mut out).ok() != Some(raw.len()));
+    }
+    assert_eq!(unpack(&[0], &mut []).unwrap(), 0);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let random = noise(5_000);
     for room in (0..5_000).step_by(7) {
@@ -111,6 +126,9 @@ proptest! {
         }
         // What others have packed, too, up to every place.
         let packed = patient(&raw);
+        let mut out = vec![0; raw.len()];
+        prop_assert_eq!(unpack(&packed, &mut out).unwrap(), raw.len());
+        prop_assert_eq!(&out, &raw);
         for wanted in [0, 1.min(raw.len()), raw.len() / 3, raw.len() / 2, raw.len().saturating_sub(1), raw.len()] {
             let mut out = vec![0; raw.len()];
             let count = unpack_front(&packed, &mut out, wanted).unwrap();
