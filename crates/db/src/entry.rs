@@ -26,7 +26,7 @@ pub(crate) fn key_of<I: InternalIterator + ?Sized>(entries: &I) -> Result<Intern
 }
 
 /// Reads the pointer that a table or memtable has in place of the value of `user_key`.
-#[inline]
+#[inline(always)]
 pub(crate) fn pointer(user_key: &[u8], stored: &[u8]) -> Result<BlobIndex> {
     BlobIndex::decode(stored).map_err(|error| unreadable("following a pointer into a blob file", user_key, error))
 }

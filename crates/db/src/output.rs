@@ -100,31 +100,46 @@ struct OpenTable {
     older_versions: u64,
 }
 
-/// Bytes by blob file: neighbours in a table point into a few dozens of them, each into another.
+/// Bytes by blob file: neighbours in a table point each into another, of dozens or hundreds.
+#[derive(Default)]
 struct Tally {
-    /// Each file has one place: its number, and what was added since it came there.
-    recent: [(u64, u64); TALLY_PLACES],
+    /// Each file has one place, of a power of two of them: its number, and what was added since it came there.
+    recent: Vec<(u64, u64)>,
+    /// How many gave their place to another since there are so many.
+    evicted: usize,
     all: BlobRefs,
 }
 
-const TALLY_PLACES: usize = 64;
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self { recent: [(0, 0); TALLY_PLACES], all: BlobRefs::default() }
-    }
-}
+const TALLY_PLACES_MIN: usize = 64;
+const TALLY_PLACES_MAX: usize = 4096;
 
 impl Tally {
     fn add(&mut self, file: FileNumber, bytes: u64) {
-        let Some(place) = self.recent.get_mut(file.get() as usize % TALLY_PLACES) else { return };
+        if self.evicted >= self.recent.len() {
+            self.grow();
+        }
+        let mask = self.recent.len() - 1;
+        let Some(place) = self.recent.get_mut(file.get() as usize & mask) else { return };
         if place.0 == file.get() {
             // What a damaged table says of lengths may be anything.
             place.1 = place.1.saturating_add(bytes);
             return;
         }
         let before = std::mem::replace(place, (file.get(), bytes));
-        self.settle(before);
+        if before.1 > 0 {
+            self.evicted += 1;
+            self.settle(before);
+        }
+    }
+
+    /// Makes more places, if there are not so many that memory would wait for them.
+    #[cold]
+    fn grow(&mut self) {
+        self.evicted = 0;
+        let places = (self.recent.len() * 4).clamp(TALLY_PLACES_MIN, TALLY_PLACES_MAX);
+        for place in std::mem::replace(&mut self.recent, vec![(0, 0); places]) {
+            self.settle(place);
+        }
     }
 
     fn settle(&mut self, (file, bytes): (u64, u64)) {
@@ -135,12 +150,15 @@ impl Tally {
     }
 
     fn finish(mut self) -> BlobRefs {
-        self.recent.into_iter().for_each(|place| self.settle(place));
+        for place in std::mem::take(&mut self.recent) {
+            self.settle(place);
+        }
         self.all
     }
 }
 
 /// Where the value of an entry lies, if that is in a blob file.
+#[inline(always)]
 pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<BlobIndex>> {
     if key.kind != ValueKind::BlobIndex {
         return Ok(None);
@@ -735,7 +753,7 @@ mod tests {
     fn bytes_are_added_up_by_file_whatever_place_they_share() {
         let (mut tally, mut expected) = (Tally::default(), BlobRefs::default());
         for n in 0..10_000u64 {
-            let (file, bytes) = (FileNumber::new(1 + n * n % 299), 33 + n);
+            let (file, bytes) = (FileNumber::new(1 + n * n % 2999), 33 + n);
             tally.add(file, bytes);
             *expected.entry(file).or_insert(0) += bytes;
         }
@@ -743,7 +761,7 @@ mod tests {
         let (mut tally, file) = (Tally::default(), FileNumber::new(5));
         for bytes in [u64::MAX, 40, u64::MAX] {
             tally.add(file, bytes);
-            tally.add(FileNumber::new(file.get() + TALLY_PLACES as u64), 1);
+            tally.add(FileNumber::new(file.get() + TALLY_PLACES_MAX as u64), 1);
         }
         assert_eq!(tally.finish().get(&file), Some(&u64::MAX));
     }

@@ -73,18 +73,22 @@ impl Compression {
     ///
     /// # Errors
     /// Unsupported for any other byte.
+    #[inline]
     pub fn from_u8(byte: u8) -> Result<Self, DecodeError> {
-        let unsupported = |name| Err(DecodeError::unsupported("compression", 0, name));
+        Self::supported(byte).ok_or_else(|| unsupported(byte))
+    }
+
+    /// The same, not saying why there is none.
+    #[inline]
+    pub(crate) const fn supported(byte: u8) -> Option<Self> {
         match byte {
-            0 => Ok(Self::None),
-            1 => Ok(Self::Snappy),
-            2 => Ok(Self::Zlib),
-            4 => Ok(Self::Lz4),
-            5 => Ok(Self::Lz4hc),
-            7 | ZSTD_NOT_FINAL => Ok(Self::Zstd),
-            3 => unsupported("bzip2 is not supported"),
-            6 => unsupported("Xpress is not supported"),
-            _ => Err(DecodeError::unsupported("compression", 0, format!("kind {byte} is not known"))),
+            0 => Some(Self::None),
+            1 => Some(Self::Snappy),
+            2 => Some(Self::Zlib),
+            4 => Some(Self::Lz4),
+            5 => Some(Self::Lz4hc),
+            7 | ZSTD_NOT_FINAL => Some(Self::Zstd),
+            _ => None,
         }
     }
 
@@ -123,6 +127,15 @@ impl Compression {
             return Some(Self::Zstd);
         }
         Self::ALL.into_iter().find(|kind| kind.option_name() == name)
+    }
+}
+
+#[cold]
+fn unsupported(byte: u8) -> DecodeError {
+    match byte {
+        3 => DecodeError::unsupported("compression", 0, "bzip2 is not supported"),
+        6 => DecodeError::unsupported("compression", 0, "Xpress is not supported"),
+        _ => DecodeError::unsupported("compression", 0, format!("kind {byte} is not known")),
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! - M1: `heap` holds the children that are valid; its first is the one with the smallest key (largest, going backward).
 //! - M2: going forward, every other child stands after the first one's key; going backward, before it.
+//! - M3: a run's prefix is that of the key its child stands at.
 //!
-//! Cost of a step: one step of a child and `log2(children)` comparisons, fewer while the same child stays in front.
+//! Cost of a step: one step of a child and `log2(children)` comparisons, fewer while the same child stays in front. Only those of keys
+//! whose first eight bytes are the same look at the keys.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -17,8 +19,31 @@ use crate::pinned::PinnedSlice;
 /// See the module's head.
 pub(crate) struct MergingIterator {
     children: Vec<Box<dyn InternalIterator>>,
-    heap: Vec<usize>,
+    heap: Vec<Run>,
     forward: bool,
+}
+
+/// A child that is valid.
+#[derive(Clone, Copy)]
+struct Run {
+    child: usize,
+    /// The first bytes of its user key, as a number that goes before another where the keys do.
+    prefix: u64,
+}
+
+impl Run {
+    fn of(child: usize, iterator: &dyn InternalIterator) -> Self {
+        let user_key = internal_key::user_key(iterator.key());
+        let prefix = match user_key.first_chunk() {
+            Some(first) => u64::from_be_bytes(*first),
+            None => {
+                let mut first = [0; 8];
+                first.iter_mut().zip(user_key).for_each(|(to, from)| *to = *from);
+                u64::from_be_bytes(first)
+            }
+        };
+        Self { child, prefix }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -35,28 +60,26 @@ impl MergingIterator {
         Self { children, heap, forward: true }
     }
 
-    fn key_of(&self, position: usize) -> &[u8] {
-        let child = self.heap.get(position).and_then(|&child| self.children.get(child));
-        child.map_or(&[], |child| child.key())
-    }
-
-    /// Whether what stands at `a` in the heap goes before what stands at `b`.
-    fn goes_before(&self, a: usize, b: usize) -> bool {
-        let order = internal_key::compare(self.key_of(a), self.key_of(b));
+    /// Whether `a` goes before `b`.
+    fn goes_before(&self, a: Run, b: Run) -> bool {
+        let key = |run: Run| self.children.get(run.child).map_or(&[][..], |child| child.key());
+        // A key that is a part of another has zeroes behind it here, as the other may: then their prefixes are the same.
+        let order = a.prefix.cmp(&b.prefix).then_with(|| internal_key::compare(key(a), key(b)));
         order == if self.forward { Ordering::Less } else { Ordering::Greater }
     }
 
     fn sift_down(&mut self, mut position: usize) {
+        let Some(&moved) = self.heap.get(position) else { return };
         loop {
-            let (left, right) = (2 * position + 1, 2 * position + 2);
-            let mut best = position;
-            if left < self.heap.len() && self.goes_before(left, best) {
-                best = left;
+            let left = 2 * position + 1;
+            let Some(&(mut run)) = self.heap.get(left) else { return };
+            let mut best = left;
+            if let Some(&right) = self.heap.get(left + 1)
+                && self.goes_before(right, run)
+            {
+                (best, run) = (left + 1, right);
             }
-            if right < self.heap.len() && self.goes_before(right, best) {
-                best = right;
-            }
-            if best == position {
+            if !self.goes_before(run, moved) {
                 return;
             }
             self.heap.swap(position, best);
@@ -67,7 +90,8 @@ impl MergingIterator {
     /// Restores M1 after all children moved.
     fn rebuild(&mut self) {
         self.heap.clear();
-        self.heap.extend(self.children.iter().enumerate().filter(|(_, child)| child.valid()).map(|(index, _)| index));
+        let valid = self.children.iter().enumerate().filter(|(_, child)| child.valid());
+        self.heap.extend(valid.map(|(index, child)| Run::of(index, &**child)));
         for position in (0..self.heap.len() / 2).rev() {
             self.sift_down(position);
         }
@@ -90,7 +114,7 @@ impl MergingIterator {
 
     /// Restores M2 for the other direction; the current entry stays current.
     fn turn(&mut self, forward: bool) -> Result<()> {
-        let Some(&current) = self.heap.first() else { return Ok(()) };
+        let Some(&Run { child: current, .. }) = self.heap.first() else { return Ok(()) };
         let key = self.key().to_vec();
         let mut turned = Ok(());
         for (index, child) in self.children.iter_mut().enumerate() {
@@ -117,14 +141,16 @@ impl MergingIterator {
         if self.forward != forward {
             self.turn(forward)?;
         }
-        let Some(&current) = self.heap.first() else { return Ok(()) };
-        let Some(child) = self.children.get_mut(current) else { return Ok(()) };
+        let Some(front) = self.heap.first_mut() else { return Ok(()) };
+        let Some(child) = self.children.get_mut(front.child) else { return Ok(()) };
         let moved = if forward { child.next() } else { child.prev() };
         if let Err(error) = moved {
             self.heap.clear();
             return Err(error);
         }
-        if !child.valid() {
+        if child.valid() {
+            *front = Run::of(front.child, &**child);
+        } else {
             self.heap.swap_remove(0);
         }
         self.sift_down(0);
@@ -132,7 +158,7 @@ impl MergingIterator {
     }
 
     fn first(&self) -> Option<&dyn InternalIterator> {
-        self.heap.first().and_then(|&child| self.children.get(child)).map(|child| &**child)
+        self.heap.first().and_then(|run| self.children.get(run.child)).map(|child| &**child)
     }
 }
 

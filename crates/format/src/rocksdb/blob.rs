@@ -307,13 +307,14 @@ impl BlobIndex {
     /// # Errors
     /// Corrupt if a field is missing, something follows, or the kind is none; unsupported if the value expires, lies
     /// within the table or in a file of Titan's, or is packed in an unknown way.
-    #[inline]
+    // Returned by way of memory, it would be copied in pieces that are not those it was written in, for which a processor waits.
+    #[inline(always)]
     pub fn decode(raw: &[u8]) -> Result<Self, DecodeError> {
         Self::sound(raw).map_or_else(|| Self::decode_fields(raw), Ok)
     }
 
     /// The index, where nothing is wrong with it.
-    #[inline]
+    #[inline(always)]
     fn sound(raw: &[u8]) -> Option<Self> {
         let (&kind, rest) = raw.split_first()?;
         let (file, len) = varint::get_u64(rest)?;
@@ -322,7 +323,7 @@ impl BlobIndex {
         let rest = rest.get(len..)?;
         let (bytes, len) = varint::get_u64(rest)?;
         let &[compression] = rest.get(len..)? else { return None };
-        let compression = Compression::from_u8(compression).ok()?;
+        let compression = Compression::supported(compression)?;
         let is_sound = kind == INDEX_KIND_BLOB && (1..=FILE_NUMBER_MAX).contains(&file);
         is_sound.then(|| Self { file: FileNumber::new(file), offset, bytes, compression })
     }

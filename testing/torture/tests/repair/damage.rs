@@ -71,6 +71,15 @@ fn any_flipped_bit_is_mended_or_told() {
                 if found == scene.expected {
                     continue;
                 }
+                // Without a manifest, a log that is there still may bring back what was deleted past the logs.
+                let mut without_those = found.clone();
+                let comes_back = |key: &Vec<u8>| scene.deleted_past_logs.contains(key) && !scene.has("default", key);
+                if let Some(default) = without_those.families.get_mut("default") {
+                    default.retain(|key, _| !comes_back(key));
+                }
+                if is_manifest(&path) && without_those == scene.expected {
+                    continue;
+                }
                 // But that only a manifest knows of which family a table from outside is.
                 assert!(
                     is_data || (is_manifest(&path) && report.lost_tables > 0),

@@ -34,6 +34,8 @@ struct Scene {
     expected: Model,
     /// Every value that a key ever had.
     history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
+    /// Keys of the default family that a file which was taken in deleted.
+    deleted_past_logs: BTreeSet<Vec<u8>>,
 }
 
 fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
@@ -80,7 +82,7 @@ impl Scene {
         let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
         let disk = SimDisk::new();
         let db = open(&disk, &options).unwrap();
-        let mut ledger = Ledger::default();
+        let (mut ledger, mut deleted_past_logs) = (Ledger::default(), BTreeSet::new());
         let (rest, parts) = (steps.len() % (ingests + 1), steps.len() / (ingests + 1));
         run(&db, &steps[..rest + parts], &mut ledger).unwrap();
         for ingest in 0..ingests {
@@ -92,7 +94,12 @@ impl Scene {
             let keys: BTreeSet<Vec<u8>> = keys.filter(|_| random.u8(..4) == 0).collect();
             let value = |_| (random.u8(..4) > 0).then(|| vec![random.u8(..); random.usize(1..40)]);
             let values: Vec<Option<Vec<u8>>> = keys.iter().map(value).collect();
-            ledger.batches.push(take_in(&disk, &db, &options, keys.into_iter().zip(values).collect()));
+            let taken_in = take_in(&disk, &db, &options, keys.into_iter().zip(values).collect());
+            deleted_past_logs.extend(taken_in.iter().filter_map(|op| match op {
+                Op::Delete(_, key) => Some(key.clone()),
+                Op::Put(..) => None,
+            }));
+            ledger.batches.push(taken_in);
             let from = rest + (ingest + 1) * parts;
             run(&db, &steps[from..from + parts], &mut ledger).unwrap();
         }
@@ -111,7 +118,11 @@ impl Scene {
             std::mem::forget(db);
             left
         };
-        Self { options, disk, expected, history }
+        Self { options, disk, expected, history, deleted_past_logs }
+    }
+
+    fn has(&self, family: &str, key: &[u8]) -> bool {
+        self.expected.families.get(family).is_some_and(|pairs| pairs.contains_key(key))
     }
 
     /// The same disk once more.
