@@ -46,7 +46,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::file_system::STAT_BLOCK_BYTES;
-use super::tail::{READY_BYTES_MAX, READY_HUGE_BYTES_MAX, READY_LARGE_BYTES_MAX, Tail};
+use super::tail::{READY_BYTES, READY_HUGE_BYTES_MAX, Tail};
 use crate::{Access, AppendFile, COMMIT_BYTES, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
@@ -274,11 +274,7 @@ impl OsAppendFile {
         }
         let synced_to = self.synced_to.load(Ordering::Acquire);
         // A2, A3, A4.
-        let most = match bytes as u64 {
-            _ if end.is_read_at_random => READY_HUGE_BYTES_MAX,
-            large if large > READY_BYTES_MAX / 100 => READY_LARGE_BYTES_MAX,
-            _ => READY_BYTES_MAX,
-        };
+        let most = if end.is_read_at_random { READY_HUGE_BYTES_MAX } else { READY_BYTES };
         let fresh = from.saturating_sub(synced_to).min(most);
         let needed = if end.stale_to > 0 { bytes + COMMIT_BYTES } else { bytes };
         if fresh == 0 || !tail.make_ready(&self.file, needed as u64, fresh) || !tail.append(parts, bytes) {

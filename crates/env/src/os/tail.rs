@@ -10,10 +10,9 @@
 //!   unaligned words (x86-64, aarch64). A process that is killed in between leaves zeroes there, and another that reads the file meanwhile
 //!   finds them.
 //!
-//! Cost: a copy. Making pages ready costs a `pwrite` of zeroes and a `madvise(MADV_POPULATE_WRITE)` for each
-//! [`READY_BYTES_MAX`]: the large folios that a write makes cost a third of what page faults do. For readers at random, one
-//! write of a whole huge page, at its boundary, makes one folio of it (ext4 since Linux 6.16, XFS), and whoever maps the
-//! file needs one entry of a page table for it.
+//! Cost: a copy. Making pages ready costs a `pwrite` of zeroes for each [`READY_BYTES`], and the first store into each page a fault that finds
+//! it there. At a boundary, such a write makes one folio (ext4 since Linux 6.16, XFS), which costs a third of what as many pages do. For readers at
+//! random, one of a whole huge page does the same, and whoever maps the file needs one entry of a page table for it.
 
 #![expect(unsafe_code, reason = "mapping memory is outside of what the compiler can check")]
 
@@ -27,16 +26,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::pages::HUGE_PAGE_BYTES;
 use crate::{COMMIT_BYTES, Window};
 
-/// How much is made ready at once, at most, for appends so small that less than one in a hundred waits for it.
-pub(super) const READY_BYTES_MAX: u64 = 64 << 10;
-/// The same for larger ones, whose slowest hundredth waits for nothing else. Measured with 64, 32 and 16 KiB, that takes 17, 12 and 9 µs for puts
-/// of 1 KiB and 44, 34 and 27 µs for batches of 5.5 KiB, and 16 KiB cost a tenth of the throughput of the former, 32 KiB next to nothing.
-pub(super) const READY_LARGE_BYTES_MAX: u64 = 32 << 10;
+/// How much is made ready at once, from boundary to boundary. Measured on ext4 (Linux 6.18), ns for an append and its slowest hundredth: 4,600 bytes
+/// 1,470 and 12,000 (not at boundaries 2,600 and 16,900; with `MADV_POPULATE_WRITE` besides 2,700 and 24,000; by a system call 3,490 and 7,100), with
+/// 16 KiB 2,190 and 9,500, with 64 KiB 1,500 and 18,700, but in one run of three ten times as slow: the system has eight pages in a row at once, but has to look for sixteen.
+pub(super) const READY_BYTES: u64 = 32 << 10;
 /// The same for what will be read at random: a huge page. Measured with records of 136 bytes: gets at random places are a
 /// fifth faster, appends a fifteenth slower, since a huge page of zeroes does not stay in the processor's cache until it is filled.
 pub(super) const READY_HUGE_BYTES_MAX: u64 = HUGE_PAGE_BYTES as u64;
@@ -95,8 +93,6 @@ pub(super) struct Tail {
     /// Pages up to here can be stored into without further ado.
     ready_to: u64,
     page_bytes: u64,
-    /// Whether the system makes pages ready in one call (Linux 5.14); without, each is when it is touched.
-    populates: bool,
 }
 
 impl Tail {
@@ -108,7 +104,7 @@ impl Tail {
         let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let window = OsWindow { start, len, appended: AtomicU64::new(appended) };
-        Ok(Self { window: Arc::new(window), ready_to: appended, page_bytes, populates: true })
+        Ok(Self { window: Arc::new(window), ready_to: appended, page_bytes })
     }
 
     /// What readers get.
@@ -143,37 +139,19 @@ impl Tail {
         if end <= self.ready_to {
             return true;
         }
-        let unit = if ahead < WHOLE_FROM_BYTES { self.page_bytes } else { READY_HUGE_BYTES_MAX };
-        let wanted = from.saturating_add(ahead.max(bytes)).next_multiple_of(unit);
-        let to = wanted.min(self.end());
+        let (least, unit) = match ahead {
+            WHOLE_FROM_BYTES.. => (end, READY_HUGE_BYTES_MAX),
+            READY_BYTES.. => (end, READY_BYTES.max(self.page_bytes)),
+            _ => (end.max(from.saturating_add(ahead)), self.page_bytes),
+        };
+        let to = least.next_multiple_of(unit).min(self.end());
         // The page that was begun is there; those behind hold nothing yet, or what the file held before it was recycled.
         let first_new = self.ready_to.max(from).next_multiple_of(self.page_bytes);
-        let ready = write_zeroes(file, first_new..to).is_ok() && self.populate(from - from % self.page_bytes..to);
+        let ready = write_zeroes(file, first_new..to).is_ok();
         if ready {
             self.ready_to = to;
         }
         ready
-    }
-
-    fn populate(&mut self, range: Range<u64>) -> bool {
-        let (Ok(from), Ok(to)) = (usize::try_from(range.start), usize::try_from(range.end.min(self.end()))) else {
-            return false;
-        };
-        if !self.populates || from >= to {
-            return true;
-        }
-        // SAFETY: `from < to <= len`: within the mapping.
-        let start = unsafe { self.window.start.add(from) };
-        // SAFETY: the range is ours, and making pages writable changes no byte of them.
-        match unsafe { madvise(start.as_ptr().cast::<c_void>(), to - from, Advice::LinuxPopulateWrite) } {
-            Ok(()) => true,
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                self.populates = false;
-                true
-            }
-            // The file system refuses: it will say so to whoever writes through the system.
-            Err(_) => false,
-        }
     }
 
     /// Copies `parts`, `bytes` in all, which [`make_ready`](Self::make_ready) made room for. `false`, and nothing done, if it did not.
@@ -243,7 +221,8 @@ fn write_zeroes(file: &File, range: Range<u64>) -> io::Result<()> {
             left -= count;
             IoSlice::new(ZEROES.get(..count as usize).unwrap_or_default())
         });
-        match rustix::io::pwritev(file, &slices, at) {
+        let used = (range.end - at).div_ceil(ZEROES.len() as u64) as usize;
+        match rustix::io::pwritev(file, slices.get(..used).unwrap_or(&slices), at) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => at += count as u64,
             Err(Errno::INTR) => {}
