@@ -207,3 +207,59 @@ impl InternalIterator for MergingIterator {
         self.first()?.place()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::memtable::Memtable;
+
+    /// Goal: runs come in the order of their keys, from either end and from any key, though first bytes are the same, fewer than eight, or zeroes.
+    #[test]
+    fn keys_that_begin_alike_or_are_short_come_in_their_order() {
+        for seed in 0..200 {
+            let mut random = Rng::with_seed(seed);
+            let runs: Vec<_> = (0..random.usize(1..6)).map(|_| Arc::new(Memtable::new())).collect();
+            let mut all = Vec::new();
+            for sequence in 1..random.u64(2..60) {
+                let user_key: Vec<u8> =
+                    (0..random.usize(0..12)).map(|_| *random.choice(&[0, 1, 255]).unwrap()).collect();
+                let sequence = SequenceNumber::new(sequence);
+                random.choice(&runs).unwrap().add(sequence, ValueKind::Value, &user_key, b"");
+                let mut key = Vec::new();
+                internal_key::append(&mut key, &user_key, sequence, ValueKind::Value);
+                all.push(key);
+            }
+            all.sort_by(|a, b| internal_key::compare(a, b));
+            let children = runs.iter().map(|run| Box::new(run.iter()) as Box<dyn InternalIterator>);
+            let mut merged = MergingIterator::new(children.collect());
+            let start = random.usize(..all.len());
+            merged.seek(&all[start]).unwrap();
+            let mut at = start;
+            // There and back, with turns.
+            while merged.valid() && at < all.len() {
+                assert_eq!(merged.key(), all[at], "seed {seed}, entry {at}");
+                if at > 0 && random.u8(..3) == 0 {
+                    merged.prev().unwrap();
+                    at -= 1;
+                    assert_eq!(merged.key(), all[at], "seed {seed}, entry {at}, backward");
+                    merged.next().unwrap();
+                    at += 1;
+                }
+                merged.next().unwrap();
+                at += 1;
+            }
+            assert!(at == all.len() && !merged.valid(), "seed {seed}");
+            merged.seek_to_last().unwrap();
+            for key in all.iter().rev() {
+                assert_eq!(merged.key(), key, "seed {seed}, from the end");
+                merged.prev().unwrap();
+            }
+            assert!(!merged.valid());
+        }
+    }
+}

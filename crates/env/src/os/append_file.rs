@@ -48,7 +48,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::file_system::STAT_BLOCK_BYTES;
-use super::tail::{READY_BYTES, READY_HUGE_BYTES_MAX, Tail};
+use super::tail::{READY_BYTES, READY_HUGE_BYTES_MAX, READY_SMALL_BYTES, Tail};
 use crate::{Access, AppendFile, COMMIT_BYTES, Error, Result, Window};
 
 /// Parts in one system call: `UIO_MAXIOV` of Linux, and not less elsewhere.
@@ -278,7 +278,11 @@ impl OsAppendFile {
         }
         let synced_to = self.synced_to.load(Ordering::Acquire);
         // A2, A3, A4.
-        let most = if end.is_read_at_random { READY_HUGE_BYTES_MAX } else { READY_BYTES };
+        let most = match bytes as u64 {
+            _ if end.is_read_at_random => READY_HUGE_BYTES_MAX,
+            small if small <= READY_SMALL_BYTES / 100 => READY_SMALL_BYTES,
+            _ => READY_BYTES,
+        };
         let fresh = from.saturating_sub(synced_to).min(most);
         let needed = if end.stale_to > 0 { bytes + COMMIT_BYTES } else { bytes };
         // A8: what a call writes gains only by pages in one piece.

@@ -35,6 +35,8 @@ use crate::{COMMIT_BYTES, Window};
 /// 1,470 and 12,000 (not at boundaries 2,600 and 16,900; with `MADV_POPULATE_WRITE` besides 2,700 and 24,000; by a system call 3,490 and 7,100), with
 /// 16 KiB 2,190 and 9,500, with 64 KiB 1,500 and 18,700, but in one run of three ten times as slow: the system has eight pages in a row at once, but has to look for sixteen.
 pub(super) const READY_BYTES: u64 = 32 << 10;
+/// The same for appends so small that less than one in a hundred waits for it: two such pieces by one call.
+pub(super) const READY_SMALL_BYTES: u64 = 2 * READY_BYTES;
 /// The same for what will be read at random: a huge page. Measured with records of 136 bytes: gets at random places are a
 /// fifth faster, appends a fifteenth slower, since a huge page of zeroes does not stay in the processor's cache until it is filled.
 pub(super) const READY_HUGE_BYTES_MAX: u64 = HUGE_PAGE_BYTES as u64;
@@ -139,12 +141,14 @@ impl Tail {
         if end <= self.ready_to {
             return true;
         }
-        let (least, unit) = match ahead {
-            WHOLE_FROM_BYTES.. => (end, READY_HUGE_BYTES_MAX),
-            READY_BYTES.. => (end, READY_BYTES.max(self.page_bytes)),
-            _ => (end.max(from.saturating_add(ahead)), self.page_bytes),
+        let to = match ahead {
+            WHOLE_FROM_BYTES.. => end.next_multiple_of(READY_HUGE_BYTES_MAX),
+            // Not from a multiple of its own: the system would make one piece of it.
+            READY_SMALL_BYTES.. => end.saturating_sub(READY_BYTES).next_multiple_of(READY_SMALL_BYTES) + READY_BYTES,
+            READY_BYTES.. => end.next_multiple_of(READY_BYTES),
+            _ => end.max(from.saturating_add(ahead)),
         };
-        let to = least.next_multiple_of(unit).min(self.end());
+        let to = to.next_multiple_of(self.page_bytes).min(self.end());
         // The page that was begun is there; those behind hold nothing yet, or what the file held before it was recycled.
         let first_new = self.ready_to.max(from).next_multiple_of(self.page_bytes);
         let ready = write_zeroes(file, first_new..to).is_ok();
