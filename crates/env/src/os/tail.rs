@@ -4,14 +4,14 @@
 //! - T2: bytes from `appended` on belong to the one [`Tail`], which is not shared: nobody else reads or writes them.
 //! - T3: the file has blocks for all of the window (`fallocate` came first), so filling a page cannot run out of space. Pages
 //!   are made by writing zeroes through the system before they are touched, so a device's refusal is an error of
-//!   that call and not a `SIGBUS`. What remains: a file system that shuts itself down under a page that was ready before.
+//!   that call and not a `SIGBUS`; and they are mapped by a call that fails, not by the first store into each, which would be a fifth faster. What remains: a file system that shuts itself down under a page that was ready before.
 //! - T4: the file is cut only behind `appended` as long as somebody may hold the window (`OsAppendFile` sees to it).
 //! - T5: the first [`COMMIT_BYTES`] of an append are stored after all others, by one instruction where the processor stores
 //!   unaligned words (x86-64, aarch64). A process that is killed in between leaves zeroes there, and another that reads the file meanwhile
 //!   finds them.
 //!
-//! Cost: a copy. Making pages ready costs a `pwrite` of zeroes for each [`READY_BYTES`], and the first store into each page a fault that finds
-//! it there. At a boundary, such a write makes one folio (ext4 since Linux 6.16, XFS), which costs a third of what as many pages do. For readers at
+//! Cost: a copy. Making pages ready costs a `pwrite` of zeroes and a `madvise(MADV_POPULATE_WRITE)` for each [`READY_BYTES`]. At a boundary, such a
+//! write makes one folio (ext4 since Linux 6.16, XFS), which costs a third of what as many pages do. For readers at
 //! random, one of a whole huge page does the same, and whoever maps the file needs one entry of a page table for it.
 
 #![expect(unsafe_code, reason = "mapping memory is outside of what the compiler can check")]
@@ -26,13 +26,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::pages::HUGE_PAGE_BYTES;
 use crate::{COMMIT_BYTES, Window};
 
 /// How much is made ready at once, from boundary to boundary. Measured on ext4 (Linux 6.18), ns for an append and its slowest hundredth: 4,600 bytes
-/// 1,470 and 12,000 (not at boundaries 2,600 and 16,900; with `MADV_POPULATE_WRITE` besides 2,700 and 24,000; by a system call 3,490 and 7,100), with
+/// 1,750 and 15,000 (not at boundaries 2,720 and 24,000; by a system call 3,490 and 7,100). Not mapped by the same call, but by stores: 1,470 and 12,000; with
 /// 16 KiB 2,190 and 9,500, with 64 KiB 1,500 and 18,700, but in one run of three ten times as slow: the system has eight pages in a row at once, but has to look for sixteen.
 pub(super) const READY_BYTES: u64 = 32 << 10;
 /// The same for appends so small that less than one in a hundred waits for it: two such pieces by one call.
@@ -95,6 +95,8 @@ pub(super) struct Tail {
     /// Pages up to here can be stored into without further ado.
     ready_to: u64,
     page_bytes: u64,
+    /// Whether the system makes pages ready in one call (Linux 5.14); without, each is when it is touched.
+    populates: bool,
 }
 
 impl Tail {
@@ -106,7 +108,7 @@ impl Tail {
         let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let window = OsWindow { start, len, appended: AtomicU64::new(appended) };
-        Ok(Self { window: Arc::new(window), ready_to: appended, page_bytes })
+        Ok(Self { window: Arc::new(window), ready_to: appended, page_bytes, populates: true })
     }
 
     /// What readers get.
@@ -151,11 +153,32 @@ impl Tail {
         let to = to.next_multiple_of(self.page_bytes).min(self.end());
         // The page that was begun is there; those behind hold nothing yet, or what the file held before it was recycled.
         let first_new = self.ready_to.max(from).next_multiple_of(self.page_bytes);
-        let ready = write_zeroes(file, first_new..to).is_ok();
+        let ready = write_zeroes(file, first_new..to).is_ok() && self.populate(from - from % self.page_bytes..to);
         if ready {
             self.ready_to = to;
         }
         ready
+    }
+
+    fn populate(&mut self, range: Range<u64>) -> bool {
+        let (Ok(from), Ok(to)) = (usize::try_from(range.start), usize::try_from(range.end.min(self.end()))) else {
+            return false;
+        };
+        if !self.populates || from >= to {
+            return true;
+        }
+        // SAFETY: `from < to <= len`: within the mapping.
+        let start = unsafe { self.window.start.add(from) };
+        // SAFETY: the range is ours, and making pages writable changes no byte of them.
+        match unsafe { madvise(start.as_ptr().cast::<c_void>(), to - from, Advice::LinuxPopulateWrite) } {
+            Ok(()) => true,
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                self.populates = false;
+                true
+            }
+            // The file system refuses: it will say so to whoever writes through the system.
+            Err(_) => false,
+        }
     }
 
     /// Copies `parts`, `bytes` in all, which [`make_ready`](Self::make_ready) made room for. `false`, and nothing done, if it did not.
