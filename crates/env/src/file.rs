@@ -10,6 +10,8 @@ use crate::Result;
 
 /// The first bytes of an append to a preallocated file are written after all others: see [`AppendFile`].
 pub const COMMIT_BYTES: usize = 8;
+/// What follows an append to a [padded](AppendFile::pad) file ends at a multiple of this.
+pub const PAD_BYTES: u64 = 32 << 10;
 
 /// Read at once where zeroes are left out: fits into the caches of a processor.
 const PIECE_BYTES: usize = 64 << 10;
@@ -206,6 +208,11 @@ pub trait ReadFile: Debug + Send + Sync {
 /// part of what follows its first [`COMMIT_BYTES`], while those are zeroes. So a header that is never all zeroes, at the front of
 /// whatever is appended at once, tells whether the process got to the end of it.
 ///
+/// # Padded files
+///
+/// Of [`pad`](Self::pad): zeroes may follow what was appended there, too, but appends may fail for want of room, if only for those zeroes, and one in which the
+/// process dies leaves a beginning of itself.
+///
 /// # Recycled files
 ///
 /// Of [`FileSystem::recycle`]: as a preallocated file, but what follows is an earlier life's bytes. At least the next
@@ -265,6 +272,10 @@ pub trait AppendFile: Debug + Send + Sync {
     fn hold(&self, len: u64) -> Result<bool> {
         self.preallocate(len)
     }
+
+    /// From now on zeroes may follow what is appended, up to a multiple of [`PAD_BYTES`], until the file is [sealed](Self::seal): the system
+    /// makes a piece of its cache at once then, in place of many single pages. A hint, for who appends much and syncs seldom.
+    fn pad(&self) {}
 
     /// Ends the file at [`len`](Self::len) and gives back what was preallocated behind it. For whoever appends no more,
     /// before the last sync. Again is once; an append that comes nevertheless is one to a file that was not preallocated.

@@ -29,8 +29,8 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use error::{Error, Result};
 pub use file::{
-    Access, AppendFile, COMMIT_BYTES, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, ReadFile, ReadRequest,
-    Space, Window, read_many,
+    Access, AppendFile, COMMIT_BYTES, DirEntry, FileKind, FileSystem, Lock, Mapping, Metadata, PAD_BYTES, ReadFile,
+    ReadRequest, Space, Window, read_many,
 };
 pub use mapped::open_sealed;
 pub use threads::{Thread, Threads};

@@ -15,13 +15,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use self::ballast::Ballast;
 use crate::{
-    Access, AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, ReadFile, Result, Space, Window,
+    Access, AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, PAD_BYTES, ReadFile, Result, Space,
+    Window,
 };
 
 /// What file systems hand out at least.
@@ -251,7 +252,7 @@ impl Metered {
         }
         let charge = self.charge(path);
         let charged = AtomicU64::new(*charge.bytes.lock());
-        Arc::new(MeteredAppend { file, charge, charged })
+        Arc::new(MeteredAppend { file, charge, charged, is_padded: AtomicBool::new(false) })
     }
 }
 
@@ -377,6 +378,8 @@ struct MeteredAppend {
     charge: Arc<Charge>,
     /// What is counted of it, for whoever appends.
     charged: AtomicU64,
+    /// See [`AppendFile::pad`].
+    is_padded: AtomicBool,
 }
 
 impl MeteredAppend {
@@ -393,6 +396,11 @@ impl MeteredAppend {
         grown
     }
 
+    /// Where the file will end, for all who measure it, when `end` bytes were appended.
+    fn file_end(&self, end: u64) -> u64 {
+        if self.is_padded.load(Ordering::Relaxed) { end.next_multiple_of(PAD_BYTES) } else { end }
+    }
+
     fn set(&self, bytes: u64) {
         self.charge.set(bytes);
         self.charged.store(bytes, Ordering::Relaxed);
@@ -401,7 +409,7 @@ impl MeteredAppend {
     /// Appends `parts`, of so many `bytes`, behind the first `before` of the file, which found no room.
     #[cold]
     fn append_with_ballast(&self, before: u64, bytes: u64, parts: &[&[u8]], mut error: Error) -> Result<()> {
-        let (meter, path, end) = (&self.charge.meter, self.file.path(), before.saturating_add(bytes));
+        let (meter, path, end) = (&self.charge.meter, self.file.path(), self.file_end(before.saturating_add(bytes)));
         while error.is_exhausted() {
             // What the limit refuses, no room on the disk helps.
             let Ok(charged) = self.charge.raise(path, end) else { break };
@@ -433,7 +441,8 @@ impl AppendFile for MeteredAppend {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let before = self.file.len();
-        let appended = self.grow(before.saturating_add(bytes), || self.file.append(parts));
+        let end = self.file_end(before.saturating_add(bytes));
+        let appended = self.grow(end, || self.file.append(parts));
         match appended {
             Err(error) if error.is_exhausted() => self.append_with_ballast(before, bytes, parts, error),
             done => done,
@@ -468,8 +477,14 @@ impl AppendFile for MeteredAppend {
         held
     }
 
+    fn pad(&self) {
+        self.file.pad();
+        self.is_padded.store(true, Ordering::Relaxed);
+    }
+
     fn seal(&self) -> Result<()> {
         self.file.seal()?;
+        self.is_padded.store(false, Ordering::Relaxed);
         self.set(blocks(self.file.len()));
         Ok(())
     }
@@ -532,6 +547,25 @@ mod tests {
         drop(first);
         files.remove(&path("a")).unwrap();
         assert_eq!((meter.used(), allocated(&disk)), (4096, 4096));
+    }
+
+    #[test]
+    fn zeroes_that_pad_a_file_are_counted() {
+        let disk = SimDisk::new();
+        let (files, meter) = metered(&disk, RESERVE_BYTES + PAD_BYTES + 4096);
+        let file = files.create(Path::new("/store/a")).unwrap();
+        file.pad();
+        file.append(&[&[1; 5000]]).unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (PAD_BYTES, PAD_BYTES));
+        assert!(file.append(&[&vec![1; PAD_BYTES as usize]]).unwrap_err().is_exhausted());
+        file.truncate(4000).unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (4096, 4096));
+        file.append(&[&[1; 100]]).unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (PAD_BYTES, PAD_BYTES));
+        file.seal().unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (8192, 8192));
+        file.append(&[&[1; 100]]).unwrap();
+        assert_eq!((meter.used(), allocated(&disk)), (8192, 8192));
     }
 
     #[test]

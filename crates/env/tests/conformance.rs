@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use esker_env::sim::SimDisk;
-use esker_env::{Access, DirEntry, Env, FileKind, FileSystem, ReadRequest, Result, read_many};
+use esker_env::{Access, DirEntry, Env, FileKind, FileSystem, PAD_BYTES, ReadRequest, Result, read_many};
 
 /// A machine and an empty directory on it.
 struct Place {
@@ -82,6 +82,7 @@ on_both! {
     preallocating_does_not_change_where_appends_go
     appends_of_all_sizes_go_to_preallocated_blocks_and_beyond
     what_synced_appends_take_along_is_zeroes_and_counts_for_nothing
+    zeroes_follow_what_is_appended_to_a_padded_file_until_it_is_sealed
     runs_of_appends_of_each_kind_follow_one_another
     a_preallocated_file_is_cut_and_goes_on
     a_window_shows_what_was_appended_and_nothing_else
@@ -342,6 +343,43 @@ fn appends_of_all_sizes_go_to_preallocated_blocks_and_beyond(place: &Place) {
     assert!(expected.len() > 3 << 20 && file.len() == expected.len() as u64);
     file.seal().unwrap();
     assert!(place.files().read(&path).unwrap() == expected);
+}
+
+/// Appends of all sizes, with syncs and cuts between: nothing but what was appended, and zeroes to the end of a piece.
+fn zeroes_follow_what_is_appended_to_a_padded_file_until_it_is_sealed(place: &Place) {
+    let path = place.at("a");
+    let file = place.files().create(&path).unwrap();
+    file.pad();
+    let mut expected = Vec::new();
+    let mut is_ever_longer = false;
+    for round in 0..200usize {
+        let len = [120, 1000, 4096, 5000, 18_000, 33_000, 70_000][round % 7] + round % 5;
+        let bytes: Vec<u8> = (0..len).map(|byte| (byte * 31 + round) as u8 | 1).collect();
+        let (first, rest) = bytes.split_at(round % 12);
+        file.append(&[first, b"", rest]).unwrap();
+        expected.extend_from_slice(&bytes);
+        assert_eq!(file.len(), expected.len() as u64);
+        let found = place.files().read(&path).unwrap();
+        assert!(found.starts_with(&expected) && found[expected.len()..].iter().all(|&byte| byte == 0));
+        let pieces = file.len().next_multiple_of(PAD_BYTES);
+        assert!(found.len() as u64 == file.len() || found.len() as u64 == pieces, "{} of {}", found.len(), file.len());
+        is_ever_longer |= found.len() > expected.len();
+        match round % 23 {
+            7 => file.sync().unwrap(),
+            15 => {
+                expected.truncate(expected.len() - len / 2);
+                file.truncate(expected.len() as u64).unwrap();
+                assert_eq!(place.files().metadata(&path).unwrap().len, file.len());
+            }
+            _ => {}
+        }
+    }
+    assert!(is_ever_longer);
+    file.seal().unwrap();
+    assert!(place.files().read(&path).unwrap() == expected);
+    file.append(&[b"behind"]).unwrap();
+    expected.extend_from_slice(b"behind");
+    assert!(place.files().read(&path).unwrap() == expected, "and none any more");
 }
 
 /// Appends that are each synced may take zeroes along, to where blocks were preallocated: whoever looks after a process died there finds

@@ -278,6 +278,9 @@ impl AppendFile for HookedFile {
     fn hold(&self, len: u64) -> Result<bool> {
         self.file.hold(len)
     }
+    fn pad(&self) {
+        self.file.pad();
+    }
     fn seal(&self) -> Result<()> {
         self.file.seal()
     }

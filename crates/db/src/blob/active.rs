@@ -1,6 +1,6 @@
 //! A blob file that takes values as they are written ([`Separation::AtWrite`](crate::Separation::AtWrite)).
 //!
-//! `created --append*--> ended (footer, synced) --flush of the memtable that points here--> one of the version's`
+//! `created --append*--> ended (footer, sealed, synced) --flush of the memtable that points here--> one of the version's`
 //!
 //! - A1: whoever leads the commit queue is the only one who appends, takes back, syncs and ends.
 //! - A2: nobody is told of a place in the file before the log has the pointer to it; so what an append left that failed, or
@@ -14,7 +14,9 @@
 //! - A7: what a sync may have made durable before it was cut off is cut off durably before something else takes its place: a power loss
 //!   would bring it back there, and recovery takes what is neither the new bytes nor zeroes for damage.
 //!
-//! Cost: one append for all values of a group, from where they are. Nothing is preallocated: a mapped window is faster for values
+//! - A8: until it is ended, zeroes may follow its records, up to [`PAD_BYTES`](esker_env::PAD_BYTES) less one: nothing points there.
+//!
+//! Cost: one append for all values of a group, from where they are. It is padded, not preallocated: a mapped window is faster for values
 //! of a few KiB as long as nobody syncs, but each sync takes its pages away (measured with 16 KiB values: 17 µs a put instead of
 //! 22, and 45 with A5), and without A5 whoever comes to the end of a file waits for 200 ms instead of 10.
 
@@ -152,6 +154,7 @@ impl ActiveBlob {
         compression: Compression,
     ) -> Result<Self> {
         let file = files.create(path)?;
+        file.pad();
         file.append(&[&BlobFileHeader { column_family_id, compression }.encode()])?;
         let held = Held { end: HEADER_BYTES as u64, count: 0 };
         let written = Arc::new(AtomicU64::new(held.end));
@@ -257,6 +260,7 @@ impl ActiveBlob {
             self.append_or_cut(&[&BlobFooter { blob_count: self.held.count }.encode()])?;
             self.has_footer = true;
         }
+        self.file.seal()?;
         self.synced.lock().sync(&*self.file, self.held.end)?;
         Ok(BlobFileAddition {
             number: self.reader.number(),

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use super::crash::{Draw, Survivors};
 use super::entropy::SeededEntropy;
-use crate::COMMIT_BYTES;
+use crate::{COMMIT_BYTES, PAD_BYTES};
 
 /// What a device writes whole or not at all.
 const SECTOR_BYTES: u64 = 512;
@@ -218,6 +218,14 @@ impl Content {
             range.end = range.end.min(len);
             !range.is_empty()
         });
+    }
+
+    /// Lets zeroes follow what was appended, if `room` is enough for them.
+    pub(super) fn pad(&mut self, room: u64) {
+        let end = self.len().next_multiple_of(PAD_BYTES);
+        if end - self.len() <= self.free_tail().saturating_add(room) {
+            self.preallocate(end);
+        }
     }
 
     pub(super) fn preallocate(&mut self, len: u64) {

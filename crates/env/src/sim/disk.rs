@@ -268,6 +268,14 @@ impl Disk {
         self.schedule.end(cut)
     }
 
+    /// Lets zeroes follow what was appended, where there is room.
+    pub(super) fn pad(&mut self, inode: Inode) {
+        let room = self.room();
+        if let Ok(file) = self.tree.file_mut(inode) {
+            file.content.pad(room);
+        }
+    }
+
     pub(super) fn seal(&mut self, inode: Inode, path: &Path) -> Answer<()> {
         self.schedule.begin(format_args!("seal {}", path.display()))?;
         let sealed = self.tree.file_mut(inode).map(|file| file.content.truncate(file.content.len()));

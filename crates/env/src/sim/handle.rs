@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
@@ -22,6 +22,8 @@ pub(super) struct Handle {
     mapped_bytes: AtomicU64,
     /// How much of what is appended windows show; 0 if there are none.
     lent_to: Arc<AtomicU64>,
+    /// Zeroes follow every append.
+    is_padded: AtomicBool,
 }
 
 impl Handle {
@@ -29,7 +31,14 @@ impl Handle {
     pub(super) fn new(shared: &Arc<Shared>, disk: &mut Disk, inode: Inode, path: &Path) -> Self {
         disk.hold(inode);
         let (mapped_bytes, lent_to) = (AtomicU64::new(0), Arc::default());
-        Self { shared: Arc::clone(shared), inode, path: path.to_owned(), mapped_bytes, lent_to }
+        Self {
+            shared: Arc::clone(shared),
+            inode,
+            path: path.to_owned(),
+            mapped_bytes,
+            lent_to,
+            is_padded: AtomicBool::new(false),
+        }
     }
 
     /// How much was appended, and how often that has changed since.
@@ -114,7 +123,11 @@ impl AppendFile for Handle {
         let mut disk = self.shared.disk.lock();
         let is_mapped = self.mapped_bytes.load(Ordering::Relaxed) > 0;
         let answer = disk.append(self.inode, &self.path, parts, is_mapped);
-        answer.map_err(|errno| self.error("appending to", errno).at(disk.len(self.inode)))
+        answer.map_err(|errno| self.error("appending to", errno).at(disk.len(self.inode)))?;
+        if self.is_padded.load(Ordering::Relaxed) {
+            disk.pad(self.inode);
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {
@@ -143,10 +156,15 @@ impl AppendFile for Handle {
         Ok(true)
     }
 
+    fn pad(&self) {
+        self.is_padded.store(true, Ordering::Relaxed);
+    }
+
     fn seal(&self) -> Result<()> {
         let mut disk = self.shared.disk.lock();
         disk.seal(self.inode, &self.path).map_err(|errno| self.error("sealing", errno))?;
         self.unmap(disk.len(self.inode));
+        self.is_padded.store(false, Ordering::Relaxed);
         Ok(())
     }
 
