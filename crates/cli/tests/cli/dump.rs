@@ -126,6 +126,22 @@ fn a_blob_file_is_printed_record_by_record() {
     assert_eq!(objects(&dump(&blob, &["--json"]).no().json_lines(), "damage").len(), 1);
 }
 
+/// Goal: zeroes behind the records of a file that still takes values, or took them when its writer died, are no damage.
+#[test]
+fn zeroes_at_the_end_of_a_blob_file_without_a_footer_are_no_damage() {
+    let place = loaded();
+    let blob = place.files(".blob").remove(0);
+    let whole = std::fs::read(&blob).unwrap();
+    let mut growing = [&whole[..whole.len() - 32], &[0; 5000]].concat();
+    std::fs::write(&blob, &growing).unwrap();
+    let all = dump(&blob, &["--json"]).done().json_lines();
+    assert_eq!((objects(&all, "blob").len(), objects(&all, "damage").len()), (1, 0));
+    assert_eq!(objects(&all, "zeroes")[0]["bytes"], 5000);
+    *growing.last_mut().unwrap() = 1;
+    std::fs::write(&blob, &growing).unwrap();
+    assert_eq!(objects(&dump(&blob, &["--json"]).no().json_lines(), "damage").len(), 1);
+}
+
 /// Goal: what rots of a blob file's header, which no checksum covers, is told, and hides no record.
 #[test]
 fn a_blob_file_with_a_rotten_header_is_printed_record_by_record() {

@@ -38,6 +38,11 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
                 file.record(offset, &header, report)?;
                 (offset, count) = (end, count + 1);
             }
+            // They follow what was written, as long as somebody writes.
+            Err(_) if file.footer.is_none() && source.is_zero_from(offset)? => {
+                report.note(offset, "zeroes", vec![Field::plain("bytes", source.bytes - offset)])?;
+                break;
+            }
             Err(error) => {
                 let Some(next) = file.behind_hole(offset)? else { return report.damage(offset, &error) };
                 report.note(offset, "hole", vec![Field::plain("bytes", next - offset)])?;

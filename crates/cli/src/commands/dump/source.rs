@@ -39,6 +39,19 @@ impl Source {
         Ok(bytes)
     }
 
+    /// Whether there is nothing but zeroes from `offset` on.
+    pub(crate) fn is_zero_from(&self, offset: u64) -> Result<bool, Failure> {
+        let mut at = offset;
+        while at < self.bytes {
+            let piece = self.read(at, 64 << 10)?;
+            if piece.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// All of it.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>, Failure> {
         self.read(0, usize::MAX)
