@@ -165,10 +165,10 @@ impl Content {
         }
     }
 
-    /// An append in which the process dies, so that `kept` of it got in, as far as D7 allows.
-    pub(super) fn append_dying(&mut self, bytes: &[u8], kept: Range<usize>) {
+    /// An append in which the process dies, so that `kept` of it got in, as far as D7 allows. Of a padded file, a call writes it.
+    pub(super) fn append_dying(&mut self, bytes: &[u8], kept: Range<usize>, is_padded: bool) {
         let mut end = kept.end.min(bytes.len());
-        let is_copied = self.len() + bytes.len() as u64 <= self.preallocated;
+        let is_copied = !is_padded && self.len() + bytes.len() as u64 <= self.preallocated;
         let start = if is_copied { kept.start.max(COMMIT_BYTES).min(end) } else { 0 };
         if !is_copied && end < bytes.len() {
             let beyond = (self.len() + end as u64) % BLOCK_BYTES;

@@ -187,10 +187,17 @@ impl Disk {
     // Files by handle. The path is for the trace.
 
     /// With `is_mapped`, a failure moves no end.
-    pub(super) fn append(&mut self, inode: Inode, path: &Path, parts: &[&[u8]], is_mapped: bool) -> Answer<()> {
+    pub(super) fn append(
+        &mut self,
+        inode: Inode,
+        path: &Path,
+        parts: &[&[u8]],
+        is_mapped: bool,
+        is_padded: bool,
+    ) -> Answer<()> {
         let count: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if let Some(kept) = self.schedule.take_death_within() {
-            self.tree.file_mut(inode)?.content.append_dying(&parts.concat(), kept);
+            self.tree.file_mut(inode)?.content.append_dying(&parts.concat(), kept, is_padded);
         }
         let fault = self.schedule.begin_divisible(format_args!("append {} {count} bytes", path.display()))?;
         let (chosen, errno) = match fault {

@@ -122,9 +122,10 @@ impl AppendFile for Handle {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         let mut disk = self.shared.disk.lock();
         let is_mapped = self.mapped_bytes.load(Ordering::Relaxed) > 0;
-        let answer = disk.append(self.inode, &self.path, parts, is_mapped);
+        let is_padded = self.is_padded.load(Ordering::Relaxed);
+        let answer = disk.append(self.inode, &self.path, parts, is_mapped, is_padded);
         answer.map_err(|errno| self.error("appending to", errno).at(disk.len(self.inode)))?;
-        if self.is_padded.load(Ordering::Relaxed) {
+        if is_padded {
             disk.pad(self.inode);
         }
         Ok(())

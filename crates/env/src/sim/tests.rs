@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::{AppendFile, Clock, Entropy, FileSystem, Result};
+use crate::{AppendFile, Clock, Entropy, FileSystem, PAD_BYTES, Result};
 
 const SEEDS: u64 = 200;
 
@@ -125,6 +125,21 @@ fn a_process_that_dies_leaves_zeroes_and_the_earlier_life_behind_a_recycled_file
     assert!(file.append(&[b"0123456789abcdef"]).is_err());
     let bytes = file_bytes(&disk.after_process_death(), "new");
     assert_eq!(&bytes[..16], b"one\0\0\0\0\0\0\0\0ooabo");
+}
+
+/// Goal: a padded file is written by calls: who dies in one leaves a beginning of it, in whole blocks, and zeroes.
+#[test]
+fn a_death_within_an_append_to_a_padded_file_leaves_a_beginning() {
+    let disk = store();
+    let file = disk.create(&path("padded")).unwrap();
+    file.pad();
+    file.append(&[&[b'a'; 100]]).unwrap();
+    disk.die_within(disk.op_count(), 10..6000);
+    assert!(file.append(&[&[b'b'; 8000]]).is_err());
+    let bytes = file_bytes(&disk.after_process_death(), "padded");
+    let (first, rest) = bytes.split_at(4096);
+    assert!(first == [[b'a'; 100].as_slice(), &[b'b'; 3996]].concat());
+    assert!(rest.iter().all(|&byte| byte == 0) && bytes.len() as u64 == PAD_BYTES);
 }
 
 #[test]
