@@ -1,0 +1,303 @@
+#include "must.h"
+
+static const char *directory;
+
+static esker_db_options *options(void) {
+  esker_db_options *options = esker_db_options_create();
+  MUST(esker_db_options_set(options, "create_if_missing", "true"));
+  MUST(esker_db_options_set_family(options, "default", "separation", "at_write"));
+  MUST(esker_db_options_set_family(options, "default", "min_blob_size", "100"));
+  return options;
+}
+
+static void opening(void) {
+  esker_db *db = (esker_db *)&directory;
+  FAILS(esker_db_open(in(directory, "none"), NULL, &db), ESKER_KIND_NOT_FOUND, "none");
+  HOLDS(db == NULL);
+  FAILS(esker_db_open(NULL, NULL, &db), ESKER_KIND_INVALID_ARGUMENT, "NULL");
+  FAILS(esker_db_open_read_only(in(directory, "none"), NULL, &db), ESKER_KIND_NOT_FOUND, "none");
+  esker_db_options *bad = options();
+  FAILS(esker_db_options_set(bad, "cache", "1"), ESKER_KIND_INVALID_ARGUMENT, "there are create_if_missing");
+  FAILS(esker_db_options_set(bad, "cache_bytes", "\xff"), ESKER_KIND_INVALID_ARGUMENT, "UTF-8");
+  FAILS(esker_db_options_set_family(bad, "default", "separation", "on"), ESKER_KIND_INVALID_ARGUMENT, "one of off");
+  MUST(esker_db_options_set(bad, "max_space_amp", "0.5"));
+  FAILS(esker_db_open(in(directory, "none"), bad, &db), ESKER_KIND_INVALID_ARGUMENT, "max_space_amp");
+  esker_db_options_free(bad);
+  MUST(esker_db_close(NULL));
+  esker_db_options_free(NULL);
+  esker_error_free(NULL);
+  esker_value_free(NULL);
+}
+
+static void writing(const esker_db *db) {
+  esker_value *value;
+  char zeroes[300] = {0};
+  MUST(esker_db_put(db, 0, NULL, T("a"), T("1")));
+  MUST(esker_db_put(db, ESKER_SYNC, NULL, T("long"), esker_bytes(zeroes, sizeof zeroes)));
+  MUST(esker_db_put(db, ESKER_DISABLE_WAL, NULL, T("empty"), esker_bytes(NULL, 0)));
+  FAILS(esker_db_put(db, 4, NULL, T("a"), T("2")), ESKER_KIND_INVALID_ARGUMENT, "flags are 0x4");
+  FAILS(esker_db_put(db, 3, NULL, T("a"), T("2")), ESKER_KIND_INVALID_ARGUMENT, "");
+  FAILS(esker_db_put(db, 0, NULL, esker_bytes(NULL, 1), T("2")), ESKER_KIND_INVALID_ARGUMENT, "slice of 1 bytes");
+  MUST(esker_db_get(db, NULL, NULL, T("a"), &value));
+  HOLDS(was(value, "1"));
+  MUST(esker_db_get(db, NULL, NULL, T("empty"), &value));
+  HOLDS(was(value, ""));
+  MUST(esker_db_get(db, NULL, NULL, T("none"), &value));
+  HOLDS(was(value, NULL));
+  MUST(esker_db_get(db, NULL, NULL, T("long"), &value));
+  HOLDS(esker_value_bytes(value).len == 300 && memcmp(esker_value_bytes(value).data, zeroes, 300) == 0);
+  esker_value_free(value);
+  MUST(esker_db_get_range(db, NULL, NULL, T("long"), 290, 100, &value));
+  HOLDS(esker_value_bytes(value).len == 10);
+  esker_value_free(value);
+  int64_t len;
+  MUST(esker_db_value_len(db, NULL, NULL, T("long"), &len));
+  HOLDS(len == 300);
+  MUST(esker_db_value_len(db, NULL, NULL, T("none"), &len));
+  HOLDS(len == -1);
+  bool yes;
+  MUST(esker_db_exists(db, NULL, NULL, T("empty"), &yes));
+  HOLDS(yes);
+  MUST(esker_db_delete(db, 0, NULL, T("empty")));
+  MUST(esker_db_exists(db, NULL, NULL, T("empty"), &yes));
+  HOLDS(!yes);
+
+  MUST(esker_db_put_if_absent(db, 0, NULL, T("a"), T("2"), &yes));
+  HOLDS(!yes);
+  MUST(esker_db_put_if_absent(db, 0, NULL, T("b"), T("2"), &yes));
+  HOLDS(yes);
+  MUST(esker_db_compare_and_set(db, 0, NULL, T("b"), T("3"), T("4"), &yes));
+  HOLDS(!yes);
+  MUST(esker_db_compare_and_set(db, ESKER_SYNC, NULL, T("b"), T("2"), T("4"), &yes));
+  HOLDS(yes);
+  MUST(esker_db_compare_and_delete(db, 0, NULL, T("b"), T("2"), &yes));
+  HOLDS(!yes);
+  MUST(esker_db_compare_and_delete(db, 0, NULL, T("b"), T("4"), &yes));
+  HOLDS(yes);
+  MUST(esker_db_sync_wal(db));
+}
+
+static void families(const esker_db *db) {
+  esker_family *family, *again, *all[3];
+  esker_value *value;
+  esker_db_options *options = esker_db_options_create();
+  MUST(esker_db_options_set_family(options, "users", "compression", "zstd"));
+  MUST(esker_db_create_family(db, "users", options, &family));
+  esker_db_options_free(options);
+  FAILS(esker_db_create_family(db, "users", NULL, &again), ESKER_KIND_CONFLICT, "users");
+  HOLDS(again == NULL);
+  FAILS(esker_db_family(db, "user", &again), ESKER_KIND_NOT_FOUND, "\"user\"");
+  MUST(esker_db_family(db, "users", &again));
+  HOLDS(is(esker_family_name(again), "users"));
+
+  esker_batch *batch = esker_batch_create();
+  MUST(esker_batch_put(batch, family, T("u"), T("1")));
+  MUST(esker_batch_put(batch, NULL, T("u"), T("2")));
+  MUST(esker_batch_delete(batch, again, T("v")));
+  HOLDS(esker_batch_count(batch) == 3);
+  MUST(esker_db_write(db, 0, batch));
+  // A batch stays as it is.
+  MUST(esker_db_write(db, ESKER_SYNC, batch));
+  esker_batch_clear(batch);
+  HOLDS(esker_batch_count(batch) == 0);
+  MUST(esker_db_write(db, 0, batch));
+  esker_batch_free(batch);
+  MUST(esker_db_get(db, NULL, again, T("u"), &value));
+  HOLDS(was(value, "1"));
+  MUST(esker_db_get(db, NULL, NULL, T("u"), &value));
+  HOLDS(was(value, "2"));
+
+  HOLDS(esker_db_families(db, all, 0) == 2);
+  HOLDS(esker_db_families(db, all, 3) == 2);
+  HOLDS(is(esker_family_name(all[0]), "default") && is(esker_family_name(all[1]), "users"));
+  FAILS(esker_db_drop_family(db, all[0]), ESKER_KIND_INVALID_ARGUMENT, "default");
+  MUST(esker_db_set_separation(db, all[1], "off"));
+  FAILS(esker_db_set_separation(db, all[1], "no"), ESKER_KIND_INVALID_ARGUMENT, "separation");
+  MUST(esker_db_flush(db, all[1]));
+  MUST(esker_db_drop_family(db, family));
+  FAILS(esker_db_put(db, 0, all[1], T("u"), T("3")), ESKER_KIND_INVALID_ARGUMENT, "");
+  esker_family_free(all[0]);
+  esker_family_free(all[1]);
+  esker_family_free(family);
+  esker_family_free(again);
+  esker_family_free(NULL);
+}
+
+static void many(const esker_db *db) {
+  char key[16], text[200];
+  for (int n = 0; n < 1000; n++) {
+    snprintf(key, sizeof key, "k%04d", n);
+    snprintf(text, sizeof text, "%0*d", n % 2 == 0 ? 5 : 150, n);
+    MUST(esker_db_put(db, 0, NULL, T(key), T(text)));
+  }
+  esker_slice keys[3] = {T("k0002"), T("none"), T("k0005")};
+  esker_value *values[3];
+  esker_error *errors[3];
+  MUST(esker_db_multi_get(db, NULL, NULL, keys, 3, values, errors));
+  HOLDS(errors[0] == NULL && errors[1] == NULL && errors[2] == NULL);
+  HOLDS(was(values[0], "00002") && was(values[1], NULL) && esker_value_bytes(values[2]).len == 150);
+  esker_value_free(values[2]);
+  MUST(esker_db_multi_get(db, NULL, NULL, keys, 2, values, NULL));
+  HOLDS(was(values[0], "00002") && was(values[1], NULL));
+  MUST(esker_db_multi_get(db, NULL, NULL, NULL, 0, NULL, NULL));
+  keys[1].data = NULL;
+  FAILS(esker_db_multi_get(db, NULL, NULL, keys, 3, values, errors), ESKER_KIND_INVALID_ARGUMENT, "slice of 4 bytes");
+  HOLDS(values[0] == NULL && values[2] == NULL && errors[1] == NULL);
+
+  esker_snapshot *snapshot = esker_db_snapshot(db);
+  esker_read_options *then = esker_read_options_create();
+  esker_read_options_set_snapshot(then, snapshot);
+  esker_read_options_set_fill_cache(then, false);
+  esker_read_options_set_look_ahead_bytes(then, 1 << 16);
+  esker_snapshot_free(snapshot);
+  MUST(esker_db_put(db, 0, NULL, T("k0002"), T("new")));
+  esker_value *value;
+  MUST(esker_db_get(db, then, NULL, T("k0002"), &value));
+  HOLDS(was(value, "00002"));
+  MUST(esker_db_flush(db, NULL));
+  MUST(esker_db_get(db, then, NULL, T("k0002"), &value));
+  HOLDS(was(value, "00002"));
+
+  esker_slice lower = T("k0100"), upper = T("k0200");
+  MUST(esker_read_options_set_bounds(then, &lower, &upper));
+  uint64_t count;
+  MUST(esker_db_count(db, then, NULL, &count));
+  HOLDS(count == 100);
+  MUST(esker_read_options_set_bounds(then, &lower, NULL));
+  MUST(esker_db_count(db, then, NULL, &count));
+  HOLDS(count == 900 + 2);
+  MUST(esker_read_options_set_prefix(then, T("k01")));
+
+  esker_iterator *walk;
+  esker_slice seen;
+  MUST(esker_db_iterator(db, then, NULL, &walk));
+  HOLDS(!esker_iterator_valid(walk) && esker_iterator_key(walk).len == 0);
+  FAILS(esker_iterator_value(walk, &seen), ESKER_KIND_INVALID_ARGUMENT, "");
+  count = 0;
+  for (MUST(esker_iterator_seek_to_first(walk)); esker_iterator_valid(walk); count++) {
+    snprintf(key, sizeof key, "k%04d", 100 + (int)count);
+    HOLDS(is(esker_iterator_key(walk), key));
+    MUST(esker_iterator_value(walk, &seen));
+    uint64_t len;
+    MUST(esker_iterator_value_len(walk, &len));
+    HOLDS(seen.len == (count % 2 == 0 ? 5 : 150) && len == seen.len);
+    // Asked for again, it is the same.
+    esker_slice again;
+    MUST(esker_iterator_value(walk, &again));
+    HOLDS(again.len == seen.len && memcmp(again.data, seen.data, seen.len) == 0);
+    MUST(esker_iterator_next(walk));
+  }
+  HOLDS(count == 100);
+  MUST(esker_iterator_seek_to_last(walk));
+  MUST(esker_iterator_prev(walk));
+  HOLDS(is(esker_iterator_key(walk), "k0198"));
+  MUST(esker_iterator_seek(walk, T("k0150x")));
+  HOLDS(is(esker_iterator_key(walk), "k0151"));
+  MUST(esker_iterator_seek_for_prev(walk, T("k0150x")));
+  HOLDS(is(esker_iterator_key(walk), "k0150"));
+  FAILS(esker_iterator_refresh(walk), ESKER_KIND_INVALID_ARGUMENT, "snapshot");
+  esker_iterator_free(walk);
+  esker_read_options_free(then);
+
+  MUST(esker_db_iterator(db, NULL, NULL, &walk));
+  MUST(esker_db_put(db, 0, NULL, T("k0000x"), T("later")));
+  MUST(esker_iterator_seek(walk, T("k0000x")));
+  HOLDS(is(esker_iterator_key(walk), "k0001"));
+  MUST(esker_iterator_refresh(walk));
+  MUST(esker_iterator_seek(walk, T("k0000x")));
+  MUST(esker_iterator_value(walk, &seen));
+  HOLDS(is(seen, "later"));
+  esker_iterator_free(walk);
+  esker_iterator_free(NULL);
+  esker_read_options_free(NULL);
+  esker_snapshot_free(NULL);
+
+  esker_iterator *parts[4];
+  size_t parts_count;
+  MUST(esker_db_split(db, NULL, NULL, 4, parts, &parts_count));
+  HOLDS(parts_count >= 1 && parts_count <= 4);
+  count = 0;
+  for (size_t part = 0; part < parts_count; part++) {
+    for (MUST(esker_iterator_seek_to_first(parts[part])); esker_iterator_valid(parts[part]); count++)
+      MUST(esker_iterator_next(parts[part]));
+    esker_iterator_free(parts[part]);
+  }
+  // 1,000, "k0000x", "a", "long" and "u".
+  HOLDS(count == 1004);
+  FAILS(esker_db_split(db, NULL, NULL, 0, parts, &parts_count), ESKER_KIND_INVALID_ARGUMENT, "parts");
+}
+
+static void all_of_it(const esker_db *db) {
+  esker_value *value;
+  esker_slice begin = T("k0000"), end = T("k0999");
+  MUST(esker_db_compact_range(db, NULL, &begin, &end));
+  MUST(esker_db_compact_range(db, NULL, NULL, NULL));
+  MUST(esker_db_wait_for_compact(db));
+  MUST(esker_db_reclaim(db, NULL, 0.5));
+  FAILS(esker_db_reclaim(db, NULL, 2.0), ESKER_KIND_INVALID_ARGUMENT, "");
+  MUST(esker_db_property(db, NULL, "rocksdb.estimate-num-keys", &value));
+  HOLDS(was(value, "1004"));
+  MUST(esker_db_property(db, NULL, "rocksdb.no-such", &value));
+  HOLDS(was(value, NULL));
+  MUST(esker_db_checkpoint(db, in(directory, "checkpoint")));
+  FAILS(esker_db_checkpoint(db, in(directory, "checkpoint")), ESKER_KIND_INVALID_ARGUMENT, "checkpoint");
+  MUST(esker_db_backup(db, in(directory, "backup")));
+  MUST(esker_db_put(db, 0, NULL, T("a"), T("after")));
+  MUST(esker_db_backup(db, in(directory, "backup")));
+  uint64_t dropped;
+  MUST(esker_db_delete_files_in_range(db, NULL, NULL, NULL, &dropped));
+  HOLDS(dropped > 0);
+
+  esker_db *copy, *other;
+  MUST(esker_db_open(in(directory, "backup"), NULL, &copy));
+  FAILS(esker_db_open(in(directory, "backup"), NULL, &other), ESKER_KIND_BUSY, "backup");
+  MUST(esker_db_open_read_only(in(directory, "checkpoint"), NULL, &other));
+  MUST(esker_db_get(copy, NULL, NULL, T("a"), &value));
+  HOLDS(was(value, "after"));
+  MUST(esker_db_get(other, NULL, NULL, T("a"), &value));
+  HOLDS(was(value, "1"));
+  FAILS(esker_db_put(other, 0, NULL, T("a"), T("2")), ESKER_KIND_READ_ONLY, "");
+  // What is left of a store that was closed is told so, and may be freed later.
+  esker_iterator *walk;
+  MUST(esker_db_iterator(copy, NULL, NULL, &walk));
+  MUST(esker_db_get(copy, NULL, NULL, T("k0001"), &value));
+  MUST(esker_db_close(copy));
+  FAILS(esker_iterator_refresh(walk), ESKER_KIND_CLOSED, "closed");
+  HOLDS(esker_value_bytes(value).len == 150);
+  esker_value_free(value);
+  esker_iterator_free(walk);
+  MUST(esker_db_close(other));
+  MUST(esker_db_repair(in(directory, "backup"), NULL));
+  FAILS(esker_db_repair(in(directory, "none"), NULL), ESKER_KIND_NOT_FOUND, "none");
+}
+
+int main(int argc, char **argv) {
+  HOLDS(argc == 2);
+  directory = argv[1];
+  opening();
+  esker_db_options *created = options();
+  esker_db *db;
+  MUST(esker_db_open(in(directory, "db"), created, &db));
+  writing(db);
+  families(db);
+  many(db);
+  all_of_it(db);
+  MUST(esker_db_close(db));
+
+  // What the store's own file says of its options.
+  esker_db_options *kept;
+  MUST(esker_db_options_of_store(in(directory, "none"), &kept));
+  esker_db_options_free(kept);
+  FAILS(esker_db_options_of_store(NULL, &kept), ESKER_KIND_INVALID_ARGUMENT, "NULL");
+  HOLDS(kept == NULL);
+  MUST(esker_db_options_of_store(in(directory, "db"), &kept));
+  MUST(esker_db_options_set(kept, "error_if_exists", "true"));
+  FAILS(esker_db_open(in(directory, "db"), kept, &db), ESKER_KIND_CONFLICT, "db");
+  MUST(esker_db_options_set(kept, "error_if_exists", "false"));
+  MUST(esker_db_open(in(directory, "db"), kept, &db));
+  MUST(esker_db_close(db));
+  esker_db_options_free(kept);
+  esker_db_options_free(created);
+  puts("done");
+  return 0;
+}
