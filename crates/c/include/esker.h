@@ -4,7 +4,7 @@
 // handed out is yours until it goes back to the function that frees it; objects may be freed in any order. Arguments must not be NULL unless it
 // is said that they may. Bytes that are passed are copied, or not needed once the call returns; bytes that are seen live as long as what shows them.
 //
-// Stores, families, snapshots, options and values may be used by many threads at once; batches, iterators and scans by one at a time, and options
+// Stores, families, snapshots, options and values may be used by many threads at once; batches, iterators, transactions and scans by one at a time, and options
 // while they are changed. A process that was forked while a store is open may close it, which does nothing, or run another program.
 //
 // What calls cost, what is durable when, and which options there are, is in the documentation of the Rust interface, which has the same names.
@@ -93,6 +93,9 @@ typedef struct esker_scan esker_scan;
 
 // The store as it was at one moment, in all column families.
 typedef struct esker_snapshot esker_snapshot;
+
+// Reads of one moment, and writes that take effect together if no other write came to what was read. One thread at a time.
+typedef struct esker_transaction esker_transaction;
 
 // A value, which shares memory with the store where it can. Free it soon: it may keep a block or a whole file.
 typedef struct esker_value esker_value;
@@ -477,6 +480,25 @@ esker_error *esker_db_value_len(const esker_db *db, const esker_read_options *op
 // The values of `count` keys, all of one moment: `values` has room for as many, and `errors`, too, unless it is NULL. Of each key either the error
 // is set, or the value, or, if it has none, neither. If `errors` is NULL, the first error of a key is the call's, and there are no values.
 esker_error *esker_db_multi_get(const esker_db *db, const esker_read_options *options, const esker_family *family, const esker_slice *keys, size_t count, esker_value **values, esker_error **errors);
+
+// Begins a transaction, which sees the store as it is now.
+esker_transaction *esker_db_transaction(const esker_db *db);
+
+// The value of `key`: what the transaction gave it, else what it had when that began. NULL if it has none.
+esker_error *esker_transaction_get(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_value **value);
+
+// Sets `key` to `value`, if it commits.
+esker_error *esker_transaction_put(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_slice value);
+
+// Removes `key`, if it commits.
+esker_error *esker_transaction_delete(esker_transaction *transaction, const esker_family *family, esker_slice key);
+
+// Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
+// nothing was written, begin again. `flags` as those of [`esker_db_put`].
+esker_error *esker_transaction_commit(esker_transaction *transaction, uint32_t flags);
+
+// Frees a transaction that is not committed, which changes nothing; NULL is none.
+void esker_transaction_free(esker_transaction *transaction);
 
 // Its bytes, which live as long as it.
 esker_slice esker_value_bytes(const esker_value *value);

@@ -5,7 +5,7 @@
 //! - I2: whatever is handed out is the caller's until it goes back to the function that frees it. An object keeps alive what it needs, so they may
 //!   go in any order; but a store is closed for those that are left.
 //! - I3: a call that fails returns an error and writes nothing but null, zero or `false` to where its results go.
-//! - I4: stores, families, snapshots, options and values may be used by many threads at once; batches, iterators and scans, and options while they
+//! - I4: stores, families, snapshots, options and values may be used by many threads at once; batches, iterators, transactions and scans, and options while they
 //!   are changed, by one at a time.
 //! - I5: a panic, which would be a bug of Esker's, ends the process: it does not unwind into a caller that cannot know of it.
 //!
@@ -21,6 +21,7 @@ mod memory;
 mod options;
 mod raft_log;
 mod read;
+mod transaction;
 mod value;
 mod write;
 
@@ -34,6 +35,7 @@ pub use memory::*;
 pub use options::*;
 pub use raft_log::*;
 pub use read::*;
+pub use transaction::*;
 pub use value::*;
 pub use write::*;
 
@@ -43,5 +45,5 @@ const _: () = {
     const fn moves<T: Send>() {}
     is_shared::<(Db, Family, SnapshotHandle, Value, Error, Cask, RaftLog)>();
     is_shared::<(DbOptions, HashOptions, LogOptions, ReadOptions)>();
-    moves::<(Batch, Iterator, HashBatch, Scan, RaftBatch)>();
+    moves::<(Batch, Iterator, Transaction, HashBatch, Scan, RaftBatch)>();
 };

@@ -21,7 +21,7 @@ pub(crate) fn known(flags: u32, all: u32) -> Result<u32> {
     Err(Error::invalid_argument(format!("flags are {flags:#x}, of which this call knows {all:#x}")))
 }
 
-fn write_options(flags: u32) -> Result<WriteOptions> {
+pub(crate) fn write_options(flags: u32) -> Result<WriteOptions> {
     let flags = known(flags, ESKER_SYNC | ESKER_DISABLE_WAL)?;
     Ok(WriteOptions { sync: flags & ESKER_SYNC != 0, disable_wal: flags & ESKER_DISABLE_WAL != 0 })
 }

@@ -34,6 +34,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod table;
+mod transaction;
 mod update;
 mod version;
 mod write;
@@ -58,6 +59,7 @@ pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use repair::{AsideReason, DbRepair, LostKey, PutAside};
 pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
+pub use transaction::Transaction;
 pub use update::Change;
 
 /// What rooms that are model-checked lock and count by: `tests/view_model.rs` and `testing/models` compile them over a model of it.

@@ -71,12 +71,25 @@ impl Store {
         self.check_writable()?;
         let in_turn = WriteOptions { sync: false, ..options };
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
-        if options.sync && is_changed {
-            self.sync_in_turn("the change took effect")?;
-        } else if options.sync && self.durable_sequence.load(Ordering::Acquire) < self.visible().get() {
-            self.sync_in_turn("nothing changed, and what the key has was written before")?;
+        match (options.sync, is_changed) {
+            (false, _) => {}
+            (true, true) => self.sync_changed()?,
+            (true, false) => self.sync_seen()?,
         }
         Ok(before)
+    }
+
+    /// Makes a change durable that others see already (U4).
+    pub(crate) fn sync_changed(&self) -> Result<()> {
+        self.sync_in_turn("the change took effect")
+    }
+
+    /// The same of what was seen by who changes nothing.
+    pub(crate) fn sync_seen(&self) -> Result<()> {
+        if self.durable_sequence.load(Ordering::Acquire) >= self.visible().get() {
+            return Ok(());
+        }
+        self.sync_in_turn("nothing changed, and what was read was written before")
     }
 
     /// Makes durable what others see already: whatever fails now does not say that it is none (U4), but what `is_so`.
@@ -174,7 +187,7 @@ impl Store {
 }
 
 /// Whether no entry of `key` is newer than `seen`, as far as memtables tell (U2). `active` took writes when `seen` was the last.
-fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<Generation>) -> bool {
+pub(crate) fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<Generation>) -> bool {
     if family.has_taken_in_since(seen) {
         return false;
     }

@@ -5,8 +5,8 @@ pub use esker_db::{
     BlobFileUse, BlobPartition, BulkLoad, CacheStats, Change, ChangedFile, Check, CheckProgress, ColumnFamily, Copied,
     CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions, FamilyStats, FileChanges, IngestOptions,
     Ingested, Job, JobKind, LevelStats, Listener, Loaded, MemoryStats, OnDisk, Options, PinnedSlice, ReadOptions,
-    ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, WaitCause,
-    WithoutCurrent, WriteBatch, WriteOptions, Written,
+    ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats,
+    Transaction, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

@@ -52,6 +52,7 @@ mod recovery;
 mod repair;
 mod snapshots;
 mod threads;
+mod transactions;
 
 /// Goal: no file of tests is left out.
 #[test]

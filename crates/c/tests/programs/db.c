@@ -227,6 +227,47 @@ static void many(const esker_db *db) {
   FAILS(esker_db_split(db, NULL, NULL, 0, parts, &parts_count), ESKER_KIND_INVALID_ARGUMENT, "parts");
 }
 
+static void transactions(const esker_db *db) {
+  esker_value *value;
+  esker_family *family;
+  MUST(esker_db_create_family(db, "moved", NULL, &family));
+  MUST(esker_db_put(db, 0, NULL, T("from"), T("coin")));
+  for (int attempt = 0; attempt < 2; attempt++) {
+    esker_transaction *transaction = esker_db_transaction(db);
+    MUST(esker_transaction_get(transaction, NULL, T("from"), &value));
+    HOLDS(was(value, "coin"));
+    MUST(esker_transaction_put(transaction, family, T("to"), T("coin")));
+    MUST(esker_transaction_delete(transaction, NULL, T("from")));
+    MUST(esker_transaction_get(transaction, NULL, T("from"), &value));
+    HOLDS(was(value, NULL));
+    MUST(esker_transaction_get(transaction, family, T("to"), &value));
+    HOLDS(was(value, "coin"));
+    MUST(esker_transaction_delete(transaction, family, T("none")));
+    MUST(esker_transaction_put(transaction, NULL, T("count"), T("1")));
+    if (attempt == 0) {
+      MUST(esker_db_put(db, 0, NULL, T("from"), T("coin")));
+      FAILS(esker_transaction_commit(transaction, 0), ESKER_KIND_CONFLICT, "\"from\"");
+    } else {
+      MUST(esker_transaction_commit(transaction, ESKER_SYNC));
+    }
+  }
+  MUST(esker_db_get(db, NULL, NULL, T("from"), &value));
+  HOLDS(was(value, NULL));
+  MUST(esker_db_get(db, NULL, family, T("to"), &value));
+  HOLDS(was(value, "coin"));
+  MUST(esker_db_delete(db, 0, NULL, T("count")));
+  esker_transaction *dropped = esker_db_transaction(db);
+  FAILS(esker_transaction_put(dropped, NULL, esker_bytes(NULL, 1), T("")), ESKER_KIND_INVALID_ARGUMENT, "slice");
+  MUST(esker_transaction_put(dropped, NULL, T("never"), T("1")));
+  esker_transaction_free(dropped);
+  esker_transaction_free(NULL);
+  FAILS(esker_transaction_commit(esker_db_transaction(db), 8), ESKER_KIND_INVALID_ARGUMENT, "flags");
+  MUST(esker_db_get(db, NULL, NULL, T("never"), &value));
+  HOLDS(was(value, NULL));
+  MUST(esker_db_drop_family(db, family));
+  esker_family_free(family);
+}
+
 static void all_of_it(const esker_db *db) {
   esker_value *value;
   esker_slice begin = T("k0000"), end = T("k0999");
@@ -281,6 +322,7 @@ int main(int argc, char **argv) {
   writing(db);
   families(db);
   many(db);
+  transactions(db);
   all_of_it(db);
   MUST(esker_db_close(db));
 

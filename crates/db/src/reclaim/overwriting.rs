@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
-use crate::family::{Family, View};
+use crate::family::Family;
 use crate::store::Store;
 use crate::write::Request;
 
@@ -80,14 +80,7 @@ fn holds(family: &Family, user_key: &[u8]) -> Option<bool> {
     if view.generations().any(|generation| generation.memtable.get(&lookup).is_some()) {
         return Some(true);
     }
-    tables_hold(&view, user_key)
-}
-
-fn tables_hold(view: &View, user_key: &[u8]) -> Option<bool> {
-    let version = &view.version;
-    let top = version.level(0).iter().filter(|table| table.overlaps(Some(user_key), Some(user_key)));
-    let below = version.levels().skip(1).filter_map(|(level, _)| version.table_for(level, user_key));
-    for table in top.chain(below) {
+    for table in view.version.tables_for(user_key) {
         if table.table.filter_holds(user_key)? {
             return Some(true);
         }

@@ -155,7 +155,6 @@ pub(crate) struct TableSummary {
 #[derive(Debug, Clone)]
 pub(crate) struct TableHit {
     /// When it was written.
-    #[cfg_attr(not(test), expect(dead_code, reason = "plain reads do not ask when"))]
     pub(crate) sequence: SequenceNumber,
     /// How.
     pub(crate) kind: ValueKind,

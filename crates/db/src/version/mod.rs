@@ -220,13 +220,30 @@ impl Version {
         Ok(None)
     }
 
+    /// Whether the newest entry with the user key of `lookup`, which is behind all of them, is newer than `begun`. Tables without anything newer are not
+    /// asked.
+    pub(crate) fn is_newer(&self, lookup: &[u8], begun: u64) -> Result<bool> {
+        for table in self.tables_for(internal_key::user_key(lookup)) {
+            if table.meta.largest_sequence.get() > begun
+                && let Some(hit) = table.table.get(lookup, true)?
+            {
+                return Ok(hit.sequence.get() > begun);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Tables that may hold `user_key`, those with newer entries of it first.
+    pub(crate) fn tables_for(&self, user_key: &[u8]) -> impl Iterator<Item = &Arc<TableFile>> {
+        let in_level_0 = self.level(0).iter().filter(move |table| table.overlaps(Some(user_key), Some(user_key)));
+        in_level_0.chain((1..self.levels.len()).filter_map(move |level| self.table_for(level, user_key)))
+    }
+
     /// The table that [`get`](Self::get) finds an entry in, if it does without an error: for messages.
     #[cold]
     pub(crate) fn table_with(&self, lookup: &[u8]) -> Option<&Arc<TableFile>> {
-        let user_key = internal_key::user_key(lookup);
-        let in_level_0 = self.level(0).iter().filter(|table| table.overlaps(Some(user_key), Some(user_key)));
-        let below = (1..self.levels.len()).filter_map(|level| self.table_for(level, user_key));
-        in_level_0.chain(below).find(|table| matches!(table.table.get(lookup, false), Ok(Some(_))))
+        let mut tables = self.tables_for(internal_key::user_key(lookup));
+        tables.find(|table| matches!(table.table.get(lookup, false), Ok(Some(_))))
     }
 
     /// Whether no table below `level` has keys of the range.

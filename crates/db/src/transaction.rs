@@ -1,0 +1,344 @@
+//! Transactions: reads of one moment and writes that take effect together, if what was read is still so then (*optimistic*: nobody waits for a
+//! lock, whoever comes second begins again).
+//!
+//! - T1: all that a transaction reads of the store is of the moment at which it began, which a snapshot keeps; what it wrote itself it sees on top.
+//! - T2: a commit takes effect as one batch, directly after a moment at which no key that was read had an entry newer than the snapshot: as if the
+//!   whole transaction had run then, in no time. So transactions that commit, single writes and
+//!   [`update`](crate::Db::update)s have one order that all agree on (strict serializability of keys). A transaction that writes nothing has read
+//!   all at its beginning, and commits in any case.
+//! - T3: keys are looked for in memtables and tables before its turn to write, and in its turn in memtables alone, for what came in between (U2 of
+//!   [`update`](crate::update)). Only where a memtable was flushed in between, or files came in, are tables asked while others wait.
+//! - T4: an entry that is newer than the snapshot is there, under its number, as long as that is held: flushes and compactions drop it for a newer one
+//!   only, and let no entry forget when it was written that a snapshot does not see (S1 to S3 of `compaction/sieve.rs`).
+//!
+//! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
+//! into the memtables, and, if the family's tables have something newer, into those; a turn in the commit queue.
+//!
+//! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::{self, SequenceNumber};
+
+use crate::batch::WriteBatch;
+use crate::db::Db;
+use crate::entry;
+use crate::family::{ColumnFamily, Generation, View};
+use crate::options::{ReadOptions, WriteOptions};
+use crate::pinned::PinnedSlice;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::update::is_unchanged;
+use crate::write::check_options;
+use crate::{Error, ErrorKind, Result};
+
+/// What a key has in a transaction: a place in its batch, or nothing.
+type Own = Option<Range<usize>>;
+
+/// Reads of one moment, and writes that take effect together if what was read is still so. Begun by [`Db::transaction`]; dropped without a
+/// [`commit`](Self::commit), it has changed nothing.
+///
+/// ```
+/// # fn main() -> esker_db::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("esker-transaction-{}", std::process::id()));
+/// use esker_db::{Db, ErrorKind, Options, WriteOptions};
+/// let db = Db::open(&dir, Options { create_if_missing: true, ..Options::default() })?;
+/// db.put("alice", [5])?;
+/// db.put("bob", [2])?;
+/// let number = |value: Option<esker_db::PinnedSlice>| value.map_or(0, |value| value[0]);
+///
+/// // Begins again until nobody came in between.
+/// let left = db.transact(&WriteOptions::default(), |transaction| {
+///     let (alice, bob) = (number(transaction.get("alice")?), number(transaction.get("bob")?));
+///     transaction.put("alice", [alice - 3])?;
+///     transaction.put("bob", [bob + 3])?;
+///     Ok(alice - 3)
+/// })?;
+/// assert_eq!((left, db.get("bob")?.as_deref()), (2, Some(&[5][..])));
+///
+/// // Or by hand.
+/// let mut transaction = db.transaction();
+/// transaction.get("alice")?;
+/// transaction.put("bob", [0])?;
+/// db.put("alice", [9])?;
+/// let error = transaction.commit(&WriteOptions::default()).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Conflict);
+/// # db.close()?;
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It holds a snapshot: what is overwritten meanwhile keeps its space. Nothing that is dropped by
+/// [`delete_files_in_range`](Db::delete_files_in_range) counts as written.
+pub struct Transaction {
+    db: Db,
+    /// With the snapshot.
+    reading: ReadOptions,
+    /// By the ids of families.
+    touched: BTreeMap<u32, Touched>,
+    /// What was written, in order.
+    batch: WriteBatch,
+}
+
+/// What a transaction has to do with a family.
+struct Touched {
+    family: ColumnFamily,
+    /// Keys that were read of the store.
+    read: BTreeSet<Box<[u8]>>,
+    /// What keys were given last.
+    written: BTreeMap<Box<[u8]>, Own>,
+}
+
+/// Not what it read or wrote: how many keys.
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let read: usize = self.touched.values().map(|of| of.read.len()).sum();
+        let written: usize = self.touched.values().map(|of| of.written.len()).sum();
+        f.debug_struct("Transaction").field("keys_read", &read).field("keys_written", &written).finish_non_exhaustive()
+    }
+}
+
+impl Db {
+    /// Begins a transaction, which sees the store as it is now.
+    pub fn transaction(&self) -> Transaction {
+        let reading = ReadOptions { snapshot: Some(self.snapshot()), ..ReadOptions::default() };
+        Transaction { db: self.clone(), reading, touched: BTreeMap::new(), batch: WriteBatch::new() }
+    }
+
+    /// Runs `act` in a transaction and commits it; begins again if it was in [conflict](ErrorKind::Conflict) with another write, however often: `act`
+    /// may run several times, and only its last run counts. Whenever one begins again, another write has gone ahead.
+    ///
+    /// # Errors
+    /// What `act` returns: nothing was written. As [`Transaction::commit`], but for `Conflict`.
+    pub fn transact<T>(&self, options: &WriteOptions, mut act: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        loop {
+            let mut transaction = self.transaction();
+            let made = act(&mut transaction)?;
+            match transaction.commit(options) {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                committed => return committed.map(|()| made),
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// The value of `key` in the default column family. See [`get_cf`](Self::get_cf).
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.get_cf(&self.db.default_column_family(), key)
+    }
+
+    /// The value of `key` in `family`: what the transaction gave it, else what it had when that began. If another write comes to the key before the
+    /// commit, that fails.
+    ///
+    /// # Errors
+    /// As [`Db::get_cf`].
+    pub fn get_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        let key = key.as_ref();
+        if let Some(own) = self.own(family, key)? {
+            return Ok(own.clone().map(|range| PinnedSlice::from_vec(self.written_bytes(range).to_vec())));
+        }
+        self.note_read(family, key);
+        self.db.get_cf(family, key, &self.reading)
+    }
+
+    /// Whether `key` has a value in the default column family. See [`exists_cf`](Self::exists_cf).
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn exists(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.exists_cf(&self.db.default_column_family(), key)
+    }
+
+    /// Whether `key` has a value in `family`, as [`get_cf`](Self::get_cf). Never reads a blob.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn exists_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        if let Some(own) = self.own(family, key)? {
+            return Ok(own.is_some());
+        }
+        self.note_read(family, key);
+        self.db.exists_cf(family, key, &self.reading)
+    }
+
+    /// Sets `key` to `value` in the default column family, if it commits.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_cf(&self.db.default_column_family(), key, value)
+    }
+
+    /// Sets `key` to `value` in `family`, if it commits. A key that is written and not read is in conflict with nobody.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`], and `InvalidArgument` for a family of another store, or of an earlier open.
+    pub fn put_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.db.store().own(family)?;
+        self.batch.put_cf(family, key, value)?;
+        let end = self.batch.len_bytes();
+        self.note_written(family, key, Some(end - value.len()..end));
+        Ok(())
+    }
+
+    /// Removes `key` from the default column family, if it commits.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_cf(&self.db.default_column_family(), key)
+    }
+
+    /// Removes `key` from `family`, if it commits.
+    ///
+    /// # Errors
+    /// As [`put_cf`](Self::put_cf).
+    pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        self.db.store().own(family)?;
+        self.batch.delete_cf(family, key)?;
+        self.note_written(family, key, None);
+        Ok(())
+    }
+
+    /// The store as it was when the transaction began: for iterators, say. What is read with it is not looked for when it commits, and does not
+    /// have what the transaction wrote.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.reading.snapshot.as_ref()
+    }
+
+    /// Makes what was written take effect, all at once, if no other write came to any key that was read.
+    ///
+    /// # Durability
+    /// As [`Db::write`]. With `sync`, all that was read is durable as well when this returns.
+    ///
+    /// # Errors
+    /// - `Conflict`: another write came to a key that was read. Nothing was written: begin again, as [`Db::transact`] does.
+    /// - As [`Db::write`]. After `ReadOnly`, `Closed` or `Io` it is unknown whether it took effect: with `sync`, it may have been seen by others
+    ///   before its sync failed.
+    /// - `Corruption`, `Io`: a table that has something newer than the transaction cannot be read; nothing was written.
+    /// - `InvalidArgument`: a family of which something was read or written was dropped; nothing was written.
+    pub fn commit(self, options: &WriteOptions) -> Result<()> {
+        let begun = self.snapshot().map_or(u64::MAX, Snapshot::sequence);
+        self.db.store().commit(begun, &self.touched, self.batch, *options)
+    }
+
+    /// What the transaction made of `key`, if it did.
+    fn own(&self, family: &ColumnFamily, key: &[u8]) -> Result<Option<&Own>> {
+        self.db.store().own(family)?;
+        Ok(self.touched.get(&family.id()).and_then(|of| of.written.get(key)))
+    }
+
+    fn written_bytes(&self, range: Range<usize>) -> &[u8] {
+        self.batch.raw().bytes().get(range).unwrap_or_default()
+    }
+
+    fn touch(&mut self, family: &ColumnFamily) -> &mut Touched {
+        let untouched = || Touched { family: family.clone(), read: BTreeSet::new(), written: BTreeMap::new() };
+        self.touched.entry(family.id()).or_insert_with(untouched)
+    }
+
+    fn note_read(&mut self, family: &ColumnFamily, key: &[u8]) {
+        let read = &mut self.touch(family).read;
+        if !read.contains(key) {
+            read.insert(key.into());
+        }
+    }
+
+    fn note_written(&mut self, family: &ColumnFamily, key: &[u8], own: Own) {
+        self.touch(family).written.insert(key.into(), own);
+    }
+}
+
+/// That nothing that was read is newer than a transaction's beginning, up to a moment.
+struct Looked<'a> {
+    of: &'a Touched,
+    /// What took writes before.
+    active: Arc<Generation>,
+    to: u64,
+}
+
+impl Looked<'_> {
+    /// Whether it is so until now.
+    fn holds(&self) -> bool {
+        self.of.read.iter().all(|key| is_unchanged(&self.of.family.0, key, self.to, &self.active))
+    }
+}
+
+impl Store {
+    fn commit(
+        &self,
+        begun: u64,
+        touched: &BTreeMap<u32, Touched>,
+        batch: WriteBatch,
+        options: WriteOptions,
+    ) -> Result<()> {
+        check_options(options)?;
+        self.check_open()?;
+        if batch.is_empty() {
+            return if options.sync { self.sync_seen() } else { Ok(()) };
+        }
+        self.check_writable()?;
+        let looked = self.look_for(touched, begun)?;
+        let request = self.request(batch, WriteOptions { sync: false, ..options })?;
+        let _admitted = self.admit(&request)?;
+        self.alone(|lead| -> Result<()> {
+            self.check_takes_writes()?;
+            self.drain(lead)?;
+            if !looked.iter().all(Looked::holds) {
+                self.look_for(touched, begun)?;
+            }
+            touched.values().try_for_each(|of| of.family.0.check_not_dropped())?;
+            self.write_alone(lead, request)
+        })?;
+        if options.sync { self.sync_changed() } else { Ok(()) }
+    }
+
+    /// Looks for entries of keys that were read which are newer than `begun` (T3).
+    ///
+    /// # Errors
+    /// `Conflict`: there is one.
+    fn look_for<'a>(&self, touched: &'a BTreeMap<u32, Touched>, begun: u64) -> Result<Vec<Looked<'a>>> {
+        let look = |of: &'a Touched| {
+            let family = &of.family.0;
+            // In this order: what is newer than `to` is in this memtable or a later one, or came in as a file; and the view has all up to `to`.
+            let active = family.view.load().active.clone();
+            let to = self.visible().get();
+            let view = family.view.load();
+            for key in &of.read {
+                if is_newer(&view, key, begun)? {
+                    return Err(conflict(key, &family.name));
+                }
+            }
+            Ok(Looked { of, active, to })
+        };
+        touched.values().map(look).collect()
+    }
+}
+
+#[cold]
+fn conflict(key: &[u8], family: &str) -> Error {
+    let key = entry::Key(key);
+    let reason = format!(
+        "another write came to key {key} of column family {family:?}, which the transaction had read; begin again"
+    );
+    Error::new(ErrorKind::Conflict, reason)
+}
+
+/// Whether `user_key` has an entry that is newer than `begun`.
+fn is_newer(view: &View, user_key: &[u8], begun: u64) -> Result<bool> {
+    let lookup = internal_key::lookup(user_key, SequenceNumber::MAX);
+    if let Some(hit) = view.generations().find_map(|generation| generation.memtable.get(&lookup)) {
+        return Ok(hit.sequence.get() > begun);
+    }
+    view.version.is_newer(&lookup, begun)
+}
