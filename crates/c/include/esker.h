@@ -438,7 +438,7 @@ esker_error *esker_raft_log_purge(const esker_raft_log *log, uint64_t *groups, s
 // Makes a log in the directory `target`, empty or missing, with all that was written so far. It shares files by hard links.
 esker_error *esker_raft_log_fork(const esker_raft_log *log, const char *target);
 
-// Keeps the store as it is now, for reads with [`esker_read_options_set_snapshot`]. What is overwritten keeps its space until it is freed.
+// Keeps the store as it is now, for reads with `esker_read_options_set_snapshot`. What is overwritten keeps its space until it is freed.
 esker_snapshot *esker_db_snapshot(const esker_db *db);
 
 // Frees a snapshot; NULL is none. Options that have it keep it until they are freed.
@@ -494,7 +494,7 @@ esker_error *esker_transaction_put(esker_transaction *transaction, const esker_f
 esker_error *esker_transaction_delete(esker_transaction *transaction, const esker_family *family, esker_slice key);
 
 // Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
-// nothing was written, begin again. `flags` as those of [`esker_db_put`].
+// nothing was written, begin again. `flags` as those of `esker_db_put`.
 esker_error *esker_transaction_commit(esker_transaction *transaction, uint32_t flags);
 
 // Frees a transaction that is not committed, which changes nothing; NULL is none.

@@ -12,7 +12,7 @@ use crate::value::{Value, boxed};
 #[derive(Debug)]
 pub struct SnapshotHandle(Snapshot);
 
-/// Keeps the store as it is now, for reads with [`esker_read_options_set_snapshot`]. What is overwritten keeps its space until it is freed.
+/// Keeps the store as it is now, for reads with `esker_read_options_set_snapshot`. What is overwritten keeps its space until it is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_snapshot(db: &Db) -> Box<SnapshotHandle> {
     Box::new(SnapshotHandle(db.db.snapshot()))

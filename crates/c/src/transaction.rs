@@ -69,7 +69,7 @@ pub extern "C" fn esker_transaction_delete(
 }
 
 /// Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
-/// nothing was written, begin again. `flags` as those of [`esker_db_put`].
+/// nothing was written, begin again. `flags` as those of `esker_db_put`.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_transaction_commit(transaction: Box<Transaction>, flags: u32) -> Failure {
     attempt(|| transaction.0.commit(&write_options(flags)?))

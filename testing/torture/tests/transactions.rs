@@ -42,6 +42,7 @@ fn is_conflict(result: esker::Result<()>) -> bool {
 
 /// What others do between the beginning of a transaction and its commit.
 type Between = fn(&SimDisk, &Db);
+type Act = fn(&Db);
 
 fn flush(db: &Db) {
     db.flush().unwrap();
@@ -99,7 +100,7 @@ fn a_write_to_what_was_read_is_noticed_wherever_it_lies() {
         }),
         ("one that was dropped", |_, db| db.transaction().put("k", "new").unwrap()),
     ];
-    let moves: [(&str, fn(&Db)); 4] = [
+    let moves: [(&str, Act); 4] = [
         ("in memory", |_| {}),
         ("flushed", flush),
         ("compacted", compact),
@@ -109,7 +110,7 @@ fn a_write_to_what_was_read_is_noticed_wherever_it_lies() {
             flush(db);
         }),
     ];
-    let before: [(&str, fn(&Db)); 4] = [
+    let before: [(&str, Act); 4] = [
         ("absent", |_| {}),
         ("in memory", |db| db.put("k", "old").unwrap()),
         ("flushed", |db| {
