@@ -59,7 +59,7 @@ pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use repair::{AsideReason, DbRepair, LostKey, PutAside};
 pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
-pub use transaction::Transaction;
+pub use transaction::{Transaction, TransactionIterator};
 pub use update::Change;
 
 /// What rooms that are model-checked lock and count by: `tests/view_model.rs` and `testing/models` compile them over a model of it.

@@ -16,12 +16,15 @@
 //!
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
+mod iterate;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
+pub use self::iterate::TransactionIterator;
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::entry;
@@ -210,8 +213,30 @@ impl Transaction {
         Ok(())
     }
 
-    /// The store as it was when the transaction began: for iterators, say. What is read with it is not looked for when it commits, and does not
-    /// have what the transaction wrote.
+    /// A walk over the default column family. See [`iter_cf`](Self::iter_cf).
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn iter(&self) -> Result<TransactionIterator<'_>> {
+        self.iter_cf(&self.db.default_column_family(), &ReadOptions::default())
+    }
+
+    /// A walk over `family` as the transaction sees it: the store as it was when that began, with what it wrote. The snapshot of `options` is not
+    /// asked for.
+    ///
+    /// What it shows is not looked for at the commit, nor what came between its keys: [`get_cf`](Self::get_cf) what must stay as it is.
+    ///
+    /// # Errors
+    /// As [`Db::iter_cf`].
+    pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<TransactionIterator<'_>> {
+        let reading = ReadOptions { snapshot: self.reading.snapshot.clone(), ..options.clone() };
+        let store = self.db.iter_cf(family, &reading)?;
+        let written = self.touched.get(&family.id()).map(|of| &of.written);
+        Ok(TransactionIterator::new(store, written, &self.batch, (reading.lower_bound, reading.upper_bound)))
+    }
+
+    /// The store as it was when the transaction began. What is read with it is not looked for when it commits, and does not have what the
+    /// transaction wrote.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.reading.snapshot.as_ref()
     }

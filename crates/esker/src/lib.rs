@@ -6,7 +6,7 @@ pub use esker_db::{
     CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions, FamilyStats, FileChanges, IngestOptions,
     Ingested, Job, JobKind, LevelStats, Listener, Loaded, MemoryStats, OnDisk, Options, PinnedSlice, ReadOptions,
     ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats,
-    Transaction, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
+    Transaction, TransactionIterator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

@@ -1,5 +1,7 @@
 //! Transactions: as if each had run alone, in one moment.
 
+use std::collections::BTreeMap;
+
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
     Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions, Separation, SstFileWriter,
@@ -68,7 +70,7 @@ fn transact(db: &Db, act: impl FnMut(&mut Transaction) -> esker::Result<()>) {
 /// Goal: whatever comes to a key that was read is noticed, wherever it lies by then, and nothing else is.
 #[test]
 fn a_write_to_what_was_read_is_noticed_wherever_it_lies() {
-    let writes: [(&str, Between); 9] = [
+    let writes: [(&str, Between); 10] = [
         ("put", |_, db| db.put("k", "new").unwrap()),
         ("put again what it had", |_, db| db.put("k", "old").unwrap()),
         ("deleted", |_, db| db.delete("k").unwrap()),
@@ -88,6 +90,11 @@ fn a_write_to_what_was_read_is_noticed_wherever_it_lies() {
         }),
         ("put by a transaction", |_, db| transact(db, |other| other.put("k", "new"))),
         ("ingested", |disk, db| ingest(disk, db, "k")),
+        ("loaded", |_, db| {
+            let mut load = db.bulk_load(&db.default_column_family()).unwrap();
+            load.put("k", "loaded").unwrap();
+            load.finish().unwrap();
+        }),
     ];
     let others: [(&str, Between); 4] = [
         ("nothing", |_, _| {}),
@@ -280,6 +287,98 @@ fn a_transaction_sees_its_moment_and_itself() {
     }
 }
 
+/// Goal: a walk shows what the transaction sees, in both directions, within bounds, whatever lies where.
+/// Method: the same steps on a map.
+#[test]
+fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
+    let key = |random: &mut fastrand::Rng| format!("{:02}", random.u8(..40)).into_bytes();
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let db = open(&SimDisk::new(), 0, if seed % 2 == 0 { Separation::AtFlush } else { Separation::AtWrite });
+        let mut sees = BTreeMap::new();
+        for n in 0..random.u8(..60) {
+            let (key, value) = (key(&mut random), vec![n; random.usize(..400)]);
+            match random.u8(..12) {
+                0 => flush(&db),
+                1 => compact(&db),
+                2..5 => {
+                    db.delete(&key).unwrap();
+                    sees.remove(&key);
+                }
+                _ => {
+                    db.put(&key, &value).unwrap();
+                    sees.insert(key, value);
+                }
+            }
+        }
+        let mut transaction = db.transaction();
+        // What comes later is not seen.
+        db.put("00", "later").unwrap();
+        db.delete("01").unwrap();
+        for n in 0..random.u8(..30) {
+            let (key, value) = (key(&mut random), vec![n; random.usize(..400)]);
+            if random.u8(..3) == 0 {
+                transaction.delete(&key).unwrap();
+                sees.remove(&key);
+            } else {
+                transaction.put(&key, &value).unwrap();
+                sees.insert(key, value);
+            }
+        }
+        let bound = |random: &mut fastrand::Rng| random.bool().then(|| key(random));
+        let (lower, upper) = (bound(&mut random), bound(&mut random));
+        let is_within = |key: &[u8]| {
+            lower.as_deref().is_none_or(|lower| lower <= key) && upper.as_deref().is_none_or(|upper| key < upper)
+        };
+        sees.retain(|key, _| is_within(key));
+        let options = ReadOptions { lower_bound: lower.clone(), upper_bound: upper.clone(), ..ReadOptions::default() };
+        let mut walk = transaction.iter_cf(&db.default_column_family(), &options).unwrap();
+        assert!(!walk.valid() && walk.key().is_empty() && walk.value().is_err());
+        let mut at: Option<Vec<u8>> = None;
+        for step in 0..200 {
+            let key = key(&mut random);
+            let keys = || sees.keys().cloned();
+            let what = match random.u8(..10) {
+                0 => {
+                    walk.seek_to_first().unwrap();
+                    at = keys().next();
+                    "first"
+                }
+                1 => {
+                    walk.seek_to_last().unwrap();
+                    at = keys().next_back();
+                    "last"
+                }
+                2 => {
+                    walk.seek(&key).unwrap();
+                    at = keys().find(|there| *there >= key);
+                    "seek"
+                }
+                3 => {
+                    walk.seek_for_prev(&key).unwrap();
+                    at = keys().rfind(|there| *there <= key);
+                    "seek for prev"
+                }
+                4..7 => {
+                    walk.next().unwrap();
+                    at = at.and_then(|at| keys().find(|there| *there > at));
+                    "next"
+                }
+                _ => {
+                    walk.prev().unwrap();
+                    at = at.and_then(|at| keys().rfind(|there| *there < at));
+                    "prev"
+                }
+            };
+            let what = format!("seed {seed}, step {step}, {what}, bounds {lower:?} {upper:?}");
+            assert_eq!(walk.valid().then(|| walk.key().to_vec()), at, "{what}");
+            if let Some(at) = &at {
+                assert_eq!(walk.value().unwrap().to_vec(), sees[at], "{what}");
+            }
+        }
+    }
+}
+
 /// Goal: what cannot be is refused, and nothing of it is written.
 #[test]
 fn what_a_transaction_cannot_do_is_refused() {
@@ -293,6 +392,7 @@ fn what_a_transaction_cannot_do_is_refused() {
     invalid(transaction.exists_cf(&foreign, "a").unwrap_err());
     invalid(transaction.put_cf(&foreign, "a", "1").unwrap_err());
     invalid(transaction.delete_cf(&foreign, "a").unwrap_err());
+    invalid(transaction.iter_cf(&foreign, &ReadOptions::default()).unwrap_err());
     invalid(transaction.put(vec![0; (8 << 20) + 1], "1").unwrap_err());
     transaction.put("a", "1").unwrap();
     invalid(transaction.commit(&WriteOptions { sync: true, disable_wal: true }).unwrap_err());

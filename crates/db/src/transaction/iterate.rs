@@ -1,0 +1,270 @@
+//! A walk over what a transaction sees: the store at its beginning, and on top of that what it wrote.
+//!
+//! - I1: both sides stand, in the direction of the walk, on their first entry that was not shown yet, or on the one that is shown; the nearer one is
+//!   shown, of two with the same key the transaction's own. What it deleted is passed over, on both sides.
+//! - I2: who turns round seeks the key that is shown, so that I1 holds the other way.
+//!
+//! Cost: as a [`DbIterator`], a comparison of keys for each step, and a step through what the transaction wrote.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::Own;
+use crate::batch::WriteBatch;
+use crate::iterate::DbIterator;
+use crate::pinned::PinnedSlice;
+use crate::{Error, Result};
+
+/// A walk over the keys of a family as a transaction sees them: made by [`Transaction::iter`](super::Transaction::iter).
+///
+/// It stands on no entry until a seek.
+pub struct TransactionIterator<'a> {
+    store: DbIterator,
+    own: Range<'a>,
+    batch: &'a WriteBatch,
+    shown: Shown,
+    way: Way,
+}
+
+impl std::fmt::Debug for TransactionIterator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionIterator").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+/// Which side has the entry that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    /// The store alone.
+    Stored,
+    /// The transaction; perhaps the store has the key, too.
+    Own,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Backward,
+}
+
+/// What a transaction wrote to a family, within bounds, and where the walk stands in it.
+#[derive(Debug)]
+struct Range<'a> {
+    written: Option<&'a BTreeMap<Box<[u8]>, Own>>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    at: Option<(&'a [u8], &'a Own)>,
+}
+
+impl<'a> Range<'a> {
+    /// Goes to the first from `begin` on, or the last up to `end`, within the bounds.
+    fn seek(&mut self, way: Way, begin: Bound<&[u8]>, end: Bound<&[u8]>) {
+        let lower = self.lower.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let upper = self.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (begin, end) = (later(begin, lower), earlier(end, upper));
+        // What the map would take for a mistake.
+        let is_empty = match (begin, end) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(begin), Bound::Included(end)) => begin > end,
+            (Bound::Included(begin) | Bound::Excluded(begin), Bound::Included(end) | Bound::Excluded(end)) => {
+                begin >= end
+            }
+        };
+        let Some(written) = self.written.filter(|_| !is_empty) else {
+            self.at = None;
+            return;
+        };
+        let mut range = written.range::<[u8], _>((begin, end));
+        let found = if way == Way::Forward { range.next() } else { range.next_back() };
+        self.at = found.map(|(key, own)| (&**key, own));
+    }
+
+    fn step(&mut self, way: Way) {
+        let Some((key, _)) = self.at else { return };
+        match way {
+            Way::Forward => self.seek(way, Bound::Excluded(key), Bound::Unbounded),
+            Way::Backward => self.seek(way, Bound::Unbounded, Bound::Excluded(key)),
+        }
+    }
+}
+
+/// The one of two beginnings that leaves less; the second is a bound of the walk.
+fn later<'b>(begin: Bound<&'b [u8]>, lower: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
+    match (begin, lower) {
+        (Bound::Included(key) | Bound::Excluded(key), Bound::Included(bound)) if key >= bound => begin,
+        (_, Bound::Unbounded) => begin,
+        _ => lower,
+    }
+}
+
+fn earlier<'b>(end: Bound<&'b [u8]>, upper: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
+    match (end, upper) {
+        (Bound::Included(key), Bound::Excluded(bound)) if key < bound => end,
+        (Bound::Excluded(key), Bound::Excluded(bound)) if key <= bound => end,
+        (_, Bound::Unbounded) => end,
+        _ => upper,
+    }
+}
+
+impl<'a> TransactionIterator<'a> {
+    pub(super) fn new(
+        store: DbIterator,
+        written: Option<&'a BTreeMap<Box<[u8]>, Own>>,
+        batch: &'a WriteBatch,
+        (lower, upper): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Self {
+        let own = Range { written, lower, upper, at: None };
+        Self { store, own, batch, shown: Shown::Nothing, way: Way::Forward }
+    }
+
+    /// Whether it stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.shown != Shown::Nothing
+    }
+
+    /// The key it stands on; empty unless valid.
+    pub fn key(&self) -> &[u8] {
+        match (self.shown, self.own.at) {
+            (Shown::Own, Some((key, _))) => key,
+            (Shown::Stored, _) => self.store.key(),
+            _ => &[],
+        }
+    }
+
+    /// The value it stands on.
+    ///
+    /// # Errors
+    /// As [`DbIterator::value`].
+    pub fn value(&self) -> Result<PinnedSlice> {
+        match (self.shown, self.own.at) {
+            (Shown::Own, Some((_, Some(range)))) => {
+                let bytes = self.batch.raw().bytes().get(range.clone()).unwrap_or_default();
+                Ok(PinnedSlice::from_vec(bytes.to_vec()))
+            }
+            (Shown::Stored, _) => self.store.value(),
+            _ => Err(Error::invalid_argument("the iterator stands on no entry; seek first")),
+        }
+    }
+
+    /// Goes to the first entry.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek`]; it stands on no entry then.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.begin(Way::Forward, Bound::Unbounded, Bound::Unbounded, DbIterator::seek_to_first)
+    }
+
+    /// Goes to the last entry.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek`]; it stands on no entry then.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.begin(Way::Backward, Bound::Unbounded, Bound::Unbounded, DbIterator::seek_to_last)
+    }
+
+    /// Goes to the first entry whose key is not less than `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek`]; it stands on no entry then.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        self.begin(Way::Forward, Bound::Included(key), Bound::Unbounded, |store| store.seek(key))
+    }
+
+    /// Goes to the last entry whose key is not greater than `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek`]; it stands on no entry then.
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        self.begin(Way::Backward, Bound::Unbounded, Bound::Included(key), |store| store.seek_for_prev(key))
+    }
+
+    /// Goes to the next entry; nothing if it is not valid.
+    ///
+    /// # Errors
+    /// As [`DbIterator::next`]; it stands on no entry then.
+    #[expect(clippy::should_implement_trait, reason = "a cursor that borrows out of itself cannot be an Iterator")]
+    pub fn next(&mut self) -> Result<()> {
+        self.step(Way::Forward)
+    }
+
+    /// Goes to the entry before; nothing if it is not valid.
+    ///
+    /// # Errors
+    /// As [`DbIterator::prev`]; it stands on no entry then.
+    pub fn prev(&mut self) -> Result<()> {
+        self.step(Way::Backward)
+    }
+
+    fn begin(
+        &mut self,
+        way: Way,
+        begin: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+        seek: impl FnOnce(&mut DbIterator) -> Result<()>,
+    ) -> Result<()> {
+        (self.way, self.shown) = (way, Shown::Nothing);
+        seek(&mut self.store)?;
+        self.own.seek(way, begin, end);
+        self.settle()
+    }
+
+    fn step(&mut self, way: Way) -> Result<()> {
+        if !self.valid() {
+            return Ok(());
+        }
+        if way != self.way {
+            // I2.
+            let key = self.key().to_vec();
+            match way {
+                Way::Forward => self.seek(&key)?,
+                Way::Backward => self.seek_for_prev(&key)?,
+            }
+        }
+        let shown = std::mem::replace(&mut self.shown, Shown::Nothing);
+        self.pass(shown)?;
+        self.settle()
+    }
+
+    /// Leaves what is shown, on each side that has its key.
+    fn pass(&mut self, shown: Shown) -> Result<()> {
+        let is_own = shown == Shown::Own;
+        let has_both = is_own && self.store.valid() && self.own.at.is_some_and(|(key, _)| key == self.store.key());
+        if is_own {
+            self.own.step(self.way);
+        }
+        if !is_own || has_both {
+            match self.way {
+                Way::Forward => self.store.next()?,
+                Way::Backward => self.store.prev()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the nearer one (I1).
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            let Some((key, own)) = self.own.at else {
+                self.shown = if self.store.valid() { Shown::Stored } else { Shown::Nothing };
+                return Ok(());
+            };
+            if self.store.valid() {
+                let order = self.store.key().cmp(key);
+                let order = if self.way == Way::Forward { order } else { order.reverse() };
+                if order == Ordering::Less {
+                    self.shown = Shown::Stored;
+                    return Ok(());
+                }
+            }
+            if own.is_some() {
+                self.shown = Shown::Own;
+                return Ok(());
+            }
+            self.pass(Shown::Own)?;
+        }
+    }
+}
