@@ -37,6 +37,8 @@ pub(crate) enum Benchmark {
     DeleteRandom,
     /// As readrandom, while one more thread puts random keys
     ReadWhileWriting,
+    /// Get two random keys and put them, in a transaction, again if another thread came in between; on a Db
+    RandomTransaction,
     /// 50 % get, 50 % put
     YcsbA,
     /// 95 % get, 5 % put
@@ -88,6 +90,7 @@ impl Benchmark {
             (Kind::Cask, Self::Flush | Self::WaitForCompaction) => {
                 Some("needs memtables and tables, which a Cask has not")
             }
+            (Kind::Cask, Self::RandomTransaction) => Some("needs transactions, and a Cask has none; see ycsbf"),
             (Kind::Db, Self::Scan) => Some("works on a Cask; on a Db, readseq goes through everything"),
             (Kind::Raft, _) => Some("works on a Db or a Cask, not on a Raft log"),
             _ => None,
@@ -118,7 +121,7 @@ impl Benchmark {
     /// Whether keys are put of which nobody knows afterwards which they were.
     pub(super) fn scatters(self) -> bool {
         let shares = self.shares();
-        self == Self::ReadWhileWriting || shares.update + shares.read_modify_write > 0
+        matches!(self, Self::ReadWhileWriting | Self::RandomTransaction) || shares.update + shares.read_modify_write > 0
     }
 
     /// Which keys it asks for, unless told otherwise.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker::{
     Cask, CaskBatch, CaskScan, CaskValue, CaskWriteOptions, ColumnFamily, Db, Error, OnDisk, PinnedSlice, ReadOptions,
-    WriteBatch, WriteOptions,
+    Transaction, WriteBatch, WriteOptions,
 };
 use esker_format::cask::FileName;
 
@@ -307,6 +307,14 @@ impl<'a> Target<'a> {
     pub(super) fn db(&self) -> Result<(&'a Db, &ColumnFamily, &ReadOptions), Stop> {
         match self {
             Self::Db { db, family, read, .. } => Ok((db, family, read)),
+            Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
+        }
+    }
+
+    /// A transaction, and how it is committed.
+    pub(super) fn transaction(&self) -> Result<(Transaction, &WriteOptions), Stop> {
+        match self {
+            Self::Db { db, write, .. } => Ok((db.transaction(), write)),
             Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
         }
     }

@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use esker::ErrorKind;
+
 use super::benchmark::{Benchmark, Shares};
 use super::cursor::Cursor;
 use super::fault::{Fault, Stop, Wrong};
@@ -111,6 +113,7 @@ impl<'a> Worker<'a> {
             | Benchmark::YcsbD
             | Benchmark::YcsbE
             | Benchmark::YcsbF => self.mixed()?,
+            Benchmark::RandomTransaction => self.transact()?,
             Benchmark::Flush => self.shared.target.db()?.0.flush()?,
             Benchmark::Compact => self.shared.target.compact()?,
             Benchmark::WaitForCompaction => self.wait()?,
@@ -292,6 +295,27 @@ impl<'a> Worker<'a> {
             self.put(number)
         } else {
             self.get_chosen()
+        }
+    }
+
+    fn transact(&mut self) -> Result<(), Stop> {
+        let (numbers, shared) = ([self.choose(), self.choose()], self.shared);
+        loop {
+            let (mut transaction, options) = shared.target.transaction()?;
+            for number in numbers {
+                let expected = self.expect(number, shared.frontier.acknowledged());
+                let found = transaction.get(self.key.of(number))?;
+                self.check(number, found.as_deref(), expected)?;
+            }
+            for number in numbers {
+                self.make_value(number);
+                self.tally.bytes += shared.plan.key_bytes as u64;
+                transaction.put(self.key.of(number), &self.value)?;
+            }
+            match transaction.commit(options) {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                committed => return Ok(committed?),
+            }
         }
     }
 
