@@ -12,7 +12,9 @@
 //!   only, and let no entry forget when it was written that a snapshot does not see (S1 to S3 of `compaction/sieve.rs`).
 //!
 //! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
-//! into the memtables, and, if the family's tables have something newer, into those; a turn in the commit queue.
+//! into the memtables, and, if the family's tables have something newer, into those; a turn in the commit queue. Measured (`esker bench --benchmarks
+//! randomtransaction --value-size 100`, two processors): one that gets two of 300,000 keys and puts them 7.2 µs by one thread, 92,000 a second by four, 81,000
+//! if these fight for 20 keys; by sixteen, synced, 9,800: turns come one after the other, between two syncs.
 //!
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
@@ -112,7 +114,8 @@ impl Db {
     }
 
     /// Runs `act` in a transaction and commits it; begins again if it was in [conflict](ErrorKind::Conflict) with another write, however often: `act`
-    /// may run several times, and only its last run counts. Whenever one begins again, another write has gone ahead.
+    /// may run several times, and only its last run counts. Whenever one begins again, another write has gone ahead: it must not be `act` itself that
+    /// writes to what it reads, past the transaction.
     ///
     /// # Errors
     /// What `act` returns: nothing was written. As [`Transaction::commit`], but for `Conflict`.

@@ -33,6 +33,7 @@ mod ingest_rules;
 mod isolation;
 mod kinds;
 mod linearizable;
+mod lock_files;
 mod look_ahead;
 mod metamorphic;
 mod model;
