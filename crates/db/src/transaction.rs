@@ -6,8 +6,9 @@
 //!   whole transaction had run then, in no time. So transactions that commit, single writes and
 //!   [`update`](crate::Db::update)s have one order that all agree on (strict serializability of keys). A transaction that writes nothing has read
 //!   all at its beginning, and commits in any case.
-//! - T3: keys are looked for in memtables and tables before its turn to write, and in its turn in memtables alone, for what came in between (U2 of
-//!   [`update`](crate::update)). Only where a memtable was flushed in between, or files came in, are tables asked while others wait.
+//! - T3: keys are looked for in memtables and tables before its turn to write, and in its turn, by whoever leads its group, in memtables alone, for
+//!   what came in between (U2 of [`update`](crate::update)), and in what those before it in the group write. Only where a memtable was flushed in between, or
+//!   files came in, are tables asked while others wait.
 //! - T4: an entry that is newer than the snapshot is there, under its number, as long as that is held: flushes and compactions drop it for a newer one
 //!   only, and let no entry forget when it was written that a snapshot does not see (S1 to S3 of `compaction/sieve.rs`).
 //!
@@ -36,7 +37,7 @@ use crate::pinned::PinnedSlice;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::update::is_unchanged;
-use crate::write::check_options;
+use crate::write::{Ahead, Condition, Request, check_options};
 use crate::{Error, ErrorKind, Result};
 
 /// What a key has in a transaction: a place in its batch, or nothing.
@@ -89,6 +90,7 @@ pub struct Transaction {
 }
 
 /// What a transaction has to do with a family.
+#[derive(Debug)]
 struct Touched {
     family: ColumnFamily,
     /// Keys that were read of the store.
@@ -251,13 +253,28 @@ impl Transaction {
     ///
     /// # Errors
     /// - `Conflict`: another write came to a key that was read. Nothing was written: begin again, as [`Db::transact`] does.
-    /// - As [`Db::write`]. After `ReadOnly`, `Closed` or `Io` it is unknown whether it took effect: with `sync`, it may have been seen by others
-    ///   before its sync failed.
+    /// - As [`Db::write`].
     /// - `Corruption`, `Io`: a table that has something newer than the transaction cannot be read; nothing was written.
     /// - `InvalidArgument`: a family of which something was read or written was dropped; nothing was written.
-    pub fn commit(self, options: &WriteOptions) -> Result<()> {
-        let begun = self.snapshot().map_or(u64::MAX, Snapshot::sequence);
-        self.db.store().commit(begun, &self.touched, self.batch, *options)
+    pub fn commit(mut self, options: &WriteOptions) -> Result<()> {
+        let store = self.db.store().clone();
+        check_options(*options)?;
+        store.check_open()?;
+        if self.batch.is_empty() {
+            return if options.sync { store.sync_seen() } else { Ok(()) };
+        }
+        store.check_writable()?;
+        // The snapshot stays until it is over (T4).
+        store.submit(self.request(options)?).map(drop)
+    }
+
+    /// What it writes, and the condition under which it does.
+    pub(crate) fn request(&mut self, options: &WriteOptions) -> Result<Request> {
+        let (store, touched) = (self.db.store(), std::mem::take(&mut self.touched));
+        let begun = self.reading.snapshot.as_ref().map_or(u64::MAX, Snapshot::sequence);
+        let to = store.look_for(&touched, begun)?;
+        let request = store.request(std::mem::take(&mut self.batch), *options)?;
+        Ok(request.under(Box::new(Looked { begun, touched, to })))
     }
 
     /// What the transaction made of `key`, if it did.
@@ -287,56 +304,38 @@ impl Transaction {
     }
 }
 
-/// That nothing that was read is newer than a transaction's beginning, up to a moment.
-struct Looked<'a> {
-    of: &'a Touched,
-    /// What took writes before.
-    active: Arc<Generation>,
-    to: u64,
+/// What was read, and up to where it was looked for something newer than a transaction's beginning.
+#[derive(Debug)]
+struct Looked {
+    begun: u64,
+    touched: BTreeMap<u32, Touched>,
+    /// For each family what took writes before, and a number.
+    to: Vec<(Arc<Generation>, u64)>,
 }
 
-impl Looked<'_> {
-    /// Whether it is so until now.
-    fn holds(&self) -> bool {
-        self.of.read.iter().all(|key| is_unchanged(&self.of.family.0, key, self.to, &self.active))
+impl Condition for Looked {
+    fn ask(&self, store: &Store, ahead: &Ahead) -> Result<()> {
+        let mut is_unchanged_since = true;
+        for (of, (active, to)) in self.touched.values().zip(&self.to) {
+            let family = &of.family.0;
+            family.check_not_dropped()?;
+            let comes_before = |key: &&Box<[u8]>| ahead.writes(family.id, key);
+            if let Some(key) = of.read.iter().find(comes_before) {
+                return Err(conflict(key, &family.name));
+            }
+            is_unchanged_since &= of.read.iter().all(|key| is_unchanged(family, key, *to, active));
+        }
+        if is_unchanged_since { Ok(()) } else { store.look_for(&self.touched, self.begun).map(drop) }
     }
 }
 
 impl Store {
-    fn commit(
-        &self,
-        begun: u64,
-        touched: &BTreeMap<u32, Touched>,
-        batch: WriteBatch,
-        options: WriteOptions,
-    ) -> Result<()> {
-        check_options(options)?;
-        self.check_open()?;
-        if batch.is_empty() {
-            return if options.sync { self.sync_seen() } else { Ok(()) };
-        }
-        self.check_writable()?;
-        let looked = self.look_for(touched, begun)?;
-        let request = self.request(batch, WriteOptions { sync: false, ..options })?;
-        let _admitted = self.admit(&request)?;
-        self.alone(|lead| -> Result<()> {
-            self.check_takes_writes()?;
-            self.drain(lead)?;
-            if !looked.iter().all(Looked::holds) {
-                self.look_for(touched, begun)?;
-            }
-            touched.values().try_for_each(|of| of.family.0.check_not_dropped())?;
-            self.write_alone(lead, request)
-        })?;
-        if options.sync { self.sync_changed() } else { Ok(()) }
-    }
-
     /// Looks for entries of keys that were read which are newer than `begun` (T3).
     ///
     /// # Errors
     /// `Conflict`: there is one.
-    fn look_for<'a>(&self, touched: &'a BTreeMap<u32, Touched>, begun: u64) -> Result<Vec<Looked<'a>>> {
-        let look = |of: &'a Touched| {
+    fn look_for(&self, touched: &BTreeMap<u32, Touched>, begun: u64) -> Result<Vec<(Arc<Generation>, u64)>> {
+        let look = |of: &Touched| {
             let family = &of.family.0;
             // In this order: what is newer than `to` is in this memtable or a later one, or came in as a file; and the view has all up to `to`.
             let active = family.view.load().active.clone();
@@ -347,7 +346,7 @@ impl Store {
                     return Err(conflict(key, &family.name));
                 }
             }
-            Ok(Looked { of, active, to })
+            Ok((active, to))
         };
         touched.values().map(look).collect()
     }

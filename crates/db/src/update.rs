@@ -73,18 +73,13 @@ impl Store {
         let (before, is_changed) = self.change(family, key, in_turn, decide)?;
         match (options.sync, is_changed) {
             (false, _) => {}
-            (true, true) => self.sync_changed()?,
+            (true, true) => self.sync_in_turn("the change took effect")?,
             (true, false) => self.sync_seen()?,
         }
         Ok(before)
     }
 
-    /// Makes a change durable that others see already (U4).
-    pub(crate) fn sync_changed(&self) -> Result<()> {
-        self.sync_in_turn("the change took effect")
-    }
-
-    /// The same of what was seen by who changes nothing.
+    /// Makes what was seen durable, for who changes nothing.
     pub(crate) fn sync_seen(&self) -> Result<()> {
         if self.durable_sequence.load(Ordering::Acquire) >= self.visible().get() {
             return Ok(());

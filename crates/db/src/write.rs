@@ -12,6 +12,7 @@
 //!   unknown.
 
 mod beside;
+mod condition;
 mod delay;
 pub(crate) mod log;
 mod values;
@@ -28,6 +29,8 @@ use esker_log::pacer::Bucket;
 use esker_log::writer::LogWriter;
 
 use self::beside::Beside;
+use self::condition::Asked;
+pub(crate) use self::condition::{Ahead, Condition};
 use self::values::Values;
 use crate::batch::WriteBatch;
 use crate::events::{EventKind, WaitCause};
@@ -63,6 +66,8 @@ pub(crate) struct Request {
     /// The batch as the user gave it.
     user_bytes: usize,
     stage: Stage,
+    /// Whether it is written at all; most are.
+    asked: Option<Box<Asked>>,
 }
 
 /// How far a batch is that is in the log.
@@ -225,7 +230,7 @@ impl Store {
         self.submit(request).map(|written| written.map(Request::into_batch))
     }
 
-    fn submit(&self, request: Request) -> Result<Option<Request>> {
+    pub(crate) fn submit(&self, request: Request) -> Result<Option<Request>> {
         let _admitted = self.admit(&request)?;
         let began = self.pace.begin_call(&*self.env.clock);
         let group_bytes_max = usize::try_from(self.options.group_bytes_max).unwrap_or(usize::MAX);
@@ -241,11 +246,12 @@ impl Store {
             finished
         };
         let settle = |group: &mut [Request]| self.finish_led(group);
-        let Some(logged) =
+        let Some(mut logged) =
             self.commit.submit_and_return(request, weigh, waits_for_device, group_bytes_max, write, settle)?
         else {
             return Ok(None);
         };
+        logged.check_not_refused()?;
         if logged.stage != Stage::Shown {
             self.finish(&logged)?;
         }
@@ -317,6 +323,7 @@ impl Store {
 
     fn write_group(&self, lead: &mut Lead, group: &mut [Request]) -> Result<()> {
         self.check_takes_writes()?;
+        self.ask_conditions(lead, group)?;
         let group_bytes = group.iter().map(|request| request.user_bytes as u64).sum();
         self.make_room(lead, group_bytes)?;
         let mut last = lead.last_sequence.get();

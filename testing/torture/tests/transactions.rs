@@ -488,7 +488,7 @@ fn act(db: &Db, dice: u64) -> Option<Action> {
                     transaction.put(key, [value]).unwrap();
                 }
             }
-            match transaction.commit(&UNSYNCED) {
+            match transaction.commit(if dice >> 30 & 1 == 1 { &SYNCED } else { &UNSYNCED }) {
                 Ok(()) => Some(Action::Both { seen, written }),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");

@@ -217,7 +217,7 @@ impl Request {
 
     /// `batch`, without values that go elsewhere.
     fn plain(batch: WriteBatch, options: WriteOptions) -> Self {
-        Self { user_bytes: batch.len_bytes(), batch, options, values: None, stage: Stage::Logged }
+        Self { user_bytes: batch.len_bytes(), batch, options, values: None, stage: Stage::Logged, asked: None }
     }
 
     /// What of it goes to the files of `home`, piece by piece.
@@ -328,7 +328,7 @@ impl Store {
         let mut values = Values::spare();
         values.add(0, family, key, value)?;
         let user_bytes = batch.len_bytes() + value.len();
-        Ok(Ok(Request { batch, options, values: Some(values), user_bytes, stage: Stage::Logged }))
+        Ok(Ok(Request { batch, options, values: Some(values), user_bytes, stage: Stage::Logged, asked: None }))
     }
 
     /// Appends the values of the group to the active blob files of their families, and puts pointers into the batches.
