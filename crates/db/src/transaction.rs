@@ -13,9 +13,10 @@
 //!   only, and let no entry forget when it was written that a snapshot does not see (S1 to S3 of `compaction/sieve.rs`).
 //!
 //! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
-//! into the memtables, and, if the family's tables have something newer, into those; a turn in the commit queue. Measured (`esker bench --benchmarks
-//! randomtransaction --value-size 100`, two processors): one that gets two of 300,000 keys and puts them 7.2 µs by one thread, 92,000 a second by four, 81,000
-//! if these fight for 20 keys; by sixteen, synced, 9,800: turns come one after the other, between two syncs.
+//! into the memtables, and, if the family's tables have something newer, into those; a place in the commit queue. Measured (`esker bench --benchmarks
+//! randomtransaction --value-size 100`, two processors), of those that get two keys and put them: of 300,000 keys 6.6 µs by one thread, 248,000 a second by
+//! four; if these fight for 20 keys, 501,000; by sixteen, synced, 50,000 of 20,000 keys, 9,000 of 20, 2,300 of two: a sync takes one write of a key. (To commit each
+//! alone in its turn, and sync then with others, made 92,000, 81,000, 9,800, 9,000 and 3,900.)
 //!
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
