@@ -320,8 +320,7 @@ impl Condition for Looked {
         for (of, (active, to)) in self.touched.values().zip(&self.to) {
             let family = &of.family.0;
             family.check_not_dropped()?;
-            let comes_before = |key: &&Box<[u8]>| ahead.writes(family.id, key);
-            if let Some(key) = of.read.iter().find(comes_before) {
+            if let Some(key) = of.read.iter().find(|key| ahead.writes(family.id, key)) {
                 return Err(conflict(key, &family.name));
             }
             is_unchanged_since &= of.read.iter().all(|key| is_unchanged(family, key, *to, active));
