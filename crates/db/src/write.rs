@@ -1,5 +1,5 @@
 //! Writing: batch → group commit → log → memtables → publish → acknowledge. The log's side is in [`log`], that of
-//! values that go to blob files at once in [`values`], and how fast writers may go in [`delay`].
+//! values that go to blob files at once in [`values`], how fast writers may go in [`delay`], and what some writes depend on in [`condition`].
 //!
 //! - W1: a group is one append to the log and at most one sync, in the order in which its members joined.
 //! - W2: sequence numbers are given out by the leader and used up only when the append succeeded; they have no gaps.
