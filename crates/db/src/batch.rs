@@ -8,13 +8,15 @@ use esker_format::rocksdb::write_batch;
 use crate::family::ColumnFamily;
 use crate::{Error, Result};
 
-/// Puts and deletes, of any column families, that become visible and durable all together or not at all.
+/// Puts, deletes and merges, of any column families, that become visible and durable all together or not at all.
 /// Within a batch, later operations on a key win.
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     raw: write_batch::WriteBatch,
     /// Whether something in it is of another column family than the default one.
     names_families: bool,
+    /// Whether it has operands, which not every family takes.
+    has_operands: bool,
     /// The session of the store whose handles named families: another store has other families under the same numbers.
     session: Option<Arc<str>>,
 }
@@ -68,6 +70,31 @@ impl WriteBatch {
         refuse(self.raw.delete(family.id(), key.as_ref()))
     }
 
+    /// Merges `operand` into the value of `key` in the default column family, by its [merge operator](crate::MergeOperator).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), `operand` being the value.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.has_operands = true;
+        refuse(self.raw.merge(0, key.as_ref(), operand.as_ref()))
+    }
+
+    /// Merges `operand` into the value of `key` in `family`, by its [merge operator](crate::MergeOperator).
+    ///
+    /// # Errors
+    /// As [`put_cf`](Self::put_cf), `operand` being the value.
+    pub fn merge_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.bind(&family.0.session)?;
+        self.names_families |= family.id() != 0;
+        self.has_operands = true;
+        refuse(self.raw.merge(family.id(), key.as_ref(), operand.as_ref()))
+    }
+
     /// Operations in it.
     pub fn count(&self) -> u32 {
         self.raw.count()
@@ -87,6 +114,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.names_families = false;
+        self.has_operands = false;
         self.session = None;
     }
 
@@ -99,6 +127,7 @@ impl WriteBatch {
             self.bind(session)?;
         }
         self.names_families |= other.names_families;
+        self.has_operands |= other.has_operands;
         refuse(self.raw.append(&other.raw))
     }
 
@@ -133,6 +162,10 @@ impl WriteBatch {
 
     pub(crate) fn names_families(&self) -> bool {
         self.names_families
+    }
+
+    pub(crate) fn has_operands(&self) -> bool {
+        self.has_operands
     }
 
     pub(crate) fn raw(&self) -> &write_batch::WriteBatch {

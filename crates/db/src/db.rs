@@ -269,6 +269,33 @@ impl Db {
         self.write_one(options, |batch| batch.delete_cf(family, key))
     }
 
+    /// Merges `operand` into the value of `key` in the default column family. See [`merge_cf`](Self::merge_cf).
+    ///
+    /// # Errors
+    /// As [`merge_cf`](Self::merge_cf).
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(&WriteOptions::default(), |batch| batch.merge(key, operand))
+    }
+
+    /// Merges `operand` into the value of `key` in `family`, whether it has one or not, by the family's
+    /// [merge operator](crate::FamilyOptions::merge_operator): a change by what is there that reads nothing. See [`write`](Self::write).
+    ///
+    /// Cost: that of a put of the operand. Whoever reads the key merges all operands that were not merged yet; a flush or a compaction that meets
+    /// them makes fewer of them, or the value. An [`update`](Self::update) reads at once, and may do anything.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and `InvalidArgument` if the family has no merge operator.
+    pub fn merge_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.store().own(family)?;
+        self.write_one(options, |batch| batch.merge_cf(family, key, operand))
+    }
+
     /// Applies a batch and makes it visible to every later read.
     ///
     /// Cost: one append to the log, shared with all concurrent callers, and with `sync` one shared `fdatasync`; one

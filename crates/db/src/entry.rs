@@ -49,7 +49,8 @@ fn unreadable(doing: &str, user_key: &[u8], error: DecodeError) -> Error {
 
 /// Whether an entry of this kind can be served.
 pub(crate) const fn is_served(kind: ValueKind) -> bool {
-    matches!(kind, ValueKind::Value | ValueKind::BlobIndex | ValueKind::Deletion | ValueKind::SingleDeletion)
+    use ValueKind::{BlobIndex, Deletion, Merge, SingleDeletion, Value};
+    matches!(kind, Value | BlobIndex | Merge | Deletion | SingleDeletion)
 }
 
 /// That an entry is of a kind that is not [served](is_served).

@@ -16,6 +16,7 @@ use crate::compaction::Sieve;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
+use crate::operands::Fold;
 use crate::output::{Outputs, discard, pour};
 use crate::store::{State, Store};
 use crate::version::{Edit, TableFile};
@@ -105,7 +106,9 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
         outputs = outputs.by_range(ends).syncing_beside();
     }
     input.seek_to_first()?;
-    pour(&mut input, None, &mut sieve, |key, internal, value| {
+    // Values that went to blob files as they were written are not read again so soon.
+    let mut fold = Fold::new(family.options.merge_operator.clone(), |_, _| Ok(None));
+    pour(&mut input, None, &mut sieve, &mut fold, |key, internal, value| {
         outputs.come_to(key.user_key)?;
         outputs.add(key, internal, value)
     })?;

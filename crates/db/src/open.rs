@@ -419,10 +419,9 @@ pub(crate) fn first_log(recovered: &Recovered) -> FileNumber {
 
 /// What the caller says of a family; else what the store's OPTIONS file says; else the defaults.
 fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Result<FamilyOptions> {
-    match (options.families.get(name), in_file.families.get(name)) {
-        (Some(given), _) => Ok(given.clone()),
-        (None, Some(written)) => written.clone(),
-        (None, None) => Ok(FamilyOptions::default()),
+    match options.families.get(name) {
+        Some(given) => Ok(given.clone()),
+        None => in_file.family(name, &options.merge_operators).unwrap_or_else(|| Ok(FamilyOptions::default())),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::entry;
 use crate::events::FileChanges;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
+use crate::operands::{Fold, has_operands};
 use crate::options::Separation;
 use crate::reclaim::{Ends, Incoming, Reserved, Sizes, Trash};
 use crate::store::Store;
@@ -98,6 +99,8 @@ struct OpenTable {
     oldest_blob_file: Option<FileNumber>,
     blob_refs: Tally,
     older_versions: u64,
+    /// Whether its last entry is an operand.
+    ends_in_operand: bool,
 }
 
 /// Bytes by blob file: neighbours in a table point each into another, of dozens or hundreds.
@@ -477,10 +480,13 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
                     oldest_blob_file: None,
                     blob_refs: Tally::default(),
                     older_versions: 0,
+                    ends_in_operand: false,
                 })
             }
         };
-        table.older_versions += u64::from(is_older_version);
+        // What operands are to be merged with does not go for a newer version.
+        table.older_versions += u64::from(is_older_version && !table.ends_in_operand);
+        table.ends_in_operand = ValueKind::from_u8(internal_key::tag(internal) as u8).is_some_and(has_operands);
         table.writer.add(internal, value)?;
         if let Some((file, bytes)) = reference {
             table.oldest_blob_file = Some(table.oldest_blob_file.map_or(file, |oldest| oldest.min(file)));
@@ -690,12 +696,13 @@ pub(crate) const OLDER_VERSIONS_PROPERTY: &str = "esker.older_versions";
 /// since its entries do tell. For a repair without a manifest. RocksDB ignores it.
 pub(crate) const FIRST_LOG_PROPERTY: &str = "esker.first_log";
 
-/// Drives a sorted run, from where it stands up to the user key `end`, through a sieve into outputs: what flush and compaction have in
-/// common.
+/// Drives a sorted run, from where it stands up to the user key `end`, through a sieve, and its operands through a fold, into outputs: what flush
+/// and compaction have in common.
 pub(crate) fn pour(
     input: &mut dyn crate::iterate::InternalIterator,
     end: Option<&[u8]>,
     sieve: &mut crate::compaction::Sieve<'_>,
+    fold: &mut Fold<'_>,
     mut each: impl FnMut(&InternalKey<'_>, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut timeless = Vec::new();
@@ -715,6 +722,10 @@ pub(crate) fn pour(
             }
             undecided.clear();
         }
+        if fold.takes(&key, value, fate, sieve, &mut each)? {
+            input.next()?;
+            continue;
+        }
         match fate {
             Fate::Dropped => {}
             Fate::Undecided => undecided.extend_from_slice(internal),
@@ -728,7 +739,10 @@ pub(crate) fn pour(
         }
         input.next()?;
     }
-    if undecided.is_empty() { Ok(()) } else { pour_undecided(&undecided, &mut each) }
+    if !undecided.is_empty() {
+        pour_undecided(&undecided, &mut each)?;
+    }
+    fold.finish(sieve, &mut each)
 }
 
 /// Passes a single deletion on that cancels nothing in its run (S6 of the sieve).

@@ -21,6 +21,7 @@ use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 use crate::entry;
 use crate::family::{Family, View};
 use crate::iterate::DbIterator;
+use crate::operands::Reader;
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
 use crate::store::Store;
@@ -33,6 +34,8 @@ enum Found {
     Deleted,
     Value(PinnedSlice),
     Blob(PinnedSlice),
+    /// The newest of some, as far as this is seen.
+    Operand(SequenceNumber),
 }
 
 fn found(lookup: &[u8], kind: ValueKind, value: PinnedSlice) -> Result<Found> {
@@ -40,6 +43,7 @@ fn found(lookup: &[u8], kind: ValueKind, value: PinnedSlice) -> Result<Found> {
         ValueKind::Value => Ok(Found::Value(value)),
         ValueKind::BlobIndex => Ok(Found::Blob(value)),
         ValueKind::Deletion | ValueKind::SingleDeletion => Ok(Found::Deleted),
+        ValueKind::Merge => Ok(Found::Operand(SequenceNumber::new(internal_key::tag(lookup) >> 8))),
         kind => Err(entry::not_served(internal_key::user_key(lookup), kind)),
     }
 }
@@ -112,18 +116,32 @@ impl Store {
         }
     }
 
+    /// The value of `key`, of which an operand was found.
+    fn merged(
+        &self,
+        family: &Family,
+        view: &View,
+        key: &[u8],
+        sequence: SequenceNumber,
+        fill_cache: bool,
+    ) -> Result<PinnedSlice> {
+        Reader { family, view, blobs: &self.blobs, sequence, fill_cache }.merged(key)
+    }
+
     /// See [`Db::get_cf`](crate::Db::get_cf).
     pub(crate) fn get(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Option<PinnedSlice>> {
         self.look_up(family, key, options, |view, found| match found {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value)),
             Found::Blob(pointer) => self.blobs.read(view, key, &pointer, options.fill_cache).map(Some),
+            Found::Operand(sequence) => self.merged(family, view, key, sequence, options.fill_cache).map(Some),
         })
     }
 
     /// See [`Db::exists_cf`](crate::Db::exists_cf).
     pub(crate) fn exists(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<bool> {
-        self.look_up(family, key, options, |_, found| Ok(matches!(found, Found::Value(_) | Found::Blob(_))))
+        // Whatever operands are merged to, it is a value.
+        self.look_up(family, key, options, |_, found| Ok(!matches!(found, Found::Nothing | Found::Deleted)))
     }
 
     /// See [`Db::value_len_cf`](crate::Db::value_len_cf).
@@ -132,6 +150,10 @@ impl Store {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value.len() as u64)),
             Found::Blob(pointer) => self.blobs.value_len(view, key, &pointer).map(Some),
+            Found::Operand(sequence) => {
+                let merged = self.merged(family, view, key, sequence, options.fill_cache)?;
+                Ok(Some(merged.len() as u64))
+            }
         })
     }
 
@@ -147,6 +169,10 @@ impl Store {
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Value(value) => Ok(Some(value.within(range))),
             Found::Blob(pointer) => self.blobs.read_range(view, key, &pointer, range, options.fill_cache).map(Some),
+            Found::Operand(sequence) => {
+                let merged = self.merged(family, view, key, sequence, options.fill_cache)?;
+                Ok(Some(merged.within(range)))
+            }
         })
     }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::pacer::Bucket;
 use esker_log::writer::LogWriter;
@@ -33,6 +33,7 @@ use self::condition::Asked;
 pub(crate) use self::condition::{Ahead, Condition};
 use self::values::Values;
 use crate::batch::WriteBatch;
+use crate::entry;
 use crate::events::{EventKind, WaitCause};
 use crate::family::{Family, Generation, View};
 use crate::memtable::Memtable;
@@ -171,8 +172,8 @@ impl Drop for Leading<'_> {
 /// `UnsupportedFormat` for an operation that Esker does not have (yet).
 pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Record<'_>) -> Result<()> {
     match record.kind {
-        ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => {
-            memtable.add(sequence, record.kind, record.key, record.value);
+        kind if entry::is_served(kind) => {
+            memtable.add(sequence, kind, record.key, record.value);
             Ok(())
         }
         kind => Err(Error::new(

@@ -89,7 +89,16 @@ impl Plan {
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
-        tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved)
+        let folded = self.folded_bytes();
+        tables + moved + home + folded + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved + folded)
+    }
+
+    /// Values in blob files that operands may be merged into: as many as there are operands.
+    fn folded_bytes(&self) -> u64 {
+        let with_operands = self.inputs().filter(|(_, table)| has_foldable(&self.family, table));
+        let count = with_operands.map(|(_, table)| table.table.properties().merge_operand_count).fold(0, u64::saturating_add);
+        let all = self.version.ledger().total();
+        count.saturating_mul(all.live_bytes() / all.live_count().max(1)).min(all.live_bytes())
     }
 
     /// What lives in its victims, as far as its tables point there.
@@ -161,8 +170,9 @@ impl Plan {
         if !self.lower.is_empty() || self.output_level == self.level || self.is_sweep {
             return false;
         }
-        // What it could drop there would have to be rewritten soon after.
-        if table.droppable_entries().is_some_and(|count| count > 0) && self.is_deepest() {
+        // What it could drop there would have to be rewritten soon after, and operands become values there.
+        let may_shrink = table.droppable_entries().is_some_and(|count| count > 0) || has_foldable(&self.family, table);
+        if may_shrink && self.is_deepest() {
             return false;
         }
         let beyond = self.version.overlapping(self.output_level + 1, Some(table.smallest()), Some(table.largest()));
@@ -426,26 +436,31 @@ pub(crate) struct Range<'a> {
 }
 
 impl Range<'_> {
-    fn next(&self, version: &Version) -> Option<Arc<TableFile>> {
+    fn next(&self, family: &Family, version: &Version) -> Option<Arc<TableFile>> {
         let mut overlapping = version.overlapping(self.level, self.begin, self.end).into_iter();
         overlapping.find(|table| {
             self.after.is_none_or(|after| table.smallest() > after)
-                && self.in_place_before.is_none_or(|new| table.number() < new && may_shrink(table))
+                && self.in_place_before.is_none_or(|new| table.number() < new && may_shrink(family, table))
         })
     }
 }
 
 /// Whether a rewrite with nothing below may drop something of the table, as far as one can tell without reading it.
-fn may_shrink(table: &TableFile) -> bool {
+fn may_shrink(family: &Family, table: &TableFile) -> bool {
     let is_timeless = table.meta.largest_sequence == SequenceNumber::new(0);
-    table.droppable_entries().map_or(!is_timeless, |count| count > 0)
+    table.droppable_entries().map_or(!is_timeless, |count| count > 0) || has_foldable(family, table)
+}
+
+/// Whether a table has operands, and the family somebody who can merge them.
+fn has_foldable(family: &Family, table: &TableFile) -> bool {
+    table.table.properties().merge_operand_count > 0 && family.options.merge_operator.is_some()
 }
 
 /// The next step of a manual compaction: all of level 0 if it overlaps the range, or the first table of another level
 /// that does. `None` once nothing is left there, or while some of it is claimed.
 pub(crate) fn pick_range(family: &Arc<Family>, range: &Range<'_>) -> Option<Plan> {
     let version = family.view.load().version.clone();
-    let next = range.next(&version)?;
+    let next = range.next(family, &version)?;
     match (range.level, range.in_place_before) {
         (0, _) => plan_level0(family, &version, &Levels::of(&version, &family.options)),
         (level, Some(_)) => plan(family, &version, level, level, vec![next]),
@@ -455,7 +470,7 @@ pub(crate) fn pick_range(family: &Arc<Family>, range: &Range<'_>) -> Option<Plan
 
 /// Whether a manual compaction has not yet come to the end of a level.
 pub(crate) fn is_left_in_range(family: &Family, range: &Range<'_>) -> bool {
-    range.next(&family.view.load().version).is_some()
+    range.next(family, &family.view.load().version).is_some()
 }
 
 /// Completes `upper` by P2 and P1; `None` if some of it is claimed.

@@ -9,10 +9,13 @@ use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, Sequenc
 
 use super::pick::overlap_bytes_max;
 use super::{Merge, Plan, Sieve};
+use crate::entry;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
+use crate::operands::Fold;
 use crate::output::{Complete, Outputs, pour, reference};
+use crate::pinned::PinnedSlice;
 use crate::reclaim::Reserved;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
@@ -167,7 +170,8 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,
         None => input.seek_to_first()?,
     }
-    pour(&mut input, end, &mut sieve, |key, internal, value| {
+    let mut fold = Fold::new(plan.family.options.merge_operator.clone(), |key, pointer| base_value(plan, key, pointer));
+    pour(&mut input, end, &mut sieve, &mut fold, |key, internal, value| {
         // Whoever closes the store does not wait for gigabytes to be merged, nor whoever has failed.
         store.check_open()?;
         merge.check()?;
@@ -229,6 +233,17 @@ fn note_overwritten(plan: &Plan, garbage: &ByFile) {
     let dropped: u64 = garbage.values().map(|garbage| garbage.count).sum();
     if came > 0 {
         plan.family.overwriting.note_compacted(dropped as f64 / came as f64);
+    }
+}
+
+/// The value that operands are to be merged into. One that is damaged is left alone: whoever reads it is told.
+fn base_value(plan: &Plan, user_key: &[u8], pointer: &[u8]) -> Result<Option<PinnedSlice>> {
+    let index = entry::pointer(user_key, pointer)?;
+    let Some(blob) = plan.version.blobs().get(&index.file) else { return Ok(None) };
+    match blob.file.read(user_key, &index) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

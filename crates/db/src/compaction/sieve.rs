@@ -14,6 +14,8 @@
 //!   What is newer keeps its number (S3) as long, since at the bottom nothing lies deeper. Right below another
 //!   that stays it goes: no value lies between the two any more, and before the next older single deletion at most one does, as users promise
 //!   RocksDB: whichever of the two is left cancels it. So what is put and deleted again and again leaves one, and not one for each time.
+//! - S7: an operand is dropped as a value is (S1), and shadows nothing: what it is to be merged with stays
+//!   (OP1 of [`operands`](crate::operands), which makes fewer of them).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -24,6 +26,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumbe
 use crate::Result;
 use crate::entry;
 use crate::iterate::InternalIterator;
+use crate::operands::has_operands;
 use crate::version::Garbage;
 
 /// Says whether something deeper may hold a user key.
@@ -52,7 +55,7 @@ pub(crate) struct Sieve<'a> {
     /// See S5; stands at or behind `user_key`.
     above: Option<Box<dyn InternalIterator + 'a>>,
     user_key: Vec<u8>,
-    /// The newest snapshot-bounded stripe in which an entry of `user_key` was met; `None` before the first.
+    /// The newest snapshot-bounded stripe in which an entry of `user_key` was met that shadows others; `None` before the first.
     stripe: Option<usize>,
     /// Whether nothing but single deletions of `user_key` was met in that stripe, of which the newest stays.
     below_single: bool,
@@ -90,12 +93,16 @@ impl<'a> Sieve<'a> {
         }
         let stripe = self.stripe_of(key.sequence);
         let shadowed = self.stripe == Some(stripe);
+        if has_operands(key.kind) {
+            self.below_single = false;
+            return Ok(if shadowed { Fate::Dropped } else { Fate::Kept });
+        }
         self.stripe = Some(stripe);
         let is_single = key.kind == ValueKind::SingleDeletion;
         if !shadowed && !self.is_spent_tombstone(key, stripe) {
             self.below_single = is_single;
             let is_value = matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
-            return Ok(if self.is_deepest && stripe == 0 && is_value { Fate::Timeless } else { Fate::Kept });
+            return Ok(if is_value && self.is_timeless(stripe) { Fate::Timeless } else { Fate::Kept });
         }
         self.below_single &= shadowed && is_single;
         match key.kind {
@@ -108,7 +115,7 @@ impl<'a> Sieve<'a> {
         Ok(Fate::Dropped)
     }
 
-    /// The stripe of the oldest entry of `user_key` that lies above the run; `None` if there is none.
+    /// The stripe of the oldest entry of `user_key` that lies above the run and shadows what is in it; `None` if there is none.
     fn stripe_above(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
         let Some(above) = &mut self.above else { return Ok(None) };
         let mut oldest = None;
@@ -116,6 +123,7 @@ impl<'a> Sieve<'a> {
             let key = entry::key_of(&**above)?;
             match key.user_key.cmp(user_key) {
                 Ordering::Less => {}
+                Ordering::Equal if has_operands(key.kind) => {}
                 Ordering::Equal => oldest = Some(key.sequence),
                 Ordering::Greater => break,
             }
@@ -125,17 +133,28 @@ impl<'a> Sieve<'a> {
     }
 
     /// How many snapshots are older than `sequence`: entries of a key with the same number look alike to all snapshots.
-    fn stripe_of(&self, sequence: SequenceNumber) -> usize {
+    pub(crate) fn stripe_of(&self, sequence: SequenceNumber) -> usize {
         self.snapshots.partition_point(|&snapshot| snapshot < sequence)
+    }
+
+    /// Whether a value of that stripe need not say when it was written (S3).
+    pub(crate) fn is_timeless(&self, stripe: usize) -> bool {
+        self.is_deepest && stripe == 0
+    }
+
+    /// Whether something deeper may hold `user_key`.
+    pub(crate) fn may_hold_below(&mut self, user_key: &[u8]) -> bool {
+        (self.may_hold_below)(user_key)
     }
 
     fn is_spent_tombstone(&mut self, key: &InternalKey<'_>, stripe: usize) -> bool {
         matches!(key.kind, ValueKind::Deletion | ValueKind::SingleDeletion)
             && stripe == 0
-            && !(self.may_hold_below)(key.user_key)
+            && !self.may_hold_below(key.user_key)
     }
 
-    fn count_garbage(&mut self, user_key: &[u8], value: &[u8]) -> Result<()> {
+    /// The value that a pointer leads to, `value`, is garbage (S4).
+    pub(crate) fn count_garbage(&mut self, user_key: &[u8], value: &[u8]) -> Result<()> {
         let index = entry::pointer(user_key, value)?;
         self.garbage.entry(index.file).or_default().add(1, accounted_bytes(&index, user_key.len()));
         Ok(())
@@ -155,6 +174,7 @@ mod tests {
 
     use super::*;
     use crate::memtable::Memtable;
+    use crate::operands::Fold;
     use crate::output::pour;
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
@@ -268,7 +288,7 @@ mod tests {
                 poured.push((String::from_utf8_lossy(key.user_key).into_owned(), key.sequence.get()));
                 Ok(())
             };
-            pour(&mut input, None, &mut sieve, each).unwrap();
+            pour(&mut input, None, &mut sieve, &mut Fold::none(), each).unwrap();
             poured.into_iter().map(|(key, sequence)| format!("{key}{sequence}")).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(poured(&[], true, &[("a", 30, V), ("a", 20, S)]), "a30 a20", "what it cancels lies deeper");

@@ -114,7 +114,7 @@ impl Store {
         let checked = table.check(&mut |key, _| {
             self.check_open()?;
             let key = decode(table, key)?;
-            if matches!(key.kind, ValueKind::Value | ValueKind::Deletion) {
+            if matches!(key.kind, ValueKind::Value | ValueKind::Deletion | ValueKind::Merge) {
                 return Ok(());
             }
             let reason = format!("an entry of kind {:?} cannot be taken in", key.kind);

@@ -128,6 +128,14 @@ impl SstFileWriter {
         self.add(key.as_ref(), &[], ValueKind::Deletion)
     }
 
+    /// Adds `operand`, to be merged into what a store that takes the file in has for `key`, by the operator of the family there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), operand.as_ref(), ValueKind::Merge)
+    }
+
     fn check_here(&self) -> Result<()> {
         if self.origin.is_here() {
             return Ok(());

@@ -14,15 +14,15 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key::ValueKind;
 
 use super::aide::{Aide, Errand};
-use super::pace::{Pace, Walks};
+use super::pace::Pace;
 use super::stretch::{Length, Stretch, Value, renewed};
 use super::walk::Walker;
 use crate::Result;
 use crate::blob::{Announced, BlobBatch};
 use crate::family::{Family, View};
+use crate::operands::Reader;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
 
@@ -55,24 +55,23 @@ impl Ahead {
     }
 
     /// The value of the entry that it shows.
-    pub(super) fn value(&self, blobs: &BlobReader, view: &View, pace: &Pace, walks: &Walks) -> Result<PinnedSlice> {
+    pub(super) fn value(&self, from: &Reader<'_>, pace: &Pace) -> Result<PinnedSlice> {
         let Some(value) = self.shown.value(self.at) else { return Ok(PinnedSlice::default()) };
         self.shown.ask(self.at);
         match value {
-            Value::Stored(ValueKind::BlobIndex, pointer) => blobs.read(view, self.key(), pointer, false),
-            Value::Stored(_, value) => Ok(value.clone()),
+            Value::Stored(kind, stored) => from.value(self.key(), *kind, stored.clone()),
             Value::Pointer(index) => {
                 if let Some(taken) = self.shown.take(self.at, index) {
                     return taken;
                 }
                 if let Some(read) = self.shown.read() {
-                    read.count(blobs, walks);
+                    read.count(from.blobs, &from.family.walks);
                     if self.coming.count() == 0 {
                         self.announce(&self.shown, pace);
                     }
                 }
                 let taken = self.shown.take(self.at, index);
-                taken.unwrap_or_else(|| blobs.read_at(view, self.key(), index))
+                taken.unwrap_or_else(|| from.blobs.read_at(from.view, self.key(), index))
             }
         }
     }
@@ -85,12 +84,11 @@ impl Ahead {
     }
 
     /// The length of that value.
-    pub(super) fn value_len(&self, blobs: &BlobReader, view: &View) -> Result<u64> {
+    pub(super) fn value_len(&self, from: &Reader<'_>) -> Result<u64> {
         match self.shown.value(self.at) {
             None => Ok(0),
-            Some(Value::Stored(ValueKind::BlobIndex, pointer)) => blobs.value_len(view, self.key(), pointer),
-            Some(Value::Stored(_, value)) => Ok(value.len() as u64),
-            Some(Value::Pointer(index)) => blobs.value_len_at(view, self.key(), index),
+            Some(Value::Stored(kind, stored)) => from.value_len(self.key(), *kind, stored),
+            Some(Value::Pointer(index)) => from.blobs.value_len_at(from.view, self.key(), index),
         }
     }
 

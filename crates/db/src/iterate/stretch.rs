@@ -90,7 +90,7 @@ struct Slot {
 
 /// A value, as far as it is known.
 pub(super) enum Value {
-    /// Not separated, or a pointer that does not decode.
+    /// Not separated, a pointer that does not decode, or an operand.
     Stored(ValueKind, PinnedSlice),
     /// Separated.
     Pointer(BlobIndex),

@@ -18,6 +18,7 @@ use super::stretch::Length;
 use super::walk::Walker;
 use super::{InternalIterator, LevelIterator, MergingIterator};
 use crate::family::{Family, View};
+use crate::operands::Reader;
 use crate::options::{LEVEL_COUNT, ReadOptions};
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
@@ -171,16 +172,16 @@ impl DbIterator {
     pub fn value(&self) -> Result<PinnedSlice> {
         if self.ahead.shows() {
             self.check_here()?;
-            return self.ahead.value(&self.blobs, &self.view, &self.pace, &self.family.walks);
+            return self.ahead.value(&self.reader(), &self.pace);
         }
         self.check_valid()?;
-        let stored = self.walker.stored();
-        if self.walker.kind() != ValueKind::BlobIndex {
+        let (stored, kind) = (self.walker.stored(), self.walker.kind());
+        if kind == ValueKind::Value {
             return Ok(stored);
         }
         self.check_here()?;
-        self.asked.set(true);
-        let value = self.blobs.read(&self.view, self.walker.key(), &stored, false);
+        self.asked.set(kind == ValueKind::BlobIndex);
+        let value = self.reader().value(self.walker.key(), kind, stored);
         value.map_err(|error| self.walker.located_value(error))
     }
 
@@ -192,15 +193,17 @@ impl DbIterator {
     pub fn value_len(&self) -> Result<u64> {
         self.check_here()?;
         if self.ahead.shows() {
-            return self.ahead.value_len(&self.blobs, &self.view);
+            return self.ahead.value_len(&self.reader());
         }
         self.check_valid()?;
-        let stored = self.walker.stored_bytes();
-        if self.walker.kind() != ValueKind::BlobIndex {
-            return Ok(stored.len() as u64);
-        }
-        let len = self.blobs.value_len(&self.view, self.walker.key(), stored);
+        let len = self.reader().value_len(self.walker.key(), self.walker.kind(), self.walker.stored_bytes());
         len.map_err(|error| self.walker.located_value(error))
+    }
+
+    /// Of what it sees.
+    fn reader(&self) -> Reader<'_> {
+        let (family, view, blobs) = (&*self.family, &*self.view, &self.blobs);
+        Reader { family, view, blobs, sequence: self.walker.sequence(), fill_cache: false }
     }
 
     #[inline]

@@ -79,7 +79,7 @@ impl Walker {
         &self.key
     }
 
-    /// How the entry that is shown was written: a value or a pointer into a blob file.
+    /// How the entry that is shown was written: a value, a pointer into a blob file, or an operand, with older entries of the key to be merged with.
     #[inline]
     pub(super) fn kind(&self) -> ValueKind {
         self.kind
@@ -394,7 +394,7 @@ impl Walker {
 /// Whether an entry of this kind is shown, or hides its key; `None` if neither can be said.
 fn is_shown(kind: ValueKind) -> Option<bool> {
     match kind {
-        ValueKind::Value | ValueKind::BlobIndex => Some(true),
+        ValueKind::Value | ValueKind::BlobIndex | ValueKind::Merge => Some(true),
         ValueKind::Deletion | ValueKind::SingleDeletion => Some(false),
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! Range deletions of a store that RocksDB wrote: an open makes deletions of keys of them, one for each key that they hide.
 //!
 //! - D1: once all logs are replayed, a key whose newest entry is older than a range deletion that covers it is deleted, as if that came now: no snapshot
-//!   tells the difference. What is newer shows, and hides what is older by itself: also where it is a single deletion, for Esker. RocksDB, which cancels one
+//!   tells the difference. Operands that are newer hide nothing: they are merged again, into nothing. What else is newer shows, and hides what is older by itself: also where it is a single deletion, for Esker. RocksDB, which cancels one
 //!   with the value right below, leaves undefined what comes of a key that is deleted in both ways.
 //! - D2: a store that is open for writing has no range deletion: the tables that had any are written anew without, at their places, and those with
 //!   nothing else in them are left out, before CURRENT names a manifest that knows of it (O2). A later one could not tell what
@@ -95,6 +95,8 @@ impl RangeDeletion {
         let mut entries = entries_of(&family.view.load_full());
         entries.seek(&internal_key::lookup(&self.begin, SequenceNumber::MAX))?;
         let mut before: Option<Vec<u8>> = None;
+        // Of the key before, what is newer than this and hides nothing, the newest first; and whether something newer was met that hides it.
+        let (mut operands, mut is_decided) = (Vec::new(), false);
         while entries.valid() {
             let InternalKey { user_key, sequence, kind } = entry::key_of(&entries)?;
             if user_key >= &*self.end {
@@ -104,14 +106,25 @@ impl RangeDeletion {
                 let key = before.get_or_insert_default();
                 key.clear();
                 key.extend_from_slice(user_key);
+                operands.clear();
+                is_decided = false;
+            }
+            if !is_decided && sequence > self.sequence && kind == ValueKind::Merge {
+                operands.push(entries.pinned_value());
+            } else if !is_decided {
+                is_decided = true;
                 if sequence < self.sequence && !matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion) {
-                    if *last == SequenceNumber::MAX {
-                        return Err(out_of_numbers());
-                    }
-                    *last = SequenceNumber::new(last.get() + 1);
-                    let view = family.view.load_full();
-                    view.active.memtable.add(*last, ValueKind::Deletion, user_key, b"");
-                    if view.active.memtable.allocated_bytes() as u64 >= family.memtable_bytes() {
+                    let mut add = |kind, value: &[u8]| {
+                        if *last == SequenceNumber::MAX {
+                            return Err(out_of_numbers());
+                        }
+                        *last = SequenceNumber::new(last.get() + 1);
+                        family.view.load().active.memtable.add(*last, kind, user_key, value);
+                        Ok(())
+                    };
+                    add(ValueKind::Deletion, b"")?;
+                    operands.iter().rev().try_for_each(|operand| add(ValueKind::Merge, operand))?;
+                    if family.view.load().active.memtable.allocated_bytes() as u64 >= family.memtable_bytes() {
                         full(family)?;
                     }
                 }

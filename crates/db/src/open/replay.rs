@@ -27,6 +27,7 @@ use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use super::Recovery;
 use super::pointers::{Pointers, Values, is_needed};
 use super::ranges::Ranges;
+use crate::entry;
 use crate::family::Family;
 use crate::store::Store;
 use crate::table::{RangeDeletion, range_deletions_refused};
@@ -454,16 +455,13 @@ pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Re
     for record in write_batch::records(raw) {
         let record = record.map_err(|error| Error::decode(path, offset, doing, error))?;
         match record.kind {
-            ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::BlobIndex => count += 1,
+            kind if entry::is_served(kind) => count += 1,
             ValueKind::RangeDeletion => (count, range_deletions) = (count + 1, range_deletions + 1),
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
-                let what_to_do = match kind {
-                    // A flush only brings them into tables, which are refused as well.
-                    ValueKind::Merge => "compact the store with RocksDB first",
-                    _ => "flush the log with RocksDB first",
-                };
-                let reason = format!("{doing}: an operation of kind {kind:?} is not supported yet; {what_to_do}");
+                let reason = format!(
+                    "{doing}: an operation of kind {kind:?} is not supported yet; flush the log with RocksDB first"
+                );
                 return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset));
             }
         }

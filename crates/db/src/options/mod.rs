@@ -6,6 +6,7 @@ mod partition;
 mod persist;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
@@ -14,6 +15,7 @@ use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
 use crate::events::Listener;
+use crate::operands::MergeOperator;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
@@ -97,6 +99,10 @@ pub struct Options {
 
     /// Who is told of what goes on in the background (RocksDB's `listeners`). Default none. Not kept in the store.
     pub listeners: Vec<Listener>,
+
+    /// Merge operators of the program, for families that are named here by nobody and whose OPTIONS say one of these names. Default none. RocksDB's own
+    /// (`uint64add`, `stringappend`, `max`, `bytesxor`, `put`) are known without.
+    pub merge_operators: Vec<Arc<dyn MergeOperator>>,
 
     /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
     /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
@@ -200,6 +206,7 @@ impl Default for Options {
             memory_limit: 0,
             cache_blobs: true,
             listeners: Vec::new(),
+            merge_operators: Vec::new(),
             mmap_reads: false,
             wal_bytes_max: 0,
             recycled_logs_max: 0,
@@ -311,6 +318,13 @@ pub struct FamilyOptions {
     /// Each partition in use has one more file open that takes values; one more sync of the others whenever a file takes its first value.
     pub blob_partition: Option<BlobPartition>,
 
+    /// What is made of operands ([`Db::merge`](crate::Db::merge), RocksDB's `merge_operator`). Default `None`: merges are refused, and a key that
+    /// has operands can be neither read nor made into a value.
+    ///
+    /// The store keeps its name: an open that does not name the family finds it by that in [`Options::merge_operators`], and RocksDB's own
+    /// anyway. Another one than the operands are for makes other values of them; nobody notices.
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+
     /// How separated values are compressed, one by one. Default LZ4. May change on reopen.
     pub blob_compression: Compression,
 
@@ -387,6 +401,7 @@ impl Default for FamilyOptions {
             min_blob_size: 4 * KIB,
             blob_file_bytes: 256 * MIB,
             blob_partition: None,
+            merge_operator: None,
             blob_compression: Compression::Lz4,
             compression: Compression::Lz4,
             bottommost_compression: None,

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use super::kept;
 use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
 use crate::family::Family;
+use crate::operands::{MergeOperator, is_said, named};
 use crate::version::COMPARATOR_NAME;
 use crate::{Error, ErrorKind};
 
@@ -34,6 +35,8 @@ const BLOBS_SINCE: (u32, u32) = (6, 18);
 const DEFAULT_AGE_CUTOFF: f64 = 0.25;
 
 const READING: &str = "reading the options";
+
+const MERGE_OPERATOR: &str = "merge_operator";
 
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
@@ -102,6 +105,19 @@ impl OptionsInFile {
             }
         }
         Ok(read)
+    }
+
+    /// What the file says of the family `name`, which has one of the merge operators `given` if the file names it.
+    pub(crate) fn family(
+        &self,
+        name: &str,
+        given: &[Arc<dyn MergeOperator>],
+    ) -> Option<crate::Result<FamilyOptions>> {
+        let mut options = self.families.get(name)?.clone();
+        if let Ok(options) = &mut options {
+            options.merge_operator = merge_operator(self.foreign.0.lock().family(name), given);
+        }
+        Some(options)
     }
 
     /// Reads the file `raw` at `path`.
@@ -227,6 +243,11 @@ fn known_prefix(section: Option<&Section>) -> Option<PrefixExtractor> {
     (1..=limits::KEY_BYTES_MAX).contains(&prefix.bytes()).then_some(prefix)
 }
 
+/// The operator that the file names, if it is RocksDB's own or one of `given`.
+fn merge_operator(section: Option<&Section>, given: &[Arc<dyn MergeOperator>]) -> Option<Arc<dyn MergeOperator>> {
+    named(&section?.get_string(MERGE_OPERATOR)?, given)
+}
+
 /// Whether RocksDB brings values back from all blob files as it compacts, given that it makes none.
 fn falls_back(section: Option<&Section>) -> Result<bool, DecodeError> {
     let cutoff = section.map(|section| section.get_f64("blob_garbage_collection_age_cutoff")).transpose()?.flatten();
@@ -315,6 +336,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         min_blob_size: number(family, "min_blob_size", default.min_blob_size, 0, value_bytes_max)?,
         blob_file_bytes: number(family, "blob_file_size", default.blob_file_bytes, 64 * KIB, 4 * GIB)?,
         blob_partition: None,
+        merge_operator: merge_operator(family, &[]),
         blob_compression: compression(family, "blob_compression_type", default.blob_compression)?,
         compression: compression(family, "compression", default.compression)?,
         bottommost_compression: bottommost_compression(family)?,
@@ -484,6 +506,12 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
     }
     let family = file.family_mut(name);
     family.set("comparator", COMPARATOR_NAME);
+    // One that nobody has here is carried on: its operands may be there.
+    if let Some(operator) = &options.merge_operator
+        && !family.get_string(MERGE_OPERATOR).is_some_and(|said| is_said(&said, &**operator))
+    {
+        family.set_string(MERGE_OPERATOR, &operator.option_text());
+    }
     set_if_absent(family, "level_compaction_dynamic_level_bytes", "true");
     if says_blobs || family.get("enable_blob_files").is_some() {
         family.set("enable_blob_files", separation.moves_out());
@@ -509,6 +537,7 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operands::StringAppend;
     use crate::version::Version;
     use esker_format::rocksdb::internal_key::FileNumber;
 
@@ -528,6 +557,7 @@ mod tests {
             min_blob_size: 77,
             blob_file_bytes: 99_999,
             blob_partition: None,
+            merge_operator: Some(Arc::new(StringAppend::new("--").unwrap())),
             blob_compression: Compression::Zstd,
             compression: Compression::Snappy,
             bottommost_compression: Some(Compression::Zstd),

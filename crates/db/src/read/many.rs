@@ -156,13 +156,13 @@ impl Store {
             let mut keys = Keys::new(some.iter().copied(), sequence);
             keys.search_memtables(&view);
             keys.search_tables(&view, options.fill_cache);
-            self.answer(&view, keys, options.fill_cache, &mut answers);
+            self.answer(family, &view, keys, options.fill_cache, &mut answers);
         }
         Ok(answers)
     }
 
     /// Reads separated values, and puts everything that was found where the caller expects it.
-    fn answer(&self, view: &View, mut keys: Keys, fill_cache: bool, answers: &mut [Answer]) {
+    fn answer(&self, family: &Family, view: &View, mut keys: Keys, fill_cache: bool, answers: &mut [Answer]) {
         for at in 0..keys.wanted.len() {
             let Some(wanted) = keys.wanted.get(at) else { continue };
             let Some(Ok(Found::Blob(pointer))) = &wanted.found else { continue };
@@ -214,6 +214,9 @@ impl Store {
                 Some(Ok(Found::Value(value))) => Ok(Some(value)),
                 Some(Ok(Found::Blob(pointer))) => {
                     self.blobs.read(view, internal_key::user_key(lookup), &pointer, fill_cache).map(Some)
+                }
+                Some(Ok(Found::Operand(sequence))) => {
+                    self.merged(family, view, internal_key::user_key(lookup), sequence, fill_cache).map(Some)
                 }
                 Some(Err(error)) => Err(error),
             };

@@ -15,6 +15,7 @@ use super::{Relocation, Reserved};
 use crate::compaction::Sieve;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::iterate::InternalIterator;
+use crate::operands::Fold;
 use crate::output::{Outputs, pour, reference};
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
@@ -82,7 +83,8 @@ fn rewrite(
     let mut sieve = Sieve::new(&snapshots, |_| true);
     let mut entries = table.table.iter(false);
     entries.seek_to_first()?;
-    pour(&mut entries, None, &mut sieve, |key, internal, value| {
+    // Values move here, and nothing else changes.
+    pour(&mut entries, None, &mut sieve, &mut Fold::none(), |key, internal, value| {
         // Whoever closes the store does not wait for the end of a pass.
         store.check_open()?;
         let index = match reference(key, value)? {

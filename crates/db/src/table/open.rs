@@ -149,9 +149,6 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
     if properties.timestamps_were_cut() {
         return Some("user-defined timestamps".to_owned());
     }
-    if properties.merge_operand_count > 0 {
-        return Some("merge operands; compact the store with RocksDB first".to_owned());
-    }
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());
     }

@@ -30,6 +30,7 @@ use esker_format::rocksdb::write_batch::Records;
 
 use super::{Active, Lead, Request, Stage, dropped};
 use crate::batch::WriteBatch;
+use crate::entry::Key;
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::family::{Family, Generation};
 use crate::options::{BlobPartition, Separation, WriteOptions};
@@ -272,6 +273,9 @@ impl Store {
     /// # Errors
     /// `InvalidArgument`: a family that it names is not there, or what [`BlobPartition`] says.
     pub(super) fn prepare(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
+        if batch.has_operands() {
+            self.check_operands(&batch)?;
+        }
         if !self.may_separate(&batch)? {
             return Ok(Request::plain(batch, options));
         }
@@ -288,6 +292,23 @@ impl Store {
         }
         let values = (!values.pieces.is_empty()).then_some(values);
         Ok(Request { values, ..Request::plain(batch, options) })
+    }
+
+    /// Refuses operands of a family in which nobody could merge them.
+    fn check_operands(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self.families.load();
+        for record in batch.raw().records() {
+            let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
+            let family = families.get(&record.cf).ok_or_else(|| dropped(record.cf))?;
+            if record.kind == ValueKind::Merge && family.options.merge_operator.is_none() {
+                let (key, family) = (Key(record.key), &family.name);
+                return Err(Error::invalid_argument(format!(
+                    "merging into key {key}: column family {family:?} has no merge operator; open the store with \
+                     FamilyOptions::merge_operator or Options::merge_operators"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether one of the families that `batch` writes to has values that go to blob files at once. All of them must be there.
