@@ -83,12 +83,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`put_cf`](Self::put_cf), `operand` being the value.
-    pub fn merge_cf(
-        &mut self,
-        family: &ColumnFamily,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
+    pub fn merge_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.bind(&family.0.session)?;
         self.names_families |= family.id() != 0;
         self.has_operands = true;

@@ -21,14 +21,15 @@
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
 mod iterate;
+mod own;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
 pub use self::iterate::TransactionIterator;
+use self::own::Own;
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::entry;
@@ -40,9 +41,6 @@ use crate::store::Store;
 use crate::update::is_unchanged;
 use crate::write::{Ahead, Condition, Request, check_options};
 use crate::{Error, ErrorKind, Result};
-
-/// What a key has in a transaction: a place in its batch, or nothing.
-type Own = Option<Range<usize>>;
 
 /// Reads of one moment, and writes that take effect together if what was read is still so. Begun by [`Db::transaction`]; dropped without a
 /// [`commit`](Self::commit), it has changed nothing.
@@ -96,7 +94,7 @@ struct Touched {
     family: ColumnFamily,
     /// Keys that were read of the store.
     read: BTreeSet<Box<[u8]>>,
-    /// What keys were given last.
+    /// What was made of keys.
     written: BTreeMap<Box<[u8]>, Own>,
 }
 
@@ -150,11 +148,19 @@ impl Transaction {
     /// As [`Db::get_cf`].
     pub fn get_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
         let key = key.as_ref();
-        if let Some(own) = self.own(family, key)? {
-            return Ok(own.clone().map(|range| PinnedSlice::from_vec(self.written_bytes(range).to_vec())));
+        let mut is_read = false;
+        let mut stored = || {
+            is_read = true;
+            self.db.get_cf(family, key, &self.reading)
+        };
+        let value = match self.own(family, key)? {
+            Some(own) => own.read(&self.batch, &family.0, key, stored),
+            None => stored(),
+        };
+        if is_read {
+            self.note_read(family, key);
         }
-        self.note_read(family, key);
-        self.db.get_cf(family, key, &self.reading)
+        value
     }
 
     /// Whether `key` has a value in the default column family. See [`exists_cf`](Self::exists_cf).
@@ -172,7 +178,7 @@ impl Transaction {
     pub fn exists_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         if let Some(own) = self.own(family, key)? {
-            return Ok(own.is_some());
+            return Ok(own.is_there());
         }
         self.note_read(family, key);
         self.db.exists_cf(family, key, &self.reading)
@@ -195,7 +201,7 @@ impl Transaction {
         self.db.store().own(family)?;
         self.batch.put_cf(family, key, value)?;
         let end = self.batch.len_bytes();
-        self.note_written(family, key, Some(end - value.len()..end));
+        self.note_written(family, key, Own::value(end - value.len()..end));
         Ok(())
     }
 
@@ -215,7 +221,30 @@ impl Transaction {
         let key = key.as_ref();
         self.db.store().own(family)?;
         self.batch.delete_cf(family, key)?;
-        self.note_written(family, key, None);
+        self.note_written(family, key, Own::nothing());
+        Ok(())
+    }
+
+    /// Merges `operand` into the value of `key` in the default column family, if it commits.
+    ///
+    /// # Errors
+    /// As [`merge_cf`](Self::merge_cf).
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_cf(&self.db.default_column_family(), key, operand)
+    }
+
+    /// Merges `operand` into the value of `key` in `family`, if it commits ([`Db::merge_cf`]). That reads nothing: such a transaction is in
+    /// conflict with nobody who merges into the key, too.
+    ///
+    /// # Errors
+    /// As [`put_cf`](Self::put_cf); the commit, as [`Db::merge_cf`].
+    pub fn merge_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.db.store().own(family)?;
+        self.batch.merge_cf(family, key, operand)?;
+        let end = self.batch.len_bytes();
+        let written = &mut self.touch(family).written;
+        written.entry(key.into()).or_default().merge(end - operand.len()..end);
         Ok(())
     }
 
@@ -238,7 +267,8 @@ impl Transaction {
         let reading = ReadOptions { snapshot: self.reading.snapshot.clone(), ..options.clone() };
         let store = self.db.iter_cf(family, &reading)?;
         let written = self.touched.get(&family.id()).map(|of| &of.written);
-        Ok(TransactionIterator::new(store, written, &self.batch, (reading.lower_bound, reading.upper_bound)))
+        let bounds = (reading.lower_bound, reading.upper_bound);
+        Ok(TransactionIterator::new(family.clone(), store, written, &self.batch, bounds))
     }
 
     /// The store as it was when the transaction began. What is read with it is not looked for when it commits, and does not have what the
@@ -282,10 +312,6 @@ impl Transaction {
     fn own(&self, family: &ColumnFamily, key: &[u8]) -> Result<Option<&Own>> {
         self.db.store().own(family)?;
         Ok(self.touched.get(&family.id()).and_then(|of| of.written.get(key)))
-    }
-
-    fn written_bytes(&self, range: Range<usize>) -> &[u8] {
-        self.batch.raw().bytes().get(range).unwrap_or_default()
     }
 
     fn touch(&mut self, family: &ColumnFamily) -> &mut Touched {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker::{ColumnFamily, Db, ReadOptions, Result};
+use esker::{ColumnFamily, Db, MergeOperator, ReadOptions, Result};
 
 /// Key and value of one column family.
 pub type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -14,6 +14,17 @@ pub enum Op {
     Put(String, Vec<u8>, Vec<u8>),
     /// Removes a key of a family.
     Delete(String, Vec<u8>),
+    /// Merges an operand into a key of a family.
+    Merge(String, Vec<u8>, Vec<u8>),
+}
+
+impl Op {
+    /// Family and key.
+    pub fn place(&self) -> (&String, &Vec<u8>) {
+        match self {
+            Self::Put(family, key, _) | Self::Delete(family, key) | Self::Merge(family, key, _) => (family, key),
+        }
+    }
 }
 
 /// What a store should hold, by name of column family.
@@ -43,8 +54,33 @@ impl Model {
                         contents.remove(key);
                     }
                 }
+                Op::Merge(family, key, operand) => {
+                    if let Some(contents) = self.families.get_mut(family) {
+                        let merged = append(contents.get(key).map(Vec::as_slice), &[operand]);
+                        contents.insert(key.clone(), merged);
+                    }
+                }
             }
         }
+    }
+}
+
+/// What the merge operators of [`options`](crate::options) make of a value: all joined by commas.
+fn append(existing: Option<&[u8]>, operands: &[&[u8]]) -> Vec<u8> {
+    existing.into_iter().chain(operands.iter().copied()).collect::<Vec<_>>().join(&b","[..])
+}
+
+/// As [`esker::StringAppend`], but that it keeps operands apart until the value is known.
+#[derive(Debug)]
+pub struct AppendApart;
+
+impl MergeOperator for AppendApart {
+    fn name(&self) -> &'static str {
+        "torture.AppendApart"
+    }
+
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some(append(existing, operands))
     }
 }
 

@@ -1,9 +1,14 @@
 //! Random options, small enough that a few hundred writes meet every mechanism.
 
+use std::sync::Arc;
+
 use esker::{
     BlobPartition, ChecksumKind, Compression, FamilyOptions, Options, PrefixExtractor, ReclaimMode, Separation,
+    StringAppend,
 };
 use fastrand::Rng;
+
+use crate::model::AppendApart;
 
 fn compression(random: &mut Rng) -> Compression {
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd][random.usize(..4)]
@@ -25,6 +30,7 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],
         blob_file_bytes: [64 << 10, 100 << 10][random.usize(..2)],
         blob_partition: random.bool().then(|| BlobPartition::new(|key, _| key.last().map_or(0, |last| last % 3))),
+        merge_operator: Some(if random.bool() { Arc::new(StringAppend::default()) } else { Arc::new(AppendApart) }),
         blob_compression: compression(random),
         compression: compression(random),
         block_bytes: [256, 1024, 4096][random.usize(..3)],
@@ -49,6 +55,7 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         create_if_missing: true,
         families: families.iter().map(|&name| (name.to_owned(), family(random))).collect(),
         background_jobs,
+        merge_operators: vec![Arc::new(AppendApart)],
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
         recycled_logs_max: [0, 0, 1, 3][random.usize(..4)],

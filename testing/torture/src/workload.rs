@@ -45,7 +45,11 @@ pub fn batch(random: &mut Rng, families: &[&str]) -> Vec<Op> {
 fn op(random: &mut Rng, families: &[&str]) -> Op {
     let family = families[random.usize(..families.len())].to_owned();
     let key = key(random);
-    if random.u8(..4) == 0 { Op::Delete(family, key) } else { Op::Put(family, key, value(random)) }
+    match random.u8(..16) {
+        0..4 => Op::Delete(family, key),
+        4..7 => Op::Merge(family, key, value(random)),
+        _ => Op::Put(family, key, value(random)),
+    }
 }
 
 /// One of some 60 keys: empty, short, long, with bytes of all values.
@@ -121,9 +125,7 @@ pub fn reads_without_lost_pages(db: &Db, start: &Model, ledger: &Ledger) -> std:
     let later: Vec<&Op> = ledger.batches[ledger.durable..].iter().flatten().collect();
     let mut possible: Vec<Model> =
         (ledger.acknowledged..=ledger.batches.len()).map(|count| ledger.after(start, count)).collect();
-    let written = ledger.batches.iter().flatten().map(|op| match op {
-        Op::Put(family, key, _) | Op::Delete(family, key) => (family, key),
-    });
+    let written = ledger.batches.iter().flatten().map(Op::place);
     for (name, key) in
         written.chain(start.families.iter().flat_map(|(name, had)| had.keys().map(move |key| (name, key))))
     {
@@ -134,8 +136,7 @@ pub fn reads_without_lost_pages(db: &Db, start: &Model, ledger: &Ledger) -> std:
             }
             Err(error) if error.kind() != ErrorKind::Corruption => return Err(format!("{name} {key:?}: {error}")),
             Err(error) => {
-                let is_later =
-                    |op: &&Op| matches!(op, Op::Put(to, of, _) | Op::Delete(to, of) if (to, of) == (name, key));
+                let is_later = |op: &&Op| op.place() == (name, key);
                 if durable.families[name].contains_key(key) && !later.iter().any(is_later) {
                     return Err(format!("{name} {key:?} is durable: {error}"));
                 }
@@ -166,6 +167,11 @@ pub fn to_batch(db: &Db, ops: &[Op]) -> Result<WriteBatch> {
                     batch.delete_cf(&family, key)?;
                 }
             }
+            Op::Merge(family, key, operand) => {
+                if let Some(family) = db.column_family(family) {
+                    batch.merge_cf(&family, key, operand)?;
+                }
+            }
         }
     }
     Ok(batch)
@@ -178,12 +184,13 @@ pub fn to_batch(db: &Db, ops: &[Op]) -> Result<WriteBatch> {
 pub fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<()> {
     let mut transaction = db.transaction();
     for op in ops {
-        let (Op::Put(family, key, _) | Op::Delete(family, key)) = op;
+        let (family, key) = op.place();
         let Some(family) = db.column_family(family) else { continue };
         transaction.get_cf(&family, key)?;
         match op {
             Op::Put(_, _, value) => transaction.put_cf(&family, key, value)?,
             Op::Delete(..) => transaction.delete_cf(&family, key)?,
+            Op::Merge(_, _, operand) => transaction.merge_cf(&family, key, operand)?,
         }
     }
     transaction.commit(options)

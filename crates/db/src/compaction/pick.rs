@@ -90,13 +90,18 @@ impl Plan {
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
         let folded = self.folded_bytes();
-        tables + moved + home + folded + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved + folded)
+        tables
+            + moved
+            + home
+            + folded
+            + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved + folded)
     }
 
     /// Values in blob files that operands may be merged into: as many as there are operands.
     fn folded_bytes(&self) -> u64 {
         let with_operands = self.inputs().filter(|(_, table)| has_foldable(&self.family, table));
-        let count = with_operands.map(|(_, table)| table.table.properties().merge_operand_count).fold(0, u64::saturating_add);
+        let count =
+            with_operands.map(|(_, table)| table.table.properties().merge_operand_count).fold(0, u64::saturating_add);
         let all = self.version.ledger().total();
         count.saturating_mul(all.live_bytes() / all.live_count().max(1)).min(all.live_bytes())
     }

@@ -14,7 +14,6 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-
 use super::aide::{Aide, Errand};
 use super::pace::Pace;
 use super::stretch::{Length, Stretch, Value, renewed};

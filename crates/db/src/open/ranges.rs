@@ -12,6 +12,7 @@
 //! Cost: a walk over what the ranges cover, and for a writer the tables that hold them, once. In memory a deletion for each key, until
 //! a memtable is full; for a reader all of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -75,6 +76,9 @@ impl Ranges {
         let mut last = store.visible();
         for (id, ranges) in &self.0 {
             let Some(family) = families.get(id) else { continue };
+            // The newest first: operands that are merged again count as newer than all ranges.
+            let mut ranges: Vec<_> = ranges.iter().collect();
+            ranges.sort_unstable_by_key(|range| Reverse(range.sequence));
             for range in ranges {
                 range.delete_hidden(family, &mut last, &mut full)?;
             }

@@ -843,15 +843,6 @@ fn a_backup_misses_blob_files_that_the_manifest_has_lost() {
     assert!(!disk.paths().contains(&PathBuf::from("/backup/CURRENT")));
 }
 
-/// Goal: whoever is told what to do about an operation that Esker lacks is not refused for the same again.
-#[test]
-fn an_operation_that_a_flush_does_not_end_asks_for_a_compaction() {
-    let merge: [u8; 17] = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x2, 1, b'k', 1, b'v'];
-    let error = super::replay::check_batch(Path::new("log"), 0, &merge).unwrap_err();
-    assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("compact"), "{error}");
-    assert!(!error.to_string().contains("flush"), "{error}");
-}
-
 /// Goal: a damaged manifest is not said to be passed over by a recovery mode, which is for logs.
 #[test]
 fn a_damaged_manifest_is_to_be_restored_or_repaired() {

@@ -34,6 +34,8 @@ pub(crate) struct Fold<'a> {
     waiting: Vec<(Range<usize>, Range<usize>)>,
     /// Between which snapshots they lie.
     stripe: usize,
+    /// See FO2.
+    bytes_max: usize,
 }
 
 impl<'a> Fold<'a> {
@@ -42,12 +44,17 @@ impl<'a> Fold<'a> {
         operator: Option<Operator>,
         read: impl FnMut(&[u8], &[u8]) -> Result<Option<PinnedSlice>> + 'a,
     ) -> Self {
-        Self { operator, read: Box::new(read), bytes: Vec::new(), waiting: Vec::new(), stripe: 0 }
+        Self { operator, read: Box::new(read), bytes: Vec::new(), waiting: Vec::new(), stripe: 0, bytes_max: BYTES_MAX }
     }
 
     /// By nobody: operands stay as they are.
     pub(crate) fn none() -> Self {
         Self::new(None, |_, _| Ok(None))
+    }
+
+    #[cfg(test)]
+    pub(super) fn within(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
     }
 
     /// Takes the entry if it can, which the sieve does or does not let through; `false`: it goes its way, and nothing waits any more.
@@ -82,7 +89,7 @@ impl<'a> Fold<'a> {
             return Ok(true);
         }
         let is_operand = key.kind == ValueKind::Merge && fate == Fate::Kept;
-        if !is_same || !is_operand || self.bytes.len() > BYTES_MAX {
+        if !is_same || !is_operand || self.bytes.len() > self.bytes_max {
             self.settle(!is_same_key, sieve, each)?;
         }
         if is_operand {

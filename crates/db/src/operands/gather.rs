@@ -116,13 +116,25 @@ impl Reader<'_> {
             Some(Base::Pointer(pointer)) => Some(self.blobs.read(self.view, user_key, &pointer, self.fill_cache)?),
         };
         let operands: Vec<&[u8]> = gathered.operands.iter().rev().map(|operand| &**operand).collect();
-        let count = operands.len();
-        let Some(operator) = &self.family.options.merge_operator else {
-            return Err(no_operator(user_key, count, &self.family.name));
-        };
-        let merged = operator.full_merge(user_key, existing.as_deref(), &operands);
-        merged.map(PinnedSlice::from_vec).ok_or_else(|| refused(user_key, count, operator.name()))
+        merge(self.family, user_key, existing.as_deref(), &operands)
     }
+}
+
+/// What `operands`, the oldest first, make of `existing`.
+///
+/// # Errors
+/// `UnsupportedFormat`: the family has no merge operator. `Corruption`: it could not tell.
+pub(crate) fn merge(
+    family: &Family,
+    user_key: &[u8],
+    existing: Option<&[u8]>,
+    operands: &[&[u8]],
+) -> Result<PinnedSlice> {
+    let Some(operator) = &family.options.merge_operator else {
+        return Err(no_operator(user_key, operands.len(), &family.name));
+    };
+    let merged = operator.full_merge(user_key, existing, operands);
+    merged.map(PinnedSlice::from_vec).ok_or_else(|| refused(user_key, operands.len(), operator.name()))
 }
 
 #[cold]

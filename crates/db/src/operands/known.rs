@@ -68,7 +68,8 @@ impl StringAppend {
     pub fn new(delimiter: impl Into<String>) -> Result<Self> {
         let delimiter = delimiter.into();
         if delimiter.contains([';', '{', '}', '=']) || delimiter.trim() != delimiter {
-            let reason = format!("the delimiter {delimiter:?} has what an OPTIONS file cannot carry: one of ;{{}}=, or a blank");
+            let reason =
+                format!("the delimiter {delimiter:?} has what an OPTIONS file cannot carry: one of ;{{}}=, or a blank");
             return Err(Error::invalid_argument(reason));
         }
         Ok(Self { delimiter, keeps_apart: false })
@@ -226,7 +227,11 @@ mod tests {
                         let merged = operator.partial_merge(b"k", &operands[from..to]).unwrap();
                         let mut fewer = operands.to_vec();
                         fewer.splice(from..to, [&merged[..]]);
-                        assert_eq!(operator.full_merge(b"k", existing, &fewer).unwrap(), one, "{operator:?} {from}..{to}");
+                        assert_eq!(
+                            operator.full_merge(b"k", existing, &fewer).unwrap(),
+                            one,
+                            "{operator:?} {from}..{to}"
+                        );
                     }
                 }
             }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use known::{BytesXor, Max, PutOperator, StringAppend, UInt64Add};
 
 pub(crate) use fold::Fold;
-pub(crate) use gather::{Reader, has_operands};
+pub(crate) use gather::{Reader, has_operands, merge};
 pub(crate) use known::{is_said, named};
 
 /// What a program makes of a value and the operands that were [merged](crate::Db::merge) into it
@@ -94,3 +94,6 @@ impl fmt::Debug for dyn MergeOperator {
 
 /// An operator that somebody may share.
 pub(crate) type Operator = Arc<dyn MergeOperator>;
+
+#[cfg(test)]
+mod tests;

@@ -108,11 +108,7 @@ impl OptionsInFile {
     }
 
     /// What the file says of the family `name`, which has one of the merge operators `given` if the file names it.
-    pub(crate) fn family(
-        &self,
-        name: &str,
-        given: &[Arc<dyn MergeOperator>],
-    ) -> Option<crate::Result<FamilyOptions>> {
+    pub(crate) fn family(&self, name: &str, given: &[Arc<dyn MergeOperator>]) -> Option<crate::Result<FamilyOptions>> {
         let mut options = self.families.get(name)?.clone();
         if let Ok(options) = &mut options {
             options.merge_operator = merge_operator(self.foreign.0.lock().family(name), given);

@@ -10,8 +10,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::Own;
+use super::own::Own;
 use crate::batch::WriteBatch;
+use crate::family::ColumnFamily;
 use crate::iterate::DbIterator;
 use crate::pinned::PinnedSlice;
 use crate::{Error, Result};
@@ -20,6 +21,7 @@ use crate::{Error, Result};
 ///
 /// It stands on no entry until a seek.
 pub struct TransactionIterator<'a> {
+    family: ColumnFamily,
     store: DbIterator,
     own: Range<'a>,
     batch: &'a WriteBatch,
@@ -110,13 +112,14 @@ fn earlier<'b>(end: Bound<&'b [u8]>, upper: Bound<&'b [u8]>) -> Bound<&'b [u8]> 
 
 impl<'a> TransactionIterator<'a> {
     pub(super) fn new(
+        family: ColumnFamily,
         store: DbIterator,
         written: Option<&'a BTreeMap<Box<[u8]>, Own>>,
         batch: &'a WriteBatch,
         (lower, upper): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Self {
         let own = Range { written, lower, upper, at: None };
-        Self { store, own, batch, shown: Shown::Nothing, way: Way::Forward }
+        Self { family, store, own, batch, shown: Shown::Nothing, way: Way::Forward }
     }
 
     /// Whether it stands on an entry.
@@ -139,9 +142,10 @@ impl<'a> TransactionIterator<'a> {
     /// As [`DbIterator::value`].
     pub fn value(&self) -> Result<PinnedSlice> {
         match (self.shown, self.own.at) {
-            (Shown::Own, Some((_, Some(range)))) => {
-                let bytes = self.batch.raw().bytes().get(range.clone()).unwrap_or_default();
-                Ok(PinnedSlice::from_vec(bytes.to_vec()))
+            (Shown::Own, Some((key, own))) => {
+                let is_stored = self.store.valid() && self.store.key() == key;
+                let stored = || if is_stored { self.store.value().map(Some) } else { Ok(None) };
+                Ok(own.read(self.batch, &self.family.0, key, stored)?.unwrap_or_default())
             }
             (Shown::Stored, _) => self.store.value(),
             _ => Err(Error::invalid_argument("the iterator stands on no entry; seek first")),
@@ -260,7 +264,7 @@ impl<'a> TransactionIterator<'a> {
                     return Ok(());
                 }
             }
-            if own.is_some() {
+            if own.is_there() {
                 self.shown = Shown::Own;
                 return Ok(());
             }

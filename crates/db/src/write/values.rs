@@ -30,8 +30,8 @@ use esker_format::rocksdb::write_batch::Records;
 
 use super::{Active, Lead, Request, Stage, dropped};
 use crate::batch::WriteBatch;
-use crate::entry::Key;
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
+use crate::entry::Key;
 use crate::family::{Family, Generation};
 use crate::options::{BlobPartition, Separation, WriteOptions};
 use crate::store::Store;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::compression::Compression;
@@ -13,6 +14,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 use fastrand::Rng;
 
 use crate::open::tests::{DIR, edit_manifest, open, options, write_log};
+use crate::operands::{MergeOperator, StringAppend};
 use crate::options::{FamilyOptions, Options, Separation};
 use crate::table::{RangeDeletion, TableIdentity, TableOptions, TableWriter};
 use crate::{Db, ErrorKind};
@@ -78,6 +80,7 @@ fn chosen(random: &mut Rng) -> Options {
     options(FamilyOptions {
         separation: [Separation::Off, Separation::AtFlush][random.usize(..2)],
         min_blob_size: 100,
+        merge_operator: Some(Arc::new(StringAppend::default())),
         write_buffer_bytes: 64 << 10,
         target_file_bytes: 8 << 10,
         level0_compaction_trigger: 100,
@@ -91,15 +94,39 @@ fn key(random: &mut Rng) -> Vec<u8> {
     format!("{:03}", random.u32(..300)).into_bytes()
 }
 
+/// Merges nothing, as where RocksDB knows of the range deletions between.
+struct Later;
+
+impl MergeOperator for Later {
+    fn name(&self) -> &'static str {
+        "StringAppendOperator"
+    }
+
+    fn full_merge(&self, _key: &[u8], _existing: Option<&[u8]>, _operands: &[&[u8]]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 fn put(db: &Db, model: &mut Model, random: &mut Rng, count: usize) {
     for _ in 0..count {
         let (key, value) = (key(random), vec![random.u8(..); random.usize(..300)]);
-        if random.u8(..8) == 0 {
-            db.delete(&key).unwrap();
-            model.remove(&key);
-        } else {
-            db.put(&key, &value).unwrap();
-            model.insert(key, (db.store().visible().get(), value));
+        match random.u8(..8) {
+            0 => {
+                db.delete(&key).unwrap();
+                model.remove(&key);
+            }
+            1..3 => {
+                db.merge(&key, &value).unwrap();
+                let merged = match model.get(&key) {
+                    Some((_, before)) => [before, &b","[..], &value].concat(),
+                    None => value,
+                };
+                model.insert(key, (db.store().visible().get(), merged));
+            }
+            _ => {
+                db.put(&key, &value).unwrap();
+                model.insert(key, (db.store().visible().get(), value));
+            }
         }
     }
 }
@@ -138,7 +165,9 @@ fn contents(db: &Db) -> Contents {
 /// A store with range deletions in tables of level 0, in a table of their own, and in the log; and what is in it.
 fn store(disk: &SimDisk, options: &Options, random: &mut Rng) -> Contents {
     let (mut model, mut in_tables) = (Model::new(), BTreeMap::<FileNumber, Vec<RangeDeletion>>::new());
-    let db = open(disk, options).unwrap();
+    let mut writing = options.clone();
+    writing.families.get_mut("default").unwrap().merge_operator = Some(Arc::new(Later));
+    let db = open(disk, &writing).unwrap();
     put(&db, &mut model, random, 400);
     db.compact_range(&db.default_column_family(), None, None).unwrap();
     for _ in 0..random.usize(1..4) {

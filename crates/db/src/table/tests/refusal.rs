@@ -33,15 +33,6 @@ fn features_that_are_missing_are_named() {
 }
 
 #[test]
-fn merge_operands_are_refused_at_open() {
-    let env = SimDisk::new().env();
-    write(&env, &TableOptions::default(), &[entry("k", 1, ValueKind::Merge, b"+1")]).unwrap();
-    let error = open(&env).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
-    assert!(error.to_string().contains("merge operands"), "{error}");
-}
-
-#[test]
 fn keys_out_of_order_are_refused_by_the_writer() {
     let env = SimDisk::new().env();
     let options = TableOptions::default();
