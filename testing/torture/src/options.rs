@@ -55,7 +55,6 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         create_if_missing: true,
         families: families.iter().map(|&name| (name.to_owned(), family(random))).collect(),
         background_jobs,
-        merge_operators: vec![Arc::new(AppendApart)],
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
         recycled_logs_max: [0, 0, 1, 3][random.usize(..4)],
@@ -67,6 +66,11 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
         cache_blobs: random.bool(),
         holes_within_values: random.bool(),
         mmap_reads: random.bool(),
-        ..Options::default()
+        ..known()
     }
+}
+
+/// The defaults, for whoever opens a store of [`store`] without the options of its families.
+pub fn known() -> Options {
+    Options { merge_operators: vec![Arc::new(AppendApart)], ..Options::default() }
 }

@@ -1,11 +1,12 @@
 //! Transactions: as if each had run alone, in one moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
     Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions, Separation, SstFileWriter,
-    Transaction, WriteBatch, WriteOptions,
+    StringAppend, Transaction, WriteBatch, WriteOptions,
 };
 use esker_torture::crash::{self, Promise};
 use esker_torture::history::{self, Event, has_order, record};
@@ -16,8 +17,13 @@ const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
 
 /// Memtables of a few hundred entries, so that flushes come between reads and their commit.
 fn open(disk: &SimDisk, background_jobs: usize, separation: Separation) -> Db {
-    let family =
-        FamilyOptions { write_buffer_bytes: 64 << 10, min_blob_size: 200, separation, ..FamilyOptions::default() };
+    let family = FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        min_blob_size: 200,
+        separation,
+        merge_operator: Some(Arc::new(StringAppend::default())),
+        ..FamilyOptions::default()
+    };
     let families = [("default".to_owned(), family)].into();
     let options = Options { create_if_missing: true, background_jobs, families, ..Options::default() };
     Db::open_with_env("/store", options, disk.env()).unwrap()
@@ -287,11 +293,58 @@ fn a_transaction_sees_its_moment_and_itself() {
     }
 }
 
+/// Goal: operands are in conflict with nobody, unless what they make is read.
+#[test]
+fn merges_are_in_conflict_only_where_they_are_read() {
+    let db = open(&SimDisk::new(), 0, Separation::AtWrite);
+    let none = db.create_column_family("none", FamilyOptions::default()).unwrap();
+    db.put("list", "1").unwrap();
+    let mut transaction = db.transaction();
+    transaction.merge("list", "3").unwrap();
+    transaction.merge("new", "a").unwrap();
+    assert!(transaction.exists("new").unwrap() && transaction.exists("list").unwrap());
+    db.merge("list", "2").unwrap();
+    db.merge("new", "0").unwrap();
+    transaction.commit(&UNSYNCED).unwrap();
+    assert_eq!(text(db.get("list").unwrap()).as_deref(), Some("1,2,3"));
+    assert_eq!(text(db.get("new").unwrap()).as_deref(), Some("0,a"));
+
+    let mut transaction = db.transaction();
+    transaction.put("put", "x").unwrap();
+    transaction.merge("put", "y").unwrap();
+    transaction.delete("new").unwrap();
+    transaction.merge("new", "b").unwrap();
+    // Neither asks the store.
+    assert_eq!(text(transaction.get("put").unwrap()).as_deref(), Some("x,y"));
+    assert_eq!(text(transaction.get("new").unwrap()).as_deref(), Some("b"));
+    db.merge("put", "z").unwrap();
+    transaction.merge("list", "4").unwrap();
+    assert_eq!(text(transaction.get("list").unwrap()).as_deref(), Some("1,2,3,4"));
+    db.merge("list", "5").unwrap();
+    let error = transaction.commit(&UNSYNCED).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "it has read the list");
+    assert_eq!(text(db.get("put").unwrap()).as_deref(), Some("z"));
+
+    let mut transaction = db.transaction();
+    transaction.merge_cf(&none, "k", "1").unwrap();
+    assert_eq!(transaction.get_cf(&none, "k").unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+    transaction.put("put", "never").unwrap();
+    assert_eq!(transaction.commit(&UNSYNCED).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(text(db.get("put").unwrap()).as_deref(), Some("z"));
+}
+
+fn key(random: &mut fastrand::Rng) -> Vec<u8> {
+    format!("{:02}", random.u8(..40)).into_bytes()
+}
+
+fn merged(before: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    before.map_or_else(|| operand.to_vec(), |before| [before, &b","[..], operand].concat())
+}
+
 /// Goal: a walk shows what the transaction sees, in both directions, within bounds, whatever lies where.
 /// Method: the same steps on a map.
 #[test]
 fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
-    let key = |random: &mut fastrand::Rng| format!("{:02}", random.u8(..40)).into_bytes();
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let db = open(&SimDisk::new(), 0, if seed % 2 == 0 { Separation::AtFlush } else { Separation::AtWrite });
@@ -305,6 +358,11 @@ fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
                     db.delete(&key).unwrap();
                     sees.remove(&key);
                 }
+                5..8 => {
+                    db.merge(&key, &value).unwrap();
+                    let merged = merged(sees.get(&key), &value);
+                    sees.insert(key, merged);
+                }
                 _ => {
                     db.put(&key, &value).unwrap();
                     sees.insert(key, value);
@@ -317,13 +375,24 @@ fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
         db.delete("01").unwrap();
         for n in 0..random.u8(..30) {
             let (key, value) = (key(&mut random), vec![n; random.usize(..400)]);
-            if random.u8(..3) == 0 {
-                transaction.delete(&key).unwrap();
-                sees.remove(&key);
-            } else {
-                transaction.put(&key, &value).unwrap();
-                sees.insert(key, value);
+            match random.u8(..3) {
+                0 => {
+                    transaction.delete(&key).unwrap();
+                    sees.remove(&key);
+                }
+                1 => {
+                    transaction.merge(&key, &value).unwrap();
+                    let merged = merged(sees.get(&key), &value);
+                    sees.insert(key, merged);
+                }
+                _ => {
+                    transaction.put(&key, &value).unwrap();
+                    sees.insert(key, value);
+                }
             }
+            let key = self::key(&mut random);
+            assert_eq!(transaction.get(&key).unwrap().map(|value| value.to_vec()), sees.get(&key).cloned());
+            assert_eq!(transaction.exists(&key).unwrap(), sees.contains_key(&key));
         }
         let bound = |random: &mut fastrand::Rng| random.bool().then(|| key(random));
         let (lower, upper) = (bound(&mut random), bound(&mut random));
