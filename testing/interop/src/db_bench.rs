@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::directory;
 use crate::program::{Outcome, fail, run};
 
 /// Runs `db_bench` on the store with these arguments, however it ends.
@@ -28,6 +29,16 @@ pub enum Opening {
     Writable,
 }
 
+/// What the store's OPTIONS file calls the merge operator of the default family, its first.
+fn merge_operator(store: &Path) -> Option<String> {
+    let files = directory::bytes(store);
+    let (_, newest) = files.iter().rfind(|(name, _)| name.starts_with("OPTIONS-"))?;
+    let newest = String::from_utf8_lossy(newest);
+    let said = newest.lines().find_map(|line| line.trim().strip_prefix("merge_operator="))?;
+    let id = said.trim_start_matches("{id=").split(';').next()?;
+    (id != "nullptr").then(|| id.to_owned())
+}
+
 /// Looks up the keys of the default column family at random, which must all be found, and must be `key_count`.
 #[track_caller]
 pub fn assert_finds_every_key(store: &Path, key_count: usize, opening: Opening) {
@@ -37,6 +48,9 @@ pub fn assert_finds_every_key(store: &Path, key_count: usize, opening: Opening) 
         // in a blob file, not even in its own stores. A bound on open files keeps it off that path.
         arguments.extend(["--readonly=1", "--open_files=1000"]);
     }
+    // It takes the options from the file, but for this one.
+    let operator = merge_operator(store).map(|operator| format!("--merge_operator={operator}"));
+    arguments.extend(operator.as_deref());
     let printed = db_bench(store, &arguments);
     let wanted = format!("({key_count} of {key_count} found)");
     if !printed.contains(&wanted) {

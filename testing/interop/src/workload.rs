@@ -1,8 +1,13 @@
 //! Writes that leave every kind of entry behind, and the contents that a reader must find afterwards.
 
-use esker::{ChecksumKind, Compression, Db, FamilyOptions, Options, ReadOptions, Separation, WriteBatch, WriteOptions};
+use std::sync::Arc;
 
-use crate::contents::{Families, family, must};
+use esker::{
+    ChecksumKind, ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, Separation, StringAppend,
+    WriteBatch, WriteOptions,
+};
+
+use crate::contents::{Contents, Families, family, must};
 
 /// A family whose small values stay in the tables and whose large ones leave them.
 pub const MIXED: &str = "default";
@@ -26,6 +31,7 @@ pub fn small(compression: Compression, checksum: ChecksumKind) -> FamilyOptions 
         target_file_bytes: 16 << 10,
         level_base_bytes: 32 << 10,
         level_multiplier: 4,
+        merge_operator: Some(Arc::new(StringAppend::default())),
         ..FamilyOptions::default()
     }
 }
@@ -114,6 +120,11 @@ pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usi
                 must("deleting", db.delete_cf(&target, &key, &options));
                 contents.remove(&key);
             }
+            3 | 4 if target.options().merge_operator.is_some() => {
+                let key = numbers.key();
+                let operand = numbers.value(20);
+                merge(db, &target, contents, key, &operand);
+            }
             _ => {
                 let key = numbers.key();
                 let len = numbers.value_bytes();
@@ -123,6 +134,15 @@ pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usi
             }
         }
     }
+}
+
+/// Merges into a key of `family` and notes in `contents` what its operator makes of that.
+#[track_caller]
+fn merge(db: &Db, family: &ColumnFamily, contents: &mut Contents, key: Vec<u8>, operand: &[u8]) {
+    let Some(operator) = &family.options().merge_operator else { return };
+    must("merging", db.merge_cf(family, &key, operand, &WriteOptions::default()));
+    let merged = operator.full_merge(&key, contents.get(&key).map(Vec::as_slice), &[operand]);
+    contents.insert(key, merged.unwrap_or_else(|| panic!("{operator:?} refuses")));
 }
 
 #[track_caller]
@@ -146,7 +166,7 @@ fn batch(db: &Db, expected: &mut Families, numbers: &mut Numbers, names: &[Strin
     must("writing a batch", db.write(batch, &WriteOptions::default()));
 }
 
-/// Deletes a third of what is there, overwrites a third, adds some, in every family: the changes one reader makes to
+/// Deletes a third of what is there, overwrites a third, merges into a third where that can be, adds some, in every family: the changes one reader makes to
 /// what another wrote.
 #[track_caller]
 pub fn change(db: &Db, expected: &mut Families, numbers: &mut Numbers) {
@@ -166,7 +186,12 @@ pub fn change(db: &Db, expected: &mut Families, numbers: &mut Numbers) {
                     must("overwriting", db.put_cf(&target, &key, &value, &options));
                     contents.insert(key, value);
                 }
-                _ => {}
+                _ => {
+                    for _ in 0..numbers.below(3) {
+                        let operand = numbers.value(8);
+                        merge(db, &target, contents, key.clone(), &operand);
+                    }
+                }
             }
         }
         for number in 0..100 {

@@ -46,25 +46,6 @@ fn refused(what: &str, words: &[&str], make: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn merge_operands_in_the_log_are_refused() {
-    refused("a log with merges", &["merge"], |store| {
-        bench(store, &["--benchmarks=mergerandom", "--merge_operator=put", "--write_buffer_size=67108864"]);
-        assert_eq!(directory::count(store, ".sst"), 0);
-    });
-}
-
-#[test]
-fn merge_operands_in_tables_are_refused() {
-    refused("tables with merges", &["merge"], |store| {
-        bench(store, &["--benchmarks=mergerandom,compact", "--merge_operator=put"]);
-        // A compaction of RocksDB's would make values of them.
-        let kept = ["--use_existing_db=1", "--disable_auto_compactions=1", "--merge_operator=put"];
-        bench(store, &[&kept[..], &["--benchmarks=mergerandom,flush"]].concat());
-        assert!(directory::filled(store, ".log").is_empty());
-    });
-}
-
-#[test]
 fn values_of_the_stacked_blobdb_are_refused() {
     refused("a store of the stacked BlobDB", &["stacked blobdb"], |store| {
         bench(store, &["--benchmarks=fillrandom,compact", "--use_blob_db=1"]);
