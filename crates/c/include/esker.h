@@ -49,7 +49,7 @@ typedef enum {
   ESKER_KIND_IO = 10,
 } esker_kind;
 
-// Puts and deletes of any column families, all of which take effect together or not at all. Later operations on a key win.
+// Puts, deletes and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 typedef struct esker_batch esker_batch;
 
 // A hash store: append-only files, and a directory of their keys in memory.
@@ -78,6 +78,9 @@ typedef struct esker_iterator esker_iterator;
 
 // How a Raft log is opened.
 typedef struct esker_raft_log_options esker_raft_log_options;
+
+// Where a merge function puts what it has made.
+typedef struct esker_merged esker_merged;
 
 // What is appended together, of any groups.
 typedef struct esker_raft_batch esker_raft_batch;
@@ -108,6 +111,14 @@ typedef struct {
   size_t len;
 } esker_slice;
 
+// What a value becomes: `existing` is the value before, NULL if there is none, `operands` are `count` operands, one at least, the oldest first. What
+// it becomes goes to `merged`; `false`: it cannot be told. Called by several threads at once, at any time while the store is open; it must not call
+// the store.
+typedef bool (*esker_merge_function)(void *state, esker_slice key, const esker_slice *existing, const esker_slice *operands, size_t count, esker_merged *merged);
+
+// Frees the state of a merge operator that nobody uses any more.
+typedef void (*esker_free_function)(void *state);
+
 // What is shown an entry or a value: `context` is the caller's, the bytes are seen where they lie, until it returns. `false` ends the walk.
 typedef bool (*esker_show_entry)(void *context, uint64_t index, esker_slice entry);
 
@@ -126,6 +137,9 @@ esker_error *esker_batch_put(esker_batch *batch, const esker_family *family, esk
 
 // Removes `key`.
 esker_error *esker_batch_delete(esker_batch *batch, const esker_family *family, esker_slice key);
+
+// Merges `operand` into the value of `key`, by the family's merge operator.
+esker_error *esker_batch_merge(esker_batch *batch, const esker_family *family, esker_slice key, esker_slice operand);
 
 // How many operations it has.
 uint32_t esker_batch_count(const esker_batch *batch);
@@ -336,6 +350,14 @@ esker_error *esker_iterator_value_len(const esker_iterator *iterator, uint64_t *
 // Frees a walk; NULL is none.
 void esker_iterator_free(esker_iterator *iterator);
 
+// Adds bytes to the end of what was made; it begins with none. `false` if they are no bytes.
+bool esker_merged_append(esker_merged *merged, esker_slice bytes);
+
+// Makes a merge operator known by `name`, for families whose OPTIONS say that, and for `esker_db_options_set_family(.., "merge_operator", name)`
+// from then on. `partial`, which may be NULL, makes one operand of several, without a value. `state` is what they are given; `free`, which may be NULL, is
+// called with it once options and store are done with the operator, and before this returns an error.
+esker_error *esker_db_options_add_merge_operator(esker_db_options *options, const char *name, void *state, esker_merge_function full, esker_merge_function partial, esker_free_function free);
+
 // The defaults. A family that is not named keeps what the store's OPTIONS file says of it.
 esker_db_options *esker_db_options_create(void);
 
@@ -493,6 +515,9 @@ esker_error *esker_transaction_put(esker_transaction *transaction, const esker_f
 // Removes `key`, if it commits.
 esker_error *esker_transaction_delete(esker_transaction *transaction, const esker_family *family, esker_slice key);
 
+// Merges `operand` into the value of `key`, if it commits; that reads nothing.
+esker_error *esker_transaction_merge(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_slice operand);
+
 // Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
 // nothing was written, begin again. `flags` as those of `esker_db_put`.
 esker_error *esker_transaction_commit(esker_transaction *transaction, uint32_t flags);
@@ -511,6 +536,10 @@ esker_error *esker_db_put(const esker_db *db, uint32_t flags, const esker_family
 
 // Removes `key`; it need not be there.
 esker_error *esker_db_delete(const esker_db *db, uint32_t flags, const esker_family *family, esker_slice key);
+
+// Merges `operand` into the value of `key`, by the family's merge operator, whether it has a value or not: a change by what is there that reads
+// nothing.
+esker_error *esker_db_merge(const esker_db *db, uint32_t flags, const esker_family *family, esker_slice key, esker_slice operand);
 
 // Applies a batch, which stays as it is. Cost: a copy of it.
 esker_error *esker_db_write(const esker_db *db, uint32_t flags, const esker_batch *batch);

@@ -6,7 +6,7 @@ use crate::error::{Failure, attempt};
 use crate::family::Family;
 use crate::memory::Slice;
 
-/// Puts and deletes of any column families, all of which take effect together or not at all. Later operations on a key win.
+/// Puts, deletes and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 #[derive(Debug, Default)]
 pub struct Batch(pub(crate) WriteBatch);
 
@@ -36,6 +36,18 @@ pub extern "C" fn esker_batch_delete(batch: &mut Batch, family: Option<&Family>,
         match family {
             None => batch.0.delete(key),
             Some(family) => batch.0.delete_cf(&family.0, key),
+        }
+    })
+}
+
+/// Merges `operand` into the value of `key`, by the family's merge operator.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_merge(batch: &mut Batch, family: Option<&Family>, key: Slice, operand: Slice) -> Failure {
+    attempt(|| {
+        let (key, operand) = (key.bytes()?, operand.bytes()?);
+        match family {
+            None => batch.0.merge(key, operand),
+            Some(family) => batch.0.merge_cf(&family.0, key, operand),
         }
     })
 }

@@ -4,7 +4,7 @@
 
 #![expect(unsafe_code, reason = "what C passes is believed")]
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{ptr, slice};
@@ -53,6 +53,16 @@ impl Default for Slice {
     }
 }
 
+/// What a program gives to be given back to its functions, which any thread may call.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy)]
+pub struct State(*mut c_void);
+
+// SAFETY: nothing here looks at what it points to; by I1 the program's functions may be called with it by any thread.
+unsafe impl Send for State {}
+// SAFETY: as above, by several at once.
+unsafe impl Sync for State {}
+
 /// The first of several.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +80,13 @@ impl<T> Many<T> {
         }
         // SAFETY: not null, not longer than an object can be; by I1 there are so many of them.
         Ok(unsafe { slice::from_raw_parts(self.0, count) })
+    }
+}
+
+/// For as long as whoever owns them says.
+impl<T> From<&[T]> for Many<T> {
+    fn from(items: &[T]) -> Self {
+        Self(items.as_ptr())
     }
 }
 

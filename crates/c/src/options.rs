@@ -1,11 +1,12 @@
 //! Options, set one by one, by the names of Esker's Rust interface, whose documentation says what each means and which values it may have.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    CaskDamage, CaskOptions, ChecksumKind, Compression, Error, FamilyOptions, Options, PrefixExtractor, ReclaimMode,
-    RecoveryMode, Result, Separation, raft,
+    CaskDamage, CaskOptions, ChecksumKind, Compression, Error, FamilyOptions, MergeOperator, Options, PrefixExtractor,
+    ReclaimMode, RecoveryMode, Result, Separation, raft,
 };
 
 use crate::error::{Failure, attempt, hand_out};
@@ -81,6 +82,15 @@ impl Spelt for PrefixExtractor {
 
     fn read(text: &str) -> Option<Self> {
         Self::parse(text)
+    }
+}
+
+impl Spelt for Arc<dyn MergeOperator> {
+    const HOW: &'static str =
+        "a merge operator that was added, or one of RocksDB's own: uint64add stringappend max bytesxor put";
+
+    fn read(text: &str) -> Option<Self> {
+        <dyn MergeOperator>::named(text)
     }
 }
 
@@ -178,7 +188,7 @@ by_name! {
         reclaim_bytes_per_second_max, ballast_bytes, keep_space_options,
     }
     FamilyOptions {
-        write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, blob_compression, compression,
+        write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, merge_operator, blob_compression, compression,
         bottommost_compression, compression_per_level, block_bytes, restart_interval, bloom_bits_per_key, prefix, checksum,
         target_file_bytes, level_base_bytes, level_multiplier, level_count, level0_compaction_trigger, level0_slowdown_trigger,
         level0_stop_trigger, pending_compaction_bytes_soft, pending_compaction_bytes_hard,
@@ -230,7 +240,12 @@ pub extern "C" fn esker_db_options_set_family(
     attempt(|| {
         let (family, families) = (family.read()?, &mut options.0.families);
         let mut changed = families.get(family).cloned().unwrap_or_default();
-        changed.set(name.read()?, value.read()?)?;
+        let (name, value) = (name.read()?, value.read()?);
+        let added = options.0.merge_operators.iter().find(|added| name == "merge_operator" && added.name() == value);
+        match added {
+            Some(added) => changed.merge_operator = Some(added.clone()),
+            None => changed.set(name, value)?,
+        }
         families.insert(family.to_owned(), changed);
         Ok(())
     })
@@ -308,7 +323,7 @@ mod tests {
     /// Goal: an option that is added to an engine is added here, or left out on purpose.
     #[test]
     fn all_options_can_be_set_but_those_that_are_no_text() {
-        are_all_but::<Options>(&["families", "listeners"]);
+        are_all_but::<Options>(&["families", "listeners", "merge_operators"]);
         are_all_but::<FamilyOptions>(&["blob_partition"]);
         are_all_but::<CaskOptions>(&[]);
         are_all_but::<raft::Options>(&[]);

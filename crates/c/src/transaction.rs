@@ -68,6 +68,23 @@ pub extern "C" fn esker_transaction_delete(
     })
 }
 
+/// Merges `operand` into the value of `key`, if it commits; that reads nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_transaction_merge(
+    transaction: &mut Transaction,
+    family: Option<&Family>,
+    key: Slice,
+    operand: Slice,
+) -> Failure {
+    attempt(|| {
+        let (transaction, key, operand) = (&mut transaction.0, key.bytes()?, operand.bytes()?);
+        match family {
+            None => transaction.merge(key, operand),
+            Some(family) => transaction.merge_cf(&family.0, key, operand),
+        }
+    })
+}
+
 /// Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
 /// nothing was written, begin again. `flags` as those of `esker_db_put`.
 #[unsafe(no_mangle)]

@@ -38,6 +38,13 @@ pub extern "C" fn esker_db_delete(db: &Db, flags: u32, family: Option<&Family>, 
     attempt(|| db.db.delete_cf(db.family(family), key.bytes()?, &write_options(flags)?))
 }
 
+/// Merges `operand` into the value of `key`, by the family's merge operator, whether it has a value or not: a change by what is there that reads
+/// nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_merge(db: &Db, flags: u32, family: Option<&Family>, key: Slice, operand: Slice) -> Failure {
+    attempt(|| db.db.merge_cf(db.family(family), key.bytes()?, operand.bytes()?, &write_options(flags)?))
+}
+
 /// Applies a batch, which stays as it is. Cost: a copy of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_write(db: &Db, flags: u32, batch: &Batch) -> Failure {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// What the sources call a pointer of some kind, for which C needs no name.
-const NAMES: [&str; 4] = ["Out_", "Many_", "Text", "Failure"];
+const NAMES: [&str; 5] = ["Out_", "Many_", "Text", "State", "Failure"];
 
 /// `text` with the pointers themselves in place of their names, and without these.
 fn without_names(mut text: String) -> String {

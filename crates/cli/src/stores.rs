@@ -1,11 +1,12 @@
 //! Opening a store, and finding a column family in it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use esker::{
-    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, Options,
-    Separation,
+    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, MergeOperator,
+    Options, Separation,
 };
 
 use crate::failure::{Failure, warn};
@@ -131,6 +132,11 @@ pub(crate) struct FamilyChoices {
     /// How values in blob files are compressed [default: lz4]
     #[arg(long, value_enum)]
     blob_compression: Option<CompressionChoice>,
+
+    /// What `esker merge` makes of values: one of RocksDB's own operators, uint64add, stringappend, max, bytesxor, put, or as an OPTIONS file
+    /// says it, {id=StringAppendOperator;delimiter=|;}
+    #[arg(long, value_name = "NAME", value_parser = parse_operator)]
+    merge_operator: Option<Arc<dyn MergeOperator>>,
 }
 
 impl FamilyChoices {
@@ -140,12 +146,16 @@ impl FamilyChoices {
             || self.min_blob_size.is_some()
             || self.compression.is_some()
             || self.blob_compression.is_some()
+            || self.merge_operator.is_some()
     }
 
     /// How a Cask packs values; refuses what only a Db can do.
     pub(crate) fn of_cask(&self) -> Result<Compression, Failure> {
         if self.separation.is_some() || self.min_blob_size.is_some() || self.blob_compression.is_some() {
             return Err(Failure::new("a Cask has no blob files: of these options it takes only --compression"));
+        }
+        if self.merge_operator.is_some() {
+            return Err(Failure::new("a Cask has no merge operators: of these options it takes only --compression"));
         }
         Ok(self.compression.map_or(Compression::None, CompressionChoice::compression))
     }
@@ -165,8 +175,16 @@ impl FamilyChoices {
         if let Some(choice) = self.blob_compression {
             options.blob_compression = choice.compression();
         }
+        if let Some(operator) = &self.merge_operator {
+            options.merge_operator = Some(operator.clone());
+        }
         options
     }
+}
+
+fn parse_operator(text: &str) -> Result<Arc<dyn MergeOperator>, String> {
+    <dyn MergeOperator>::named(text)
+        .ok_or_else(|| "none of RocksDB's own: uint64add, stringappend, max, bytesxor, put".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -312,6 +312,75 @@ static void all_of_it(const esker_db *db) {
   FAILS(esker_db_repair(in(directory, "none"), NULL), ESKER_KIND_NOT_FOUND, "none");
 }
 
+// Keeps the longest, and counts how often it was asked and freed.
+struct longest {
+  int asked;
+  int freed;
+};
+
+static bool keep_longest(void *state, esker_slice key, const esker_slice *existing, const esker_slice *operands, size_t count,
+                         esker_merged *merged) {
+  esker_slice longest = existing == NULL ? operands[0] : *existing;
+  ((struct longest *)state)->asked++;
+  for (size_t n = 0; n < count; n++) {
+    if (operands[n].len > longest.len) longest = operands[n];
+  }
+  return !is(key, "refused") && esker_merged_append(merged, longest);
+}
+
+static void count_freed(void *state) {
+  ((struct longest *)state)->freed++;
+}
+
+static void merges(void) {
+  esker_value *value;
+  esker_family *lists;
+  esker_db *db;
+  struct longest state = {0, 0}, none = {0, 0};
+  esker_db_options *created = options();
+  MUST(esker_db_options_add_merge_operator(created, "longest", &state, keep_longest, keep_longest, count_freed));
+  FAILS(esker_db_options_add_merge_operator(created, "none", &none, NULL, NULL, count_freed), ESKER_KIND_INVALID_ARGUMENT, "function");
+  FAILS(esker_db_options_add_merge_operator(created, NULL, &none, keep_longest, NULL, count_freed), ESKER_KIND_INVALID_ARGUMENT, "NULL");
+  HOLDS(none.freed == 2);
+  FAILS(esker_db_options_set_family(created, "default", "merge_operator", "longer"), ESKER_KIND_INVALID_ARGUMENT, "uint64add");
+  MUST(esker_db_options_set_family(created, "default", "merge_operator", "longest"));
+  MUST(esker_db_options_set_family(created, "lists", "merge_operator", "{id=StringAppendOperator;delimiter=/;}"));
+  MUST(esker_db_options_set(created, "create_missing_column_families", "true"));
+  MUST(esker_db_open(in(directory, "merges"), created, &db));
+  MUST(esker_db_family(db, "lists", &lists));
+  MUST(esker_db_merge(db, 0, lists, T("list"), T("a")));
+  MUST(esker_db_merge(db, ESKER_SYNC, lists, T("list"), T("b")));
+  MUST(esker_db_get(db, NULL, lists, T("list"), &value));
+  HOLDS(was(value, "a/b"));
+
+  esker_batch *batch = esker_batch_create();
+  MUST(esker_batch_merge(batch, NULL, T("word"), T("esker")));
+  MUST(esker_batch_merge(batch, lists, T("list"), T("c")));
+  MUST(esker_db_write(db, 0, batch));
+  esker_batch_free(batch);
+  MUST(esker_db_merge(db, 0, NULL, T("word"), T("os")));
+  MUST(esker_db_merge(db, 0, NULL, T("refused"), T("os")));
+  MUST(esker_db_get(db, NULL, NULL, T("word"), &value));
+  HOLDS(was(value, "esker"));
+  HOLDS(state.asked > 0);
+  FAILS(esker_db_get(db, NULL, NULL, T("refused"), &value), ESKER_KIND_CORRUPTION, "longest");
+
+  esker_transaction *transaction = esker_db_transaction(db);
+  MUST(esker_transaction_merge(transaction, NULL, T("word"), T("eskers")));
+  MUST(esker_transaction_merge(transaction, lists, T("list"), T("d")));
+  MUST(esker_transaction_get(transaction, lists, T("list"), &value));
+  HOLDS(was(value, "a/b/c/d"));
+  MUST(esker_transaction_commit(transaction, 0));
+  MUST(esker_db_compact_range(db, NULL, NULL, NULL));
+  MUST(esker_db_get(db, NULL, NULL, T("word"), &value));
+  HOLDS(was(value, "eskers"));
+  esker_family_free(lists);
+  MUST(esker_db_close(db));
+  HOLDS(state.freed == 0);
+  esker_db_options_free(created);
+  HOLDS(state.freed == 1);
+}
+
 int main(int argc, char **argv) {
   HOLDS(argc == 2);
   directory = argv[1];
@@ -325,6 +394,7 @@ int main(int argc, char **argv) {
   transactions(db);
   all_of_it(db);
   MUST(esker_db_close(db));
+  merges();
 
   // What the store's own file says of its options.
   esker_db_options *kept;

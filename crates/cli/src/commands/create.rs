@@ -38,7 +38,9 @@ impl Create {
             return Err(Failure::new(format_args!("{}: there is already {kind}", self.store.display())));
         }
         if self.kind != Kind::Db && self.choices.is_any() {
-            return Err(Failure::new("--separation, --min-blob-size and compression are kept only in a Db"));
+            return Err(Failure::new(
+                "--separation, --min-blob-size, --merge-operator and compression are kept only in a Db",
+            ));
         }
         if self.kind != Kind::Cask && self.keep_versions.is_some() {
             return Err(Failure::new("--keep-versions needs --kind cask"));

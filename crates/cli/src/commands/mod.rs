@@ -18,6 +18,7 @@ mod gc;
 mod get;
 mod history;
 mod import;
+mod merge;
 mod put;
 mod raft;
 mod repair;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Exists(exists::Exists),
     History(history::History),
     Put(put::Put),
+    Merge(merge::Merge),
     Delete(delete::Delete),
     Scan(scan::Scan),
     Count(count::Count),
@@ -70,6 +72,7 @@ impl Command {
             Self::Exists(command) => command.run(out),
             Self::History(command) => command.run(out),
             Self::Put(command) => command.run(),
+            Self::Merge(command) => command.run(),
             Self::Delete(command) => command.run(),
             Self::Scan(command) => command.run(out),
             Self::Count(command) => command.run(out),

@@ -10,6 +10,7 @@ use crate::family::{Family, View};
 use crate::iterate::InternalIterator;
 use crate::pinned::PinnedSlice;
 use crate::read::BlobReader;
+use crate::table::NO_OPERATOR;
 use crate::{Error, ErrorKind, Result};
 
 /// What stands for a value in a table or memtable, made into it.
@@ -131,18 +132,22 @@ pub(crate) fn merge(
     operands: &[&[u8]],
 ) -> Result<PinnedSlice> {
     let Some(operator) = &family.options.merge_operator else {
-        return Err(no_operator(user_key, operands.len(), &family.name));
+        return Err(no_operator(user_key, operands.len(), family));
     };
     let merged = operator.full_merge(user_key, existing, operands);
     merged.map(PinnedSlice::from_vec).ok_or_else(|| refused(user_key, operands.len(), operator.name()))
 }
 
 #[cold]
-fn no_operator(user_key: &[u8], count: usize, family: &str) -> Error {
-    let key = Key(user_key);
+fn no_operator(user_key: &[u8], count: usize, family: &Family) -> Error {
+    let (key, view) = (Key(user_key), family.view.load());
+    let mut said = view.version.tables().map(|(_, table)| &*table.table.properties().merge_operator);
+    let said = said.find(|name| !matches!(*name, "" | NO_OPERATOR));
+    let said = said.map_or_else(String::new, |name| format!(" (its tables name {name:?})"));
     let reason = format!(
-        "the value of key {key} is to be merged of {count} operands, and column family {family:?} has no merge operator that does so; \
-         open the store with FamilyOptions::merge_operator or Options::merge_operators; other keys can be read"
+        "the value of key {key} is to be merged of {count} operands, and column family {:?} has no merge operator that does so{said}; \
+         open the store with FamilyOptions::merge_operator or Options::merge_operators; other keys can be read",
+        family.name
     );
     Error::new(ErrorKind::UnsupportedFormat, reason)
 }

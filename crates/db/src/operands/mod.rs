@@ -86,6 +86,14 @@ pub trait MergeOperator: Send + Sync + 'static {
     }
 }
 
+impl dyn MergeOperator {
+    /// RocksDB's own operator of that name or nickname (`uint64add`, `StringAppendOperator`), or with options, as an OPTIONS file has it:
+    /// `{id=StringAppendOperator;delimiter=|;}`. `None` if there is none.
+    pub fn named(text: &str) -> Option<Arc<Self>> {
+        named(text, &[])
+    }
+}
+
 impl fmt::Debug for dyn MergeOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MergeOperator({})", self.option_text())

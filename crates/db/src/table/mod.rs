@@ -69,6 +69,9 @@ use resident::{Keeping, Resident, ResidentAt};
 pub(crate) use salvage::{Remains, Salvaged, taken_in_with};
 pub(crate) use write::TableWriter;
 
+/// In the place of a merge operator's name.
+pub(crate) const NO_OPERATOR: &str = "nullptr";
+
 /// How tables are written.
 #[derive(Debug, Clone)]
 pub(crate) struct TableOptions {
@@ -82,6 +85,8 @@ pub(crate) struct TableOptions {
     pub(crate) bits_per_key: f64,
     /// Prefixes that the filter has beside the keys.
     pub(crate) prefix: Option<PrefixExtractor>,
+    /// The name of who can merge the operands.
+    pub(crate) merge_operator: Option<String>,
     /// Of all blocks.
     pub(crate) checksum: ChecksumKind,
     /// 5 is read by every RocksDB since 6.6; 6 since 8.6.
@@ -97,6 +102,7 @@ impl TableOptions {
             compression: options.compression,
             bits_per_key: options.bloom_bits_per_key,
             prefix: options.prefix,
+            merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().to_owned()),
             checksum: options.checksum,
             ..Self::default()
         }
@@ -111,6 +117,7 @@ impl Default for TableOptions {
             compression: Compression::Lz4,
             bits_per_key: 10.0,
             prefix: None,
+            merge_operator: None,
             checksum: ChecksumKind::Xxh3,
             format_version: 5,
         }

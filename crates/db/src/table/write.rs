@@ -15,7 +15,7 @@ use esker_format::rocksdb::table::{
 };
 use esker_format::xxph3::xxph3_64;
 
-use super::{TableIdentity, TableOptions, TableSummary};
+use super::{NO_OPERATOR, TableIdentity, TableOptions, TableSummary};
 use crate::pieces::Pieces;
 use crate::{Error, Result};
 
@@ -71,7 +71,7 @@ impl TableWriter {
         }
         let base_context = if version >= 6 { base_context(identity, number) } else { 0 };
         let delta_encoded = version >= 4;
-        let mut properties = properties_of(identity, number, options.compression);
+        let mut properties = properties_of(identity, number, options);
         properties.index_value_is_delta_encoded = u64::from(delta_encoded);
         let filter = FilterBuilder::new(options.bits_per_key);
         if filter.is_some() {
@@ -343,13 +343,13 @@ fn room_for(entry_bytes: usize, open_bytes: usize, block_bytes: usize) -> usize 
     limits::BLOCK_BYTES_MAX.saturating_sub(before.saturating_add(BLOCK_OVERHEAD_BYTES))
 }
 
-fn properties_of(identity: &TableIdentity, number: FileNumber, compression: Compression) -> TableProperties {
+fn properties_of(identity: &TableIdentity, number: FileNumber, options: &TableOptions) -> TableProperties {
     TableProperties {
         column_family_id: u64::from(identity.column_family_id),
         column_family_name: identity.column_family_name.clone(),
         comparator: BYTEWISE_COMPARATOR.to_owned(),
-        compression: compression.name().to_owned(),
-        merge_operator: "nullptr".to_owned(),
+        compression: options.compression.name().to_owned(),
+        merge_operator: options.merge_operator.clone().unwrap_or_else(|| NO_OPERATOR.to_owned()),
         prefix_extractor: "nullptr".to_owned(),
         property_collectors: "[]".to_owned(),
         creation_time: identity.creation_time,

@@ -141,6 +141,7 @@ fn a_table_is_a_sorted_list_under_every_option() {
             restart_interval: [1, 2, 16, 1000][random.below(4) as usize],
             compression,
             bits_per_key: [0.0, 5.0, 10.0][random.below(3) as usize],
+            merge_operator: None,
             prefix: [None, Some(PrefixExtractor::Fixed(1)), Some(PrefixExtractor::Capped(2))][random.below(3) as usize],
             checksum: checksums[index % checksums.len()],
             format_version: 3 + index as u32 % 4,
