@@ -39,6 +39,8 @@ pub(crate) enum Benchmark {
     ReadWhileWriting,
     /// Get two random keys and put them, in a transaction, again if another thread came in between; on a Db
     RandomTransaction,
+    /// Merge into random keys what is to be their value, by the merge operator put; on a Db
+    MergeRandom,
     /// 50 % get, 50 % put
     YcsbA,
     /// 95 % get, 5 % put
@@ -91,6 +93,7 @@ impl Benchmark {
                 Some("needs memtables and tables, which a Cask has not")
             }
             (Kind::Cask, Self::RandomTransaction) => Some("needs transactions, and a Cask has none; see ycsbf"),
+            (Kind::Cask, Self::MergeRandom) => Some("needs a merge operator, and a Cask has none; see overwrite"),
             (Kind::Db, Self::Scan) => Some("works on a Cask; on a Db, readseq goes through everything"),
             (Kind::Raft, _) => Some("works on a Db or a Cask, not on a Raft log"),
             _ => None,
@@ -121,7 +124,8 @@ impl Benchmark {
     /// Whether keys are put of which nobody knows afterwards which they were.
     pub(super) fn scatters(self) -> bool {
         let shares = self.shares();
-        matches!(self, Self::ReadWhileWriting | Self::RandomTransaction) || shares.update + shares.read_modify_write > 0
+        matches!(self, Self::ReadWhileWriting | Self::RandomTransaction | Self::MergeRandom)
+            || shares.update + shares.read_modify_write > 0
     }
 
     /// Which keys it asks for, unless told otherwise.

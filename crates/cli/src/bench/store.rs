@@ -319,6 +319,14 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Merges an operand into a key's value.
+    pub(super) fn merge(&self, key: &[u8], operand: &[u8]) -> Result<(), Stop> {
+        match self {
+            Self::Db { db, family, write, .. } => Ok(db.merge_cf(family, key, operand, write)?),
+            Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
+        }
+    }
+
     /// A walk through everything, in no order.
     pub(super) fn scan(&self) -> Result<CaskScan, Stop> {
         match self {

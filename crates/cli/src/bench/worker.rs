@@ -114,6 +114,7 @@ impl<'a> Worker<'a> {
             | Benchmark::YcsbE
             | Benchmark::YcsbF => self.mixed()?,
             Benchmark::RandomTransaction => self.transact()?,
+            Benchmark::MergeRandom => self.merge()?,
             Benchmark::Flush => self.shared.target.db()?.0.flush()?,
             Benchmark::Compact => self.shared.target.compact()?,
             Benchmark::WaitForCompaction => self.wait()?,
@@ -296,6 +297,13 @@ impl<'a> Worker<'a> {
         } else {
             self.get_chosen()
         }
+    }
+
+    fn merge(&mut self) -> Result<(), Stop> {
+        let (number, shared) = (self.choose(), self.shared);
+        self.make_value(number);
+        self.tally.bytes += shared.plan.key_bytes as u64;
+        shared.target.merge(self.key.of(number), &self.value)
     }
 
     fn transact(&mut self) -> Result<(), Stop> {

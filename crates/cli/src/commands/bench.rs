@@ -4,10 +4,11 @@ mod raft;
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Listener, Options};
+use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Listener, Options, PutOperator};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -213,7 +214,11 @@ impl Bench {
         if let Some(bytes) = self.write_buffer_bytes {
             family.write_buffer_bytes = bytes;
         }
-        if !self.use_existing || self.choices.is_any() || self.write_buffer_bytes.is_some() {
+        let merges = self.benchmarks.iter().flatten().any(|benchmark| *benchmark == Benchmark::MergeRandom);
+        if merges && family.merge_operator.is_none() {
+            family.merge_operator = Some(Arc::new(PutOperator));
+        }
+        if !self.use_existing || self.choices.is_any() || self.write_buffer_bytes.is_some() || merges {
             options.families.insert("default".to_owned(), family);
         }
         let db = Db::open(&self.store, options).map_err(|error| self.why_not_open(error))?;
