@@ -5,6 +5,7 @@
 //! - FO3: a value in a blob file that operands were merged into is garbage there, counted by the sieve as if it was overwritten.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use esker_format::limits;
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
@@ -17,6 +18,11 @@ use crate::pinned::PinnedSlice;
 
 /// See FO2.
 const BYTES_MAX: usize = 64 << 20;
+
+/// What an operator answers; nothing if it panics (OP3): whoever reads the key is told, and whoever writes is not kept from it.
+fn asked(ask: impl FnOnce() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_default()
+}
 
 /// Reads the value of a user key to which a pointer leads; `None` if it cannot be had here.
 type ReadBase<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Option<PinnedSlice>> + 'a;
@@ -162,7 +168,8 @@ impl<'a> Fold<'a> {
     }
 
     fn merged(&self, existing: Option<&[u8]>) -> Option<Vec<u8>> {
-        let merged = self.operator.as_ref()?.full_merge(self.user_key()?, existing, &self.operands());
+        let (operator, key) = (self.operator.as_ref()?, self.user_key()?);
+        let merged = asked(|| operator.full_merge(key, existing, &self.operands()));
         merged.filter(|value| value.len() <= limits::VALUE_BYTES_MAX)
     }
 
@@ -171,7 +178,8 @@ impl<'a> Fold<'a> {
         if operands.len() < 2 {
             return None;
         }
-        let merged = self.operator.as_ref()?.partial_merge(self.user_key()?, &operands);
+        let (operator, key) = (self.operator.as_ref()?, self.user_key()?);
+        let merged = asked(|| operator.partial_merge(key, &operands));
         merged.filter(|operand| operand.len() <= limits::VALUE_BYTES_MAX)
     }
 

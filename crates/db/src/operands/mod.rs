@@ -63,7 +63,8 @@ pub(crate) use known::{is_said, named};
 /// ```
 ///
 /// It is asked by threads that read and by those that flush and compact, by several at once, and may be asked of the same operands any number of
-/// times: it answers by nothing but what it is given. It must not write to the store that asks it, nor wait for who does.
+/// times: it answers by nothing but what it is given. It must not write to the store that asks it, nor wait for who does. A panic reaches who reads the
+/// key; flushes and compactions leave operands at which it panics as they are.
 pub trait MergeOperator: Send + Sync + 'static {
     /// Its name, which the store keeps: RocksDB's name of the same operator where it has one. It does not change as long as operands that
     /// this operator understands are in a store.

@@ -115,6 +115,20 @@ fn a_run_leaves_as_few_operands_as_it_may() {
     let nobody = Run { operator: None, snapshots: &[], deeper: false, bytes_max: 1000 };
     assert_eq!(nobody.pour(&[("a", 9, M, "2"), ("a", 8, M, "1"), ("a", 7, V, "0")]), "a9+2 a8+1 a0=0");
     assert_eq!(nobody.pour(&[("a", 9, V, "2"), ("a", 8, M, "1"), ("a", 7, V, "0")]), "a0=2");
+    struct Panics;
+    impl MergeOperator for Panics {
+        fn name(&self) -> &'static str {
+            "test.Panics"
+        }
+        fn full_merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+            panic!("as it may")
+        }
+        fn partial_merge(&self, _: &[u8], _: &[&[u8]]) -> Option<Vec<u8>> {
+            panic!("as it may")
+        }
+    }
+    let panics = Run { operator: Some(Arc::new(Panics)), ..nobody.clone() };
+    assert_eq!(panics.pour(&[("a", 9, M, "2"), ("a", 8, M, "1"), ("a", 7, V, "0")]), "a9+2 a8+1 a0=0");
     let refuses = Run { operator: Some(Arc::new(Moody::new(false))), ..nobody };
     assert_eq!(refuses.pour(&[("a", 9, M, "2"), ("a", 8, M, "1"), ("a", 7, V, "0")]), "a9+2 a8+1 a0=0");
 }
