@@ -142,7 +142,8 @@ fn merge(db: &Db, family: &ColumnFamily, contents: &mut Contents, key: Vec<u8>, 
     let Some(operator) = &family.options().merge_operator else { return };
     must("merging", db.merge_cf(family, &key, operand, &WriteOptions::default()));
     let merged = operator.full_merge(&key, contents.get(&key).map(Vec::as_slice), &[operand]);
-    contents.insert(key, merged.unwrap_or_else(|| panic!("{operator:?} refuses")));
+    let merged = merged.ok_or_else(|| format!("{operator:?} refuses"));
+    contents.insert(key, must("merging", merged));
 }
 
 #[track_caller]

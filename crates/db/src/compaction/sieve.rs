@@ -249,7 +249,9 @@ mod tests {
     #[test]
     fn what_stays_above_shadows_what_no_snapshot_keeps() {
         let above = Arc::new(Memtable::new());
-        for (key, sequence, kind) in [("a", 9, V), ("c", 9, D), ("c", 7, V), ("d", 4, V), ("x", 9, V)] {
+        // An operand hides nothing (S7).
+        let b = ("b", 9, ValueKind::Merge);
+        for (key, sequence, kind) in [("a", 9, V), b, ("c", 9, D), ("c", 7, V), ("d", 4, V), ("x", 9, V)] {
             above.add(SequenceNumber::new(sequence), kind, key.as_bytes(), b"");
         }
         let kept = |snapshots: &[u64], from: &str| {

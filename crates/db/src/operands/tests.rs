@@ -202,7 +202,9 @@ fn open(disk: &SimDisk, operator: Option<Operator>, given: Vec<Operator>) -> Db 
     Db::open_with_env("/db", options, disk.env()).unwrap()
 }
 
-fn whole(db: &Db) -> std::result::Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorKind> {
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn whole(db: &Db) -> std::result::Result<Pairs, ErrorKind> {
     let entries = db.iter().unwrap().entries();
     entries
         .map(|entry| entry.map(|(key, value)| (key, value.to_vec())))

@@ -84,20 +84,37 @@ mod read {
 
         pub(crate) fn add(&self, _values: u64, _bytes: u64, _reads: u64) {}
 
-        pub(crate) fn read(&self, _: &View, _key: &[u8], _: &PinnedSlice, _fill_cache: bool) -> Result<PinnedSlice> {
-            unreachable!("all pointers decode")
-        }
-
         pub(crate) fn read_at(&self, view: &View, _key: &[u8], index: &BlobIndex) -> Result<PinnedSlice> {
             Ok(view.0.read(index.offset))
         }
 
-        pub(crate) fn value_len(&self, _: &View, _key: &[u8], _: &PinnedSlice) -> Result<u64> {
-            unreachable!("all pointers decode")
-        }
-
         pub(crate) fn value_len_at(&self, _: &View, _key: &[u8], index: &BlobIndex) -> Result<u64> {
             Ok(index.bytes)
+        }
+    }
+}
+
+mod operands {
+    use esker_format::rocksdb::internal_key::ValueKind;
+
+    use crate::Result;
+    use crate::family::{Family, View};
+    use crate::pinned::PinnedSlice;
+    use crate::read::BlobReader;
+
+    pub(crate) struct Reader<'a> {
+        pub(crate) family: &'a Family,
+        pub(crate) view: &'a View,
+        pub(crate) blobs: &'a BlobReader,
+    }
+
+    impl Reader<'_> {
+        pub(crate) fn value(&self, _key: &[u8], _: ValueKind, _: PinnedSlice) -> Result<PinnedSlice> {
+            unreachable!("all are pointers that decode")
+        }
+
+        pub(crate) fn value_len(&self, _key: &[u8], _: ValueKind, _: &PinnedSlice) -> Result<u64> {
+            unreachable!("all are pointers that decode")
         }
     }
 }

@@ -12,6 +12,7 @@ use super::stretch::Length;
 use super::walk::Walker;
 use crate::blob::{SIDE, Side, Step};
 use crate::family::{Family, View};
+use crate::operands::Reader;
 use crate::read::BlobReader;
 
 /// Threads that shuttle schedules, or none.
@@ -111,7 +112,7 @@ impl Walk {
     /// The value it stands on.
     pub fn value(&self) -> u64 {
         let Store { view, family, .. } = &self.store;
-        let value = self.ahead.value(&BlobReader, view, &self.pace, &family.walks);
+        let value = self.ahead.value(&Reader { family, view, blobs: &BlobReader }, &self.pace);
         value.ok().and_then(|value| value.0).expect("there is a value, and nothing fails")
     }
 }
