@@ -97,13 +97,19 @@ impl Plan {
             + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved + folded)
     }
 
-    /// Values in blob files that operands may be merged into: as many as there are operands.
+    /// Values in blob files that operands may be merged into: as many as there are operands, and no more than the tables point to.
     fn folded_bytes(&self) -> u64 {
         let with_operands = self.inputs().filter(|(_, table)| has_foldable(&self.family, table));
         let count =
             with_operands.map(|(_, table)| table.table.properties().merge_operand_count).fold(0, u64::saturating_add);
+        if count == 0 {
+            return 0;
+        }
         let all = self.version.ledger().total();
-        count.saturating_mul(all.live_bytes() / all.live_count().max(1)).min(all.live_bytes())
+        let pointed_to = self
+            .version
+            .bytes_into(&self.version.blobs().keys().copied().collect(), self.inputs().map(|(_, table)| table));
+        count.saturating_mul(all.live_bytes() / all.live_count().max(1)).min(pointed_to)
     }
 
     /// What lives in its victims, as far as its tables point there.
