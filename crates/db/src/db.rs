@@ -386,7 +386,8 @@ impl Db {
     /// it last saw and its answer. It must not write to the store itself, nor wait for a lock that somebody holds who writes: who has
     /// lost many such races is asked while all who write wait.
     ///
-    /// Cost: a read and a write, the write in a turn of its own. A sync is shared with all who write meanwhile.
+    /// Cost: a read, and a place among those who write, who share an append and a sync. Where several change the same keys at once, the changes of the next
+    /// moments take a turn each, and share the sync only.
     ///
     /// # Durability
     /// As [`write`](Self::write). With `sync`, the value that the last answer was given for is durable as well when this returns, also if
@@ -729,7 +730,7 @@ impl Db {
     /// most of what a range holds (as RocksDB's `DeleteFilesInRange`). Both ends are inclusive, `None` is open. Returns their bytes.
     ///
     /// Keys at the ends of the range, in level 0 and in memtables stay, as do those in tables that are being compacted: delete what
-    /// must be gone. Nothing older comes to light. Snapshots lose these keys, too; iterators that were made before read on.
+    /// must be gone. Nothing older comes to light; operands that stay are merged into nothing. Snapshots lose these keys, too; iterators that were made before read on.
     ///
     /// Cost: the keys of these tables once, if they point to separated values; one edit of the manifest.
     ///

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -109,6 +109,8 @@ pub(crate) struct Store {
     /// What the next log takes up, if it was made ahead of time; follows `state.spare_log`.
     pub(crate) spare_log_bytes: AtomicU64,
     pub(crate) commit: CommitQueue<Request, Lead>,
+    /// So many changes go alone before one joins a group again (U5 of [`update`](crate::update)).
+    pub(crate) alone_for: AtomicU32,
     /// Logs that take no more writes and may not be durable, oldest first.
     pub(crate) ended_logs: Mutex<Vec<Arc<EndedLog>>>,
     /// The newest log that took its last write and is durable; so are those before it.
@@ -305,6 +307,7 @@ impl Store {
             manifest_growth: AtomicU64::new(0),
             spare_log_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),
+            alone_for: AtomicU32::new(0),
             ended_logs: Mutex::default(),
             durable_log: AtomicU64::new(0),
             durable_sequence: AtomicU64::new(0),

@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use parking_lot::{Condvar, Mutex};
@@ -34,6 +34,9 @@ pub(crate) struct Merge {
     snapshots: Vec<SequenceNumber>,
     /// What all parts will write.
     reserved: Arc<Reserved>,
+    /// Room for values in blob files that operands are merged into, and what is left of it: no plan has to have any, as operands may stay.
+    for_folding: Reserved,
+    folding_left: AtomicU64,
     /// The user keys that all parts but the first begin with.
     cuts: Vec<Vec<u8>>,
     has_failed: AtomicBool,
@@ -64,9 +67,20 @@ enum Failure {
 impl Merge {
     pub(super) fn of(plan: Arc<Plan>, reserved: Arc<Reserved>, store: &Store) -> Arc<Self> {
         let cuts = if plan.is_sweep { equal_cuts(&plan) } else { cuts_by_range(&plan, store) };
+        let foldable = plan.foldable_bytes();
+        let for_folding = match foldable {
+            0 => 0,
+            foldable => {
+                let left = store.left();
+                // Others need some of it, too.
+                foldable.min(u64::try_from(left.disk.min(left.bound)).unwrap_or(0) / 2)
+            }
+        };
         Arc::new(Self {
             snapshots: store.snapshots.sequences(),
             reserved,
+            for_folding: store.room.reserve(for_folding),
+            folding_left: AtomicU64::new(for_folding),
             cuts,
             has_failed: AtomicBool::new(false),
             progress: Mutex::default(),
@@ -85,6 +99,16 @@ impl Merge {
 
     pub(super) fn reserved(&self) -> Arc<Reserved> {
         self.reserved.clone()
+    }
+
+    /// Whether there is room for `bytes` more of values that operands are merged into; they are taken off.
+    pub(super) fn may_fold(&self, bytes: u64) -> bool {
+        let less = |left: u64| left.checked_sub(bytes);
+        let may = self.folding_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if may {
+            self.for_folding.note_written(bytes);
+        }
+        may
     }
 
     /// The user keys that a part begins with, and ends before.

@@ -89,27 +89,16 @@ impl Plan {
         let tables: u64 = self.inputs().map(|(_, table)| table.meta.file_bytes).sum();
         let moved = self.moved_bytes();
         let home = self.version.bytes_into(&self.coming_home, self.inputs().map(|(_, table)| table));
-        let folded = self.folded_bytes();
-        tables
-            + moved
-            + home
-            + folded
-            + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved + folded)
+        tables + moved + home + rounding_bytes(&self.family, self.inputs().count(), tables + home, moved)
     }
 
-    /// Values in blob files that operands may be merged into: as many as there are operands, and no more than the tables point to.
-    fn folded_bytes(&self) -> u64 {
-        let with_operands = self.inputs().filter(|(_, table)| has_foldable(&self.family, table));
-        let count =
-            with_operands.map(|(_, table)| table.table.properties().merge_operand_count).fold(0, u64::saturating_add);
-        if count == 0 {
+    /// Values in blob files that operands may be merged into: all that its tables point to, if they have any that somebody can merge.
+    pub(crate) fn foldable_bytes(&self) -> u64 {
+        if !self.inputs().any(|(_, table)| has_foldable(&self.family, table)) {
             return 0;
         }
-        let all = self.version.ledger().total();
-        let pointed_to = self
-            .version
-            .bytes_into(&self.version.blobs().keys().copied().collect(), self.inputs().map(|(_, table)| table));
-        count.saturating_mul(all.live_bytes() / all.live_count().max(1)).min(pointed_to)
+        let all = self.version.blobs().keys().copied().collect();
+        self.version.bytes_into(&all, self.inputs().map(|(_, table)| table))
     }
 
     /// What lives in its victims, as far as its tables point there.

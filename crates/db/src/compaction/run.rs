@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::blob::BlobIndex;
+use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
 
 use super::pick::overlap_bytes_max;
@@ -170,7 +170,8 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,
         None => input.seek_to_first()?,
     }
-    let mut fold = Fold::new(plan.family.options.merge_operator.clone(), |key, pointer| base_value(plan, key, pointer));
+    let mut fold =
+        Fold::new(plan.family.options.merge_operator.clone(), |key, pointer| base_value(merge, key, pointer));
     pour(&mut input, end, &mut sieve, &mut fold, |key, internal, value| {
         // Whoever closes the store does not wait for gigabytes to be merged, nor whoever has failed.
         store.check_open()?;
@@ -236,10 +237,18 @@ fn note_overwritten(plan: &Plan, garbage: &ByFile) {
     }
 }
 
-/// The value that operands are to be merged into. One that is damaged is left alone: whoever reads it is told.
-fn base_value(plan: &Plan, user_key: &[u8], pointer: &[u8]) -> Result<Option<PinnedSlice>> {
-    let index = entry::pointer(user_key, pointer)?;
+/// The value that operands are to be merged into. One that is damaged is left alone: whoever reads it is told. So is one for which there is no room,
+/// but for those that would have to move anyway.
+fn base_value(merge: &Merge, user_key: &[u8], pointer: &[u8]) -> Result<Option<PinnedSlice>> {
+    let (plan, index) = (merge.plan(), entry::pointer(user_key, pointer)?);
     let Some(blob) = plan.version.blobs().get(&index.file) else { return Ok(None) };
+    let moves = plan.moved_from().contains(&index.file);
+    // Before anything is read: a damaged pointer may say any length.
+    if blob.file.extent(user_key, &index).is_err()
+        || (!moves && !merge.may_fold(accounted_bytes(&index, user_key.len())))
+    {
+        return Ok(None);
+    }
     match blob.file.read(user_key, &index) {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),

@@ -113,7 +113,8 @@ impl RangeDeletion {
                 operands.clear();
                 is_decided = false;
             }
-            if !is_decided && sequence > self.sequence && kind == ValueKind::Merge {
+            // A file that RocksDB took in has one number for all: its ranges hide what is older than the file.
+            if !is_decided && sequence >= self.sequence && kind == ValueKind::Merge {
                 operands.push(entries.pinned_value());
             } else if !is_decided {
                 is_decided = true;

@@ -91,6 +91,10 @@ impl<'a> Fold<'a> {
         let stripe = sieve.stripe_of(key.sequence);
         let is_same_key = self.user_key() == Some(key.user_key);
         let is_same = is_same_key && self.stripe == stripe;
+        // A single deletion that went, and what it hides: as if they had not been.
+        if is_same_key && fate == Fate::Dropped && key.kind != ValueKind::Deletion {
+            return Ok(true);
+        }
         if is_same && self.merge_into(key, value, sieve, each)? {
             return Ok(true);
         }

@@ -328,3 +328,13 @@ fn a_store_names_rocksdbs_own_operators() {
     assert!(db.compare_and_delete(&default, "n", 12u64.to_le_bytes(), &WriteOptions::default()).unwrap());
     assert!(!db.exists("n").unwrap());
 }
+
+/// Goal: what a single deletion went with leaves operands as if it had not been.
+#[test]
+fn operands_above_a_spent_single_deletion_become_a_value() {
+    let deepest = Run { operator: joining(), snapshots: &[], deeper: false, bytes_max: 1000 };
+    assert_eq!(deepest.pour(&[("a", 9, M, "2"), ("a", 8, S, "")]), "a0=2");
+    assert_eq!(deepest.pour(&[("a", 9, M, "2"), ("a", 8, S, ""), ("a", 7, V, "1")]), "a0=2");
+}
+
+mod stores;

@@ -7,8 +7,11 @@
 //!   number would make it newer, so it does not count. Of a key without such an entry all that is logged counts: numbers tell what is newer, and its
 //!   table may be lost. (Of a key with one, the table of a flush that held a newer entry may be, too, while its log is still there: the older one shows
 //!   then. To take every log at its word would show older ones of tables that are whole.)
+//! - L3: an operand that was logged does not count beside an entry of its key in a table that is not older: a flush or a compaction has made that of it, and
+//!   of others, or it is hidden by that. (Or its own table is lost, and it with that: to count it would be to merge others twice.)
 //!
-//! Cost: a record of an early log is looked up in each table that has entries without numbers and its key in its range, past its filter.
+//! Cost: a record of an early log is looked up in each table that has entries without numbers and its key in its range, past its filter; an operand
+//! in all that have its key in theirs.
 
 use std::sync::Arc;
 
@@ -22,12 +25,14 @@ use crate::memtable::Memtable;
 pub(super) struct Flushed<'a> {
     first_log: FileNumber,
     newest: u64,
-    timeless: Vec<Timeless<'a>>,
+    tables: Vec<Flat<'a>>,
 }
 
-/// A table with entries that compactions have taken the number from.
-struct Timeless<'a> {
+/// A table, to be asked for keys.
+struct Flat<'a> {
     source: &'a Source,
+    /// Whether compactions have taken the number from some of its entries.
+    is_timeless: bool,
     says_first_log: bool,
     /// Of a damaged one, once it was asked for.
     salvaged: Option<Arc<Memtable>>,
@@ -36,7 +41,7 @@ struct Timeless<'a> {
 impl<'a> Flushed<'a> {
     /// As the tables of a family say, in the store `db_id`.
     pub(super) fn of(sources: &'a [Source], db_id: &str) -> Self {
-        let mut flushed = Self { first_log: FileNumber::default(), newest: 0, timeless: Vec::new() };
+        let mut flushed = Self { first_log: FileNumber::default(), newest: 0, tables: Vec::new() };
         for source in sources {
             let first_log = source.first_log(db_id);
             match first_log {
@@ -44,10 +49,8 @@ impl<'a> Flushed<'a> {
                 None if source.is_undated => {}
                 None => flushed.newest = flushed.newest.max(source.meta.largest_sequence.get()),
             }
-            if source.meta.smallest_sequence.get() == 0 {
-                let says_first_log = first_log.is_some();
-                flushed.timeless.push(Timeless { source, says_first_log, salvaged: None });
-            }
+            let (is_timeless, says_first_log) = (source.meta.smallest_sequence.get() == 0, first_log.is_some());
+            flushed.tables.push(Flat { source, is_timeless, says_first_log, salvaged: None });
         }
         flushed
     }
@@ -67,9 +70,19 @@ impl<'a> Flushed<'a> {
         self.has_timeless(user_key, |table| !table.says_first_log)
     }
 
-    fn has_timeless(&mut self, user_key: &[u8], counts: impl Fn(&Timeless<'_>) -> bool) -> Result<bool> {
-        for table in self.timeless.iter_mut().filter(|table| counts(table)) {
-            if table.has(user_key)? {
+    /// Whether an operand that was logged at `sequence` is in some entry of its key already (L3).
+    pub(super) fn has_taken(&mut self, user_key: &[u8], sequence: u64) -> Result<bool> {
+        for table in &mut self.tables {
+            if table.newest(user_key, SequenceNumber::MAX)?.is_some_and(|newest| newest.get() >= sequence) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_timeless(&mut self, user_key: &[u8], counts: impl Fn(&Flat<'_>) -> bool) -> Result<bool> {
+        for table in self.tables.iter_mut().filter(|table| table.is_timeless && counts(table)) {
+            if table.newest(user_key, SequenceNumber::default())?.is_some() {
                 return Ok(true);
             }
         }
@@ -77,22 +90,25 @@ impl<'a> Flushed<'a> {
     }
 }
 
-impl Timeless<'_> {
-    fn has(&mut self, user_key: &[u8]) -> Result<bool> {
+impl Flat<'_> {
+    /// The number of the newest entry of `user_key`, of those up to `upto`.
+    fn newest(&mut self, user_key: &[u8], upto: SequenceNumber) -> Result<Option<SequenceNumber>> {
         let meta = &self.source.meta;
         let bounds = internal_key::user_key(&meta.smallest)..=internal_key::user_key(&meta.largest);
         if !bounds.contains(&user_key) {
-            return Ok(false);
+            return Ok(None);
         }
-        let lookup = internal_key::lookup(user_key, SequenceNumber::default());
+        let lookup = internal_key::lookup(user_key, upto);
         let wreck = match &self.source.contents {
-            Contents::Whole(table) | Contents::Dangling(table) => return Ok(table.get(&lookup, false)?.is_some()),
+            Contents::Whole(table) | Contents::Dangling(table) => {
+                return Ok(table.get(&lookup, false)?.map(|hit| hit.sequence));
+            }
             Contents::Salvaged(wreck) => wreck,
         };
         let salvaged = match &mut self.salvaged {
             Some(salvaged) => salvaged,
             empty => empty.insert(wreck.to_memtable()?),
         };
-        Ok(salvaged.get(&lookup).is_some())
+        Ok(salvaged.get(&lookup).map(|hit| hit.sequence))
     }
 }

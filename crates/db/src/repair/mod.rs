@@ -13,7 +13,8 @@
 //!   was taken in from outside, only a manifest knows when, and as a rule for which family: where it overlaps others it counts as newer than
 //!   those of lower numbers, and if there are several families it is put aside; both are told.
 //! - P5: a key whose newest value is lost is gone, not what it was before: a deletion takes the place of the entry. What was
-//!   in a lost block is not known by name, and older values of its keys may show.
+//!   in a lost block is not known by name, and older values of its keys may show. Operands that are newer than a lost value are kept, and
+//!   merged into nothing; its key is told with the lost ones.
 //! - P6: of the logs every batch that is whole counts, also behind damage; P5 holds for values that it points to. Without a manifest a log may be
 //!   older than tables: see [`flushed`]. What was deleted past the logs, or in one that is gone, may come back with an older one.
 //! - P7: a file that no manifest named need not be on the device, whole as it reads: it is synced before one names it, or written anew

@@ -24,6 +24,7 @@ use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
 use crate::open::mend;
+use crate::operands::has_operands;
 use crate::options::Options;
 use crate::store::Store;
 use crate::table::{Table, TableCheck};
@@ -420,6 +421,11 @@ impl Workshop {
             let mut flushed: BTreeMap<u32, Flushed<'_>> = of_families.collect();
             let wanted = |log: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
                 let mut flushed = flushed.get_mut(&record.cf);
+                if let Some(flushed) = flushed.as_mut().filter(|_| has_operands(record.kind))
+                    && flushed.has_taken(record.key, sequence)?
+                {
+                    return Ok(false);
+                }
                 let blobs = blobs.borrow();
                 let index = match pointer_of(record)? {
                     Some(index) if !blobs.is_readable(record.cf, record.key, &index)? => index,

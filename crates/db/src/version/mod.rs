@@ -236,7 +236,9 @@ impl Version {
     /// Tables that may hold `user_key`, those with newer entries of it first.
     pub(crate) fn tables_for(&self, user_key: &[u8]) -> impl Iterator<Item = &Arc<TableFile>> {
         let in_level_0 = self.level(0).iter().filter(move |table| table.overlaps(Some(user_key), Some(user_key)));
-        in_level_0.chain((1..self.levels.len()).filter_map(move |level| self.table_for(level, user_key)))
+        // RocksDB may have a key's entries in two neighbours, the newer ones in the first.
+        in_level_0
+            .chain((1..self.levels.len()).flat_map(move |level| self.within(level, Some(user_key), Some(user_key))))
     }
 
     /// The table that [`get`](Self::get) finds an entry in, if it does without an error: for messages.

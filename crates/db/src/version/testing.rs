@@ -84,13 +84,13 @@ pub(crate) fn table_of_pointers(
     write(store, epoch_number, entries, &BlobRefs::new(), oldest)
 }
 
-fn internal(user_key: &str, sequence: u64, kind: ValueKind) -> Vec<u8> {
+pub(crate) fn internal(user_key: &str, sequence: u64, kind: ValueKind) -> Vec<u8> {
     let mut key = Vec::new();
     internal_key::append(&mut key, user_key.as_bytes(), SequenceNumber::new(sequence), kind);
     key
 }
 
-fn write(
+pub(crate) fn write(
     store: &Store,
     epoch_number: u64,
     entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,

@@ -353,6 +353,11 @@ fn together(db: &Db, write: impl Fn(u32) -> crate::Result<()> + Sync) -> Vec<Res
     })
 }
 
+/// Changes go alone from now on, as where others have lost (U5 of `update`).
+fn change_alone(db: &Db) {
+    db.store().alone_for.store(u32::MAX, Ordering::Relaxed);
+}
+
 /// The same of changes.
 fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
     let family = db.default_column_family();
@@ -365,26 +370,67 @@ fn changes(db: &Db) -> Vec<Result<(), ErrorKind>> {
 /// Goal: a change that was to be synced is durable when it returns, and those who come together share syncs (U4).
 #[test]
 fn changes_that_are_a_shared_sync_are_all_durable() {
+    for (goes_alone, most) in [(true, 2), (false, 1)] {
+        let disk = SimDisk::new();
+        let db = open(&disk, 0).unwrap();
+        if goes_alone {
+            change_alone(&db);
+        }
+        let before = db.stats().wal_syncs;
+        assert!(changes(&db).iter().all(Result::is_ok));
+        let syncs = db.stats().wal_syncs - before;
+        assert!(
+            (1..=most).contains(&syncs),
+            "{syncs}: the last that goes alone may come too late for that of the others"
+        );
+        let db = open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap();
+        assert_eq!(contents(&db), (0..4).map(|n| (n as u8, n)).collect());
+    }
+}
+
+/// Goal: of changes of one key that come together one joins a group and wins; the others go on alone, and none is lost (U5).
+#[test]
+fn changes_of_one_key_in_one_group_are_all_made() {
     let disk = SimDisk::new();
     let db = open(&disk, 0).unwrap();
-    let before = db.stats().wal_syncs;
-    assert!(changes(&db).iter().all(Result::is_ok));
-    let syncs = db.stats().wal_syncs - before;
-    assert!((1..=2).contains(&syncs), "{syncs}: the last may come too late for that of the others");
-    let db = open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap();
-    assert_eq!(contents(&db), (0..4).map(|n| (n as u8, n)).collect());
+    let family = db.default_column_family();
+    let add = |_| {
+        let mut decide = |found: Option<&[u8]>| {
+            let before = found.map_or(0, |found| u32::from_be_bytes(found.try_into().unwrap()));
+            Change::Put((before + 1).to_be_bytes().to_vec())
+        };
+        db.store().update(&family, &[7], SYNCED, &mut decide).map(drop)
+    };
+    assert!(together(&db, add).iter().all(Result::is_ok));
+    assert_eq!(contents(&db), [(7, 4)].into());
+    assert!(db.store().alone_for.load(Ordering::Relaxed) > 200, "some have lost");
+    assert_eq!(contents(&open(&disk.after_power_loss(Survivors::Nothing), 0).unwrap()), [(7, 4)].into());
 }
 
 /// Goal: of changes whose shared sync fails none is acknowledged, whoever of them ran it; the next life builds on none of them that a power
 /// loss may take.
 #[test]
 fn changes_whose_shared_sync_fails_are_not_acknowledged() {
+    // One append for each that goes alone, one for all that are of one group; what follows is the sync.
+    for (goes_alone, appends) in [(true, 4), (false, 1)] {
+        assert_not_acknowledged(goes_alone, appends);
+    }
+}
+
+fn assert_not_acknowledged(goes_alone: bool, appends: u64) {
     let disk = SimDisk::new();
     let db = open(&disk, 0).unwrap();
+    if goes_alone {
+        change_alone(&db);
+    }
     db.put_cf(&db.default_column_family(), [9], 9u32.to_be_bytes(), &SYNCED).unwrap();
-    // One append for each; what follows is the sync.
-    disk.fail_at(disk.op_count() + 4, Fault::Eio);
+    disk.fail_at(disk.op_count() + appends, Fault::Eio);
     assert_eq!(changes(&db), [Err(ErrorKind::ReadOnly); 4]);
+    assert_eq!(
+        contents(&db).len(),
+        if goes_alone { 5 } else { 1 },
+        "those of a group are not seen before they are durable"
+    );
     assert_eq!(db.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
     std::mem::forget(db);
     for survivors in survivors(7) {
@@ -433,10 +479,14 @@ fn writes_whose_shared_sync_fails_are_not_seen() {
 #[test]
 fn a_synced_change_that_is_exhausted_did_not_take_effect() {
     let mut unknown = 0;
-    for (lasts, follows_a_log) in [(false, false), (true, false), (false, true), (true, true)] {
+    let cases = [(false, false), (true, false), (false, true), (true, true)];
+    for ((lasts, follows_a_log), goes_alone) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
         for n in 0.. {
             let disk = SimDisk::new();
             let db = open(&disk, 0).unwrap();
+            if goes_alone {
+                change_alone(&db);
+            }
             if follows_a_log {
                 db.put([9], [9; 600]).unwrap();
                 rotate(&db).unwrap();
@@ -453,7 +503,9 @@ fn a_synced_change_that_is_exhausted_did_not_take_effect() {
                 break;
             }
             let (is_there, changed) = (db.get([1]).unwrap().is_some(), changed.map_err(|error| error.kind()));
-            let what = format!("operation {n}, lasts: {lasts}, follows a log: {follows_a_log}: {changed:?}");
+            let what = format!(
+                "operation {n}, lasts: {lasts}, follows a log: {follows_a_log}, alone: {goes_alone}: {changed:?}"
+            );
             match changed {
                 Err(ErrorKind::Exhausted) => assert!(!is_there, "{what}"),
                 Err(ErrorKind::Io) => {
@@ -520,6 +572,7 @@ fn a_log_that_cannot_be_begun_makes_no_store_read_only() {
 fn a_change_whose_group_fails_is_synced_by_itself() {
     let disk = SimDisk::new();
     let db = open(&disk, 0).unwrap();
+    change_alone(&db);
     let (store, family) = (db.store(), db.default_column_family());
     let wait_for = |count: usize| {
         while store.commit.waiting_count() < count {

@@ -1,9 +1,10 @@
 //! A store that gives wrong answers is told from one that does not: between two benchmarks the store is changed behind
 //! the back of the run, as a store would that has lost or mixed up something.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Cask, CaskOptions, Db, Options};
+use esker::{Cask, CaskOptions, Db, FamilyOptions, Options, PutOperator};
 use tempfile::TempDir;
 
 use super::*;
@@ -34,7 +35,9 @@ fn plan(benchmarks: &[Benchmark]) -> Plan {
 
 fn store() -> (TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { create_if_missing: true, ..Options::default() }).unwrap();
+    let family = FamilyOptions { merge_operator: Some(Arc::new(PutOperator)), ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let db = Db::open(dir.path(), Options { create_if_missing: true, families, ..Options::default() }).unwrap();
     (dir, Store::Db(db))
 }
 

@@ -350,3 +350,44 @@ fn a_table_reaches_no_further_than_its_last_key() {
         assert_holds(&open(DIR, options.clone(), disk.env()).unwrap(), &expected, "");
     }
 }
+
+/// D1: a file that RocksDB took in has an operand and a range deletion over it, of one number: what is older is hidden from the operand.
+#[test]
+fn an_operand_of_the_number_of_its_range_deletion_shows() {
+    let (disk, options) = (
+        SimDisk::new(),
+        options(FamilyOptions { merge_operator: Some(Arc::new(StringAppend::default())), ..Default::default() }),
+    );
+    let db = open(&disk, &options).unwrap();
+    db.put("k", "old").unwrap();
+    db.put("z", "z").unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    let from = Path::new("/in.sst");
+    let mut writer = crate::SstFileWriter::create_with_env(from, &FamilyOptions::default(), disk.env()).unwrap();
+    writer.merge("k", "m").unwrap();
+    writer.finish().unwrap();
+    let (number, sequence) = (FileNumber::new(900), SequenceNumber::new(db.store().visible().get() + 1));
+    db.close().unwrap();
+    let range = |sequence| RangeDeletion { begin: b"a"[..].into(), end: b"y"[..].into(), sequence };
+    let table = with_ranges(&disk.file_bytes(from).unwrap(), &[range(SequenceNumber::default())]);
+    let path = Path::new(DIR).join(FileName::Table(number).to_string());
+    let identity = TableIdentity { column_family_name: "default".to_owned(), ..TableIdentity::default() };
+    let empty = TableOptions::default();
+    TableWriter::create(&*disk.env().files, &path, number, &empty, &identity).unwrap().finish().unwrap();
+    let mut meta = TableMeta { number, file_bytes: table.len() as u64, ..TableMeta::default() };
+    disk.overwrite(&path, table);
+    reaching(&mut meta, &[range(sequence)]);
+    let mut is_added = false;
+    edit_manifest(&disk, |edit| {
+        edit.next_file_number = edit.next_file_number.map(|_| 902);
+        edit.last_sequence = edit.last_sequence.map(|_| sequence);
+        if !edit.new_files.is_empty() && !std::mem::replace(&mut is_added, true) {
+            meta.epoch_number = edit.new_files.iter().map(|(_, meta)| meta.epoch_number).max().unwrap() + 1;
+            edit.new_files.push((0, meta.clone()));
+        }
+    });
+    disk.env().files.sync_dir(Path::new(DIR)).unwrap();
+    let reader = Db::open_read_only_with_env(DIR, options.clone(), disk.env()).unwrap();
+    assert_eq!(reader.get("z").unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap()).as_deref(), Some("z"));
+    assert_eq!(reader.get("k").unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap()).as_deref(), Some("m"));
+}
