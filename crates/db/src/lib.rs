@@ -54,7 +54,9 @@ pub use family::ColumnFamily;
 pub use ingest::{BulkLoad, IngestOptions, Ingested, Loaded, SstFileInfo, SstFileWriter};
 pub use iterate::{DbIterator, Entries};
 pub use open::Recovery;
-pub use operands::{BytesXor, Max, MergeOperator, PutOperator, StringAppend, UInt64Add};
+pub use operands::{
+    BytesXorOperator, MaxOperator, MergeOperator, PutOperator, StringAppendOperator, UInt64AddOperator,
+};
 pub use options::{BlobPartition, FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, WriteOptions};
 pub use pinned::PinnedSlice;
 pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};

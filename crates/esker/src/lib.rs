@@ -2,12 +2,12 @@
 
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
-    BlobFileUse, BlobPartition, BulkLoad, BytesXor, CacheStats, Change, ChangedFile, Check, CheckProgress,
+    BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, CacheStats, Change, ChangedFile, Check, CheckProgress,
     ColumnFamily, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions, FamilyStats,
-    FileChanges, IngestOptions, Ingested, Job, JobKind, LevelStats, Listener, Loaded, Max, MemoryStats, MergeOperator,
-    OnDisk, Options, PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation,
-    Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppend, Transaction, TransactionIterator, UInt64Add, WaitCause,
-    WithoutCurrent, WriteBatch, WriteOptions, Written,
+    FileChanges, IngestOptions, Ingested, Job, JobKind, LevelStats, Listener, Loaded, MaxOperator, MemoryStats,
+    MergeOperator, OnDisk, Options, PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed,
+    Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppendOperator, Transaction,
+    TransactionIterator, UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

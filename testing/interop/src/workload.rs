@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker::{
-    ChecksumKind, ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, Separation, StringAppend,
+    ChecksumKind, ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, Separation, StringAppendOperator,
     WriteBatch, WriteOptions,
 };
 
@@ -31,7 +31,7 @@ pub fn small(compression: Compression, checksum: ChecksumKind) -> FamilyOptions 
         target_file_bytes: 16 << 10,
         level_base_bytes: 32 << 10,
         level_multiplier: 4,
-        merge_operator: Some(Arc::new(StringAppend::default())),
+        merge_operator: Some(Arc::new(StringAppendOperator::default())),
         ..FamilyOptions::default()
     }
 }

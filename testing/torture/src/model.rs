@@ -70,7 +70,7 @@ fn append(existing: Option<&[u8]>, operands: &[&[u8]]) -> Vec<u8> {
     existing.into_iter().chain(operands.iter().copied()).collect::<Vec<_>>().join(&b","[..])
 }
 
-/// As [`esker::StringAppend`], but that it keeps operands apart until the value is known.
+/// As [`esker::StringAppendOperator`], but that it keeps operands apart until the value is known.
 #[derive(Debug)]
 pub struct AppendApart;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker::{
     BlobPartition, ChecksumKind, Compression, FamilyOptions, Options, PrefixExtractor, ReclaimMode, Separation,
-    StringAppend,
+    StringAppendOperator,
 };
 use fastrand::Rng;
 
@@ -30,7 +30,11 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
         min_blob_size: [0, 1, 100, 600, 4096][random.usize(..5)],
         blob_file_bytes: [64 << 10, 100 << 10][random.usize(..2)],
         blob_partition: random.bool().then(|| BlobPartition::new(|key, _| key.last().map_or(0, |last| last % 3))),
-        merge_operator: Some(if random.bool() { Arc::new(StringAppend::default()) } else { Arc::new(AppendApart) }),
+        merge_operator: Some(if random.bool() {
+            Arc::new(StringAppendOperator::default())
+        } else {
+            Arc::new(AppendApart)
+        }),
         blob_compression: compression(random),
         compression: compression(random),
         block_bytes: [256, 1024, 4096][random.usize(..3)],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
     Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions, Separation, SstFileWriter,
-    StringAppend, Transaction, WriteBatch, WriteOptions,
+    StringAppendOperator, Transaction, WriteBatch, WriteOptions,
 };
 use esker_torture::crash::{self, Promise};
 use esker_torture::history::{self, Event, has_order, record};
@@ -21,7 +21,7 @@ fn open(disk: &SimDisk, background_jobs: usize, separation: Separation) -> Db {
         write_buffer_bytes: 64 << 10,
         min_blob_size: 200,
         separation,
-        merge_operator: Some(Arc::new(StringAppend::default())),
+        merge_operator: Some(Arc::new(StringAppendOperator::default())),
         ..FamilyOptions::default()
     };
     let families = [("default".to_owned(), family)].into();

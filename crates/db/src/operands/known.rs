@@ -9,11 +9,11 @@ use crate::{Error, Result};
 /// Adds 64-bit numbers, little-endian, modulo 2⁶⁴ (RocksDB's `UInt64AddOperator`, `uint64add`). What is not 8 bytes long counts as 0, as
 /// there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UInt64Add;
+pub struct UInt64AddOperator;
 
 /// Joins strings with a delimiter between them (RocksDB's `StringAppendOperator`, `stringappend`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StringAppend {
+pub struct StringAppendOperator {
     delimiter: String,
     /// RocksDB's `StringAppendTESTOperator` does the same, and keeps operands apart until the value is known.
     keeps_apart: bool,
@@ -21,11 +21,11 @@ pub struct StringAppend {
 
 /// Keeps the greatest in the order of bytes (RocksDB's `MaxOperator`, `max`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Max;
+pub struct MaxOperator;
 
 /// The exclusive or, byte by byte; what is longer keeps its end (RocksDB's `BytesXOR`, `bytesxor`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BytesXor;
+pub struct BytesXorOperator;
 
 /// Keeps the last (RocksDB's `PutOperator`, `put`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const STRING_APPEND_APART: &str = "StringAppendTESTOperator";
 const BYTES_XOR: [&str; 2] = ["BytesXOR", "BytesXOROperator"];
 const DELIMITER: &str = "delimiter";
 
-impl MergeOperator for UInt64Add {
+impl MergeOperator for UInt64AddOperator {
     fn name(&self) -> &'static str {
         "UInt64AddOperator"
     }
@@ -53,14 +53,14 @@ impl MergeOperator for UInt64Add {
     }
 }
 
-impl Default for StringAppend {
+impl Default for StringAppendOperator {
     /// With a comma.
     fn default() -> Self {
         Self { delimiter: ",".to_owned(), keeps_apart: false }
     }
 }
 
-impl StringAppend {
+impl StringAppendOperator {
     /// With `delimiter` between two strings, which may be empty. Default `,`.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl StringAppend {
     }
 }
 
-impl MergeOperator for StringAppend {
+impl MergeOperator for StringAppendOperator {
     fn name(&self) -> &'static str {
         if self.keeps_apart { STRING_APPEND_APART } else { STRING_APPEND }
     }
@@ -95,7 +95,7 @@ impl MergeOperator for StringAppend {
     }
 }
 
-impl MergeOperator for Max {
+impl MergeOperator for MaxOperator {
     fn name(&self) -> &'static str {
         "MaxOperator"
     }
@@ -109,7 +109,7 @@ impl MergeOperator for Max {
     }
 }
 
-impl MergeOperator for BytesXor {
+impl MergeOperator for BytesXorOperator {
     fn name(&self) -> &'static str {
         BYTES_XOR[0]
     }
@@ -149,14 +149,16 @@ pub(crate) fn named(text: &str, given: &[Operator]) -> Option<Operator> {
     if let Some(given) = given.iter().find(|given| given.name() == said.id) {
         return Some(given.clone());
     }
-    let delimiter = || StringAppend::new(said.options.get(DELIMITER).copied().unwrap_or(",")).ok();
+    let delimiter = || StringAppendOperator::new(said.options.get(DELIMITER).copied().unwrap_or(",")).ok();
     Some(match said.id {
-        "UInt64AddOperator" | "uint64add" => Arc::new(UInt64Add),
+        "UInt64AddOperator" | "uint64add" => Arc::new(UInt64AddOperator),
         STRING_APPEND | "stringappend" => Arc::new(delimiter()?),
-        STRING_APPEND_APART | "stringappendtest" => Arc::new(StringAppend { keeps_apart: true, ..delimiter()? }),
-        "MaxOperator" | "max" => Arc::new(Max),
-        "bytesxor" => Arc::new(BytesXor),
-        id if BYTES_XOR.contains(&id) => Arc::new(BytesXor),
+        STRING_APPEND_APART | "stringappendtest" => {
+            Arc::new(StringAppendOperator { keeps_apart: true, ..delimiter()? })
+        }
+        "MaxOperator" | "max" => Arc::new(MaxOperator),
+        "bytesxor" => Arc::new(BytesXorOperator),
+        id if BYTES_XOR.contains(&id) => Arc::new(BytesXorOperator),
         "PutOperator" | "put" | "put_v1" => Arc::new(PutOperator),
         _ => return None,
     })
@@ -201,15 +203,15 @@ mod tests {
     fn rocksdbs_operators_do_as_they_do_there() {
         let two: u64 = 2;
         let three: u64 = 3;
-        let merged = UInt64Add.full_merge(b"k", Some(&two.to_le_bytes()), &[&three.to_le_bytes(), b"odd"]);
+        let merged = UInt64AddOperator.full_merge(b"k", Some(&two.to_le_bytes()), &[&three.to_le_bytes(), b"odd"]);
         assert_eq!(merged.as_deref(), Some(&5u64.to_le_bytes()[..]));
-        let merged = UInt64Add.partial_merge(b"k", &[&u64::MAX.to_le_bytes(), &three.to_le_bytes()]);
+        let merged = UInt64AddOperator.partial_merge(b"k", &[&u64::MAX.to_le_bytes(), &three.to_le_bytes()]);
         assert_eq!(merged.as_deref(), Some(&2u64.to_le_bytes()[..]));
-        let append = StringAppend::new(" | ".trim()).unwrap();
+        let append = StringAppendOperator::new(" | ".trim()).unwrap();
         assert_eq!(append.full_merge(b"k", None, &[b"a", b"", b"b"]).as_deref(), Some(&b"a||b"[..]));
         assert_eq!(append.full_merge(b"k", Some(b""), &[b"a"]).as_deref(), Some(&b"|a"[..]));
-        assert_eq!(Max.full_merge(b"k", Some(b"b"), &[b"aa", b"ba"]).as_deref(), Some(&b"ba"[..]));
-        let merged = BytesXor.full_merge(b"k", Some(&[1, 2]), &[&[3], &[1, 1, 9]]);
+        assert_eq!(MaxOperator.full_merge(b"k", Some(b"b"), &[b"aa", b"ba"]).as_deref(), Some(&b"ba"[..]));
+        let merged = BytesXorOperator.full_merge(b"k", Some(&[1, 2]), &[&[3], &[1, 1, 9]]);
         assert_eq!(merged, Some(vec![3, 3, 9]));
         assert_eq!(PutOperator.full_merge(b"k", Some(b"x"), &[b"a", b"b"]).as_deref(), Some(&b"b"[..]));
     }
@@ -257,10 +259,10 @@ mod tests {
         for text in ["nullptr", "", "{}", "{;;=}", "a.program.of.its.own", "{id=StringAppendOperator;delimiter={;}"] {
             assert!(named(text, &[]).is_none(), "{text}");
         }
-        assert!(!is_said("stringappend", &StringAppend::new("|").unwrap()));
-        assert!(!is_said("nullptr", &Max));
+        assert!(!is_said("stringappend", &StringAppendOperator::new("|").unwrap()));
+        assert!(!is_said("nullptr", &MaxOperator));
         for delimiter in [";", "{", " ", "a ", "="] {
-            assert!(StringAppend::new(delimiter).is_err(), "{delimiter}");
+            assert!(StringAppendOperator::new(delimiter).is_err(), "{delimiter}");
         }
     }
 }

@@ -20,7 +20,7 @@ mod known;
 use std::fmt;
 use std::sync::Arc;
 
-pub use known::{BytesXor, Max, PutOperator, StringAppend, UInt64Add};
+pub use known::{BytesXorOperator, MaxOperator, PutOperator, StringAppendOperator, UInt64AddOperator};
 
 pub(crate) use fold::Fold;
 pub(crate) use gather::{Reader, has_operands, merge};

@@ -60,10 +60,10 @@ impl Run<'_> {
 }
 
 fn joining() -> Option<Operator> {
-    Some(Arc::new(StringAppend::new("").unwrap()))
+    Some(Arc::new(StringAppendOperator::new("").unwrap()))
 }
 
-/// Merges values as [`StringAppend`] without a delimiter does, and no operands.
+/// Merges values as [`StringAppendOperator`] without a delimiter does, and no operands.
 fn joining_apart() -> Option<Operator> {
     struct Apart;
     impl MergeOperator for Apart {
@@ -186,7 +186,7 @@ impl MergeOperator for Moody {
     }
 
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
-        self.0.load(Ordering::Relaxed).then(|| StringAppend::default().full_merge(key, existing, operands))?
+        self.0.load(Ordering::Relaxed).then(|| StringAppendOperator::default().full_merge(key, existing, operands))?
     }
 }
 
@@ -276,7 +276,7 @@ fn operands_outlive_those_who_cannot_merge_them() {
         db.close().unwrap();
     }
     // The store finds it by its name.
-    let db = open(&disk, None, vec![Arc::new(Max), willing]);
+    let db = open(&disk, None, vec![Arc::new(MaxOperator), willing]);
     assert_eq!(whole(&db).unwrap(), expected);
     settle(&db);
     assert_eq!(whole(&db).unwrap(), expected);
@@ -314,7 +314,7 @@ fn operands_that_nobody_can_merge_do_not_keep_the_store_busy() {
 #[test]
 fn a_store_names_rocksdbs_own_operators() {
     let disk = SimDisk::new();
-    let db = open(&disk, Some(Arc::new(UInt64Add)), Vec::new());
+    let db = open(&disk, Some(Arc::new(UInt64AddOperator)), Vec::new());
     for n in [3u64, 4] {
         db.merge("n", n.to_le_bytes()).unwrap();
     }

@@ -533,7 +533,7 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, sep
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operands::StringAppend;
+    use crate::operands::StringAppendOperator;
     use crate::version::Version;
     use esker_format::rocksdb::internal_key::FileNumber;
 
@@ -553,7 +553,7 @@ mod tests {
             min_blob_size: 77,
             blob_file_bytes: 99_999,
             blob_partition: None,
-            merge_operator: Some(Arc::new(StringAppend::new("--").unwrap())),
+            merge_operator: Some(Arc::new(StringAppendOperator::new("--").unwrap())),
             blob_compression: Compression::Zstd,
             compression: Compression::Snappy,
             bottommost_compression: Some(Compression::Zstd),

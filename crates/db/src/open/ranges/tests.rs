@@ -14,7 +14,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 use fastrand::Rng;
 
 use crate::open::tests::{DIR, edit_manifest, open, options, write_log};
-use crate::operands::{MergeOperator, StringAppend};
+use crate::operands::{MergeOperator, StringAppendOperator};
 use crate::options::{FamilyOptions, Options, Separation};
 use crate::table::{RangeDeletion, TableIdentity, TableOptions, TableWriter};
 use crate::{Db, ErrorKind};
@@ -80,7 +80,7 @@ fn chosen(random: &mut Rng) -> Options {
     options(FamilyOptions {
         separation: [Separation::Off, Separation::AtFlush][random.usize(..2)],
         min_blob_size: 100,
-        merge_operator: Some(Arc::new(StringAppend::default())),
+        merge_operator: Some(Arc::new(StringAppendOperator::default())),
         write_buffer_bytes: 64 << 10,
         target_file_bytes: 8 << 10,
         level0_compaction_trigger: 100,
@@ -356,7 +356,10 @@ fn a_table_reaches_no_further_than_its_last_key() {
 fn an_operand_of_the_number_of_its_range_deletion_shows() {
     let (disk, options) = (
         SimDisk::new(),
-        options(FamilyOptions { merge_operator: Some(Arc::new(StringAppend::default())), ..Default::default() }),
+        options(FamilyOptions {
+            merge_operator: Some(Arc::new(StringAppendOperator::default())),
+            ..Default::default()
+        }),
     );
     let db = open(&disk, &options).unwrap();
     db.put("k", "old").unwrap();

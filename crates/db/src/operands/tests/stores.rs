@@ -7,14 +7,14 @@ use esker_format::rocksdb::blob_refs::BlobRefs;
 use esker_format::rocksdb::internal_key::ValueKind;
 
 use crate::version::testing::{install, internal, write};
-use crate::{Compression, Db, FamilyOptions, Options, StringAppend};
+use crate::{Compression, Db, FamilyOptions, Options, StringAppendOperator};
 
 fn text(value: Option<crate::PinnedSlice>) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(&value).into_owned())
 }
 
 fn family() -> FamilyOptions {
-    FamilyOptions { merge_operator: Some(Arc::new(StringAppend::default())), ..FamilyOptions::default() }
+    FamilyOptions { merge_operator: Some(Arc::new(StringAppendOperator::default())), ..FamilyOptions::default() }
 }
 
 fn options(family: FamilyOptions) -> Options {
