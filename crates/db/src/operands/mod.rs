@@ -51,7 +51,8 @@ pub(crate) use known::{is_said, named};
 /// }
 ///
 /// let family = FamilyOptions { merge_operator: Some(Arc::new(Longest)), ..FamilyOptions::default() };
-/// let options = Options { create_if_missing: true, ..Options::default() }.with_family("default", family);
+/// let families = [("default".to_owned(), family)].into();
+/// let options = Options { create_if_missing: true, families, ..Options::default() };
 /// let db = Db::open(&dir, options)?;
 /// db.merge("word", "esker")?;
 /// db.merge("word", "os")?;
