@@ -281,7 +281,8 @@ impl Db {
     /// [merge operator](crate::FamilyOptions::merge_operator): a change by what is there that reads nothing. See [`write`](Self::write).
     ///
     /// Cost: that of a put of the operand. Whoever reads the key merges all operands that were not merged yet; a flush or a compaction that meets
-    /// them makes fewer of them, or the value. An [`update`](Self::update) reads at once, and may do anything.
+    /// them makes fewer of them, or the value; one that lies in a blob file as far as `max_space_amp` and the disk leave room for it twice. An
+    /// [`update`](Self::update) reads at once, and may do anything.
     ///
     /// # Errors
     /// As [`write`](Self::write), and `InvalidArgument` if the family has no merge operator.

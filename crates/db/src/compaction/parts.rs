@@ -34,7 +34,8 @@ pub(crate) struct Merge {
     snapshots: Vec<SequenceNumber>,
     /// What all parts will write.
     reserved: Arc<Reserved>,
-    /// Room for values in blob files that operands are merged into, and what is left of it: no plan has to have any, as operands may stay.
+    /// Room for values in blob files that operands are merged into, and what is left of it: within the bound on space, since what they were becomes
+    /// garbage. No plan has to have any, as operands may stay.
     for_folding: Reserved,
     folding_left: AtomicU64,
     /// The user keys that all parts but the first begin with.
