@@ -4,6 +4,8 @@
 //!
 //! - FL1: memtables of a family reach level 0 in the order in which they were sealed. One thread may write the files of newer ones
 //!   while another still syncs those of older ones; it installs what it wrote after them, or, if they failed, not at all.
+//! - FL2: a flush takes all that waits and is not being flushed. So memtables that an open keeps of one log (O4 of `open`) are one edit: the log is replayed
+//!   for all of them or for none (OP4 of [`operands`](crate::operands)).
 //!
 //! Cost: every key once, every separated value once, in key order; one manifest edit.
 

@@ -10,6 +10,8 @@
 //!   the absence of anything older. A reader merges all that it sees, the oldest first.
 //! - OP2: operands are merged ahead of a read only among entries between which no snapshot lies, and with no value only if nothing deeper can hold the key.
 //! - OP3: who has no operator, or one that refuses, loses nothing: operands stay as they are, and whoever reads the key is told.
+//! - OP4: an operand is never both in a table and in a log that is replayed: taken twice, it would count twice, where a value would only be written
+//!   twice. Memtables end with their log, and those that share one are flushed by one edit (FL2 of [`flush`](crate::flush)); a copy's logs begin behind its tables.
 //!
 //! Source: RocksDB's merge operators, whose entries, log records and names these are.
 
