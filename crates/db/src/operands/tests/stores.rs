@@ -152,3 +152,43 @@ fn large_values_are_merged_as_far_as_there_is_room() {
     let check = db.check(&mut |_| {}).unwrap();
     assert!(check.errors.is_empty(), "{:?}", check.errors);
 }
+
+/// OP4: memtables of one log that an open on a full disk keeps are in tables all at once, so that nothing of the log is taken twice, wherever their flush
+/// dies.
+#[test]
+fn operands_that_a_full_disk_kept_in_memory_are_taken_once() {
+    let open = |disk: &SimDisk, write_buffer_bytes| {
+        let compression = Compression::None;
+        let family = FamilyOptions { write_buffer_bytes, compression, ..family() };
+        Db::open_with_env("/db", options(family), disk.env()).unwrap()
+    };
+    let disk = SimDisk::new();
+    let db = open(&disk, 4 << 20);
+    (0..3000).for_each(|n| db.merge(format!("key {}", n % 7), format!("{n:0>150}")).unwrap());
+    let contents = |db: &Db| -> Vec<_> {
+        let entries = db.iter().unwrap().entries();
+        entries.map(|entry| entry.map(|(key, value)| (key, value.to_vec())).unwrap()).collect()
+    };
+    let expected = contents(&db);
+    db.close().unwrap();
+    let mut died = 0;
+    for n in 0.. {
+        let disk = disk.after_process_death();
+        disk.set_capacity(Some(64 << 20));
+        let space = disk.env().files.space("/db".as_ref()).unwrap();
+        disk.set_capacity(Some(space.total - space.available + (128 << 10)));
+        let db = open(&disk, 64 << 10);
+        assert!(db.store().family(0).unwrap().view.load().sealed.len() > 1, "several share the log");
+        assert!(contents(&db) == expected, "kept");
+        disk.set_capacity(None);
+        disk.die_after(disk.op_count() + n);
+        let is_over = db.flush().is_ok();
+        std::mem::forget(db);
+        assert!(contents(&open(&disk.after_process_death(), 64 << 10)) == expected, "operation {n}");
+        if is_over {
+            break;
+        }
+        died += 1;
+    }
+    assert!(died > 5, "{died}");
+}
