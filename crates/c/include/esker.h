@@ -49,7 +49,7 @@ typedef enum {
   ESKER_KIND_IO = 10,
 } esker_kind;
 
-// Puts, deletes and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
+// Puts, deletions and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 typedef struct esker_batch esker_batch;
 
 // A hash store: append-only files, and a directory of their keys in memory.
@@ -137,6 +137,13 @@ esker_error *esker_batch_put(esker_batch *batch, const esker_family *family, esk
 
 // Removes `key`.
 esker_error *esker_batch_delete(esker_batch *batch, const esker_family *family, esker_slice key);
+
+// Removes `key`, which was put at most once since it was last removed. See `esker_db_single_delete`.
+esker_error *esker_batch_single_delete(esker_batch *batch, const esker_family *family, esker_slice key);
+
+// Removes all keys from `begin` on and before `end`: those that are there, and those that earlier operations of the batch put. See
+// `esker_db_delete_range`.
+esker_error *esker_batch_delete_range(esker_batch *batch, const esker_family *family, esker_slice begin, esker_slice end);
 
 // Merges `operand` into the value of `key`, by the family's merge operator.
 esker_error *esker_batch_merge(esker_batch *batch, const esker_family *family, esker_slice key, esker_slice operand);
@@ -536,6 +543,14 @@ esker_error *esker_db_put(const esker_db *db, uint32_t flags, const esker_family
 
 // Removes `key`; it need not be there.
 esker_error *esker_db_delete(const esker_db *db, uint32_t flags, const esker_family *family, esker_slice key);
+
+// Removes `key`, which was put at most once since it was last removed, and not merged: a deletion that goes with the put that it cancels, as soon as
+// they meet (as RocksDB's `SingleDelete`). Any other key may show an older value again.
+esker_error *esker_db_single_delete(const esker_db *db, uint32_t flags, const esker_family *family, esker_slice key);
+
+// Removes all keys from `begin` on and before `end` that are there, however many, by one write; nothing if the two are equal. `InvalidArgument`:
+// `begin` comes after `end`. Snapshots that were made before keep the keys; their space comes back with compaction.
+esker_error *esker_db_delete_range(const esker_db *db, uint32_t flags, const esker_family *family, esker_slice begin, esker_slice end);
 
 // Merges `operand` into the value of `key`, by the family's merge operator, whether it has a value or not: a change by what is there that reads
 // nothing.

@@ -6,7 +6,7 @@ use crate::error::{Failure, attempt};
 use crate::family::Family;
 use crate::memory::Slice;
 
-/// Puts, deletes and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
+/// Puts, deletions and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 #[derive(Debug, Default)]
 pub struct Batch(pub(crate) WriteBatch);
 
@@ -36,6 +36,36 @@ pub extern "C" fn esker_batch_delete(batch: &mut Batch, family: Option<&Family>,
         match family {
             None => batch.0.delete(key),
             Some(family) => batch.0.delete_cf(&family.0, key),
+        }
+    })
+}
+
+/// Removes `key`, which was put at most once since it was last removed. See `esker_db_single_delete`.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_single_delete(batch: &mut Batch, family: Option<&Family>, key: Slice) -> Failure {
+    attempt(|| {
+        let key = key.bytes()?;
+        match family {
+            None => batch.0.single_delete(key),
+            Some(family) => batch.0.single_delete_cf(&family.0, key),
+        }
+    })
+}
+
+/// Removes all keys from `begin` on and before `end`: those that are there, and those that earlier operations of the batch put. See
+/// `esker_db_delete_range`.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_delete_range(
+    batch: &mut Batch,
+    family: Option<&Family>,
+    begin: Slice,
+    end: Slice,
+) -> Failure {
+    attempt(|| {
+        let (begin, end) = (begin.bytes()?, end.bytes()?);
+        match family {
+            None => batch.0.delete_range(begin, end),
+            Some(family) => batch.0.delete_range_cf(&family.0, begin, end),
         }
     })
 }

@@ -38,6 +38,26 @@ pub extern "C" fn esker_db_delete(db: &Db, flags: u32, family: Option<&Family>, 
     attempt(|| db.db.delete_cf(db.family(family), key.bytes()?, &write_options(flags)?))
 }
 
+/// Removes `key`, which was put at most once since it was last removed, and not merged: a deletion that goes with the put that it cancels, as soon as
+/// they meet (as RocksDB's `SingleDelete`). Any other key may show an older value again.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_single_delete(db: &Db, flags: u32, family: Option<&Family>, key: Slice) -> Failure {
+    attempt(|| db.db.single_delete_cf(db.family(family), key.bytes()?, &write_options(flags)?))
+}
+
+/// Removes all keys from `begin` on and before `end` that are there, however many, by one write; nothing if the two are equal. `InvalidArgument`:
+/// `begin` comes after `end`. Snapshots that were made before keep the keys; their space comes back with compaction.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_delete_range(
+    db: &Db,
+    flags: u32,
+    family: Option<&Family>,
+    begin: Slice,
+    end: Slice,
+) -> Failure {
+    attempt(|| db.db.delete_range_cf(db.family(family), begin.bytes()?, end.bytes()?, &write_options(flags)?))
+}
+
 /// Merges `operand` into the value of `key`, by the family's merge operator, whether it has a value or not: a change by what is there that reads
 /// nothing.
 #[unsafe(no_mangle)]

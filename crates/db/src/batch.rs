@@ -1,14 +1,16 @@
 //! A batch of writes that take effect together. Its bytes are RocksDB's `WriteBatch`, so that the log gets a copy of them.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use esker_format::rocksdb::write_batch;
 
+use crate::entry::Key;
 use crate::family::ColumnFamily;
 use crate::{Error, Result};
 
-/// Puts, deletes and merges, of any column families, that become visible and durable all together or not at all.
+/// Puts, deletes, of ranges too, and merges, of any column families, that become visible and durable all together or not at all.
 /// Within a batch, later operations on a key win.
 #[derive(Clone, Default)]
 pub struct WriteBatch {
@@ -68,6 +70,63 @@ impl WriteBatch {
         self.bind(&family.0.session)?;
         self.names_families |= family.id() != 0;
         refuse(self.raw.delete(family.id(), key.as_ref()))
+    }
+
+    /// Removes `key` from the default column family, which was put at most once since it was last removed: a deletion that goes with the
+    /// put that it cancels, as soon as they meet (as RocksDB's `SingleDelete`).
+    /// A key that was put twice since, or merged, may show an older value again; mix it neither with these nor with other deletions of the same key.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, as [`put`](Self::put).
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        refuse(self.raw.single_delete(0, key.as_ref()))
+    }
+
+    /// The same in `family`. See [`single_delete`](Self::single_delete).
+    ///
+    /// # Errors
+    /// As [`put_cf`](Self::put_cf).
+    pub fn single_delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        self.bind(&family.0.session)?;
+        self.names_families |= family.id() != 0;
+        refuse(self.raw.single_delete(family.id(), key.as_ref()))
+    }
+
+    /// Removes all keys of the default column family from `begin` on and before `end`: those that are there, and those that earlier operations
+    /// of the batch put. Nothing if they are equal. See [`Db::delete_range_cf`](crate::Db::delete_range_cf).
+    ///
+    /// # Errors
+    /// `InvalidArgument`: `begin` comes after `end`; as [`put`](Self::put) for both keys.
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_id(0, begin.as_ref(), end.as_ref())
+    }
+
+    /// The same in `family`. See [`delete_range`](Self::delete_range).
+    ///
+    /// # Errors
+    /// As [`delete_range`](Self::delete_range) and [`put_cf`](Self::put_cf).
+    pub fn delete_range_cf(
+        &mut self,
+        family: &ColumnFamily,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.bind(&family.0.session)?;
+        self.delete_range_id(family.id(), begin.as_ref(), end.as_ref())
+    }
+
+    fn delete_range_id(&mut self, family_id: u32, begin: &[u8], end: &[u8]) -> Result<()> {
+        match begin.cmp(end) {
+            Ordering::Less => {
+                self.names_families |= family_id != 0;
+                refuse(self.raw.delete_range(family_id, begin, end))
+            }
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                let (begin, end) = (Key(begin), Key(end));
+                Err(Error::invalid_argument(format!("a range of keys cannot begin at {begin} and end before {end}")))
+            }
+        }
     }
 
     /// Merges `operand` into the value of `key` in the default column family, by its [merge operator](crate::MergeOperator).

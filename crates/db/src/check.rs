@@ -10,7 +10,7 @@ use esker_env::Env;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey};
 
 use crate::entry;
 use crate::family::{Family, View};
@@ -119,6 +119,16 @@ struct Pass<'a> {
     dangling: BTreeMap<FileNumber, (Error, u64)>,
     /// The first entry that cannot be shown, and how many there are.
     unsupported: Option<(Error, u64)>,
+}
+
+/// Whether these are the first and last keys that the manifest says; with range deletions, it may reach farther.
+fn has_bounds(table: &TableFile, smallest: Option<&[u8]>, largest: &[u8]) -> bool {
+    let meta = &table.meta;
+    let Some(smallest) = smallest else { return !table.table.range_deletions().is_empty() };
+    if table.table.range_deletions().is_empty() {
+        return smallest == meta.smallest && largest == meta.largest;
+    }
+    internal_key::compare(smallest, &meta.smallest).is_ge() && internal_key::compare(largest, &meta.largest).is_le()
 }
 
 impl<'a> Pass<'a> {
@@ -325,7 +335,7 @@ impl FamilyCheck<'_> {
                 self.check.tables += 1;
                 self.check.blocks += read.blocks;
                 self.check.entries += read.entries;
-                if smallest.is_some_and(|smallest| smallest != table.meta.smallest) || largest != table.meta.largest {
+                if !has_bounds(table, smallest.as_deref(), &largest) {
                     let reason = format!("holds other keys than the manifest says of this table of level {level}");
                     self.note::<()>(Err(Error::corruption(path, 0, reason)))?;
                 }

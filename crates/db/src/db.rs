@@ -269,6 +269,56 @@ impl Db {
         self.write_one(options, |batch| batch.delete_cf(family, key))
     }
 
+    /// Removes `key` from the default column family, which was put at most once since it was last removed. See
+    /// [`WriteBatch::single_delete`].
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(&WriteOptions::default(), |batch| batch.single_delete(key))
+    }
+
+    /// The same in `family`. See [`WriteBatch::single_delete`].
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn single_delete_cf(&self, family: &ColumnFamily, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.store().own(family)?;
+        self.write_one(options, |batch| batch.single_delete_cf(family, key))
+    }
+
+    /// Removes all keys of the default column family from `begin` on and before `end`. See [`delete_range_cf`](Self::delete_range_cf).
+    ///
+    /// # Errors
+    /// As [`delete_range_cf`](Self::delete_range_cf).
+    pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(&WriteOptions::default(), |batch| batch.delete_range(begin, end))
+    }
+
+    /// Removes all keys of `family` from `begin` on and before `end`, however many there are, by one entry: those that are there now. Snapshots
+    /// that were made before keep them. Nothing if the two are equal. See [`write`](Self::write).
+    ///
+    /// Space comes back as it does after deletions of the keys, and sooner: a table that lies within the range goes without being read, unless it
+    /// points to separated values, as soon as the deletion is flushed and no older snapshot is left.
+    /// [`delete_files_in_range`](Self::delete_files_in_range) before it is quicker still, and spares no snapshot.
+    ///
+    /// Cost: that of one write; with n of them in a memtable, log n searches. Whoever reads a key of a family that has range deletions looks for them
+    /// in each memtable that has some, and in one table of each level; whoever walks steps over entries that are as new as the range deletion, and
+    /// skips whole stretches of older ones. Compaction takes them down to the level of what they hide, and away.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and `InvalidArgument` if `begin` comes after `end`.
+    pub fn delete_range_cf(
+        &self,
+        family: &ColumnFamily,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.store().own(family)?;
+        self.write_one(options, |batch| batch.delete_range_cf(family, begin, end))
+    }
+
     /// Merges `operand` into the value of `key` in the default column family. See [`merge_cf`](Self::merge_cf).
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use crate::family::{Family, Generation};
 use crate::iterate::{InternalIterator, MergingIterator};
 use crate::operands::Fold;
 use crate::output::{Outputs, discard, pour};
+use crate::range_deletions::{Fragments, Shadow};
 use crate::store::{State, Store};
 use crate::version::{Edit, TableFile};
 
@@ -101,8 +102,11 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     let mut input = MergingIterator::new(inputs.collect());
     let snapshots = store.snapshots.sequences();
     // Older tables may hold any key: every tombstone stays.
-    let mut sieve = Sieve::new(&snapshots, |_| true);
-    let mut outputs = Outputs::new(store, family, 0, true);
+    let runs: Vec<_> = generations.iter().flat_map(|generation| generation.memtable.range_deletions().runs()).collect();
+    let ranges = || runs.iter().map(|run| &**run);
+    let mut sieve = Sieve::new(&snapshots, |_| true).under(Shadow::of(ranges(), None, None));
+    let range_deletions = Fragments::left_of(ranges(), &snapshots, (None, None), |_, _| true);
+    let mut outputs = Outputs::new(store, family, 0, true).with_range_deletions(range_deletions);
     let ends = family.ranges.of_flush(store, family);
     if !ends.is_empty() {
         outputs = outputs.by_range(ends).syncing_beside();

@@ -28,6 +28,7 @@ mod options;
 mod output;
 mod pieces;
 mod pinned;
+mod range_deletions;
 mod read;
 mod reclaim;
 mod repair;

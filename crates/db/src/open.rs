@@ -17,7 +17,6 @@ mod left_out;
 pub(crate) mod mend;
 mod pointers;
 mod prepared;
-mod ranges;
 mod replay;
 mod tables;
 
@@ -38,7 +37,6 @@ pub(crate) use self::files::{BALLAST, is_half_made, is_unreadable, superfluous_b
 use self::left_out::Sieve;
 pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
-use self::ranges::Ranges;
 pub(crate) use self::tables::check_place;
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -67,8 +65,6 @@ pub struct Recovery {
     pub torn_at: Option<(PathBuf, u64)>,
     /// Bytes passed over in `SkipCorrupt` mode.
     pub skipped_bytes: u64,
-    /// Range deletions of RocksDB's, in tables and logs, that became deletions of the keys that they hid.
-    pub range_deletions: u64,
 }
 
 /// An open store with the right to its directory.
@@ -116,12 +112,9 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let (files, meter) = Metered::over(env.files.clone(), dir, &limits)?;
     let trash = Trash::new(files.clone());
     let recovered = recover(&*files, dir)?;
-    let (store, mut ranges) =
-        read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
-    let mut logs = replay::Logs::check(&store)?;
-    ranges.extend(&logs.ranges);
-    logs.found.range_deletions = ranges.count();
-    begin_writing(&store, &logs, &ranges)?;
+    let store = read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
+    let logs = replay::Logs::check(&store)?;
+    begin_writing(&store, &logs)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
 }
 
@@ -254,7 +247,7 @@ fn read_whole(
     mut sieve: Sieve,
 ) -> Result<Opened> {
     let trash = Trash::sharing(env.files.clone(), share);
-    let (store, mut ranges) = read(dir, options, env, recovered, trash, None, &mut sieve)?;
+    let store = read(dir, options, env, recovered, trash, None, &mut sieve)?;
     let mut recovery = Recovery::default();
     if let Some(logs) = sieve.pass(replay::Logs::check(&store))? {
         for (&id, family) in store.families.load().iter() {
@@ -262,11 +255,8 @@ fn read_whole(
         }
         let last = logs.replay(&store, |_| Ok(()))?;
         store.publish(store.visible().max(last));
-        ranges.extend(&logs.ranges);
         recovery = logs.found;
     }
-    recovery.range_deletions = ranges.count();
-    sieve.pass(ranges.apply(&store, |_| Ok(())))?;
     Ok(Opened { store: Arc::new(store.with_recovery(recovery)), lock: None, left_out: sieve.left_out() })
 }
 
@@ -332,7 +322,7 @@ fn read(
     trash: Arc<Trash>,
     meter: Option<Arc<Meter>>,
     sieve: &mut Sieve,
-) -> Result<(Store, Ranges)> {
+) -> Result<Store> {
     let listing = files::Listing::of(&env, dir)?;
     let in_file = listing.options(&env, dir, &recovered).map_err(files::what_helps);
     let in_file = match sieve.pass_unless(|error| is_of_a_file(error) || files::is_unreadable(error), in_file)? {
@@ -354,10 +344,9 @@ fn read(
     let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options, sieve)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
-    let mut ranges = Ranges::default();
     for (&id, family) in &recovered.families {
         let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(id, family, chosen.level_count, &mut tables, &mut ranges, sieve)?;
+        let version = opener.version(id, family, chosen.level_count, &mut tables, sieve)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {
@@ -365,7 +354,7 @@ fn read(
     };
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let wals = listing.logs_from(first_log).collect();
-    let store = Store::new(Parts {
+    Ok(Store::new(Parts {
         session_id,
         env,
         dir: dir.to_owned(),
@@ -388,8 +377,7 @@ fn read(
         first_unnamed: recovered.next_file_number,
         read_only: meter.is_none(),
         meter,
-    });
-    Ok((store, ranges))
+    }))
 }
 
 /// See [`Options::of_store`].
@@ -426,11 +414,11 @@ fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Res
 }
 
 /// Replays the logs into tables, begins a new log and a new manifest, and makes that the store (O2).
-fn begin_writing(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
+fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     files::remove_leftovers(store, logs)?;
     store.room.take_over_ballast();
     let first_new_number = store.next_file_number() - 1;
-    let Begun { wal, kept, manifest } = begin_store(store, logs, ranges, first_new_number).inspect_err(|_| {
+    let Begun { wal, kept, manifest } = begin_store(store, logs, first_new_number).inspect_err(|_| {
         // While CURRENT names the old manifest, what was written since is nobody's. What cannot be removed now, the next open removes.
         if current_manifest(&*store.env.files, &store.dir).is_ok_and(|current| current.get() < first_new_number) {
             files::remove_numbered_from(store, first_new_number);
@@ -468,15 +456,14 @@ struct Begun {
 }
 
 /// Writes what the logs hold, a log and a manifest, and makes that the store. Files that are new are numbered from `first_new_number` on.
-fn begin_store(store: &Store, logs: &replay::Logs, ranges: &Ranges, first_new_number: u64) -> Result<Begun> {
+fn begin_store(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Result<Begun> {
     store.refresh_room();
     take_over_blobs(store, logs)?;
     // What comes now leaves that much for a new one.
     store.room.note_manifest(files::manifest_bytes(store)?);
-    let kept = match write_recovered(store, logs, ranges) {
+    let kept = match write_recovered(store, logs) {
         Ok(()) => BTreeMap::new(),
-        // What range deletions hide, only new tables show.
-        Err(error) if error.kind() == ErrorKind::Exhausted && ranges.is_empty() && logs.can_stay(store)? => {
+        Err(error) if error.kind() == ErrorKind::Exhausted && logs.can_stay(store)? => {
             keep_recovered(store, logs, first_new_number)?
         }
         Err(error) => return Err(error),
@@ -507,10 +494,10 @@ fn take_over_blobs(store: &Store, logs: &replay::Logs) -> Result<()> {
     Ok(())
 }
 
-fn write_recovered(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
+fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
     let before: Vec<_> =
         store.families.load().values().map(|family| (family.clone(), family.view.load_full())).collect();
-    let written = write_tables(store, logs, ranges);
+    let written = write_tables(store, logs);
     if written.is_err() {
         for (family, view) in before {
             let active = Generation::new(view.active.first_wal());
@@ -550,15 +537,11 @@ fn keep_in_memory(family: &Family, first_wal: FileNumber) {
     family.view.store(Arc::new(View { active, sealed, version: view.version.clone() }));
 }
 
-/// Replays the logs into tables, and writes those anew that have range deletions.
-fn write_tables(store: &Store, logs: &replay::Logs, ranges: &Ranges) -> Result<()> {
+/// Replays the logs into tables.
+fn write_tables(store: &Store, logs: &replay::Logs) -> Result<()> {
     let last = logs.replay(store, |family| flush_recovered(store, family))?;
     store.publish(store.visible().max(last));
-    ranges.apply(store, |family| flush_recovered(store, family))?;
-    for family in store.families.load().values() {
-        flush_recovered(store, family)?;
-    }
-    ranges::rewrite_tables(store)
+    store.families.load().values().try_for_each(|family| flush_recovered(store, family))
 }
 
 /// Turns what was replayed of a family into tables of its version, which no manifest names yet.

@@ -29,6 +29,7 @@ use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::operands::{Fold, has_operands};
 use crate::options::Separation;
+use crate::range_deletions::Fragments;
 use crate::reclaim::{Ends, Incoming, Reserved, Sizes, Trash};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
@@ -62,6 +63,8 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     newcomers: Vec<Newcomer>,
     /// See O4.
     ends: Ends,
+    /// Range deletions of the keys from the end of the last table on.
+    range_deletions: Fragments,
     level: usize,
     /// That of a table whose place they take; 0 as long as it is not known.
     epoch: u64,
@@ -191,6 +194,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             unsynced_bytes: 0,
             newcomers: Vec::new(),
             ends: Ends::default(),
+            range_deletions: Fragments::default(),
             level,
             epoch: 0,
             table_bytes_max: family.table_bytes(),
@@ -311,7 +315,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     /// The sequence number that the next key of a load has: its table's. Ends the table if it is full.
     pub(crate) fn load_sequence(&mut self) -> Result<SequenceNumber> {
         if self.table_is_full() {
-            self.finish_table()?;
+            self.finish_table(None)?;
         }
         let first = self.load_from.unwrap_or_default();
         Ok(SequenceNumber::new(first.get() + self.newcomers.len() as u64))
@@ -338,9 +342,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             return Ok(());
         }
         if self.level > 0 {
-            self.finish_table()?;
+            self.finish_table(Some(user_key))?;
         }
         self.finish_blob()
+    }
+
+    /// The same, with these range deletions, of keys that come.
+    pub(crate) fn with_range_deletions(self, range_deletions: Fragments) -> Self {
+        Self { range_deletions, ..self }
     }
 
     /// Adds an entry that survived.
@@ -461,29 +470,14 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         // In level 0 each table is one more that is asked for every key.
         let is_full = if self.level > 0 { self.table_is_full() } else { self.index_is_full() };
         if is_full && !self.ends_with(user_key) {
-            self.finish_table()?;
+            self.finish_table(Some(user_key))?;
         }
         self.note_work((internal.len() + value.len()) as u64);
         let is_older_version = self.ends_with(user_key);
-        let table = match &mut self.table {
-            Some(table) => table,
-            empty => {
-                let _guest = if self.load_from.is_some() { Some(self.store.enter()?) } else { None };
-                let number = self.store.new_file_number();
-                let path = self.store.path_of(&FileName::Table(number));
-                let files = &*self.store.env.files;
-                let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
-                self.created.paths.push(path);
-                empty.insert(OpenTable {
-                    writer,
-                    number,
-                    oldest_blob_file: None,
-                    blob_refs: Tally::default(),
-                    older_versions: 0,
-                    ends_in_operand: false,
-                })
-            }
-        };
+        if self.table.is_none() {
+            self.table = Some(self.begin_table()?);
+        }
+        let Some(table) = &mut self.table else { return Ok(()) };
         // What operands are to be merged with does not go for a newer version.
         table.older_versions += u64::from(is_older_version && !table.ends_in_operand);
         table.ends_in_operand = ValueKind::from_u8(internal_key::tag(internal) as u8).is_some_and(has_operands);
@@ -495,15 +489,26 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         Ok(())
     }
 
+    fn begin_table(&mut self) -> Result<OpenTable> {
+        let _guest = if self.load_from.is_some() { Some(self.store.enter()?) } else { None };
+        let number = self.store.new_file_number();
+        let path = self.store.path_of(&FileName::Table(number));
+        let files = &*self.store.env.files;
+        let writer = TableWriter::create(files, &path, number, &self.table_options, &self.identity)?;
+        self.created.paths.push(path);
+        let (oldest_blob_file, blob_refs, older_versions, ends_in_operand) = (None, Tally::default(), 0, false);
+        Ok(OpenTable { writer, number, oldest_blob_file, blob_refs, older_versions, ends_in_operand })
+    }
+
     /// Whether the last entry of the open table has this user key.
     fn ends_with(&self, user_key: &[u8]) -> bool {
         self.table.as_ref().is_some_and(|table| table.writer.last_user_key() == Some(user_key))
     }
 
-    /// Ends the table being written; those that follow take the place of one of `level` and of that epoch.
-    pub(crate) fn begin_place_of(&mut self, level: usize, epoch: u64) -> Result<()> {
-        self.finish_table()?;
-        (self.level, self.epoch) = (level, epoch);
+    /// Ends the table being written; those that follow take the place of one of `level` and of that epoch, which has these range deletions.
+    pub(crate) fn begin_place_of(&mut self, level: usize, epoch: u64, range_deletions: Fragments) -> Result<()> {
+        self.finish_last_table()?;
+        (self.level, self.epoch, self.range_deletions) = (level, epoch, range_deletions);
         self.table_options.compression = compression_at(&self.family, level);
         Ok(())
     }
@@ -515,9 +520,23 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.table_bytes_max = bytes.div_ceil(bytes.div_ceil(most).max(1));
     }
 
-    /// Ends the table being written; the next entry, which must have another user key, begins a new one.
-    pub(crate) fn finish_table(&mut self) -> Result<()> {
+    /// The same at the end of all keys, where range deletions without keys may be left.
+    fn finish_last_table(&mut self) -> Result<()> {
+        if self.table.is_none() && !self.range_deletions.is_empty() {
+            self.table = Some(self.begin_table()?);
+        }
+        self.finish_table(None)
+    }
+
+    /// Ends the table being written before entries of the user key `next`, which begin a new one, with what is left of range deletions: from there on;
+    /// `None` if no more come.
+    pub(crate) fn finish_table(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.table.take() else { return Ok(()) };
+        if !self.range_deletions.is_empty() {
+            open.writer.add_range_deletions(&self.range_deletions.within(None, next))?;
+            self.range_deletions =
+                next.map_or_else(Fragments::default, |next| self.range_deletions.within(Some(next), None));
+        }
         let mut older_versions = Vec::new();
         esker_format::varint::put_u64(&mut older_versions, open.older_versions);
         open.writer.set_user_property(OLDER_VERSIONS_PROPERTY, older_versions);
@@ -606,7 +625,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// Finishes what is open.
     pub(crate) fn complete(mut self) -> Result<Complete> {
-        self.finish_table()?;
+        self.finish_last_table()?;
         self.finish_blob()?;
         self.syncer.take().map_or(Ok(()), Syncer::finish)?;
         let edit = Edit { added: self.tables, blobs: self.blobs, ..Edit::default() };

@@ -49,15 +49,23 @@ fn found(lookup: &[u8], kind: ValueKind, value: PinnedSlice) -> Result<Found> {
 }
 
 fn find(view: &View, lookup: &[u8], fill_cache: bool) -> Result<Found> {
+    let cover = cover(view, lookup);
     for generation in view.generations() {
         if let Some(hit) = generation.memtable.get(lookup) {
-            return found(lookup, hit.kind, hit.value);
+            return if hit.sequence < cover { Ok(Found::Deleted) } else { found(lookup, hit.kind, hit.value) };
         }
     }
     match view.version.get(lookup, fill_cache)? {
-        Some(hit) => found(lookup, hit.kind, hit.value),
+        Some(hit) if hit.sequence >= cover => found(lookup, hit.kind, hit.value),
+        Some(_) => Ok(Found::Deleted),
         None => Ok(Found::Nothing),
     }
+}
+
+/// The newest range deletion that whoever looks sees over the key; 0: none.
+#[inline]
+fn cover(view: &View, lookup: &[u8]) -> SequenceNumber {
+    view.cover(internal_key::user_key(lookup), SequenceNumber::new(internal_key::tag(lookup) >> 8))
 }
 
 /// `error`, of the entry that `lookup` leads to, with the table where that lies.

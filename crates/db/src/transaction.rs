@@ -387,8 +387,11 @@ fn conflict(key: &[u8], family: &str) -> Error {
     Error::new(ErrorKind::Conflict, reason)
 }
 
-/// Whether `user_key` has an entry that is newer than `begun`.
+/// Whether `user_key` has an entry that is newer than `begun`, or lies in a range that was deleted since.
 fn is_newer(view: &View, user_key: &[u8], begun: u64) -> Result<bool> {
+    if view.cover(user_key, SequenceNumber::MAX).get() > begun {
+        return Ok(true);
+    }
     let lookup = internal_key::lookup(user_key, SequenceNumber::MAX);
     if let Some(hit) = view.generations().find_map(|generation| generation.memtable.get(&lookup)) {
         return Ok(hit.sequence.get() > begun);

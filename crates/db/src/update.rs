@@ -244,7 +244,7 @@ impl Condition for Unchanged {
     }
 }
 
-/// Whether no entry of `key` is newer than `seen`, as far as memtables tell (U2). `active` took writes when `seen` was the last.
+/// Whether no entry of `key`, nor a range that has it, is newer than `seen`, as far as memtables tell (U2). `active` took writes when `seen` was the last.
 pub(crate) fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<Generation>) -> bool {
     if family.has_taken_in_since(seen) {
         return false;
@@ -253,7 +253,10 @@ pub(crate) fn is_unchanged(family: &Family, key: &[u8], seen: u64, active: &Arc<
     let lookup = [key, &tag].concat();
     let view = family.view.load();
     for generation in view.generations() {
-        if generation.memtable.get(&lookup).is_some_and(|hit| hit.sequence.get() > seen) {
+        let memtable = &generation.memtable;
+        if memtable.get(&lookup).is_some_and(|hit| hit.sequence.get() > seen)
+            || memtable.range_deletions().newest_at(key, internal_key::SequenceNumber::MAX).get() > seen
+        {
             return false;
         }
         if Arc::ptr_eq(generation, active) {

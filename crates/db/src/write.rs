@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::pacer::Bucket;
 use esker_log::writer::LogWriter;
@@ -38,6 +38,7 @@ use crate::events::{EventKind, WaitCause};
 use crate::family::{Family, Generation, View};
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
+use crate::range_deletions::RangeDeletion;
 use crate::store::{Store, out_of_numbers};
 use crate::{Error, ErrorKind, Result};
 
@@ -174,6 +175,11 @@ pub(crate) fn apply(memtable: &Memtable, sequence: SequenceNumber, record: &Reco
     match record.kind {
         kind if entry::is_served(kind) => {
             memtable.add(sequence, kind, record.key, record.value);
+            Ok(())
+        }
+        ValueKind::RangeDeletion => {
+            let (begin, end) = (record.key.into(), record.value.into());
+            memtable.add_range_deletion(RangeDeletion { begin, end, sequence });
             Ok(())
         }
         kind => Err(Error::new(

@@ -85,6 +85,16 @@ impl Numbers {
         }
     }
 
+    /// From one key before another: mostly some that are neighbours, at times any.
+    pub fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
+        if self.below(4) == 0 {
+            let (one, other) = (self.key(), self.key());
+            return (one.clone().min(other.clone()), one.max(other));
+        }
+        let begin = self.below(600);
+        (format!("key/{begin:08}").into_bytes(), format!("key/{:08}", begin + 1 + self.below(30)).into_bytes())
+    }
+
     /// The size of a value: mostly small, some above [`MIN_BLOB_BYTES`], a few above one block of the log.
     pub fn value_bytes(&mut self) -> usize {
         (match self.below(40) {
@@ -97,7 +107,7 @@ impl Numbers {
     }
 }
 
-/// Writes `count` puts, overwrites, deletions and batches over all families of `db` and notes in `expected` what they leave.
+/// Writes `count` puts, overwrites, deletions, of ranges too, and batches over all families of `db` and notes in `expected` what they leave.
 #[track_caller]
 pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usize) {
     let options = WriteOptions::default();
@@ -119,6 +129,11 @@ pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usi
                 must("putting", db.put_cf(&target, &key, b"soon gone", &options));
                 must("deleting", db.delete_cf(&target, &key, &options));
                 contents.remove(&key);
+            }
+            5 if numbers.below(4) == 0 => {
+                let (begin, end) = numbers.range();
+                must("deleting a range", db.delete_range_cf(&target, &begin, &end, &options));
+                contents.retain(|key, _| *key < begin || *key >= end);
             }
             3 | 4 if target.options().merge_operator.is_some() => {
                 let key = numbers.key();

@@ -16,13 +16,26 @@ pub enum Op {
     Delete(String, Vec<u8>),
     /// Merges an operand into a key of a family.
     Merge(String, Vec<u8>, Vec<u8>),
+    /// Removes the keys of a family from one on and before another.
+    DeleteRange(String, Vec<u8>, Vec<u8>),
 }
 
 impl Op {
-    /// Family and key.
+    /// Family and key; of a range the first one.
     pub fn place(&self) -> (&String, &Vec<u8>) {
         match self {
-            Self::Put(family, key, _) | Self::Delete(family, key) | Self::Merge(family, key, _) => (family, key),
+            Self::Put(family, key, _)
+            | Self::Delete(family, key)
+            | Self::Merge(family, key, _)
+            | Self::DeleteRange(family, key, _) => (family, key),
+        }
+    }
+
+    /// Whether it is about this key.
+    pub fn touches(&self, family: &String, key: &Vec<u8>) -> bool {
+        match self {
+            Self::DeleteRange(of, begin, end) => of == family && (begin..end).contains(&key),
+            op => op.place() == (family, key),
         }
     }
 }
@@ -58,6 +71,11 @@ impl Model {
                     if let Some(contents) = self.families.get_mut(family) {
                         let merged = append(contents.get(key).map(Vec::as_slice), &[operand]);
                         contents.insert(key.clone(), merged);
+                    }
+                }
+                Op::DeleteRange(family, begin, end) => {
+                    if let Some(contents) = self.families.get_mut(family) {
+                        contents.retain(|key, _| !(begin..end).contains(&key));
                     }
                 }
             }

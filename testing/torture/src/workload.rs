@@ -48,8 +48,23 @@ fn op(random: &mut Rng, families: &[&str]) -> Op {
     match random.u8(..16) {
         0..4 => Op::Delete(family, key),
         4..7 => Op::Merge(family, key, value(random)),
+        7 => {
+            let (begin, end) = range(random);
+            Op::DeleteRange(family, begin, end)
+        }
         _ => Op::Put(family, key, value(random)),
     }
+}
+
+/// From one key before another: mostly few of them, of all that [`key`] may say, at times none.
+pub fn range(random: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+    let begin = key(random);
+    let end = match random.u8(..3) {
+        0 => key(random).max(begin.clone()),
+        1 => [&begin[..], &[0xff]].concat(),
+        _ => [begin.get(..4).unwrap_or(&begin), b"~"].concat().max(begin.clone()),
+    };
+    (begin, end)
 }
 
 /// One of some 60 keys: empty, short, long, with bytes of all values.
@@ -136,7 +151,7 @@ pub fn reads_without_lost_pages(db: &Db, start: &Model, ledger: &Ledger) -> std:
             }
             Err(error) if error.kind() != ErrorKind::Corruption => return Err(format!("{name} {key:?}: {error}")),
             Err(error) => {
-                let is_later = |op: &&Op| op.place() == (name, key);
+                let is_later = |op: &&Op| op.touches(name, key);
                 if durable.families[name].contains_key(key) && !later.iter().any(is_later) {
                     return Err(format!("{name} {key:?} is durable: {error}"));
                 }
@@ -172,9 +187,19 @@ pub fn to_batch(db: &Db, ops: &[Op]) -> Result<WriteBatch> {
                     batch.merge_cf(&family, key, operand)?;
                 }
             }
+            Op::DeleteRange(family, begin, end) => {
+                if let Some(family) = db.column_family(family) {
+                    batch.delete_range_cf(&family, begin, end)?;
+                }
+            }
         }
     }
     Ok(batch)
+}
+
+/// Whether a transaction may write them: it has no range deletions.
+pub fn may_transact(ops: &[Op]) -> bool {
+    !ops.iter().any(|op| matches!(op, Op::DeleteRange(..)))
 }
 
 /// Writes the batch as a transaction does that has read all that it writes; what others write meanwhile is not to be among that.
@@ -191,6 +216,7 @@ pub fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<()> {
             Op::Put(_, _, value) => transaction.put_cf(&family, key, value)?,
             Op::Delete(..) => transaction.delete_cf(&family, key)?,
             Op::Merge(_, _, operand) => transaction.merge_cf(&family, key, operand)?,
+            Op::DeleteRange(..) => unreachable!("a transaction has no ranges"),
         }
     }
     transaction.commit(options)
@@ -203,7 +229,7 @@ pub fn run(db: &Db, steps: &[Step], ledger: &mut Ledger) -> Result<()> {
             Step::Write(ops, sync) => {
                 ledger.batches.push(ops.clone());
                 let options = WriteOptions { sync: *sync, ..WriteOptions::default() };
-                if ledger.batches.len().is_multiple_of(3) {
+                if ledger.batches.len().is_multiple_of(3) && may_transact(ops) {
                     transact(db, ops, &options)?;
                 } else {
                     db.write(to_batch(db, ops)?, &options)?;

@@ -4,7 +4,7 @@ use esker::env::sim::SimDisk;
 use esker::{ColumnFamily, Db, Options, ReadOptions, Separation, Snapshot, WriteOptions};
 use esker_torture::crash::disk;
 use esker_torture::model::{Contents, Model, backward, contents, forward};
-use esker_torture::workload::{batch, key, to_batch, transact};
+use esker_torture::workload::{batch, key, may_transact, to_batch, transact};
 use esker_torture::{options, reads, seeds};
 use fastrand::Rng;
 
@@ -56,7 +56,7 @@ impl Run {
     fn write(&mut self) {
         let ops = batch(&mut self.random, &FAMILIES);
         let options = WriteOptions { sync: self.random.u8(..8) == 0, ..WriteOptions::default() };
-        if self.random.u8(..4) == 0 {
+        if self.random.u8(..4) == 0 && may_transact(&ops) {
             transact(&self.db(), &ops, &options).unwrap();
         } else {
             self.db().write(to_batch(&self.db(), &ops).unwrap(), &options).unwrap();

@@ -381,6 +381,80 @@ static void merges(void) {
   HOLDS(state.freed == 1);
 }
 
+// How many keys a family, or all of the default one, has.
+static uint64_t keys(const esker_db *db, const esker_family *family) {
+  uint64_t count;
+  MUST(esker_db_count(db, NULL, family, &count));
+  return count;
+}
+
+static void deletions(void) {
+  esker_value *value;
+  esker_family *family;
+  esker_db *db;
+  esker_db_options *created = options();
+  MUST(esker_db_open(in(directory, "deletions"), created, &db));
+  esker_db_options_free(created);
+  MUST(esker_db_create_family(db, "others", NULL, &family));
+  const char *all[] = {"a", "b", "c", "d", "e"};
+  for (size_t n = 0; n < 5; n++) {
+    MUST(esker_db_put(db, 0, NULL, T(all[n]), T("1")));
+    MUST(esker_db_put(db, 0, family, T(all[n]), T("1")));
+  }
+  esker_snapshot *before = esker_db_snapshot(db);
+
+  MUST(esker_db_delete_range(db, 0, NULL, T("b"), T("d")));
+  HOLDS(keys(db, NULL) == 3);
+  HOLDS(keys(db, family) == 5);
+  MUST(esker_db_get(db, NULL, NULL, T("c"), &value));
+  HOLDS(was(value, NULL));
+  // The end stays.
+  MUST(esker_db_get(db, NULL, NULL, T("d"), &value));
+  HOLDS(was(value, "1"));
+  MUST(esker_db_put(db, 0, NULL, T("c"), T("2")));
+  MUST(esker_db_get(db, NULL, NULL, T("c"), &value));
+  HOLDS(was(value, "2"));
+  MUST(esker_db_delete_range(db, ESKER_SYNC, family, T("d"), T("z")));
+  HOLDS(keys(db, family) == 3);
+  // A range of nothing is none; one that ends before it begins is an error.
+  MUST(esker_db_delete_range(db, 0, NULL, T("a"), T("a")));
+  HOLDS(keys(db, NULL) == 4);
+  FAILS(esker_db_delete_range(db, 0, NULL, T("b"), T("a")), ESKER_KIND_INVALID_ARGUMENT, "range");
+  FAILS(esker_db_delete_range(db, 64, NULL, T("a"), T("b")), ESKER_KIND_INVALID_ARGUMENT, "flags");
+
+  MUST(esker_db_single_delete(db, ESKER_SYNC, NULL, T("a")));
+  HOLDS(keys(db, NULL) == 3);
+  MUST(esker_db_single_delete(db, 0, family, T("none")));
+  FAILS(esker_db_single_delete(db, 64, NULL, T("d")), ESKER_KIND_INVALID_ARGUMENT, "flags");
+
+  esker_batch *batch = esker_batch_create();
+  MUST(esker_batch_put(batch, NULL, T("cc"), T("3")));
+  MUST(esker_batch_delete_range(batch, NULL, T("c"), T("d")));
+  MUST(esker_batch_put(batch, NULL, T("cd"), T("3")));
+  MUST(esker_batch_delete_range(batch, family, T("a"), T("b")));
+  MUST(esker_batch_single_delete(batch, NULL, T("e")));
+  MUST(esker_batch_single_delete(batch, family, T("b")));
+  FAILS(esker_batch_delete_range(batch, NULL, T("b"), T("a")), ESKER_KIND_INVALID_ARGUMENT, "range");
+  HOLDS(esker_batch_count(batch) == 6);
+  MUST(esker_db_write(db, 0, batch));
+  esker_batch_free(batch);
+  // cd and d; c.
+  HOLDS(keys(db, NULL) == 2);
+  HOLDS(keys(db, family) == 1);
+
+  MUST(esker_db_flush(db, NULL));
+  MUST(esker_db_compact_range(db, NULL, NULL, NULL));
+  HOLDS(keys(db, NULL) == 2);
+  esker_read_options *reading = esker_read_options_create();
+  esker_read_options_set_snapshot(reading, before);
+  MUST(esker_db_get(db, reading, NULL, T("b"), &value));
+  HOLDS(was(value, "1"));
+  esker_read_options_free(reading);
+  esker_snapshot_free(before);
+  esker_family_free(family);
+  MUST(esker_db_close(db));
+}
+
 int main(int argc, char **argv) {
   HOLDS(argc == 2);
   directory = argv[1];
@@ -395,6 +469,7 @@ int main(int argc, char **argv) {
   all_of_it(db);
   MUST(esker_db_close(db));
   merges();
+  deletions();
 
   // What the store's own file says of its options.
   esker_db_options *kept;

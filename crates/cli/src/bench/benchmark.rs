@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::choose::Distribution;
+use super::plan::Plan;
 use crate::kind::Kind;
 
 /// One benchmark. The comments are its help.
@@ -35,6 +36,8 @@ pub(crate) enum Benchmark {
     Exists,
     /// Delete half of the keys, in random order
     DeleteRandom,
+    /// Delete half of the keys, --range-keys that follow each other at a time, in random order; on a Db
+    DeleteRange,
     /// As readrandom, while one more thread puts random keys
     ReadWhileWriting,
     /// Get two random keys and put them, in a transaction, again if another thread came in between; on a Db
@@ -92,6 +95,7 @@ impl Benchmark {
             (Kind::Cask, Self::Flush | Self::WaitForCompaction) => {
                 Some("needs memtables and tables, which a Cask has not")
             }
+            (Kind::Cask, Self::DeleteRange) => Some("needs keys in order, and a Cask has none; see deleterandom"),
             (Kind::Cask, Self::RandomTransaction) => Some("needs transactions, and a Cask has none; see ycsbf"),
             (Kind::Cask, Self::MergeRandom) => Some("needs a merge operator, and a Cask has none; see overwrite"),
             (Kind::Db, Self::Scan) => Some("works on a Cask; on a Db, readseq goes through everything"),
@@ -106,13 +110,15 @@ impl Benchmark {
     }
 
     /// How many operations it has, and whether it may go on beyond them until its time is over.
-    pub(super) fn operations(self, num: u64, reads: u64) -> (u64, bool) {
+    pub(super) fn operations(self, plan: &Plan) -> (u64, bool) {
+        let num = plan.num;
         match self {
             Self::FillSeq | Self::FillRandom | Self::Overwrite => (num, false),
             Self::FillSync => ((num / 1000).max(1), false),
             Self::DeleteRandom => (num.div_ceil(2), false),
+            Self::DeleteRange => (plan.ranges().div_ceil(2), false),
             Self::Flush | Self::Compact | Self::WaitForCompaction => (1, false),
-            _ => (reads, true),
+            _ => (plan.reads, true),
         }
     }
 

@@ -15,6 +15,8 @@ const COUNTED_KEYS_MAX: u64 = 100_000_000;
 pub(super) enum Order {
     Ascending,
     Random(Permutation),
+    /// As many keys that follow each other at once, from [`number`](Self::number) on: the last may be fewer.
+    Ranges(Permutation, u64),
 }
 
 impl Order {
@@ -23,6 +25,7 @@ impl Order {
         match self {
             Self::Ascending => rank,
             Self::Random(order) => order.number(rank),
+            Self::Ranges(order, keys) => order.number(rank) * keys,
         }
     }
 
@@ -31,6 +34,7 @@ impl Order {
         match self {
             Self::Ascending => number,
             Self::Random(order) => order.rank(number),
+            Self::Ranges(order, keys) => order.rank(number / keys),
         }
     }
 }
@@ -123,7 +127,7 @@ impl Known {
         self.space += count;
     }
 
-    /// The first `count` of the keys below `size` in that order were deleted.
+    /// The first `count` of the keys below `size`, or of the ranges of such keys, in that order were deleted.
     pub(super) fn delete(&mut self, size: u64, order: Order, count: u64) {
         self.layers.push(Layer { base: 0, size, order, count, action: Action::Delete });
     }
@@ -175,6 +179,22 @@ mod tests {
         assert_eq!(known.live_keys(), Some(60));
         known.extend(5, 3);
         assert_eq!((known.expect(104), known.expect(105), known.live_keys()), (at_least(3), ABSENT, Some(65)));
+    }
+
+    #[test]
+    fn a_deleted_range_is_all_of_its_keys_and_the_last_may_be_shorter() {
+        let mut known = Known::new(25, false);
+        known.put(25, Order::Ascending, 25, 1);
+        let order = Order::Ranges(Permutation::new(3, 1), 10);
+        known.delete(25, order, 1);
+        let first = order.number(0);
+        let gone = first..25.min(first + 10);
+        for number in 0..25 {
+            let expected = if gone.contains(&number) { ABSENT } else { at_least(1) };
+            assert_eq!(known.expect(number), expected, "{number} of {gone:?}");
+        }
+        known.delete(25, order, 3);
+        assert_eq!(known.live_keys(), Some(0));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) distribution: Option<Distribution>,
     pub(crate) seed: u64,
     pub(crate) nexts: u64,
+    /// Keys that a range deletion deletes.
+    pub(crate) range_keys: u64,
     /// The store was there before: nothing is known of what it holds.
     pub(crate) use_existing: bool,
 }
@@ -42,6 +44,16 @@ impl Plan {
             Some((benchmark, why)) => Err(Failure::new(format_args!("--benchmarks: {} {why}", benchmark.name()))),
             None => Ok(()),
         }
+    }
+
+    /// How many ranges all keys make, of which the last may be shorter.
+    pub(super) fn ranges(&self) -> u64 {
+        self.num.div_ceil(self.range_keys.max(1))
+    }
+
+    /// The number behind the last key of the range that begins at `number`.
+    pub(super) fn range_end(&self, number: u64) -> u64 {
+        self.num.min(number.saturating_add(self.range_keys))
     }
 
     /// What people are told of it.
@@ -73,6 +85,7 @@ impl Plan {
             "distribution": self.distribution.map(|distribution| format!("{distribution:?}").to_lowercase()),
             "seed": self.seed,
             "nexts": self.nexts,
+            "range_keys": self.range_keys,
             "use_existing": self.use_existing,
         })
     }

@@ -66,7 +66,7 @@ impl<'a> Shared<'a> {
         generation: u64,
         salt: u64,
     ) -> Self {
-        let (operations, may_go_on) = benchmark.operations(plan.num, plan.reads);
+        let (operations, may_go_on) = benchmark.operations(plan);
         // Each thread goes through everything.
         let passes = if benchmark == Benchmark::Scan { plan.threads } else { 1 };
         let operations = operations.saturating_mul(passes);
@@ -78,6 +78,7 @@ impl<'a> Shared<'a> {
         let seed = mix(plan.seed ^ salt);
         let order = match benchmark {
             Benchmark::FillSeq => Order::Ascending,
+            Benchmark::DeleteRange => Order::Ranges(Permutation::new(plan.ranges(), seed), plan.range_keys),
             _ => Order::Random(Permutation::new(plan.num, seed)),
         };
         let mut expected = known.clone();
@@ -156,7 +157,7 @@ impl<'a> Shared<'a> {
             Benchmark::FillSeq | Benchmark::FillRandom | Benchmark::FillSync | Benchmark::Overwrite => {
                 known.put(num, self.order, count, self.generation);
             }
-            Benchmark::DeleteRandom => known.delete(num, self.order, count),
+            Benchmark::DeleteRandom | Benchmark::DeleteRange => known.delete(num, self.order, count),
             _ => {
                 if self.benchmark.scatters() {
                     known.scatter();

@@ -232,6 +232,14 @@ impl Batch {
             Self::Cask(batch) => batch.delete(key),
         }
     }
+
+    /// Only in a Db; see [`Benchmark::refusal`](super::Benchmark::refusal).
+    pub(super) fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<(), Stop> {
+        match self {
+            Self::Db(batch) => Ok(batch.delete_range(begin, end)?),
+            Self::Cask(_) => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
+        }
+    }
 }
 
 impl<'a> Target<'a> {
@@ -315,6 +323,14 @@ impl<'a> Target<'a> {
     pub(super) fn transaction(&self) -> Result<(Transaction, &WriteOptions), Stop> {
         match self {
             Self::Db { db, write, .. } => Ok((db.transaction(), write)),
+            Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
+        }
+    }
+
+    /// Deletes the keys from `begin` on and before `end`.
+    pub(super) fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<(), Stop> {
+        match self {
+            Self::Db { db, family, write, .. } => Ok(db.delete_range_cf(family, begin, end, write)?),
             Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
         }
     }

@@ -27,6 +27,8 @@ const SCAN_KEYS_MAX: u64 = 100;
 enum Change {
     Put,
     Delete,
+    /// And those that follow it in its range.
+    DeleteRange,
 }
 
 /// A thread's own things.
@@ -36,6 +38,8 @@ pub(super) struct Worker<'a> {
     thread: u64,
     random: Random,
     pub(super) key: Key,
+    /// Where a range ends.
+    end: Key,
     value: Vec<u8>,
     cursor: Option<Cursor>,
     scan: Option<Scan>,
@@ -50,6 +54,7 @@ impl<'a> Worker<'a> {
             thread,
             random: Random::new(shared.plan.seed ^ shared.salt, thread),
             key: Key::new(shared.plan.key_bytes),
+            end: Key::new(shared.plan.key_bytes),
             value: Vec::new(),
             cursor: None,
             scan: None,
@@ -98,6 +103,7 @@ impl<'a> Worker<'a> {
                 return self.write(ranks, Change::Put);
             }
             Benchmark::DeleteRandom => return self.write(ranks, Change::Delete),
+            Benchmark::DeleteRange => return self.write(ranks, Change::DeleteRange),
             Benchmark::ReadRandom | Benchmark::ReadWhileWriting => self.get_chosen()?,
             Benchmark::ReadMissing => self.get_missing()?,
             Benchmark::Exists => self.ask()?,
@@ -135,6 +141,7 @@ impl<'a> Worker<'a> {
             match change {
                 Change::Put => self.put(number)?,
                 Change::Delete => self.delete(number)?,
+                Change::DeleteRange => self.delete_range(number)?,
             }
             return Ok(1);
         }
@@ -147,6 +154,11 @@ impl<'a> Worker<'a> {
                     batch.put(self.key.of(number), &self.value)?;
                 }
                 Change::Delete => batch.delete(self.key.of(number))?,
+                Change::DeleteRange => {
+                    let end = shared.plan.range_end(number);
+                    batch.delete_range(self.key.of(number), self.end.of(end))?;
+                    self.tally.bytes += shared.plan.key_bytes as u64;
+                }
             }
             self.tally.bytes += shared.plan.key_bytes as u64;
         }
@@ -164,6 +176,14 @@ impl<'a> Worker<'a> {
     fn delete(&mut self, number: u64) -> Result<(), Stop> {
         self.tally.bytes += self.shared.plan.key_bytes as u64;
         Ok(self.shared.target.delete(self.key.of(number))?)
+    }
+
+    /// Deletes the range that begins at `number`.
+    fn delete_range(&mut self, number: u64) -> Result<(), Stop> {
+        let shared = self.shared;
+        let end = shared.plan.range_end(number);
+        self.tally.bytes += 2 * shared.plan.key_bytes as u64;
+        shared.target.delete_range(self.key.of(number), self.end.of(end))
     }
 
     /// The value that the key of `number` is to get, and its bytes counted.

@@ -104,6 +104,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 10)]
     nexts: u64,
 
+    /// Keys that each operation of deleterange deletes
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..1 << 48))]
+    range_keys: u64,
+
     /// Work on a store that is there, and keep its options where none are chosen; what is chosen becomes its own
     #[arg(long, alias = "reuse-data")]
     use_existing: bool,
@@ -196,6 +200,7 @@ impl Bench {
             distribution: self.distribution,
             seed: self.seed,
             nexts: self.nexts,
+            range_keys: self.range_keys,
             use_existing: self.use_existing,
         }
     }

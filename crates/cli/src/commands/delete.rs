@@ -30,6 +30,11 @@ pub(crate) struct Delete {
     /// Wait until the removal survives power loss
     #[arg(long)]
     sync: bool,
+
+    /// As RocksDB's SingleDelete: goes with the put that it cancels as soon as they meet. Only for a key that was put at most once since it was
+    /// last removed, and not merged: any other may show an older value again
+    #[arg(long)]
+    single: bool,
 }
 
 impl Delete {
@@ -37,6 +42,9 @@ impl Delete {
         let key = argument(self.key, self.hex)?;
         if is_cask(&self.store) {
             self.family.refuse_on_cask()?;
+            if self.single {
+                return Err(Failure::new("--single is a Db's: a Cask has only one kind of deletion"));
+            }
             let cask = open_cask(&self.store)?;
             cask.delete_with(key, &CaskWriteOptions { sync: self.sync, ttl: None, stripe: None })?;
             cask.close()?;
@@ -44,7 +52,12 @@ impl Delete {
         }
         let db = open(&self.store, false)?;
         let family = self.family.find(&db)?;
-        db.delete_cf(&family, key, &WriteOptions { sync: self.sync, ..WriteOptions::default() })?;
+        let options = WriteOptions { sync: self.sync, ..WriteOptions::default() };
+        if self.single {
+            db.single_delete_cf(&family, key, &options)?;
+        } else {
+            db.delete_cf(&family, key, &options)?;
+        }
         db.close()?;
         Ok(Answer::Yes)
     }

@@ -10,6 +10,7 @@ mod count;
 mod create;
 mod create_family;
 mod delete;
+mod delete_range;
 mod drop_family;
 mod dump;
 mod exists;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Put(put::Put),
     Merge(merge::Merge),
     Delete(delete::Delete),
+    DeleteRange(delete_range::DeleteRange),
     Scan(scan::Scan),
     Count(count::Count),
     Families(families::Families),
@@ -74,6 +76,7 @@ impl Command {
             Self::Put(command) => command.run(),
             Self::Merge(command) => command.run(),
             Self::Delete(command) => command.run(),
+            Self::DeleteRange(command) => command.run(),
             Self::Scan(command) => command.run(out),
             Self::Count(command) => command.run(out),
             Self::Families(command) => command.run(out),

@@ -5,7 +5,7 @@ use crate::run::{NONE, Place};
 const NUM: &str = "300";
 
 /// All but what is done once.
-const BENCHMARKS: [&str; 20] = [
+const BENCHMARKS: [&str; 21] = [
     "fillseq",
     "fillrandom",
     "fillsync",
@@ -26,13 +26,14 @@ const BENCHMARKS: [&str; 20] = [
     "ycsbf",
     "null",
     "deleterandom",
+    "deleterange",
 ];
 
 #[test]
 fn every_benchmark_has_its_row_and_its_figures() {
     let place = Place::new();
     let all = BENCHMARKS.join(",");
-    let arguments = ["--num", NUM, "--benchmarks", &all, "--threads", "2", "--json"];
+    let arguments = ["--num", NUM, "--benchmarks", &all, "--range-keys", "7", "--threads", "2", "--json"];
     let figures = place.run("bench", arguments).done().json();
     let benchmarks = figures["benchmarks"].as_array().unwrap();
     assert_eq!(benchmarks.len(), BENCHMARKS.len());
@@ -41,6 +42,8 @@ fn every_benchmark_has_its_row_and_its_figures() {
         let due = match name {
             "fillsync" => 1,
             "deleterandom" => 150,
+            // Half of 43 ranges of seven keys.
+            "deleterange" => 22,
             _ => 300,
         };
         assert_eq!(benchmark["operations"], due, "{benchmark}");

@@ -209,10 +209,13 @@ fn what_needs_an_order_or_a_column_family_is_refused() {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments.iter().chain(&["--cf", "other"])).failed(&["--cf", "a Cask has none"]);
     }
-    for command in [&["families"][..], &["create-family", "f"], &["drop-family", "f"], &["gc"]] {
+    for command in
+        [&["families"][..], &["create-family", "f"], &["drop-family", "f"], &["gc"], &["delete-range", "a", "b"]]
+    {
         let (name, arguments) = command.split_first().unwrap();
         place.run(name, arguments).failed(&["does not work on a Cask"]);
     }
+    place.run("delete", ["lake", "--single"]).failed(&["--single is a Db's"]);
     esker(["raft", "stats", place.store().to_str().unwrap()]).failed(&["does not work on a Cask"]);
     assert_eq!(place.run("count", NONE).done().text(), "3\n");
     Place::with(&[("k", "v")]).run("put", ["k", "v", "--ttl", "9"]).failed(&["--ttl", "Cask"]);

@@ -103,6 +103,57 @@ fn a_table_is_printed_with_its_properties_and_entries() {
     assert_eq!(dump(&table, &["--keys-only", "--limit", "3"]).done().text().lines().count(), 3);
 }
 
+/// A table that ends with a range deletion, and has another in the midst of its entries.
+fn ranged() -> Place {
+    let place = Place::new();
+    let db = Db::open(place.store(), Options { create_if_missing: true, ..Options::default() }).unwrap();
+    ["a", "b", "d"].iter().for_each(|key| db.put(key, "1").unwrap());
+    // What it hides stays.
+    let _before = db.snapshot();
+    db.delete_range("b", "c").unwrap();
+    db.delete_range("d", "x\x01").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    place
+}
+
+#[test]
+fn range_deletions_of_a_table_are_printed_with_their_ends() {
+    let place = ranged();
+    let table = place.files(".sst").remove(0);
+    let all = dump(&table, &["--json"]).done().json_lines();
+    let ranges = objects(&all, "delete_range");
+    let field = |index: usize, name: &str| ranges[index][name].as_str().unwrap().to_owned();
+    let ends: Vec<_> = (0..ranges.len()).map(|index| (field(index, "key_hex"), field(index, "end_hex"))).collect();
+    assert_eq!(ends, [("62", "63"), ("64", "7801")].map(|(begin, end)| (begin.to_owned(), end.to_owned())));
+    assert!(ranges[0]["sequence"].as_u64() < ranges[1]["sequence"].as_u64(), "{ranges:?}");
+    assert_eq!((objects(&all, "put").len(), objects(&all, "range_deletions").len()), (3, 1));
+    let text = dump(&table, &[]).done();
+    assert!(text.text().contains("delete_range key=\"d\" sequence=5 end=\"x\\x01\""), "{}", text.text());
+    assert_eq!(dump(&table, &["--keys-only"]).done().text().lines().count(), 5);
+    assert_eq!(dump(&table, &["--keys-only", "--limit", "3"]).done().text().lines().count(), 3);
+    let manifest = dump(&named(&place, "MANIFEST"), &["--json"]).done().json_lines();
+    let table_added = *objects(&manifest, "add_table").last().unwrap();
+    assert_eq!((&table_added["largest_hex"], &table_added["largest_is_excluded"]), (&"7801".into(), &true.into()));
+
+    flip_bit(&table, ranges[0]["offset"].as_u64().unwrap() as usize);
+    let all = dump(&table, &["--json"]).no().json_lines();
+    assert_eq!((objects(&all, "put").len(), objects(&all, "damage").len()), (3, 1));
+}
+
+#[test]
+fn deletions_in_a_log_are_printed_by_their_kinds() {
+    let place = Place::with(&[("a", "1")]);
+    for (command, arguments, words) in [
+        ("delete-range", ["b", "c\x01"], "delete_range key=\"b\" family=0 end=\"c\\x01\""),
+        ("delete", ["a", "--single"], "single_delete key=\"a\" family=0"),
+    ] {
+        place.run(command, arguments).done();
+        let text = dump(&place.files(".log").pop().unwrap(), &[]).done();
+        assert!(text.text().contains(words), "{words:?} is not in {}", text.text());
+    }
+}
+
 #[test]
 fn a_damaged_block_is_shown_and_the_others_are_printed() {
     let place = loaded();

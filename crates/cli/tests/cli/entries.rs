@@ -1,4 +1,4 @@
-//! `put`, `get`, `delete`, `scan`, `count`.
+//! `put`, `get`, `delete`, `delete-range`, `scan`, `count`.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -16,6 +16,43 @@ fn what_was_put_can_be_got_until_it_is_deleted() {
     assert_eq!(place.run("get", ["key"]).no().out, b"");
     // Nothing to remove is not an error.
     place.run("delete", ["key"]).done();
+}
+
+#[test]
+fn a_single_deletion_removes_what_was_put_once() {
+    let place = Place::with(&[("key", "value"), ("other", "value")]);
+    assert_eq!(place.run("delete", ["key", "--single", "--sync"]).done().out, b"");
+    place.run("delete", ["none", "--single"]).done();
+    place.run("get", ["key"]).no();
+    place.run("compact", NONE).done();
+    assert_eq!(place.run("scan", NONE).done().text(), "other\tvalue\n");
+}
+
+#[test]
+fn a_range_of_keys_is_deleted_but_for_its_end() {
+    let place = Place::with(&[("a", "1"), ("b", "1"), ("bb", "1"), ("c", "1"), ("d", "1")]);
+    let keys = || place.run("scan", ["--keys"]).done().text().replace('\n', " ");
+    assert_eq!(place.run("delete-range", ["b", "c"]).done().out, b"");
+    assert_eq!(keys(), "a c d ");
+    place.run("put", ["bb", "2"]).done();
+    // What is not there is no error, and nothing is no range.
+    for (begin, end) in [("x", "z"), ("a", "a")] {
+        place.run("delete-range", [begin, end, "--sync"]).done();
+    }
+    place.run("compact", NONE).done();
+    assert_eq!((keys(), place.run("get", ["bb"]).done().text()), ("a bb c d ".to_owned(), "2"));
+    place.run("delete-range", ["--hex", "62", "64"]).done();
+    assert_eq!(keys(), "a d ");
+    place.run("delete-range", ["d", "a"]).failed(&["range", "\"d\"", "\"a\""]);
+    place.run("delete-range", ["--hex", "6", "64"]).failed(&["not hexadecimal: 6"]);
+    place.run("delete-range", ["a"]).failed(&["required"]);
+    place.run("delete-range", ["a", "z", "--cf", "none"]).failed(&["none", "esker families"]);
+    assert_eq!(keys(), "a d ");
+    place.run("create-family", ["others"]).done();
+    place.run("put", ["a", "1", "--cf", "others"]).done();
+    place.run("delete-range", ["", "z", "--cf", "others"]).done();
+    assert_eq!((keys(), place.run("count", ["--cf", "others"]).done().text()), ("a d ".to_owned(), "0\n"));
+    Place::new().run("delete-range", ["a", "b"]).failed(&["no store"]);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use crate::raft;
 use crate::run::{NONE, Place, command, esker};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "create",
     "import",
     "get",
     "put",
     "delete",
+    "delete-range",
     "scan",
     "count",
     "families",

@@ -249,6 +249,7 @@ impl Store {
                 state.compaction_error = error.filter(|_| !is_beyond_help);
             }
             Work::Purge => state.upkeep_error = error,
+            Work::Removal(plan) if !plan.is_asked_for => state.compaction_error = error,
             // They keep their failures themselves, or whoever asked for them is told.
             Work::Flush(_) | Work::Removal(_) | Work::Part(_) | Work::Sync(_) | Work::Options => {}
             // Whoever needs the log makes it then, and is told.

@@ -214,6 +214,10 @@ impl Store {
                 if kept_out.is_some() {
                     return None;
                 }
+                // What need not be read for that goes first.
+                if let Some(hidden) = reclaim::Removal::of_hidden(family?, oldest) {
+                    return Some(Work::Removal(hidden));
+                }
                 let plan = compaction::pick(family?, oldest, &fits(&left))?;
                 Some(Work::compaction(plan, &self.room))
             };
@@ -456,7 +460,10 @@ impl Store {
         state.wake_resting(family_id);
         state.to_compact.insert(family_id);
         self.note_crowd(state, family_id, version);
-        match version.droppable().map(|(_, table)| table.meta.largest_sequence).min() {
+        let droppable = version.droppable().map(|(_, table)| table.meta.largest_sequence).min();
+        // Whatever snapshot goes, it may have been the one to see what they hide.
+        let of_ranges = version.has_range_deletions().then(SequenceNumber::default);
+        match of_ranges.or(droppable) {
             Some(from) => state.droppable_from.insert(family_id, from),
             None => state.droppable_from.remove(&family_id),
         };

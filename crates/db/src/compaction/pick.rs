@@ -508,7 +508,7 @@ fn with_neighbours(version: &Version, level: usize, tables: Vec<Arc<TableFile>>)
         return tables;
     };
     let touches = |left: usize, right: usize| match (all.get(left), all.get(right)) {
-        (Some(left), Some(right)) => left.largest() == right.smallest(),
+        (Some(left), Some(right)) => left.shares_key_with(right),
         _ => false,
     };
     while from > 0 && touches(from - 1, from) {

@@ -16,6 +16,7 @@ use crate::iterate::{InternalIterator, LevelIterator, MergingIterator};
 use crate::operands::Fold;
 use crate::output::{Complete, Outputs, pour, reference};
 use crate::pinned::PinnedSlice;
+use crate::range_deletions::{Fragments, Shadow};
 use crate::reclaim::Reserved;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
@@ -102,6 +103,25 @@ fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIte
     Ok(Some(Box::new(above)))
 }
 
+/// What range deletions of the store lie over a part of the plan's keys, wherever they are.
+fn shadow(plan: &Plan, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Shadow {
+    if !plan.version.has_range_deletions() {
+        return Shadow::default();
+    }
+    let smallest = plan.inputs().map(|(_, table)| table.smallest()).min();
+    let largest = plan.inputs().map(|(_, table)| table.largest()).max();
+    Shadow::of(plan.version.tables().map(|(_, table)| table.range_deletions()), begin.or(smallest), end.or(largest))
+}
+
+/// Those of its inputs that a part has to write again: of what every snapshot sees, what may hide something deeper.
+fn range_deletions(merge: &Merge, bounds: (Option<&[u8]>, Option<&[u8]>)) -> Fragments {
+    let plan = merge.plan();
+    let may_hide =
+        |begin: &[u8], end: &[u8]| plan.output_level == 0 || !plan.version.is_deepest(plan.output_level, begin, end);
+    let of_inputs = plan.inputs().map(|(_, table)| table.range_deletions());
+    Fragments::left_of(of_inputs, merge.snapshots(), bounds, may_hide)
+}
+
 /// Garbage by blob file.
 type ByFile = BTreeMap<FileNumber, Garbage>;
 
@@ -154,8 +174,12 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     let (begin, end) = merge.bounds(index);
     let mut sieve = Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key))
         .at_the_bottom(plan.is_deepest())
-        .below(above(plan, begin)?);
-    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true).sharing(merge.reserved()).giving_way();
+        .below(above(plan, begin)?)
+        .under(shadow(plan, (begin, end)));
+    let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true)
+        .with_range_deletions(range_deletions(merge, (begin, end)))
+        .sharing(merge.reserved())
+        .giving_way();
     let by_range = plan.goes_by_range().then(|| plan.family.ranges.of(store, &plan.family, &plan.version));
     let ranges = by_range.unwrap_or_default();
     // Several files: one reaches the device while the next is written.
@@ -177,7 +201,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         store.check_open()?;
         merge.check()?;
         if fence.ends_table_before(key.user_key) {
-            outputs.finish_table()?;
+            outputs.finish_table(Some(key.user_key))?;
         }
         outputs.come_to(key.user_key)?;
         match reference(key, value)? {

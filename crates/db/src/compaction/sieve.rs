@@ -16,6 +16,8 @@
 //!   RocksDB: whichever of the two is left cancels it. So what is put and deleted again and again leaves one, and not one for each time.
 //! - S7: an operand is dropped as a value is (S1), and shadows nothing: what it is to be merged with stays
 //!   (OP1 of [`operands`](crate::operands), which makes fewer of them).
+//! - S8: what lies under a range deletion of the same stripe, which is durable and stays as long as something deeper does, goes; what is left of its
+//!   keys keeps its number (RD1, RD4 of [`range_deletions`](crate::range_deletions)).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::Result;
 use crate::entry;
 use crate::iterate::InternalIterator;
 use crate::operands::has_operands;
+use crate::range_deletions::Shadow;
 use crate::version::Garbage;
 
 /// Says whether something deeper may hold a user key.
@@ -54,6 +57,8 @@ pub(crate) struct Sieve<'a> {
     is_deepest: bool,
     /// See S5; stands at or behind `user_key`.
     above: Option<Box<dyn InternalIterator + 'a>>,
+    /// See S8.
+    shadow: Shadow,
     user_key: Vec<u8>,
     /// The newest snapshot-bounded stripe in which an entry of `user_key` was met that shadows others; `None` before the first.
     stripe: Option<usize>,
@@ -67,7 +72,8 @@ impl<'a> Sieve<'a> {
         let may_hold_below = Box::new(may_hold_below);
         let garbage = BTreeMap::new();
         let (is_deepest, above, user_key, stripe) = (false, None, Vec::new(), None);
-        Self { snapshots, may_hold_below, is_deepest, above, user_key, stripe, below_single: false, garbage }
+        let shadow = Shadow::default();
+        Self { snapshots, may_hold_below, is_deepest, above, shadow, user_key, stripe, below_single: false, garbage }
     }
 
     /// The same, knowing whether nothing lies below the run (S3).
@@ -78,6 +84,11 @@ impl<'a> Sieve<'a> {
     /// The same, below what `above` holds (S5), which stands at or before the first key of the run.
     pub(crate) fn below(self, above: Option<Box<dyn InternalIterator + 'a>>) -> Self {
         Self { above, ..self }
+    }
+
+    /// The same, under these range deletions (S8).
+    pub(crate) fn under(self, shadow: Shadow) -> Self {
+        Self { shadow, ..self }
     }
 
     /// What becomes of the entry.
@@ -92,6 +103,12 @@ impl<'a> Sieve<'a> {
             self.below_single = false;
         }
         let stripe = self.stripe_of(key.sequence);
+        if self.shadow.oldest_above(key.user_key, key.sequence).is_some_and(|range| self.stripe_of(range) == stripe) {
+            if key.kind == ValueKind::BlobIndex {
+                self.count_garbage(key.user_key, value)?;
+            }
+            return Ok(Fate::Dropped);
+        }
         let shadowed = self.stripe == Some(stripe);
         if has_operands(key.kind) {
             self.below_single = false;
@@ -102,7 +119,7 @@ impl<'a> Sieve<'a> {
         if !shadowed && !self.is_spent_tombstone(key, stripe) {
             self.below_single = is_single;
             let is_value = matches!(key.kind, ValueKind::Value | ValueKind::BlobIndex);
-            return Ok(if is_value && self.is_timeless(stripe) { Fate::Timeless } else { Fate::Kept });
+            return Ok(if is_value && self.is_timeless(key.user_key, stripe) { Fate::Timeless } else { Fate::Kept });
         }
         self.below_single &= shadowed && is_single;
         match key.kind {
@@ -137,9 +154,9 @@ impl<'a> Sieve<'a> {
         self.snapshots.partition_point(|&snapshot| snapshot < sequence)
     }
 
-    /// Whether a value of that stripe need not say when it was written (S3).
-    pub(crate) fn is_timeless(&self, stripe: usize) -> bool {
-        self.is_deepest && stripe == 0
+    /// Whether a value of `user_key` in that stripe need not say when it was written (S3).
+    pub(crate) fn is_timeless(&self, user_key: &[u8], stripe: usize) -> bool {
+        self.is_deepest && stripe == 0 && !self.shadow.covers(user_key)
     }
 
     /// Whether something deeper may hold `user_key`.

@@ -16,6 +16,7 @@ use super::{Brought, IngestOptions, Newcomer, refuse};
 use crate::cache::BlockCache;
 use crate::family::Family;
 use crate::iterate::InternalIterator;
+use crate::range_deletions::widen;
 use crate::reclaim::{Incoming, Reserved};
 use crate::store::Store;
 use crate::table::Table;
@@ -153,10 +154,13 @@ fn decode<'a>(table: &Table, key: &'a [u8]) -> Result<InternalKey<'a>> {
     InternalKey::decode(key).map_err(|error| Error::decode(table.path(), 0, "reading a key", error))
 }
 
-/// Its first and last keys.
+/// Its first and last keys; empty if it has none.
 fn bounds(table: &Arc<Table>) -> Result<(Vec<u8>, Vec<u8>)> {
     let mut keys = table.iter(false);
     keys.seek_to_first()?;
+    if !keys.valid() {
+        return Ok((Vec::new(), Vec::new()));
+    }
     let smallest = keys.key().to_vec();
     keys.seek_to_last()?;
     let largest = keys.key().to_vec();
@@ -165,7 +169,8 @@ fn bounds(table: &Arc<Table>) -> Result<(Vec<u8>, Vec<u8>)> {
 }
 
 fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file_bytes: u64) -> Result<Newcomer> {
-    let (smallest, largest) = bounds(&table)?;
+    let (mut smallest, mut largest) = bounds(&table)?;
+    widen(&mut smallest, &mut largest, table.range_deletions());
     let meta = TableMeta {
         number,
         file_bytes,

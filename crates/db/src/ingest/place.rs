@@ -99,9 +99,12 @@ pub(super) fn levels(
     Ok(levels)
 }
 
-/// Whether the table has a key of the range; both ends inclusive. Cost: one or two blocks.
+/// Whether the table has a key of the range, or a range deletion that meets it; both ends inclusive. Cost: one or two blocks.
 fn holds_keys(table: &TableFile, begin: &[u8], end: &[u8]) -> Result<bool> {
     if (begin..=end).contains(&table.smallest()) || (begin..=end).contains(&table.largest()) {
+        return Ok(true);
+    }
+    if table.range_deletions().meets(begin, end) {
         return Ok(true);
     }
     let mut keys = table.table.iter(false);
@@ -113,15 +116,16 @@ fn first_in_range(keys: &mut dyn InternalIterator, begin: &[u8], end: &[u8]) -> 
     Ok(keys.valid() && internal_key::user_key(keys.key()) <= end)
 }
 
-/// Whether a memtable has a key of the range of one of `newcomers`.
+/// Whether a memtable has a key, or a range deletion, of the range of one of `newcomers`.
 pub(super) fn is_in_memory<'a>(
     view: &View,
     ranges: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Result<bool> {
     for generation in view.generations() {
         let mut keys = generation.memtable.iter();
+        let runs = generation.memtable.range_deletions().runs();
         for (smallest, largest) in ranges.clone() {
-            if first_in_range(&mut keys, smallest, largest)? {
+            if first_in_range(&mut keys, smallest, largest)? || runs.iter().any(|run| run.meets(smallest, largest)) {
                 return Ok(true);
             }
         }

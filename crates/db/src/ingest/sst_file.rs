@@ -9,6 +9,7 @@ use esker_format::limits::{self, TooLarge};
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
 
 use crate::options::FamilyOptions;
+use crate::range_deletions::{Fragments, RangeDeletion};
 use crate::table::{TableIdentity, TableOptions, TableWriter};
 use crate::{Error, ErrorKind, Result};
 
@@ -48,6 +49,7 @@ pub struct SstFileWriter {
     env: Env,
     info: SstFileInfo,
     internal: Vec<u8>,
+    range_deletions: Vec<RangeDeletion>,
     origin: Origin,
 }
 
@@ -70,11 +72,13 @@ pub struct SstFileInfo {
     pub file_bytes: u64,
     /// Keys, those that are deleted too.
     pub entries: u64,
-    /// Keys that are deleted.
+    /// Keys that are deleted, each by itself.
     pub deletions: u64,
-    /// The first key.
+    /// Ranges of keys that are deleted.
+    pub range_deletions: u64,
+    /// The first key, but for those of ranges.
     pub smallest_key: Vec<u8>,
-    /// The last key.
+    /// The last key, but for those of ranges.
     pub largest_key: Vec<u8>,
 }
 
@@ -108,7 +112,14 @@ impl SstFileWriter {
         let mut writer = writer.map_err(taken)?;
         writer.set_external();
         let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };
-        Ok(Self { writer: Some(writer), env, info, internal: Vec::new(), origin: Origin::here() })
+        Ok(Self {
+            writer: Some(writer),
+            env,
+            info,
+            internal: Vec::new(),
+            range_deletions: Vec::new(),
+            origin: Origin::here(),
+        })
     }
 
     /// Adds `key` with `value`. Keys come in ascending order, each once.
@@ -126,6 +137,30 @@ impl SstFileWriter {
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), &[], ValueKind::Deletion)
+    }
+
+    /// Adds that all keys from `begin` on and before `end` are gone, wherever they come among the others: hides what a store that takes the file
+    /// in has for them, and nothing of the file itself. Nothing if the two are equal.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: `begin` comes after `end`, or a key is too long; `Closed` as [`put`](Self::put).
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.check_here()?;
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        let longest = begin.len().max(end.len());
+        let fits = TooLarge::check("key", longest, limits::KEY_BYTES_MAX).map_err(|error| error.to_string());
+        let ascends = if begin > end {
+            Err(format!("a range of keys cannot begin at {} and end before {}", shown(begin), shown(end)))
+        } else {
+            Ok(())
+        };
+        fits.and(ascends).map_err(|reason| Error::invalid_argument(reason).with_path(&self.info.path))?;
+        if begin < end {
+            let sequence = SequenceNumber::default();
+            self.range_deletions.push(RangeDeletion { begin: begin.into(), end: end.into(), sequence });
+            self.info.range_deletions += 1;
+        }
+        Ok(())
     }
 
     /// Adds `operand`, to be merged into what a store that takes the file in has for `key`, by the operator of the family there.
@@ -176,13 +211,14 @@ impl SstFileWriter {
     /// a process that was forked since it was begun: nothing is touched.
     pub fn finish(mut self) -> Result<SstFileInfo> {
         self.check_here()?;
-        if self.info.entries == 0 {
+        if self.info.entries == 0 && self.range_deletions.is_empty() {
             return Err(
                 Error::invalid_argument("a table without entries cannot be taken in").with_path(&self.info.path)
             );
         }
-        if let Some(writer) = self.writer.take() {
-            let finished = writer.finish();
+        if let Some(mut writer) = self.writer.take() {
+            let added = writer.add_range_deletions(&Fragments::of(&self.range_deletions));
+            let finished = added.and_then(|()| writer.finish());
             // Dropped without a writer, nothing is removed: whatever fails, this has to be done here.
             let summary = finished.inspect_err(|_| drop(self.env.files.remove(&self.info.path)))?;
             self.info.file_bytes = summary.file_bytes;

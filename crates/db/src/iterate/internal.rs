@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use esker_format::rocksdb::internal_key::SequenceNumber;
+
 use crate::Result;
 use crate::pinned::PinnedSlice;
 
@@ -27,6 +29,12 @@ pub(crate) trait InternalIterator: Send {
     fn value(&self) -> &[u8];
     /// The value, sharing the block or memtable that holds it.
     fn pinned_value(&self) -> PinnedSlice;
+    /// Going on, past entries from `from` on and before `to` that are all older than `sequence`, if it can tell without looking at each;
+    /// `false`: it stands where it stood. Only when valid.
+    fn skip(&mut self, sequence: SequenceNumber, bounds: (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+        let _ = (sequence, bounds, forward);
+        Ok(false)
+    }
     /// Which table the entry lies in and where its block begins, as far as that is known: for errors.
     fn place(&self) -> Option<(&Path, Option<u64>)>;
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
 use super::InternalIterator;
 use crate::Result;
@@ -138,6 +138,42 @@ impl InternalIterator for LevelIterator {
             current.prev()?;
         }
         self.skip_backward()
+    }
+
+    fn skip(&mut self, sequence: SequenceNumber, (from, to): (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+        let Some(table) = self.tables.get().get(self.index).filter(|table| table.meta.largest_sequence < sequence)
+        else {
+            return Ok(false);
+        };
+        let ends_within = to.is_none_or(|to| table.largest() < to);
+        let begins_within = table.smallest() >= from;
+        match (forward, to, &mut self.current) {
+            (true, Some(to), Some(current)) if !ends_within => {
+                current.seek(&internal_key::lookup(to, SequenceNumber::MAX))?;
+            }
+            (false, _, Some(current)) if !begins_within => {
+                current.seek_for_prev(&internal_key::lookup(from, SequenceNumber::MAX))?;
+            }
+            // All of the table.
+            (true, ..) => match self.open(self.index + 1) {
+                Some(next) => next.seek_to_first()?,
+                None => return Ok(true),
+            },
+            (false, ..) => match self.index.checked_sub(1) {
+                Some(before) => {
+                    if let Some(previous) = self.open(before) {
+                        previous.seek_to_last()?;
+                    }
+                }
+                None => self.current = None,
+            },
+        }
+        if forward {
+            self.skip_forward()?
+        } else {
+            self.skip_backward()?
+        }
+        Ok(true)
     }
 
     fn key(&self) -> &[u8] {

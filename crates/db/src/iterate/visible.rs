@@ -21,6 +21,7 @@ use crate::family::{Family, View};
 use crate::operands::Reader;
 use crate::options::{LEVEL_COUNT, ReadOptions};
 use crate::pinned::PinnedSlice;
+use crate::range_deletions::{Covers, Unhidden};
 use crate::read::BlobReader;
 use crate::snapshot::Snapshot;
 use crate::store::{self, Store};
@@ -96,14 +97,19 @@ impl Reach {
         }
     }
 
-    /// Everything in `view` that it may show, newest and oldest, in the order of internal keys.
-    fn entries_of(&self, view: &View) -> MergingIterator {
+    /// Everything in `view` that it may show as of `sequence`, newest and oldest, in the order of internal keys.
+    fn entries_of(&self, view: &View, sequence: SequenceNumber) -> MergingIterator {
         let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
         for generation in view.generations() {
             children.push(Box::new(generation.memtable.iter()));
         }
+        let covers = Covers::of(view, sequence);
         for table in view.version.level(0).iter().filter(|table| self.meets(table)) {
-            children.push(Box::new(table.table.iter(self.fill_cache)));
+            children.push(match &covers {
+                None => Box::new(table.table.iter(self.fill_cache)),
+                // It knows what may be skipped.
+                Some(_) => Box::new(LevelIterator::new(vec![table.clone()], self.fill_cache)),
+            });
         }
         for level in 1..LEVEL_COUNT {
             let mut tables = view.version.within(level, self.lower.as_deref(), self.upper.as_deref()).iter();
@@ -111,7 +117,9 @@ impl Reach {
                 children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, self.fill_cache)));
             }
         }
-        MergingIterator::new(children)
+        let Some(covers) = covers else { return MergingIterator::new(children) };
+        let unhidden = children.into_iter().map(|child| Box::new(Unhidden::new(child, covers.clone())) as _);
+        MergingIterator::new(unhidden.collect())
     }
 }
 
@@ -127,7 +135,7 @@ impl DbIterator {
     ) -> Self {
         let reach = Reach::of(options);
         Self {
-            walker: Walker::new(reach.entries_of(&view), sequence, options),
+            walker: Walker::new(reach.entries_of(&view, sequence), sequence, options),
             reach,
             ahead: Ahead::default(),
             pace: Pace::default(),
@@ -300,8 +308,9 @@ impl DbIterator {
         store.check_open()?;
         self.begin()?;
         let (view, sequence) = self.family.view_at(|| Ok(store.visible()))?;
-        let is_same = Arc::ptr_eq(&view, &self.view);
-        let entries = (!is_same).then(|| self.reach.entries_of(&view));
+        // Ranges that were deleted since hide what came before them.
+        let is_same = Arc::ptr_eq(&view, &self.view) && !view.has_range_deletions();
+        let entries = (!is_same).then(|| self.reach.entries_of(&view, sequence));
         self.walker.renew(entries, sequence);
         self.is_placed = false;
         self.view = view;

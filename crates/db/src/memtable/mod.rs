@@ -49,6 +49,8 @@ use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 pub(crate) use iterate::{MemtableIterator, PinnedEntry};
 use skip_list::SkipList;
 
+use crate::range_deletions::{RangeDeletion, Recent};
+
 /// Fingers are made when there are so many nodes of a height above 1, and again whenever there are twice as many: a
 /// list of fewer is in the processor's cache as it is. Miri, which takes a second for some hundred entries, is to see them too.
 const TALL_MIN: usize = if cfg!(miri) { 8 } else { 1 << 10 };
@@ -57,6 +59,7 @@ const TALL_MIN: usize = if cfg!(miri) { 8 } else { 1 << 10 };
 #[derive(Debug, Default)]
 pub(crate) struct Memtable {
     list: SkipList,
+    range_deletions: Recent,
     counts: Counts,
 }
 
@@ -87,7 +90,7 @@ impl Memtable {
 
     /// The one that takes writes after this one, and its memory once that is free.
     pub(crate) fn next(&self) -> Self {
-        Self { list: self.list.next(), counts: Counts::default() }
+        Self { list: self.list.next(), ..Self::default() }
     }
 
     /// Adds an entry. Each has a sequence number of its own; of two with the same one, key and kind, both stay.
@@ -101,6 +104,19 @@ impl Memtable {
         if matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::DeletionWithTimestamp) {
             counts.deletions.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Adds a range deletion. Cost: what [`Recent`] says.
+    pub(crate) fn add_range_deletion(&self, range: RangeDeletion) {
+        self.range_deletions.add(range);
+        self.counts.entries.fetch_add(1, Ordering::Relaxed);
+        self.counts.deletions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Those that were added.
+    #[inline]
+    pub(crate) fn range_deletions(&self) -> &Recent {
+        &self.range_deletions
     }
 
     /// The newest entry of the user key in `lookup`, an internal key, that is not newer than `lookup`.
@@ -126,7 +142,7 @@ impl Memtable {
     /// Memory that the entries take: what `write_buffer_bytes` is compared with.
     #[inline]
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.list.used_bytes()
+        self.list.used_bytes() + self.range_deletions.bytes()
     }
 
     /// Memory of earlier memtables of the family that is kept for this one and those after it.
@@ -144,7 +160,7 @@ impl Memtable {
         self.counts.entries.load(Ordering::Relaxed)
     }
 
-    /// Deletions among them.
+    /// Deletions among them, of ranges too.
     pub(crate) fn deletion_count(&self) -> u64 {
         self.counts.deletions.load(Ordering::Relaxed)
     }
@@ -152,7 +168,7 @@ impl Memtable {
     /// Whether nothing was added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.first().is_none()
+        self.list.first().is_none() && self.range_deletions.is_empty()
     }
 }
 

@@ -14,7 +14,6 @@ use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
 
 use super::left_out::Sieve;
-use super::ranges::Ranges;
 use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
@@ -311,7 +310,6 @@ impl Opener<'_> {
         family: &RecoveredFamily,
         level_count: usize,
         tables: &mut OpenTables,
-        ranges: &mut Ranges,
         sieve: &mut Sieve,
     ) -> Result<Version> {
         let mut edit = Edit::default();
@@ -331,9 +329,7 @@ impl Opener<'_> {
                 }
                 continue;
             };
-            let counts = sieve.pass_file(FileName::Table(*number), ranges.take(id, &table, meta))?.flatten();
-            let Some(meta) = counts else { continue };
-            edit.added.push((level, TableFile::of_watched(meta, table, path, self.trash.clone())));
+            edit.added.push((level, TableFile::of_watched(meta.clone(), table, path, self.trash.clone())));
         }
         // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
         // the first that some table points to; the files may be gone.

@@ -13,7 +13,7 @@ use esker_format::rocksdb::write_batch::{self, Record};
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::pointers::is_needed;
-use super::replay::{Batch, Logs, check_batch, missing_bytes};
+use super::replay::{Logs, check_batch, missing_bytes};
 use super::{Recovery, family_options, files, new_identity, new_session, prepared};
 use crate::cache::BlockCache;
 use crate::counters::Counters;
@@ -21,7 +21,6 @@ use crate::family::Family;
 use crate::options::Options;
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store};
-use crate::table::range_deletions_refused;
 use crate::version::{Edit, Recovered, Version};
 use crate::write::{Lead, apply};
 use crate::{Error, ErrorKind, Result};
@@ -113,7 +112,6 @@ pub(crate) fn replay_all(
         }
         read => read?,
     };
-    logs.refuse_range_deletions()?;
     let last = logs.replay(store, |family| full(store, family))?;
     Ok((logs.found, last))
 }
@@ -123,8 +121,7 @@ pub(crate) fn check_logs(store: &Store, damage: &mut Vec<Error>) -> Result<Recov
     let first = match Logs::check(store) {
         Err(error) if error.kind() == ErrorKind::Corruption => error,
         read => {
-            let logs = read?;
-            return logs.refuse_range_deletions().map(|()| logs.found);
+            return read.map(|logs| logs.found);
         }
     };
     let wals = store.state.lock().wals.clone();
@@ -136,19 +133,13 @@ pub(crate) fn check_logs(store: &Store, damage: &mut Vec<Error>) -> Result<Recov
     Ok(replay_wanted(store, |_, _, _| Ok(false), |_, _| Ok(()))?.0)
 }
 
-/// As [`check_batch`], of one that is replayed beside tables that are not there to be looked into.
-fn check_alone(path: &Path, offset: u64, raw: &[u8]) -> Result<Batch> {
-    let batch = check_batch(path, offset, raw)?;
-    if batch.range_deletions > 0 { Err(range_deletions_refused(path, offset)) } else { Ok(batch) }
-}
-
 /// The first damage of a log by itself.
 fn check_log(store: &Store, number: FileNumber, path: &Path) -> Result<Option<Error>> {
     let files = &*store.env.files;
     let mut scanner = Scanner::open(files, path, RecoveryMode::PointInTime, true, number.get() as u32)?;
     loop {
         let read =
-            scanner.next().and_then(|read| read.map(|(offset, batch)| check_alone(path, offset, batch)).transpose());
+            scanner.next().and_then(|read| read.map(|(offset, batch)| check_batch(path, offset, batch)).transpose());
         match read {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
@@ -187,7 +178,7 @@ pub(crate) fn replay_wanted(
         let path = store.path_of(&FileName::Wal(*number));
         let mut scanner = Scanner::open(files, &path, RecoveryMode::SkipCorrupt, true, number.get() as u32)?;
         while let Some((offset, batch)) = scanner.next()? {
-            let first = match check_alone(&path, offset, batch) {
+            let first = match check_batch(&path, offset, batch) {
                 Ok(batch) => batch.sequence,
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     found.skipped_bytes = found.skipped_bytes.saturating_add(batch.len() as u64);

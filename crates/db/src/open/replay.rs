@@ -20,17 +20,15 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 use esker_format::rocksdb::log_note::LogNote;
-use esker_format::rocksdb::write_batch::{self, Record};
+use esker_format::rocksdb::write_batch;
 use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 
 use super::Recovery;
 use super::pointers::{Pointers, Values, is_needed};
-use super::ranges::Ranges;
 use crate::entry;
 use crate::family::Family;
 use crate::store::Store;
-use crate::table::{RangeDeletion, range_deletions_refused};
 use crate::write::apply;
 use crate::{Error, ErrorKind, Result};
 
@@ -55,10 +53,6 @@ pub(super) struct Logs {
     empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
-    /// Range deletions that some family needs, which [`replay`](Self::replay) passes over.
-    pub(super) ranges: Ranges,
-    /// The first batch with one.
-    range_at: Option<(PathBuf, u64)>,
 }
 
 impl Logs {
@@ -88,7 +82,6 @@ impl Logs {
         }
         let mut skipped = BTreeSet::new();
         let mut empty = BTreeSet::new();
-        let (mut ranges, mut range_at) = (Ranges::default(), None);
         // Where an earlier log ended torn, and the sequence number that should follow.
         let mut torn: Option<(PathBuf, u64)> = None;
         let mut expected: Option<u64> = None;
@@ -101,7 +94,7 @@ impl Logs {
             let mut lost: Option<u64> = None;
             let mut missing = None;
             while let Some((offset, record)) = scanner.next()? {
-                let Batch { sequence, count, range_deletions } = check_batch(path, offset, record)?;
+                let Batch { sequence, count } = check_batch(path, offset, record)?;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
@@ -150,10 +143,6 @@ impl Logs {
                 }
                 expected = Some(sequence + count);
                 found.batches += 1;
-                if range_deletions > 0 {
-                    range_at.get_or_insert_with(|| (path.clone(), offset));
-                    take_range_deletions(store, log.number, sequence, record, &mut ranges);
-                }
             }
             if let Some((number, offset)) = missing {
                 let before = store.path_of(&FileName::Wal(number));
@@ -192,15 +181,7 @@ impl Logs {
         }
         check_durable(store, &ends, &mut found)?;
         logs.retain(|log| !empty.contains(&log.number));
-        Ok(Self { logs, found, pointers, ends, empty, skipped, ranges, range_at })
-    }
-
-    /// For whoever replays them beside tables that are not there to be looked into.
-    ///
-    /// # Errors
-    /// `UnsupportedFormat` if there is a range deletion in them.
-    pub(super) fn refuse_range_deletions(&self) -> Result<()> {
-        self.range_at.as_ref().map_or(Ok(()), |(path, offset)| Err(range_deletions_refused(path, *offset)))
+        Ok(Self { logs, found, pointers, ends, empty, skipped })
     }
 
     /// Whether a log is nobody's: nothing is in it, nor in any after it. One before others is missed by those that say where it ended.
@@ -257,7 +238,6 @@ impl Logs {
                     }
                     // A family that was dropped since, or whose tables have this already, takes nothing.
                     if let Some(family) = families.get(&record.cf)
-                        && record.kind != ValueKind::RangeDeletion
                         && is_needed(store, log.number, &record)
                     {
                         let view = family.view.load_full();
@@ -425,18 +405,6 @@ fn refuse_shared_numbers(path: &std::path::Path, offset: u64, sequence: u64, exp
     Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset))
 }
 
-/// Takes the range deletions of a batch that was accepted and begins at `sequence`.
-#[cold]
-fn take_range_deletions(store: &Store, log: FileNumber, sequence: u64, raw: &[u8], ranges: &mut Ranges) {
-    let counted = write_batch::records(raw).flatten().filter(Record::is_counted);
-    for (number, record) in (sequence..).zip(counted) {
-        if record.kind == ValueKind::RangeDeletion && is_needed(store, log, &record) {
-            let sequence = SequenceNumber::new(number);
-            ranges.add(record.cf, RangeDeletion { begin: record.key.into(), end: record.value.into(), sequence });
-        }
-    }
-}
-
 /// A batch that was accepted.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -444,19 +412,18 @@ pub(super) struct Batch {
     pub(super) sequence: u64,
     /// How many it takes.
     pub(super) count: u64,
-    pub(super) range_deletions: u64,
 }
 
 /// Accepts a batch.
 pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Result<Batch> {
     let doing = "reading a batch of the log";
     let header = write_batch::header(raw).map_err(|error| Error::decode(path, offset, doing, error))?;
-    let (mut count, mut range_deletions) = (0, 0);
+    let mut count = 0;
     for record in write_batch::records(raw) {
         let record = record.map_err(|error| Error::decode(path, offset, doing, error))?;
         match record.kind {
+            ValueKind::RangeDeletion => count += 1,
             kind if entry::is_served(kind) => count += 1,
-            ValueKind::RangeDeletion => (count, range_deletions) = (count + 1, range_deletions + 1),
             ValueKind::LogData | ValueKind::Noop => {}
             kind => {
                 let reason = format!(
@@ -470,5 +437,5 @@ pub(super) fn check_batch(path: &std::path::Path, offset: u64, raw: &[u8]) -> Re
         let reason = format!("{doing}: it says {} operations and holds {count}", header.count);
         return Err(Error::corruption(path, offset, reason));
     }
-    Ok(Batch { sequence: header.sequence.get(), count, range_deletions })
+    Ok(Batch { sequence: header.sequence.get(), count })
 }

@@ -1,5 +1,7 @@
 //! What open makes of what it finds, seen from within.
 
+mod ranges;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

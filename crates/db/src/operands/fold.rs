@@ -193,7 +193,8 @@ impl<'a> Fold<'a> {
             return Ok(());
         };
         let newest = InternalKey::decode(newest).map_err(|error| entry::unreadable_key(newest, error))?;
-        let sequence = if sieve.is_timeless(self.stripe) { SequenceNumber::new(0) } else { newest.sequence };
+        let sequence =
+            if sieve.is_timeless(newest.user_key, self.stripe) { SequenceNumber::new(0) } else { newest.sequence };
         let key = InternalKey { sequence, kind: ValueKind::Value, ..newest };
         let mut internal = Vec::with_capacity(key.user_key.len() + internal_key::TAG_BYTES);
         internal_key::append(&mut internal, key.user_key, key.sequence, key.kind);

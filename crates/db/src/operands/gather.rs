@@ -40,6 +40,8 @@ enum Base {
 /// Operands of a key, the newest first.
 struct Gathered<'a> {
     lookup: &'a [u8],
+    /// What is older was deleted with a range.
+    cover: SequenceNumber,
     operands: Vec<PinnedSlice>,
     base: Option<Base>,
 }
@@ -51,6 +53,10 @@ impl Gathered<'_> {
         while entries.valid() && self.base.is_none() {
             let key = entry::key_of(entries)?;
             if key.user_key != internal_key::user_key(self.lookup) {
+                break;
+            }
+            if key.sequence < self.cover {
+                self.base = Some(Base::Nothing);
                 break;
             }
             match key.kind {
@@ -100,7 +106,12 @@ impl Reader<'_> {
     #[cold]
     pub(crate) fn merged(&self, user_key: &[u8]) -> Result<PinnedSlice> {
         let lookup = internal_key::lookup(user_key, self.sequence);
-        let mut gathered = Gathered { lookup: &lookup, operands: Vec::new(), base: None };
+        let mut gathered = Gathered {
+            lookup: &lookup,
+            cover: self.view.cover(user_key, self.sequence),
+            operands: Vec::new(),
+            base: None,
+        };
         for generation in self.view.generations() {
             if gathered.base.is_none() {
                 gathered.take(&mut generation.memtable.iter())?;

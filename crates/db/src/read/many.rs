@@ -10,7 +10,7 @@ use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
 use super::blobs::file_of;
-use super::{Found, found, located};
+use super::{Found, cover, found, located};
 use crate::Result;
 use crate::blob::BlobBatch;
 use crate::entry;
@@ -69,9 +69,11 @@ impl Keys {
         }
     }
 
-    fn set_hit(&mut self, at: usize, kind: ValueKind, value: PinnedSlice) {
+    fn set_hit(&mut self, at: usize, view: &View, sequence: SequenceNumber, kind: ValueKind, value: PinnedSlice) {
         if let Some(wanted) = self.wanted.get(at) {
-            let found = found(self.lookup(wanted), kind, value);
+            let lookup = self.lookup(wanted);
+            let is_hidden = sequence < cover(view, lookup);
+            let found = if is_hidden { Ok(Found::Deleted) } else { found(lookup, kind, value) };
             self.set(at, found);
         }
     }
@@ -81,7 +83,7 @@ impl Keys {
             let hits: Vec<_> =
                 self.open().filter_map(|(at, lookup)| Some((at, generation.memtable.get(lookup)?))).collect();
             for (at, hit) in hits {
-                self.set_hit(at, hit.kind, hit.value);
+                self.set_hit(at, view, hit.sequence, hit.kind, hit.value);
             }
         }
     }
@@ -94,7 +96,7 @@ impl Keys {
                 table.overlaps(Some(key), Some(key))
             };
             let places: Vec<usize> = self.open().filter(|(_, lookup)| within(lookup)).map(|(at, _)| at).collect();
-            self.search([(&*table.table, places)].into_iter(), fill_cache);
+            self.search(view, [(&*table.table, places)].into_iter(), fill_cache);
         }
         for (level, _) in view.version.levels().skip(1).filter(|(_, tables)| !tables.is_empty()) {
             let tables: Vec<_> = self
@@ -106,12 +108,12 @@ impl Keys {
             let of_tables: Vec<_> = of_tables
                 .filter_map(|group| Some((group.first()?.1, group.iter().map(|(at, _)| *at).collect::<Vec<_>>())))
                 .collect();
-            self.search(of_tables.iter().map(|(table, places)| (&*table.table, places.clone())), fill_cache);
+            self.search(view, of_tables.iter().map(|(table, places)| (&*table.table, places.clone())), fill_cache);
         }
     }
 
     /// Searches tables, each for the keys at its places. What they have to read is read at once.
-    fn search<'a>(&mut self, of_tables: impl Iterator<Item = (&'a Table, Vec<usize>)>, fill_cache: bool) {
+    fn search<'a>(&mut self, view: &View, of_tables: impl Iterator<Item = (&'a Table, Vec<usize>)>, fill_cache: bool) {
         let begin = |(table, places): (&'a Table, Vec<usize>)| {
             let lookups = places.iter().filter_map(|&at| self.wanted.get(at)).map(|wanted| self.lookup(wanted));
             (table.begin_many(lookups.collect()), places)
@@ -122,7 +124,7 @@ impl Keys {
         for (at, hit) in places.into_iter().flatten().zip(hits) {
             match hit {
                 Ok(None) => {}
-                Ok(Some(hit)) => self.set_hit(at, hit.kind, hit.value),
+                Ok(Some(hit)) => self.set_hit(at, view, hit.sequence, hit.kind, hit.value),
                 Err(error) => self.set(at, Err(error)),
             }
         }

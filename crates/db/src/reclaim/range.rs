@@ -3,18 +3,20 @@
 //! - D1: a table goes only if everything below it that shares keys with it goes, too, and what follows it in its level and begins with the key
 //!   that it ends with: no older value comes to light (B1).
 //! - D2: what it pointed to is counted as garbage in the edit that drops it, exactly (B10).
+//! - D3: it goes, too, if range deletions in other tables hide all of it from everybody (RD4 of [`range_deletions`](crate::range_deletions)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::rocksdb::blob::accounted_bytes;
-use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
 
 use crate::Result;
 use crate::entry;
 use crate::events::{FileChanges, Job, JobKind};
 use crate::family::Family;
 use crate::iterate::InternalIterator;
+use crate::range_deletions::Covers;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile, Version};
 
@@ -23,9 +25,27 @@ use crate::version::{Edit, Garbage, TableFile, Version};
 pub(crate) struct Removal {
     pub(crate) family: Arc<Family>,
     tables: Vec<(usize, Arc<TableFile>)>,
+    /// Whether somebody waits for it, and is told what fails.
+    pub(crate) is_asked_for: bool,
 }
 
 impl Removal {
+    /// The tables of `family` that are hidden from all who see what was written up to `oldest` or more (D3); `None` if there are none that are free.
+    pub(crate) fn of_hidden(family: &Arc<Family>, oldest: SequenceNumber) -> Option<Self> {
+        let version = family.view.load().version.clone();
+        if !version.has_range_deletions() || version.has_none_hidden_at(oldest) {
+            return None;
+        }
+        let covers = Covers::of_version(version.clone(), oldest);
+        let hidden = version.tables().filter(|(_, table)| table.is_removable() && covers.hide(table));
+        let hidden: Vec<_> = hidden.map(|(level, table)| (level, table.clone())).collect();
+        if hidden.is_empty() {
+            version.note_none_hidden_at(oldest);
+        }
+        let tables: Vec<_> = hidden.into_iter().filter(|(_, table)| !table.is_claimed()).collect();
+        (!tables.is_empty()).then(|| Self { family: family.clone(), tables, is_asked_for: false })
+    }
+
     /// How it is told.
     pub(crate) fn job(&self, id: u64) -> Job {
         Job::over(id, JobKind::DeleteFiles, &self.family, self.tables.iter().map(|(_, table)| table))
@@ -54,7 +74,7 @@ fn within(version: &Version, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<(u
         let mut stays: Option<&TableFile> = None;
         let mut go = Vec::new();
         for table in tables.iter().rev() {
-            let hides_next = stays.is_some_and(|next| next.smallest() == table.largest());
+            let hides_next = stays.is_some_and(|next| table.shares_key_with(next));
             stays = if hides_next || !fits(table) || table.is_claimed() || hides(table) { Some(table) } else { None };
             if stays.is_none() {
                 go.push((level, table.clone()));
@@ -80,7 +100,7 @@ impl Store {
         let tables = within(&family.view.load().version, begin, end);
         let bytes = tables.iter().map(|(_, table)| table.meta.file_bytes).sum();
         if !tables.is_empty() {
-            self.claim_and_remove(state, Removal { family: family.clone(), tables })?;
+            self.claim_and_remove(state, Removal { family: family.clone(), tables, is_asked_for: true })?;
             self.trash.purge_again()?;
         }
         // With a family that was dropped meanwhile, everything went.
@@ -90,19 +110,34 @@ impl Store {
 
     /// Runs a removal and installs what comes of it.
     pub(crate) fn run_removal(&self, plan: &Removal) -> Result<FileChanges> {
-        let mut garbage: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
-        for (_, table) in &plan.tables {
-            if !table.blob_refs()?.is_empty() {
-                count(table, &mut garbage)?;
+        let (mut deleted, mut garbage) = (Vec::new(), BTreeMap::new());
+        for (level, table) in &plan.tables {
+            let counted = table.blob_refs().and_then(|refs| match refs.is_empty() {
+                true => Ok(BTreeMap::new()),
+                false => count(table),
+            });
+            match counted {
+                Ok(counted) => {
+                    for (file, Garbage { count, bytes }) in counted {
+                        garbage.entry(file).or_insert_with(Garbage::default).add(count, bytes);
+                    }
+                    deleted.push((*level, table.clone()));
+                }
+                Err(error) if plan.is_asked_for => return Err(error),
+                // Whoever merges it meets the damage, and tells.
+                Err(_) => table.set_not_removable(),
             }
         }
-        let edit = Edit { deleted: plan.tables.clone(), garbage, ..Edit::default() };
-        self.install_or_discard(&plan.family, edit, &[])
+        if deleted.is_empty() {
+            return Ok(FileChanges::default());
+        }
+        self.install_or_discard(&plan.family, Edit { deleted, garbage, ..Edit::default() }, &[])
     }
 }
 
-/// Adds what the table points to.
-fn count(table: &TableFile, garbage: &mut BTreeMap<FileNumber, Garbage>) -> Result<()> {
+/// What the table points to.
+fn count(table: &TableFile) -> Result<BTreeMap<FileNumber, Garbage>> {
+    let mut garbage: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
     let mut entries = table.table.iter(false);
     entries.seek_to_first()?;
     while entries.valid() {
@@ -113,7 +148,7 @@ fn count(table: &TableFile, garbage: &mut BTreeMap<FileNumber, Garbage>) -> Resu
         }
         entries.next()?;
     }
-    Ok(())
+    Ok(garbage)
 }
 
 #[cfg(test)]

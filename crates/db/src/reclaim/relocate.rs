@@ -17,6 +17,7 @@ use crate::events::{FileChanges, Job, JobKind};
 use crate::iterate::InternalIterator;
 use crate::operands::Fold;
 use crate::output::{Outputs, pour, reference};
+use crate::range_deletions::Shadow;
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
@@ -60,7 +61,7 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
         if !plan.rewrites(table)? {
             continue;
         }
-        outputs.begin_place_of(*level, table.epoch())?;
+        outputs.begin_place_of(*level, table.epoch(), table.range_deletions().clone())?;
         if plan.is_step_home {
             outputs.split_evenly(table.meta.file_bytes + plan.version.bytes_into(&plan.victims, [table]));
         }
@@ -80,7 +81,15 @@ fn rewrite(
     garbage: &mut BTreeMap<FileNumber, Garbage>,
 ) -> Result<()> {
     let snapshots = store.snapshots.sequences();
-    let mut sieve = Sieve::new(&snapshots, |_| true);
+    let version = &plan.version;
+    let shadow = match version.has_range_deletions() {
+        true => {
+            let all = version.tables().map(|(_, table)| table.range_deletions());
+            Shadow::of(all, Some(table.smallest()), Some(table.largest()))
+        }
+        false => Shadow::default(),
+    };
+    let mut sieve = Sieve::new(&snapshots, |_| true).under(shadow);
     let mut entries = table.table.iter(false);
     entries.seek_to_first()?;
     // Values move here, and nothing else changes.

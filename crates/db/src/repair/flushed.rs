@@ -9,6 +9,8 @@
 //!   then. To take every log at its word would show older ones of tables that are whole.)
 //! - L3: an operand that was logged does not count beside an entry of its key in a table that is not older: a flush or a compaction has made that of it, and
 //!   of others, or it is hidden by that. (Or its own table is lost, and it with that: to count it would be to merge others twice.)
+//! - L4: a range deletion that was logged before such a log does not count where a table with entries without numbers meets its range: it would hide
+//!   what is newer.
 //!
 //! Cost: a record of an early log is looked up in each table that has entries without numbers and its key in its range, past its filter; an operand
 //! in all that have its key in theirs.
@@ -63,6 +65,15 @@ impl<'a> Flushed<'a> {
     /// Whether a record does not count (L2).
     pub(super) fn hides(&mut self, log: FileNumber, user_key: &[u8]) -> Result<bool> {
         Ok(log < self.first_log && self.has_timeless(user_key, |_| true)?)
+    }
+
+    /// Whether a range deletion does not count (L4).
+    pub(super) fn hides_of_range(&self, log: FileNumber, begin: &[u8], end: &[u8]) -> bool {
+        let meets = |table: &Flat<'_>| {
+            let meta = &table.source.meta;
+            internal_key::user_key(&meta.largest) >= begin && internal_key::user_key(&meta.smallest) < end
+        };
+        log < self.first_log && self.tables.iter().any(|table| table.is_timeless && meets(table))
     }
 
     /// Whether a record that [is not in tables](Self::has) may be older than an entry all the same: one in a table that says nothing.

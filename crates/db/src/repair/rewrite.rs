@@ -19,12 +19,24 @@ use crate::blob::BlobFile;
 use crate::entry;
 use crate::family::Family;
 use crate::iterate::InternalIterator;
+use crate::memtable::Memtable;
 use crate::output::Outputs;
+use crate::range_deletions::Fragments;
 use crate::store::Store;
 use crate::version::{Garbage, TableFile};
 
 /// A sorted run, and how young the file is that it came from.
-pub(super) type Run = (Age, Box<dyn InternalIterator>);
+pub(super) struct Run {
+    pub(super) age: Age,
+    pub(super) entries: Box<dyn InternalIterator>,
+    pub(super) range_deletions: Vec<Arc<Fragments>>,
+}
+
+impl Run {
+    pub(super) fn of_memtable(age: Age, memtable: &Arc<Memtable>) -> Self {
+        Self { age, entries: Box::new(memtable.iter()), range_deletions: memtable.range_deletions().runs() }
+    }
+}
 
 /// How young a file is, the oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,9 +113,10 @@ pub(super) fn rewrite(
     separates: bool,
     report: &mut DbRepair,
 ) -> Result<Rewritten> {
-    let mut outputs = Outputs::new(store, family, level, separates);
+    let ranges: Vec<_> = runs.iter().flat_map(|run| &run.range_deletions).flat_map(|some| some.ranges()).collect();
+    let mut outputs = Outputs::new(store, family, level, separates).with_range_deletions(Fragments::of(&ranges));
     let mut refs: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
-    let (mut ages, mut runs): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    let (mut ages, mut runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.age, run.entries)).unzip();
     let mut heads = BinaryHeap::new();
     for (run, (iterator, age)) in runs.iter_mut().zip(ages.drain(..)).enumerate() {
         iterator.seek_to_first()?;

@@ -13,14 +13,14 @@ use esker_format::rocksdb::version_edit::TableMeta;
 
 use super::AsideReason;
 use super::blobs::Blobs;
-use super::rewrite::{Age, readable};
+use super::rewrite::{Age, Run, readable};
 use super::survey::is_damage;
 use super::workshop::Bench;
-use crate::iterate::InternalIterator;
 use crate::memtable::Memtable;
 use crate::output::FIRST_LOG_PROPERTY;
+use crate::range_deletions::{RangeDeletion, widen};
 use crate::table::{Remains, Salvaged, Table, TableCheck, taken_in_with};
-use crate::version::Garbage;
+use crate::version::{Garbage, range_deletions_within};
 use crate::{Error, ErrorKind, Result};
 
 /// A table that counts.
@@ -120,6 +120,7 @@ type VisitEntry<'a> = dyn FnMut(SequenceNumber, &InternalKey<'_>, &[u8]) -> Resu
 
 impl Wreck {
     /// Shows every entry that is whole to `visit`.
+    /// The range deletions that it returns are those of this table, with their numbers.
     fn read(&self, visit: &mut VisitEntry<'_>) -> Result<Salvaged> {
         let remains = Remains::open(&*self.file)?;
         let of_all = remains.properties().and_then(|properties| {
@@ -127,38 +128,54 @@ impl Wreck {
         });
         // Without properties: entries with no number of their own are those of a table that was taken in, if the manifest knows one for all.
         let of_none = self.said.filter(|(oldest, newest)| remains.properties().is_none() && oldest == newest);
-        remains.read(&mut |key, value| {
+        let dated = |sequence: SequenceNumber| match (of_all, of_none) {
+            (Some(of_all), _) => of_all,
+            (_, Some((_, of_none))) if sequence.get() == 0 => of_none,
+            _ => sequence,
+        };
+        // What has another is no entry of this table, whatever its checksum says.
+        let fits =
+            |sequence: SequenceNumber| self.said.is_none_or(|(oldest, newest)| (oldest..=newest).contains(&sequence));
+        let mut salvaged = remains.read(&mut |key, value| {
             let Ok(parsed) = InternalKey::decode(key) else { return Ok(()) };
-            let sequence = match (of_all, of_none) {
-                (Some(of_all), _) => of_all,
-                (_, Some((_, of_none))) if parsed.sequence.get() == 0 => of_none,
-                _ => parsed.sequence,
-            };
-            // What has another is no entry of this table, whatever its checksum says.
-            if self.said.is_none_or(|(oldest, newest)| (oldest..=newest).contains(&sequence)) {
+            let sequence = dated(parsed.sequence);
+            if fits(sequence) {
                 visit(sequence, &parsed, value)?;
             }
             Ok(())
-        })
+        })?;
+        let mut ranges = std::mem::take(&mut salvaged.range_deletions).into_vec();
+        ranges.iter_mut().for_each(|range| range.sequence = dated(range.sequence));
+        ranges.retain(|range| fits(range.sequence));
+        salvaged.range_deletions = ranges.into();
+        Ok(salvaged)
     }
 
     /// Every entry that is whole, in memory.
     pub(super) fn to_memtable(&self) -> Result<Arc<Memtable>> {
         let memtable = Arc::new(Memtable::new());
-        self.read(&mut |sequence, key, value| {
+        let salvaged = self.read(&mut |sequence, key, value| {
             memtable.add(sequence, key.kind, key.user_key, value);
             Ok(())
         })?;
+        salvaged.range_deletions.into_iter().for_each(|range| memtable.add_range_deletion(range));
         Ok(memtable)
     }
 }
 
 impl Source {
     /// All of it. Of a damaged table, read anew into memory: it is there only while somebody needs it.
-    pub(super) fn iter(&self) -> Result<Box<dyn InternalIterator>> {
+    pub(super) fn run(&self) -> Result<Run> {
         Ok(match &self.contents {
-            Contents::Whole(table) | Contents::Dangling(table) => Box::new(table.iter(false)),
-            Contents::Salvaged(wreck) => Box::new(wreck.to_memtable()?.iter()),
+            Contents::Whole(table) | Contents::Dangling(table) => {
+                let range_deletions = range_deletions_within(&self.meta, table.range_deletions());
+                Run {
+                    age: self.age(),
+                    entries: Box::new(table.iter(false)),
+                    range_deletions: vec![Arc::new(range_deletions)],
+                }
+            }
+            Contents::Salvaged(wreck) => Run::of_memtable(self.age(), &wreck.to_memtable()?),
         })
     }
 
@@ -226,11 +243,10 @@ impl Bench<'_> {
             |properties: &TableProperties| known.map_or_else(|| family_of(properties), |(family, _)| Some(family));
         let mut pass = Pass::default();
         let opened = Table::open_as(file.clone(), number, file_bytes, newest, self.cache.clone()).and_then(|table| {
-            table.refuse_range_deletions()?;
             let family = family_of(table.properties());
             let of = (self.blobs, family.unwrap_or(0));
             let read = table.check(&mut |key, value| pass.take(of, &path, key, value))?;
-            if read.entries == 0 {
+            if read.entries == 0 && table.range_deletions().is_empty() {
                 return Err(Error::corruption(&path, 0, "the table has no entries"));
             }
             Ok((table, read))
@@ -245,11 +261,16 @@ impl Bench<'_> {
         };
         let family = family_of(table.properties());
         let Pass { smallest, largest, sequences, refs, is_dangling, lost_values } = pass;
+        let ranges = table.range_deletions();
+        let (mut smallest, mut largest) = (smallest.unwrap_or_default(), largest);
+        widen(&mut smallest, &mut largest, ranges);
+        let of_ranges = ranges.iter().map(|range| (range.sequence, range.sequence));
+        let sequences = of_ranges.chain(sequences).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
         let measured = TableMeta {
             number,
             file_bytes,
-            smallest: smallest.unwrap_or_default(),
+            smallest,
             largest,
             smallest_sequence,
             largest_sequence,
@@ -261,7 +282,16 @@ impl Bench<'_> {
         };
         // What the manifest says besides is kept, unless it is of another file.
         let is_same = |meta: &&TableMeta| {
-            let bounds = meta.smallest == measured.smallest && meta.largest == measured.largest;
+            // RocksDB cuts range deletions there when it reads them.
+            let reaches = |bound: &[u8]| {
+                let user_key = internal_key::user_key(bound);
+                (internal_key::user_key(&measured.smallest)..=internal_key::user_key(&measured.largest))
+                    .contains(&user_key)
+            };
+            let bounds = match ranges.is_empty() {
+                true => meta.smallest == measured.smallest && meta.largest == measured.largest,
+                false => reaches(&meta.smallest) && reaches(&meta.largest),
+            };
             meta.file_bytes == file_bytes && (bounds || table.taken_in().is_some())
         };
         let meta = said.map(|(_, _, meta)| meta).filter(is_same).cloned();
@@ -322,6 +352,11 @@ impl Bench<'_> {
             Err(error) => return Err(error),
         };
         *lost_blocks += salvaged.lost_blocks;
+        widen(&mut meta.smallest, &mut meta.largest, &salvaged.range_deletions);
+        for RangeDeletion { sequence, .. } in &salvaged.range_deletions {
+            meta.smallest_sequence = meta.smallest_sequence.min(*sequence);
+            meta.largest_sequence = meta.largest_sequence.max(*sequence);
+        }
         let family = known.map(|(family, _)| family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
         if meta.largest.is_empty() {
             return Ok(None);

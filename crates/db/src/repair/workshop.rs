@@ -381,7 +381,7 @@ impl Workshop {
             if view.active.memtable.is_empty() {
                 return Ok(());
             }
-            let run: Run = (Age::of(FileNumber::MAX), Box::new(view.active.memtable.iter()));
+            let run = Run::of_memtable(Age::of(FileNumber::MAX), &view.active.memtable);
             let mut blobs = blobs.borrow_mut();
             made.push((family.id, rewrite(store, family, &mut blobs, vec![run], 0, true, report)?));
             let active = Generation::new(view.active.first_wal());
@@ -421,6 +421,9 @@ impl Workshop {
             let mut flushed: BTreeMap<u32, Flushed<'_>> = of_families.collect();
             let wanted = |log: FileNumber, sequence: u64, record: &Record<'_>| -> Result<bool> {
                 let mut flushed = flushed.get_mut(&record.cf);
+                if record.kind == ValueKind::RangeDeletion {
+                    return Ok(!flushed.is_some_and(|flushed| flushed.hides_of_range(log, record.key, record.value)));
+                }
                 if let Some(flushed) = flushed.as_mut().filter(|_| has_operands(record.kind))
                     && flushed.has_taken(record.key, sequence)?
                 {
@@ -478,7 +481,7 @@ impl Workshop {
                     parts.tables.push((level, table_file(store, source, table)));
                 }
                 _ => {
-                    let runs = vec![(source.age(), source.iter()?)];
+                    let runs = vec![source.run()?];
                     parts.take(rewrite(store, family, blobs, runs, level, false, &mut self.report)?);
                 }
             }
@@ -528,7 +531,7 @@ impl Workshop {
                             have that have lower numbers";
                         Error::corruption(&source.path, 0, reason)
                     }));
-                    let runs = of().map(|source| Ok((source.age(), source.iter()?))).collect::<Result<_>>()?;
+                    let runs = of().map(Source::run).collect::<Result<_>>()?;
                     parts.take(rewrite(store, family, blobs, runs, deepest, false, &mut self.report)?);
                     continue;
                 }

@@ -10,8 +10,9 @@ use super::index::{IndexWalk, Indexed};
 use super::open::unpack_properties;
 use super::read::DOING;
 use super::resident::Resident;
-use super::{RangeDeletion, Table, TableCheck};
+use super::{Table, TableCheck};
 use crate::entry;
+use crate::range_deletions::RangeDeletion;
 use crate::{ErrorKind, Result};
 
 /// Read at once.

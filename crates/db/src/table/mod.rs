@@ -6,7 +6,7 @@
 //! | [`write`]   | streams entries in order into a new file                                                  |
 //! | [`open`]    | reads footer, properties, index and filter, and refuses what is not understood            |
 //! | [`footer`]  | the footer, and whether one that cannot be read is rotten                                 |
-//! | [`range_deletions`] | what RocksDB deleted by the range                                                |
+//! | [`range_deletions`] | what was deleted by the range                                                    |
 //! | [`read`]    | one key: filter, index, one block                                                         |
 //! | [`filter`]  | which keys and prefixes cannot be in it                                                   |
 //! | [`resident`]| index and filter in memory, and when they go                                              |
@@ -60,10 +60,10 @@ use crate::cache::{Block, BlockCache};
 use crate::entry;
 use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
+use crate::range_deletions::RangeDeletion;
 
 use fences::Fences;
 pub(crate) use iterate::TableIterator;
-pub(crate) use range_deletions::{RangeDeletion, range_deletions_refused};
 pub(crate) use read::Many;
 use resident::{Keeping, Resident, ResidentAt};
 pub(crate) use salvage::{Remains, Salvaged, taken_in_with};

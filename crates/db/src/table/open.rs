@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 use super::Table;
 use super::filter::Filter;
 use super::footer;
-use super::range_deletions::RangeDeletion;
 use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::BlockCache;
+use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
 
 /// A property of tables that point into blob files of Titan's: how much of each.
@@ -38,20 +38,18 @@ impl Table {
     ///
     /// # Errors
     /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
-    /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it. Range deletions, too.
+    /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
     pub(crate) fn open(
         file: Arc<dyn ReadFile>,
         number: FileNumber,
         file_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        let table = Self::open_as(file, number, file_bytes, None, cache)?;
-        table.refuse_range_deletions()?;
-        Ok(table)
+        Self::open_as(file, number, file_bytes, None, cache)
     }
 
     /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
-    /// if its keys do not say when they were written, that is when. It may have range deletions: nothing that is read of it heeds them.
+    /// if its keys do not say when they were written, that is when.
     pub(crate) fn open_as(
         file: Arc<dyn ReadFile>,
         number: FileNumber,
@@ -137,6 +135,7 @@ impl Table {
     /// Its entries count from `sequence` on: for a table that was just taken in, before anybody else holds it.
     pub(crate) fn take_in(&mut self, sequence: SequenceNumber) {
         self.taken_in = Some(sequence);
+        self.range_deletions.iter_mut().for_each(|range| range.sequence = sequence);
     }
 }
 

@@ -1,36 +1,23 @@
-//! Range deletions of tables that RocksDB wrote. Esker writes none: who opens a store makes deletions of keys of them
-//! (`open/ranges.rs`), and everybody else refuses such tables.
+//! Range deletions as tables have them; what they do is for [`range_deletions`](crate::range_deletions) to say.
 //!
 //! They lie in a block of their own. A key of it is the internal key at which a range begins, its value the user key before which it ends;
 //! ranges may overlap.
 //!
 //! Source: RocksDB `table/block_based/block_based_table_builder.cc`, `db/range_tombstone_fragmenter.cc`.
 
-use std::path::Path;
-
 use esker_format::DecodeError;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout};
-use esker_format::rocksdb::internal_key::{InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{InternalKey, SequenceNumber, TAG_BYTES, ValueKind};
 
 use super::Table;
-use crate::{Error, ErrorKind, Result};
-
-const INTERNAL_KEY_TAG_BYTES: usize = 8;
-
-/// All keys from `begin` on and before `end` that were written before it are gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RangeDeletion {
-    pub(crate) begin: Box<[u8]>,
-    pub(crate) end: Box<[u8]>,
-    pub(crate) sequence: SequenceNumber,
-}
+use crate::range_deletions::RangeDeletion;
 
 impl RangeDeletion {
     /// Those of a table, from their block. In one that was `taken_in` they count from then.
     ///
     /// # Errors
     /// Corrupt if one does not decode.
-    pub(super) fn decode_all(
+    pub(crate) fn decode_all(
         block: &[u8],
         taken_in: Option<SequenceNumber>,
     ) -> std::result::Result<Box<[Self]>, DecodeError> {
@@ -55,31 +42,15 @@ impl RangeDeletion {
     }
 
     /// What a writer adds to its sums of keys and values for it.
-    pub(super) fn raw_bytes(&self) -> (u64, u64) {
-        ((self.begin.len() + INTERNAL_KEY_TAG_BYTES) as u64, self.end.len() as u64)
+    pub(crate) fn raw_bytes(&self) -> (u64, u64) {
+        ((self.begin.len() + TAG_BYTES) as u64, self.end.len() as u64)
     }
-}
-
-/// What to do with a store that has range deletions, where nothing but an open can.
-#[cold]
-pub(crate) fn range_deletions_refused(path: &Path, offset: u64) -> Error {
-    let reason = "there are range deletions, of which only an open of the store that they are in makes deletions of keys; open that, or \
-                  compact it with RocksDB first";
-    Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(offset)
 }
 
 impl Table {
-    /// What its writer deleted by the range; nothing, where Esker was the writer.
+    /// As they lie in it: they may reach beyond what a version has it for (RD2 of [`range_deletions`](crate::range_deletions)).
     pub(crate) fn range_deletions(&self) -> &[RangeDeletion] {
         &self.range_deletions
-    }
-
-    /// For everybody to whom a table with range deletions would be one without.
-    ///
-    /// # Errors
-    /// `UnsupportedFormat` if there are any.
-    pub(crate) fn refuse_range_deletions(&self) -> Result<()> {
-        if self.range_deletions.is_empty() { Ok(()) } else { Err(range_deletions_refused(&self.path, self.data_end())) }
     }
 }
 

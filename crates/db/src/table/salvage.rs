@@ -8,7 +8,7 @@ use esker_format::checksum::ChecksumKind;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::{
-    BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TableProperties,
+    BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TableProperties,
 };
 use esker_format::{DecodeError, DecodeErrorKind};
 
@@ -16,6 +16,7 @@ use super::check::Visit;
 use super::footer;
 use super::open::{unpack, unpack_properties};
 use crate::entry;
+use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
 
 const DOING: &str = "salvaging a table";
@@ -25,6 +26,8 @@ const DOING: &str = "salvaging a table";
 pub(crate) struct Salvaged {
     /// What the table says of itself, if that is whole.
     pub(crate) properties: Option<TableProperties>,
+    /// Its range deletions; their block counts as one that is lost if it is damaged.
+    pub(crate) range_deletions: Box<[RangeDeletion]>,
     /// Blocks of data, and of the index, that are lost.
     pub(crate) lost_blocks: u64,
 }
@@ -63,6 +66,12 @@ impl<'a> Remains<'a> {
             Some(handle) => only_damage(remains.properties_at(handle))?,
             None => None,
         };
+        if let Some(handle) = meta.as_ref().and_then(|meta| meta.get(RANGE_DELETIONS)) {
+            match only_damage(remains.range_deletions_at(handle))? {
+                Some(found) => remains.found.range_deletions = found,
+                None => remains.found.lost_blocks += 1,
+            }
+        }
         let Some(index) = remains.footer.index.or_else(|| meta.as_ref()?.get(INDEX)) else {
             return Err(Error::corruption(path, blocks_end, format!("{DOING}: nothing leads to the index")));
         };
@@ -136,6 +145,11 @@ impl Remains<'_> {
             let kind = if is_unchecked { DecodeErrorKind::Corrupt } else { error.kind };
             self.decode(handle, DecodeError { kind, ..error })
         })
+    }
+
+    fn range_deletions_at(&self, handle: BlockHandle) -> Result<Box<[RangeDeletion]>> {
+        let block = self.block(handle)?;
+        RangeDeletion::decode_all(&block, None).map_err(|error| self.decode(handle, error))
     }
 
     fn properties_at(&self, handle: BlockHandle) -> Result<TableProperties> {

@@ -11,12 +11,13 @@ use esker_format::rocksdb::filter::FilterBuilder;
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, FILTER, FORMAT_VERSION_MAX, Footer, INDEX, IndexType, MetaIndex,
-    PROPERTIES, TableProperties,
+    PROPERTIES, RANGE_DELETIONS, TableProperties,
 };
 use esker_format::xxph3::xxph3_64;
 
 use super::{NO_OPERATOR, TableIdentity, TableOptions, TableSummary};
 use crate::pieces::Pieces;
+use crate::range_deletions::{Fragments, widen};
 use crate::{Error, Result};
 
 /// Oldest format version that is written: the first with the filters and indexes of today in their place.
@@ -47,6 +48,10 @@ pub(crate) struct TableWriter {
     packed: Vec<u8>,
     smallest: Vec<u8>,
     last_key: Vec<u8>,
+    /// Of its range deletions, too.
+    largest: Vec<u8>,
+    /// Their block.
+    range_deletions: Option<Vec<u8>>,
     sequences: Option<(SequenceNumber, SequenceNumber)>,
 }
 
@@ -92,6 +97,8 @@ impl TableWriter {
             packed: Vec::new(),
             smallest: Vec::new(),
             last_key: Vec::new(),
+            largest: Vec::new(),
+            range_deletions: None,
             sequences: None,
             options: options.clone(),
         })
@@ -178,6 +185,10 @@ impl TableWriter {
             ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::DeletionWithTimestamp => {
                 properties.deletion_count += 1;
             }
+            ValueKind::RangeDeletion => {
+                properties.deletion_count += 1;
+                properties.range_deletion_count += 1;
+            }
             ValueKind::Merge => properties.merge_operand_count += 1,
             _ => {}
         }
@@ -213,6 +224,30 @@ impl TableWriter {
         self.packed = packed;
         self.pieces.add(&trailer)?;
         Ok(handle)
+    }
+
+    /// Adds range deletions, once, after the last entry. The table reaches as far as they do (RD2 of [`range_deletions`](crate::range_deletions)).
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn add_range_deletions(&mut self, fragments: &Fragments) -> Result<()> {
+        let mut block = BlockBuilder::new(1);
+        let mut key = Vec::new();
+        self.largest.clone_from(&self.last_key);
+        for range in fragments.ranges() {
+            let too_long =
+                limits::TooLarge::check("key", range.begin.len().max(range.end.len()), limits::KEY_BYTES_MAX);
+            too_long.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
+            key.clear();
+            internal_key::append(&mut key, &range.begin, range.sequence, ValueKind::RangeDeletion);
+            widen(&mut self.smallest, &mut self.largest, [&range]);
+            block.add(&key, &range.end);
+            self.count(range.sequence, ValueKind::RangeDeletion, key.len(), range.end.len());
+        }
+        if !fragments.is_empty() {
+            self.range_deletions = Some(block.finish().to_vec());
+        }
+        Ok(())
     }
 
     /// Sets a property of Esker's own, named `esker.*`. RocksDB ignores it.
@@ -275,14 +310,20 @@ impl TableWriter {
         let mut meta = MetaIndex::default();
         self.write_filter(&mut meta)?;
         let index = self.write_index()?;
+        if let Some(block) = self.range_deletions.take() {
+            meta.insert(RANGE_DELETIONS, self.write_block(&block, Compression::None)?);
+        }
         let properties = self.properties.encode();
         meta.insert(PROPERTIES, self.write_block(&properties, Compression::None)?);
         self.write_end(meta, index)?;
         let (smallest_sequence, largest_sequence) = self.sequences.unwrap_or_default();
+        if self.properties.range_deletion_count == 0 {
+            self.largest = self.last_key;
+        }
         let summary = TableSummary {
             file_bytes: self.pieces.end(),
             smallest: self.smallest,
-            largest: self.last_key,
+            largest: self.largest,
             smallest_sequence,
             largest_sequence,
             tail_bytes: self.pieces.end() - tail_start,

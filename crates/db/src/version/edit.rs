@@ -127,6 +127,9 @@ impl Version {
         for (level, tables) in next.levels.iter_mut().enumerate() {
             sort_level(level, tables, by_epoch)?;
         }
+        let is_ranged = |tables: &Vec<Arc<TableFile>>| tables.iter().any(|table| !table.range_deletions().is_empty());
+        let ranged = next.levels.iter().enumerate().filter(|(_, tables)| is_ranged(tables));
+        next.ranged_levels = ranged.fold(0, |bits, (level, _)| bits | 1 << level);
         for handle in &edit.blobs {
             let addition = &handle.addition;
             next.ledger.add_file(addition.number, addition.total_count, addition.total_bytes)?;

@@ -6,10 +6,11 @@
 //!   in a mapped file holds its [`Life`]: it takes up space as long.
 //! - F3: a file that is not obsolete when its last holder goes (the store closes) stays where it is.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
@@ -21,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::blob::BlobFile;
 use crate::iterate::InternalIterator;
 use crate::output::OLDER_VERSIONS_PROPERTY;
+use crate::range_deletions::{Fragments, RangeDeletion};
 use crate::reclaim::Trash;
 use crate::table::Table;
 use crate::version::Life;
@@ -33,6 +35,10 @@ pub(crate) struct TableFile {
     pub(crate) meta: TableMeta,
     /// The open file.
     pub(crate) table: Arc<Table>,
+    /// As far as it reaches (RD2 of [`range_deletions`](crate::range_deletions)).
+    range_deletions: Fragments,
+    /// Whether a range ends it, and the user key of `largest` is not of it.
+    ends_in_range: bool,
     /// By blob file, what it points to: as soon as that is known.
     blob_refs: OnceLock<BlobRefs>,
     life: Life,
@@ -42,6 +48,8 @@ pub(crate) struct TableFile {
     seen_up_to: AtomicU64,
     /// But for what the oldest snapshot of then kept, which was this one.
     seen_beside: AtomicU64,
+    /// Whether it must not go unread, since it cannot be read.
+    is_kept: AtomicBool,
     /// Whether a running compaction reads it; only the picker and the end of a job change it.
     claimed: AtomicBool,
 }
@@ -69,11 +77,11 @@ pub(crate) struct Holes {
 impl Holes {
     /// How many bytes of the file take up no space.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(atomic::Ordering::Relaxed)
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {
-        self.bytes.store(bytes, Ordering::Relaxed);
+        self.bytes.store(bytes, atomic::Ordering::Relaxed);
     }
 
     /// The holes made since the store was opened, ascending. Held while a file gets more.
@@ -83,11 +91,11 @@ impl Holes {
 
     /// How much garbage there was when holes were last looked for; 0 if that was before the store was opened.
     pub(crate) fn looked_at(&self) -> u64 {
-        self.looked_at.load(Ordering::Relaxed)
+        self.looked_at.load(atomic::Ordering::Relaxed)
     }
 
     pub(crate) fn set_looked_at(&self, garbage_bytes: u64) {
-        self.looked_at.store(garbage_bytes, Ordering::Relaxed);
+        self.looked_at.store(garbage_bytes, atomic::Ordering::Relaxed);
     }
 }
 
@@ -108,7 +116,21 @@ impl TableFile {
         let (seen_up_to, seen_beside) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         let claimed = AtomicBool::new(false);
         let epoch = AtomicU64::new(meta.epoch_number);
-        let file = Self { meta, table, blob_refs: OnceLock::new(), life, epoch, seen_up_to, seen_beside, claimed };
+        let ends_in_range = internal_key::is_end_of_range(&meta.largest);
+        let range_deletions = range_deletions_within(&meta, table.range_deletions());
+        let file = Self {
+            meta,
+            table,
+            range_deletions,
+            ends_in_range,
+            blob_refs: OnceLock::new(),
+            life,
+            epoch,
+            seen_up_to,
+            seen_beside,
+            is_kept: AtomicBool::new(false),
+            claimed,
+        };
         // What cannot be read counts as unknown; a check tells of it.
         let written = file.written_blob_refs().and_then(|raw| blob_refs::decode(raw).ok());
         let is_plain = file.meta.oldest_blob_file.is_none();
@@ -125,12 +147,12 @@ impl TableFile {
 
     /// See V4 of [`version`](crate::version); 0 if it has none.
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Relaxed)
+        self.epoch.load(atomic::Ordering::Relaxed)
     }
 
     /// Gives it one, before a version has it.
     pub(crate) fn set_epoch(&self, epoch: u64) {
-        self.epoch.store(epoch, Ordering::Relaxed);
+        self.epoch.store(epoch, atomic::Ordering::Relaxed);
     }
 
     /// What the manifest is to say of it.
@@ -140,33 +162,43 @@ impl TableFile {
 
     /// Up to which sequence number nothing above it hides anything of it that no snapshot keeps.
     pub(crate) fn seen_up_to(&self) -> SequenceNumber {
-        SequenceNumber::new(self.seen_up_to.load(Ordering::Relaxed))
+        SequenceNumber::new(self.seen_up_to.load(atomic::Ordering::Relaxed))
     }
 
     /// Says so, of a table that was written while `oldest` was the oldest snapshot.
     pub(crate) fn note_seen(&self, up_to: SequenceNumber, oldest: SequenceNumber) {
-        self.seen_up_to.store(up_to.get(), Ordering::Relaxed);
-        self.seen_beside.store(oldest.get(), Ordering::Relaxed);
+        self.seen_up_to.store(up_to.get(), atomic::Ordering::Relaxed);
+        self.seen_beside.store(oldest.get(), atomic::Ordering::Relaxed);
     }
 
     /// Whether it was written beside an older snapshot than `oldest`, which is the oldest now: what is newer than that one hides again what it had kept.
     pub(crate) fn forget_seen(&self, oldest: SequenceNumber) -> bool {
-        let beside = self.seen_beside.load(Ordering::Relaxed);
-        let is_less = beside < oldest.get() && beside < self.seen_up_to.load(Ordering::Relaxed);
+        let beside = self.seen_beside.load(atomic::Ordering::Relaxed);
+        let is_less = beside < oldest.get() && beside < self.seen_up_to.load(atomic::Ordering::Relaxed);
         if is_less {
-            self.seen_up_to.store(beside, Ordering::Relaxed);
+            self.seen_up_to.store(beside, atomic::Ordering::Relaxed);
         }
         is_less
     }
 
+    /// Whether it may go without a merge, should all of it be hidden.
+    pub(crate) fn is_removable(&self) -> bool {
+        !self.is_kept.load(atomic::Ordering::Relaxed)
+    }
+
+    /// What it points to cannot be told.
+    pub(crate) fn set_not_removable(&self) {
+        self.is_kept.store(true, atomic::Ordering::Relaxed);
+    }
+
     /// Whether a compaction reads it.
     pub(crate) fn is_claimed(&self) -> bool {
-        self.claimed.load(Ordering::Acquire)
+        self.claimed.load(atomic::Ordering::Acquire)
     }
 
     /// Says that a compaction reads it, or no longer does.
     pub(crate) fn set_claimed(&self, claimed: bool) {
-        self.claimed.store(claimed, Ordering::Release);
+        self.claimed.store(claimed, atomic::Ordering::Release);
     }
 
     pub(crate) fn number(&self) -> FileNumber {
@@ -223,12 +255,33 @@ impl TableFile {
         Ok(self.blob_refs.get_or_init(|| refs))
     }
 
+    /// What of the range deletions in it counts.
+    #[inline]
+    pub(crate) fn range_deletions(&self) -> &Fragments {
+        &self.range_deletions
+    }
+
+    /// Whether it has neither `user_key` nor one after it.
+    #[inline]
+    pub(crate) fn ends_before(&self, user_key: &[u8]) -> bool {
+        match self.largest().cmp(user_key) {
+            Ordering::Less => true,
+            Ordering::Equal => self.ends_in_range,
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Whether `next`, the table after it in its level, has entries of its last key, too.
+    pub(crate) fn shares_key_with(&self, next: &Self) -> bool {
+        !self.ends_before(next.smallest())
+    }
+
     /// Its first user key.
     pub(crate) fn smallest(&self) -> &[u8] {
         internal_key::user_key(&self.meta.smallest)
     }
 
-    /// Its last user key.
+    /// Its last user key, or the one before which its last range deletion ends.
     pub(crate) fn largest(&self) -> &[u8] {
         internal_key::user_key(&self.meta.largest)
     }
@@ -239,8 +292,24 @@ impl TableFile {
     }
 }
 
+/// Those of a table, cut where `meta` says that it begins and ends (RD2 of [`range_deletions`](crate::range_deletions)).
+pub(crate) fn range_deletions_within(meta: &TableMeta, all: &[RangeDeletion]) -> Fragments {
+    if all.is_empty() {
+        return Fragments::default();
+    }
+    let mut end = internal_key::user_key(&meta.largest).to_vec();
+    if !internal_key::is_end_of_range(&meta.largest) {
+        // Its last key is of it.
+        end.push(0);
+    }
+    Fragments::of(all).within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
+}
+
 /// An internal key of a table that was taken in with `sequence`.
 fn taken_in(key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
+    if internal_key::is_end_of_range(key) {
+        return key.to_vec();
+    }
     let kind = internal_key::tag(key) & u64::from(u8::MAX);
     [internal_key::user_key(key), &(sequence.get() << 8 | kind).to_le_bytes()].concat()
 }

@@ -24,13 +24,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use esker_format::rocksdb::internal_key::{self, FileNumber};
+use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
 use esker_log::ledger::Ledger;
 use parking_lot::Mutex;
 
 pub(crate) use cuts::cuts;
 pub(crate) use edit::{Edit, Garbage};
-pub(crate) use file::{BlobHandle, TableFile};
+pub(crate) use file::{BlobHandle, TableFile, range_deletions_within};
 pub(crate) use life::Life;
 pub(crate) use manifest::{
     ManifestWriter, Recovered, RecoveredFamily, current_manifest, manifest_state, prepare_new, recover, recover_from,
@@ -53,6 +53,8 @@ pub(crate) struct Version {
     blobs: BTreeMap<FileNumber, Arc<BlobHandle>>,
     /// How much of each of them is live.
     ledger: Ledger,
+    /// A bit for each level in which a table has range deletions.
+    ranged_levels: u32,
     sums: Sums,
 }
 
@@ -61,6 +63,7 @@ pub(crate) struct Version {
 struct Sums {
     tables: OnceLock<TableSums>,
     hidden_bytes: Mutex<Option<u64>>,
+    none_hidden_at: Mutex<Option<SequenceNumber>>,
 }
 
 /// Whoever copies a version changes it.
@@ -95,6 +98,7 @@ impl Version {
             levels: vec![Vec::new(); LEVEL_COUNT],
             blobs: BTreeMap::new(),
             ledger: Ledger::new(),
+            ranged_levels: 0,
             sums: Sums::default(),
         }
     }
@@ -114,6 +118,17 @@ impl Version {
 
     pub(crate) fn blobs(&self) -> &BTreeMap<FileNumber, Arc<BlobHandle>> {
         &self.blobs
+    }
+
+    /// Whether some table has range deletions.
+    #[inline]
+    pub(crate) fn has_range_deletions(&self) -> bool {
+        self.ranged_levels != 0
+    }
+
+    /// Whether some table of the level has.
+    pub(crate) fn has_range_deletions_in(&self, level: usize) -> bool {
+        self.ranged_levels >> level & 1 == 1
     }
 
     /// How much of each blob file is live: exact, since every drop of a pointer counts what it pointed to.
@@ -157,6 +172,16 @@ impl Version {
         *self.sums.hidden_bytes.lock().get_or_insert_with(work_out)
     }
 
+    /// Whether it is known that range deletions hide no whole table from who sees what was written up to `oldest`.
+    pub(crate) fn has_none_hidden_at(&self, oldest: SequenceNumber) -> bool {
+        *self.sums.none_hidden_at.lock() == Some(oldest)
+    }
+
+    /// Says so.
+    pub(crate) fn note_none_hidden_at(&self, oldest: SequenceNumber) {
+        *self.sums.none_hidden_at.lock() = Some(oldest);
+    }
+
     /// It is more than it was: a snapshot went.
     pub(crate) fn forget_hidden_bytes(&self) {
         *self.sums.hidden_bytes.lock() = None;
@@ -195,7 +220,7 @@ impl Version {
     /// The table of a level below 0 that may hold `user_key`.
     pub(crate) fn table_for(&self, level: usize, user_key: &[u8]) -> Option<&Arc<TableFile>> {
         let tables = self.level(level);
-        let index = tables.partition_point(|table| table.largest() < user_key);
+        let index = tables.partition_point(|table| table.ends_before(user_key));
         tables.get(index).filter(|table| table.smallest() <= user_key)
     }
 

@@ -8,6 +8,10 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::ops::Range;
+
+use esker_format::rocksdb::internal_key::ValueKind;
+use esker_format::rocksdb::write_batch::Record;
 
 use super::{Lead, Request};
 use crate::store::Store;
@@ -19,14 +23,29 @@ pub(crate) trait Condition: Debug + Send {
     fn ask(&self, store: &Store, ahead: &Ahead) -> Result<()>;
 }
 
+/// From one key on and before another.
+type Keys = Range<Box<[u8]>>;
+
 /// What those write who go ahead in a group.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead(HashSet<(u32, Box<[u8]>)>);
+pub(crate) struct Ahead {
+    keys: HashSet<(u32, Box<[u8]>)>,
+    /// Of a family, each.
+    ranges: Vec<(u32, Keys)>,
+}
 
 impl Ahead {
     /// Whether somebody writes to `key` of the family of that id.
     pub(crate) fn writes(&self, family_id: u32, key: &[u8]) -> bool {
-        !self.0.is_empty() && self.0.contains(&(family_id, Box::from(key)))
+        let has = |(id, keys): &(u32, Keys)| *id == family_id && (&*keys.start..&*keys.end).contains(&key);
+        self.ranges.iter().any(has) || (!self.keys.is_empty() && self.keys.contains(&(family_id, Box::from(key))))
+    }
+
+    fn add(&mut self, record: &Record<'_>) {
+        match record.kind {
+            ValueKind::RangeDeletion => self.ranges.push((record.cf, record.key.into()..record.value.into())),
+            _ => _ = self.keys.insert((record.cf, record.key.into())),
+        }
     }
 }
 
@@ -64,8 +83,7 @@ impl Store {
                 (request.values, request.user_bytes) = (None, 0);
             }
             if at < last {
-                let keys = request.records().filter_map(|record| record.ok());
-                ahead.0.extend(keys.map(|record| (record.cf, Box::from(record.key))));
+                request.records().filter_map(|record| record.ok()).for_each(|record| ahead.add(&record));
             }
         }
         Ok(())
@@ -109,18 +127,21 @@ mod tests {
                 // Another family's key of the same name; one of the plain batch below.
                 (begin(&|it| it.get_cf(&other, "y").and(it.put("b", long))), true),
                 (begin(&|it| it.get("plain").and(it.put("c", long))), false),
+                (begin(&|it| it.get("r5").and(it.put("d", long))), false),
+                (begin(&|it| it.get("s").and(it.get_cf(&other, "r5")).and(it.put("e", long))), true),
                 (begin(&|it| it.exists_cf(&other, "z").and(it.delete_cf(&other, "z"))), true),
                 (begin(&|it| it.exists_cf(&other, "z").and(it.put_cf(&other, "z", "1"))), false),
             ];
             let mut requests = transactions.iter_mut().map(|(it, _)| it.request(&write).unwrap());
             let mut plain = WriteBatch::new();
             plain.put("plain", long).unwrap();
+            plain.delete_range("r", "s").unwrap();
             let mut group = vec![requests.next().unwrap(), store.request(plain, write).unwrap()];
             group.extend(requests);
             let before = store.visible().get();
             store.alone(|lead| store.write_group(lead, &mut group)).unwrap();
             group.iter().for_each(|request| store.finish(request).unwrap());
-            assert_eq!(store.visible().get(), before + 5);
+            assert_eq!(store.visible().get(), before + 7);
             group.remove(1);
             for (request, (_, is_written)) in group.iter_mut().zip(&transactions) {
                 let answer = request.check_not_refused();
@@ -130,14 +151,14 @@ mod tests {
                     "{answer:?}"
                 );
             }
-            let there = ["a", "b", "c", "plain", "x", "y"].map(|key| db.exists(key).unwrap());
-            assert_eq!(there, [true, true, false, true, false, true]);
+            let there = ["a", "b", "c", "d", "e", "plain", "x", "y"].map(|key| db.exists(key).unwrap());
+            assert_eq!(there, [true, true, false, false, true, true, false, true]);
             db.flush().unwrap();
             let stats = db.stats();
             assert_eq!(stats.families[0].blob_garbage_bytes, 0, "{stats:?}");
             drop((transactions, db));
             let db = Db::open_with_env("/store", options, disk.after_process_death().env()).unwrap();
-            assert_eq!(["a", "b", "c", "plain", "x", "y"].map(|key| db.exists(key).unwrap()), there);
+            assert_eq!(["a", "b", "c", "d", "e", "plain", "x", "y"].map(|key| db.exists(key).unwrap()), there);
         }
     }
 }

@@ -212,7 +212,7 @@ impl Request {
 
     /// Whether it only deletes.
     pub(crate) fn only_deletes(&self) -> bool {
-        let deletes = |kind| matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion);
+        let deletes = |kind| matches!(kind, ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::RangeDeletion);
         self.records().all(|record| record.is_ok_and(|record| deletes(record.kind)))
     }
 

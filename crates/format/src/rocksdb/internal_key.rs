@@ -191,6 +191,20 @@ pub fn append(out: &mut Vec<u8>, user_key: &[u8], sequence: SequenceNumber, kind
     out.extend_from_slice(&pack(sequence, kind).to_le_bytes());
 }
 
+/// Where a table ends whose last entry is a range deletion: right before all entries of `user_key`, at which the range ends.
+///
+/// Source: RocksDB `db/dbformat.h`, `kRangeTombstoneSentinel`.
+pub fn end_of_range(user_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user_key.len() + TAG_BYTES);
+    append(&mut key, user_key, SequenceNumber::MAX, ValueKind::RangeDeletion);
+    key
+}
+
+/// Whether `internal` is such an [end](end_of_range), and its user key lies behind what ends there.
+pub fn is_end_of_range(internal: &[u8]) -> bool {
+    internal.len() >= TAG_BYTES && tag(internal) == pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
+}
+
 /// The internal key before every entry of `user_key` that a reader at `sequence` may see, and after all that it may not.
 #[inline]
 pub fn lookup(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {

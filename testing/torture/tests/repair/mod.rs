@@ -94,7 +94,7 @@ impl Scene {
             let taken_in = take_in(&disk, &db, &options, keys.into_iter().zip(values).collect());
             deleted_past_logs.extend(taken_in.iter().filter_map(|op| match op {
                 Op::Delete(_, key) => Some(key.clone()),
-                Op::Put(..) | Op::Merge(..) => None,
+                Op::Put(..) | Op::Merge(..) | Op::DeleteRange(..) => None,
             }));
             ledger.batches.push(taken_in);
             let from = rest + (ingest + 1) * parts;
@@ -102,7 +102,8 @@ impl Scene {
         }
         let expected = contents(&db).unwrap();
         let mut history: BTreeMap<_, Vec<Op>> = BTreeMap::new();
-        for op in ledger.batches.into_iter().flatten().filter(|op| !matches!(op, Op::Delete(..))) {
+        for op in ledger.batches.into_iter().flatten().filter(|op| !matches!(op, Op::Delete(..) | Op::DeleteRange(..)))
+        {
             let (family, key) = op.place();
             history.entry((family.clone(), key.clone())).or_default().push(op);
         }

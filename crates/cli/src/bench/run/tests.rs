@@ -29,6 +29,7 @@ fn plan(benchmarks: &[Benchmark]) -> Plan {
         distribution: None,
         seed: 5,
         nexts: 4,
+        range_keys: 7,
         use_existing: false,
     }
 }
@@ -232,8 +233,10 @@ fn deleted_keys_that_come_back_are_noticed() {
                 db.put(key(number), value).unwrap();
             }
         };
-        let wrong = fault_after(&[Benchmark::FillSeq, Benchmark::DeleteRandom], resurrect, reader).unwrap();
-        assert_eq!(wrong.fault, Fault::Unexpected, "{reader:?}");
+        for delete in [Benchmark::DeleteRandom, Benchmark::DeleteRange] {
+            let wrong = fault_after(&[Benchmark::FillSeq, delete], resurrect, reader).unwrap();
+            assert_eq!(wrong.fault, Fault::Unexpected, "{delete:?} {reader:?}");
+        }
     }
 }
 

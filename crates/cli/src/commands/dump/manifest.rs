@@ -1,6 +1,6 @@
 //! Manifests: what changed in a store, edit by edit.
 
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, is_end_of_range};
 use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
 
 use super::report::{Field, Report};
@@ -93,11 +93,16 @@ fn added(level: u32, table: &TableMeta) -> Vec<Field> {
         Field::plain("smallest_sequence", table.smallest_sequence.get()),
         Field::plain("largest_sequence", table.largest_sequence.get()),
     ];
+    // Only a range deletion reaches to that key, and not over it: the next table may begin there.
+    if is_end_of_range(&table.largest) {
+        fields.push(Field::plain("largest_is_excluded", true));
+    }
     fields.extend(table.oldest_blob_file.map(|number| Field::plain("oldest_blob_file", number.get())));
     for (name, number) in [
         ("epoch_number", table.epoch_number),
         ("file_creation_time", table.file_creation_time),
         ("oldest_ancestor_time", table.oldest_ancestor_time),
+        ("compensated_range_deletion_bytes", table.compensated_range_deletion_bytes),
     ] {
         if number != 0 {
             fields.push(Field::plain(name, number));

@@ -6,7 +6,8 @@ use esker_format::limits::BLOCK_BYTES_MAX;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
 use esker_format::rocksdb::internal_key::{InternalKey, ValueKind};
 use esker_format::rocksdb::table::{
-    BlockChecksum, BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TableProperties,
+    BlockChecksum, BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS,
+    TableProperties,
 };
 use esker_format::varint;
 
@@ -50,8 +51,13 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
         blocks.properties(handle, report)?;
     }
     match footer.index.or_else(|| meta_index.get(INDEX)) {
-        Some(index) => blocks.index(index, blocks.is_two_level, report),
-        None => report.damage(footer.meta_index.offset, &DecodeError::corrupt("metaindex", 0, "names no index")),
+        Some(index) => blocks.index(index, blocks.is_two_level, report)?,
+        None => report.damage(footer.meta_index.offset, &DecodeError::corrupt("metaindex", 0, "names no index"))?,
+    }
+    // In a block of their own, which no index points to.
+    match meta_index.get(RANGE_DELETIONS) {
+        Some(handle) if !report.is_over() => blocks.entries(handle, "range_deletions", report),
+        _ => Ok(()),
     }
 }
 
@@ -118,7 +124,7 @@ impl Blocks<'_> {
             }
             match cursor.handle(&raw) {
                 Ok(found) if is_top => self.index(found, false, report)?,
-                Ok(found) => self.entries(found, report)?,
+                Ok(found) => self.entries(found, "block", report)?,
                 Err(error) => report.damage(handle.offset, &in_block(error))?,
             }
             moved = cursor.next(&raw);
@@ -126,10 +132,11 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    fn entries(&self, handle: BlockHandle, report: &mut Report<'_>) -> Result<(), Failure> {
+    /// Prints a block of entries, called `what`.
+    fn entries(&self, handle: BlockHandle, what: &str, report: &mut Report<'_>) -> Result<(), Failure> {
         let Some(raw) = self.block(handle, report)? else { return Ok(()) };
         let sizes = vec![Field::plain("bytes", handle.bytes), Field::plain("raw_bytes", raw.len())];
-        report.note(handle.offset, "block", sizes)?;
+        report.note(handle.offset, what, sizes)?;
         let mut cursor = match BlockLayout::parse(&raw) {
             Ok(layout) => BlockCursor::new(layout),
             Err(error) => return report.damage(handle.offset, &in_block(error)),

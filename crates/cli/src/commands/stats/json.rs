@@ -38,7 +38,6 @@ pub(crate) fn object(stats: &Stats) -> Value {
             "batches": stats.recovery.batches,
             "dropped_bytes": stats.recovery.dropped_bytes,
             "skipped_bytes": stats.recovery.skipped_bytes,
-            "range_deletions": stats.recovery.range_deletions,
             "torn_at": torn_at.map(|(path, offset)| json!({ "path": path.to_string_lossy(), "offset": offset })),
         },
     })

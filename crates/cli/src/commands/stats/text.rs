@@ -74,10 +74,6 @@ fn recovery(out: &mut Output, stats: &Stats) -> Result<(), Failure> {
     if recovery.skipped_bytes > 0 {
         out.line(format_args!("  {} of damaged log passed over", Bytes(recovery.skipped_bytes)))?;
     }
-    if recovery.range_deletions > 0 {
-        let ranges = plural(recovery.range_deletions, "range deletion", "range deletions");
-        out.line(format_args!("  {ranges} of RocksDB's, which the next open for writing makes deletions of keys of"))?;
-    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Stores as RocksDB leaves them: Esker writes all but the range deletions, which are put into its tables and logs afterwards.
+//! Stores with range deletions as RocksDB leaves them: Esker writes all else, and they are put into its tables and logs afterwards.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,12 @@ use esker_format::rocksdb::table::{FOOTER_BYTES, Footer, MetaIndex, PROPERTIES, 
 use esker_format::rocksdb::version_edit::TableMeta;
 use fastrand::Rng;
 
+use crate::Db;
 use crate::open::tests::{DIR, edit_manifest, open, options, write_log};
 use crate::operands::{MergeOperator, StringAppendOperator};
 use crate::options::{FamilyOptions, Options, Separation};
-use crate::table::{RangeDeletion, TableIdentity, TableOptions, TableWriter};
-use crate::{Db, ErrorKind};
+use crate::range_deletions::{RangeDeletion, widen};
+use crate::table::{TableIdentity, TableOptions, TableWriter};
 
 /// What is there, and since when.
 type Model = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
@@ -60,16 +61,8 @@ fn with_ranges(table: &[u8], ranges: &[RangeDeletion]) -> Vec<u8> {
 
 /// What the manifest says of a table, as RocksDB has it: it reaches as far as its ranges.
 fn reaching(meta: &mut TableMeta, ranges: &[RangeDeletion]) {
+    widen(&mut meta.smallest, &mut meta.largest, ranges);
     for range in ranges {
-        let (mut begin, mut end) = (Vec::new(), Vec::new());
-        internal_key::append(&mut begin, &range.begin, range.sequence, ValueKind::RangeDeletion);
-        internal_key::append(&mut end, &range.end, SequenceNumber::MAX, ValueKind::RangeDeletion);
-        if meta.smallest.is_empty() || internal_key::compare(&begin, &meta.smallest).is_lt() {
-            meta.smallest = begin;
-        }
-        if meta.largest.is_empty() || internal_key::compare(&end, &meta.largest).is_gt() {
-            meta.largest = end;
-        }
         meta.largest_sequence = meta.largest_sequence.max(range.sequence);
         let none = meta.smallest_sequence == SequenceNumber::default();
         meta.smallest_sequence = if none { range.sequence } else { meta.smallest_sequence.min(range.sequence) };
@@ -247,9 +240,9 @@ fn assert_holds(db: &Db, expected: &Contents, what: &str) {
     assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
 }
 
-/// D1, D2: a reader and a writer see what RocksDB would, and the writer leaves no range deletion; whatever is merged then, and what is written after.
+/// A reader and a writer see what RocksDB would, whatever is merged then, and what is written after.
 #[test]
-fn range_deletions_become_deletions_of_keys() {
+fn range_deletions_hide_what_they_hid() {
     for seed in 0..60 {
         let (mut random, disk) = (Rng::with_seed(seed), SimDisk::new());
         let options = chosen(&mut random);
@@ -259,8 +252,6 @@ fn range_deletions_become_deletions_of_keys() {
         drop(reader);
         let db = open(&disk, &options).unwrap();
         assert_holds(&db, &expected, &format!("seed {seed}"));
-        let version = db.store().family(0).unwrap().view.load().version.clone();
-        assert!(version.tables().all(|(_, table)| table.table.range_deletions().is_empty()));
         for _ in 0..100 {
             let (key, value) = (key(&mut random), vec![random.u8(..); random.usize(..300)]);
             db.put(&key, &value).unwrap();
@@ -268,6 +259,7 @@ fn range_deletions_become_deletions_of_keys() {
         }
         db.compact_range(&db.default_column_family(), None, None).unwrap();
         assert_holds(&db, &expected, &format!("seed {seed}, merged"));
+        assert!(!db.store().family(0).unwrap().view.load().version.has_range_deletions());
         db.close().unwrap();
         assert_holds(&open(&disk, &options).unwrap(), &expected, &format!("seed {seed}, again"));
     }
@@ -304,18 +296,25 @@ fn an_open_that_ends_amid_range_deletions_is_made_up_for() {
     }
 }
 
-/// Goal: where range deletions cannot be heeded, their store is refused, and nothing of it changes.
+/// Goal: a repair keeps what is hidden hidden, with a manifest and without.
 #[test]
-fn a_repair_leaves_a_store_with_range_deletions_alone() {
-    let (mut random, disk) = (Rng::with_seed(1), SimDisk::new());
-    let options = chosen(&mut random);
-    let expected = store(&disk, &options, &mut random);
-    let error = Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap_err();
-    assert!(error.kind() == ErrorKind::UnsupportedFormat && error.to_string().contains("range deletions"), "{error}");
-    assert_holds(&open(&disk, &options).unwrap(), &expected, "after the refusal");
+fn a_repair_keeps_range_deletions() {
+    for (seed, has_manifest) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let (mut random, disk) = (Rng::with_seed(seed), SimDisk::new());
+        let options = chosen(&mut random);
+        let expected = store(&disk, &options, &mut random);
+        if !has_manifest {
+            let files = disk.env().files;
+            let names = files.list(Path::new(DIR)).unwrap();
+            let manifest = names.iter().find(|name| name.name.starts_with("MANIFEST")).unwrap();
+            files.remove(&Path::new(DIR).join(&manifest.name)).unwrap();
+        }
+        Db::repair_with_env(DIR, options.clone(), disk.env()).unwrap();
+        assert_holds(&open(&disk, &options).unwrap(), &expected, &format!("seed {seed}, manifest: {has_manifest}"));
+    }
 }
 
-/// D3: in a level a table of RocksDB's reaches as far as its range deletions, up to the first key of the next one, which is found there.
+/// RD2: in a level a table of RocksDB's reaches as far as its range deletions, up to the first key of the next one, which is found there.
 #[test]
 fn a_table_reaches_no_further_than_its_last_key() {
     let (disk, options) = (SimDisk::new(), options(FamilyOptions { target_file_bytes: 8 << 10, ..Default::default() }));
@@ -351,7 +350,7 @@ fn a_table_reaches_no_further_than_its_last_key() {
     }
 }
 
-/// D1: a file that RocksDB took in has an operand and a range deletion over it, of one number: what is older is hidden from the operand.
+/// RD1: a file that RocksDB took in has an operand and a range deletion over it, of one number: what is older is hidden from the operand.
 #[test]
 fn an_operand_of_the_number_of_its_range_deletion_shows() {
     let (disk, options) = (

@@ -1,0 +1,172 @@
+//! What hides a key of a view.
+//!
+//! Cost: a search in the range deletions of each memtable that has any, of each such table of level 0, and of one table of each deeper level that has
+//! one with any.
+
+use std::sync::Arc;
+
+use esker_format::rocksdb::internal_key::SequenceNumber;
+
+use super::Fragments;
+use super::fragments::Span;
+use crate::family::{Generation, View};
+use crate::version::{TableFile, Version};
+
+impl View {
+    /// Whether anything of it may be hidden.
+    pub(crate) fn has_range_deletions(&self) -> bool {
+        let has_some = |generation: &Arc<Generation>| !generation.memtable.range_deletions().is_empty();
+        self.version.has_range_deletions() || self.generations().any(has_some)
+    }
+
+    /// The newest range deletion that hides `user_key` from who sees what was written up to `up_to`; 0: none.
+    #[inline]
+    pub(crate) fn cover(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
+        let mut newest = SequenceNumber::default();
+        for generation in self.generations() {
+            newest = newest.max(generation.memtable.range_deletions().newest_at(user_key, up_to));
+        }
+        if self.version.has_range_deletions() {
+            newest = newest.max(self.version.cover(user_key, up_to));
+        }
+        newest
+    }
+}
+
+impl Version {
+    /// The same, of those in tables.
+    #[cold]
+    pub(crate) fn cover(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
+        let mut newest = SequenceNumber::default();
+        self.each_span(user_key, |span| newest = newest.max(span.newest(up_to)));
+        newest
+    }
+
+    /// What each table of level 0, and each deeper level, covers `user_key` with.
+    fn each_span(&self, user_key: &[u8], mut each: impl FnMut(Span<'_>)) {
+        for table in self.level(0) {
+            if !table.range_deletions().is_empty() {
+                each(table.range_deletions().at(user_key));
+            }
+        }
+        for (level, tables) in self.levels().skip(1) {
+            if self.has_range_deletions_in(level) {
+                let index = tables.partition_point(|table| table.ends_before(user_key));
+                let after = |index: usize| tables.get(index).map(|table| table.smallest());
+                each(match tables.get(index).filter(|table| table.smallest() <= user_key) {
+                    Some(table) => {
+                        let span = table.range_deletions().at(user_key);
+                        let (from, to) = (span.from.or(Some(table.smallest())), span.to.or_else(|| after(index + 1)));
+                        Span { from, to, ..span }
+                    }
+                    None => Span { sequences: &[], from: Some(user_key), to: after(index) },
+                });
+            }
+        }
+    }
+}
+
+/// What hides keys of a view from who sees what was written up to some number.
+pub(crate) struct Covers {
+    memory: Vec<Arc<Fragments>>,
+    version: Arc<Version>,
+    up_to: SequenceNumber,
+}
+
+/// An answer, and for which keys it holds.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    is_known: bool,
+    /// The newest that hides them; 0: none.
+    sequence: SequenceNumber,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl Known {
+    /// From which key on, and before which.
+    pub(super) fn bounds(&self) -> (&[u8], Option<&[u8]>) {
+        (&self.from, self.to.as_deref())
+    }
+
+    #[inline]
+    fn holds_for(&self, user_key: &[u8]) -> bool {
+        self.is_known && *self.from <= *user_key && self.to.as_deref().is_none_or(|to| user_key < to)
+    }
+}
+
+impl Covers {
+    /// Of `view`; `None` if nothing hides anything.
+    pub(crate) fn of(view: &View, up_to: SequenceNumber) -> Option<Arc<Self>> {
+        let memory: Vec<_> =
+            view.generations().flat_map(|generation| generation.memtable.range_deletions().runs()).collect();
+        if memory.is_empty() && !view.version.has_range_deletions() {
+            return None;
+        }
+        Some(Arc::new(Self { memory, version: view.version.clone(), up_to }))
+    }
+
+    /// Of the tables of a version alone.
+    pub(crate) fn of_version(version: Arc<Version>, up_to: SequenceNumber) -> Self {
+        Self { memory: Vec::new(), version, up_to }
+    }
+
+    /// Whether they hide all that `table` has.
+    pub(crate) fn hide(&self, table: &TableFile) -> bool {
+        let (mut known, mut user_key) = (Known::default(), table.smallest().to_vec());
+        loop {
+            if self.at(&user_key, &mut known) <= table.meta.largest_sequence {
+                return false;
+            }
+            match &known.to {
+                Some(to) if !table.ends_before(to) => user_key.clone_from(to),
+                _ => return true,
+            }
+        }
+    }
+
+    /// The newest that hides `user_key`; 0: none. Asks only where the answer before does not hold.
+    #[inline]
+    pub(super) fn at(&self, user_key: &[u8], known: &mut Known) -> SequenceNumber {
+        if !known.holds_for(user_key) {
+            self.ask(user_key, known);
+        }
+        known.sequence
+    }
+
+    fn ask(&self, user_key: &[u8], known: &mut Known) {
+        let (mut from, mut to): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        let mut sequence = SequenceNumber::default();
+        for fragments in &self.memory {
+            let span = fragments.at(user_key);
+            sequence = sequence.max(span.newest(self.up_to));
+            from = from.max(span.from);
+            to = first_of(to, span.to);
+        }
+        known.is_known = true;
+        known.from.clear();
+        known.from.extend_from_slice(from.unwrap_or_default());
+        known.to = to.map(<[u8]>::to_vec);
+        self.version.each_span(user_key, |span| {
+            sequence = sequence.max(span.newest(self.up_to));
+            if let Some(from) = span.from.filter(|from| *from > &*known.from) {
+                known.from.clear();
+                known.from.extend_from_slice(from);
+            }
+            if let Some(to) = span.to
+                && known.to.as_deref().is_none_or(|known| to < known)
+            {
+                known.to = Some(to.to_vec());
+            }
+        });
+        known.sequence = sequence;
+    }
+}
+
+/// Of two ends, of which `None` is the last.
+fn first_of<'a>(a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,199 @@
+//! Ranges that may overlap, cut into pieces that do not.
+//!
+//! Cost: a search by key. Memory for each piece and each range that covers it: ranges that lie in one another all at once are as many pieces,
+//! each with up to as many numbers.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use esker_format::rocksdb::internal_key::SequenceNumber;
+
+use super::RangeDeletion;
+
+/// A piece of one or more ranges: all of them cover all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub(crate) begin: Box<[u8]>,
+    pub(crate) end: Box<[u8]>,
+    /// When they were written, the newest first; one at least.
+    pub(crate) sequences: Box<[SequenceNumber]>,
+}
+
+impl Fragment {
+    /// One range for each number.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = RangeDeletion> {
+        let range = |&sequence| RangeDeletion { begin: self.begin.clone(), end: self.end.clone(), sequence };
+        self.sequences.iter().map(range)
+    }
+}
+
+/// Pieces in the order of their keys.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Fragments(Box<[Fragment]>);
+
+/// What covers a key, and for which other keys that is so.
+#[derive(Debug, Default)]
+pub(crate) struct Span<'a> {
+    /// The newest first.
+    pub(crate) sequences: &'a [SequenceNumber],
+    /// From which on; `None`: from the first key.
+    pub(crate) from: Option<&'a [u8]>,
+    /// Before which; `None`: to the last key.
+    pub(crate) to: Option<&'a [u8]>,
+}
+
+impl Span<'_> {
+    /// The newest that somebody sees who sees what was written up to `up_to`; 0: none.
+    pub(crate) fn newest(&self, up_to: SequenceNumber) -> SequenceNumber {
+        let seen = self.sequences.iter().find(|sequence| **sequence <= up_to);
+        seen.copied().unwrap_or_default()
+    }
+}
+
+impl Fragments {
+    /// Of ranges in any order; those without keys are left out.
+    pub(crate) fn of<'a>(ranges: impl IntoIterator<Item = &'a RangeDeletion>) -> Self {
+        let mut ranges: Vec<_> = ranges.into_iter().filter(|range| range.begin < range.end).collect();
+        ranges.sort_unstable_by(|a, b| a.begin.cmp(&b.begin));
+        let mut points: Vec<&[u8]> = ranges.iter().flat_map(|range| [&*range.begin, &*range.end]).collect();
+        points.sort_unstable();
+        points.dedup();
+        let mut ends: Vec<_> = ranges.clone();
+        ends.sort_unstable_by(|a, b| a.end.cmp(&b.end));
+        let (mut begins, mut ends) = (ranges.iter().peekable(), ends.iter().peekable());
+        // How many there are of each number: ranges of a file that was taken in have one.
+        let mut open: BTreeMap<Reverse<SequenceNumber>, usize> = BTreeMap::new();
+        let mut found: Vec<Fragment> = Vec::new();
+        for pair in points.windows(2) {
+            let [from, to] = pair else { continue };
+            while let Some(range) = ends.next_if(|range| &*range.end <= *from) {
+                if let Some(count) = open.get_mut(&Reverse(range.sequence)) {
+                    *count -= 1;
+                    if *count == 0 {
+                        open.remove(&Reverse(range.sequence));
+                    }
+                }
+            }
+            while let Some(range) = begins.next_if(|range| &*range.begin <= *from) {
+                *open.entry(Reverse(range.sequence)).or_default() += 1;
+            }
+            if open.is_empty() {
+                continue;
+            }
+            let sequences: Box<[_]> = open.keys().map(|Reverse(sequence)| *sequence).collect();
+            match found.last_mut() {
+                Some(last) if *last.end == **from && last.sequences == sequences => last.end = (*to).into(),
+                _ => found.push(Fragment { begin: (*from).into(), end: (*to).into(), sequences }),
+            }
+        }
+        Self(found.into())
+    }
+
+    /// Those of some, of which each key is covered by one at most, in order.
+    pub(super) fn of_sorted(fragments: Vec<Fragment>) -> Self {
+        Self(fragments.into())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
+        self.0.iter()
+    }
+
+    /// Each piece as one range for each number.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeDeletion> {
+        self.0.iter().flat_map(Fragment::ranges)
+    }
+
+    /// Whether one covers a key of the range; both ends inclusive.
+    pub(crate) fn meets(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.0.get(self.first_behind(begin)).is_some_and(|fragment| &*fragment.begin <= end)
+    }
+
+    /// The first that ends behind `user_key`.
+    pub(super) fn first_behind(&self, user_key: &[u8]) -> usize {
+        self.0.partition_point(|fragment| &*fragment.end <= user_key)
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Fragment> {
+        self.0.get(index)
+    }
+
+    /// What covers `user_key`.
+    pub(crate) fn at(&self, user_key: &[u8]) -> Span<'_> {
+        let index = self.first_behind(user_key);
+        match self.0.get(index) {
+            Some(fragment) if &*fragment.begin <= user_key => {
+                Span { sequences: &fragment.sequences, from: Some(&fragment.begin), to: Some(&fragment.end) }
+            }
+            next => {
+                let before = index.checked_sub(1).and_then(|before| self.0.get(before));
+                let (from, to) = (before.map(|before| &*before.end), next.map(|next| &*next.begin));
+                Span { sequences: &[], from, to }
+            }
+        }
+    }
+
+    /// The newest that covers `user_key` and that somebody sees who sees what was written up to `up_to`; 0: none.
+    pub(crate) fn newest_at(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
+        self.at(user_key).newest(up_to)
+    }
+
+    /// Memory that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |fragment: &Fragment| {
+            size_of::<Fragment>() + fragment.begin.len() + fragment.end.len() + size_of_val(&*fragment.sequences)
+        };
+        self.0.iter().map(bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::*;
+
+    /// Goal: of any ranges, each key is covered by those that have it, and the answer holds as far as it says.
+    #[test]
+    fn a_key_is_covered_by_the_ranges_that_have_it() {
+        for seed in 0..300 {
+            let mut random = Rng::with_seed(seed);
+            let ranges: Vec<_> = (0..random.usize(0..12))
+                .map(|_| {
+                    let (begin, end) = (random.u8(0..20), random.u8(0..20));
+                    let sequence = SequenceNumber::new(random.u64(1..9));
+                    RangeDeletion { begin: [begin].into(), end: [end].into(), sequence }
+                })
+                .collect();
+            let fragments = Fragments::of(&ranges);
+            let covering = |key: u8| {
+                let has = |range: &&RangeDeletion| *range.begin <= [key][..] && *range.end > [key][..];
+                let mut all: Vec<_> = ranges.iter().filter(has).map(|range| range.sequence).collect();
+                all.sort_unstable_by_key(|sequence| Reverse(*sequence));
+                all.dedup();
+                all
+            };
+            for key in 0..21 {
+                let span = fragments.at(&[key]);
+                assert_eq!(span.sequences, covering(key), "seed {seed}, key {key} of {ranges:?}");
+                let within =
+                    |other: u8| span.from.is_none_or(|from| from <= &[other]) && span.to.is_none_or(|to| to > &[other]);
+                assert!(within(key));
+                for other in (0..21).filter(|other| within(*other)) {
+                    assert_eq!(covering(other), covering(key), "seed {seed}, {other} beside {key}");
+                }
+                for up_to in 0..10 {
+                    let newest = covering(key).into_iter().map(SequenceNumber::get).find(|sequence| *sequence <= up_to);
+                    let found = fragments.newest_at(&[key], SequenceNumber::new(up_to)).get();
+                    assert_eq!(found, newest.unwrap_or(0));
+                }
+            }
+            // Made of its own pieces, it is the same.
+            assert_eq!(Fragments::of(&fragments.ranges().collect::<Vec<_>>()), fragments);
+            assert!(fragments.iter().collect::<Vec<_>>().windows(2).all(|pair| pair[0].end <= pair[1].begin));
+        }
+    }
+}

@@ -1,0 +1,419 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_env::sim::SimDisk;
+use fastrand::Rng;
+
+use crate::operands::StringAppendOperator;
+use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+use crate::{Change, Db, DbIterator, ErrorKind, ReclaimMode, Snapshot, SstFileWriter, WriteBatch};
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options(random: &mut Rng) -> Options {
+    let family = FamilyOptions {
+        separation: [Separation::Off, Separation::AtFlush, Separation::AtWrite][random.usize(..3)],
+        min_blob_size: 100,
+        merge_operator: Some(Arc::new(StringAppendOperator::default())),
+        write_buffer_bytes: 64 << 10,
+        target_file_bytes: 4 << 10,
+        level0_compaction_trigger: random.usize(2..6),
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    let reclaim_mode = [ReclaimMode::Auto, ReclaimMode::Manual][random.usize(..2)];
+    Options { create_if_missing: true, background_jobs: 0, reclaim_mode, families, ..Options::default() }
+}
+
+fn key(random: &mut Rng) -> Vec<u8> {
+    format!("{:03}", random.u32(..300)).into_bytes()
+}
+
+fn delete_range(model: &mut Contents, begin: &[u8], end: &[u8]) {
+    model.retain(|key, _| **key < *begin || **key >= *end);
+}
+
+/// One operation, of a batch and of the model.
+fn operation(batch: &mut WriteBatch, model: &mut Contents, random: &mut Rng) {
+    let (key, value) = (key(random), vec![random.u8(..); random.usize(..300)]);
+    match random.u8(..20) {
+        0..3 => {
+            let end = [&key[..], &[255u8; 2][..random.usize(..3)]].concat();
+            let end = if random.bool() { end } else { self::key(random).max(key.clone()) };
+            batch.delete_range(&key, &end).unwrap();
+            delete_range(model, &key, &end);
+        }
+        3..5 => {
+            batch.delete(&key).unwrap();
+            model.remove(&key);
+        }
+        5..8 => {
+            batch.merge(&key, &value).unwrap();
+            let merged = model.get(&key).map_or(value.clone(), |before| [before, &b","[..], &value].concat());
+            model.insert(key, merged);
+        }
+        _ => {
+            batch.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+    }
+}
+
+fn walked(entries: &mut DbIterator, forward: bool) -> Contents {
+    let mut found = Contents::new();
+    if forward {
+        entries.seek_to_first().unwrap()
+    } else {
+        entries.seek_to_last().unwrap()
+    }
+    while entries.valid() {
+        found.insert(entries.key().to_vec(), entries.value().unwrap().to_vec());
+        if forward { entries.next().unwrap() } else { entries.prev().unwrap() }
+    }
+    found
+}
+
+fn assert_holds(db: &Db, snapshot: Option<&Snapshot>, expected: &Contents, random: &mut Rng, what: &str) {
+    let (family, options) =
+        (db.default_column_family(), ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() });
+    let mut entries = db.iter_cf(&family, &options).unwrap();
+    assert!(walked(&mut entries, true) == *expected, "{what}, forward");
+    assert!(walked(&mut entries, false) == *expected, "{what}, backward");
+    assert_eq!(db.count_cf(&family, &options).unwrap(), expected.len() as u64, "{what}");
+    let keys: Vec<Vec<u8>> = (0..20).map(|_| key(random)).collect();
+    let many = db.multi_get_cf(&family, keys.iter(), &options).unwrap();
+    for (key, of_many) in keys.iter().zip(many) {
+        let value = expected.get(key);
+        assert_eq!(of_many.unwrap().as_deref(), value.map(Vec::as_slice), "{what}, {key:?} of many");
+        assert_eq!(db.get_cf(&family, key, &options).unwrap().as_deref(), value.map(Vec::as_slice), "{what}, {key:?}");
+        assert_eq!(db.exists_cf(&family, key, &options).unwrap(), value.is_some());
+        entries.seek(key).unwrap();
+        let next = expected.range(key.clone()..).next().map(|(key, _)| key.as_slice());
+        assert_eq!(entries.valid().then(|| entries.key()), next, "{what}, from {key:?}");
+        if random.bool() && entries.valid() {
+            // There, and back.
+            let at = entries.key().to_vec();
+            entries.prev().unwrap();
+            let before = expected.range(..at).next_back().map(|(key, _)| key.as_slice());
+            assert_eq!(entries.valid().then(|| entries.key()), before, "{what}, back from {key:?}");
+        }
+        entries.seek_for_prev(key).unwrap();
+        let before = expected.range(..=key.clone()).next_back().map(|(key, _)| key.as_slice());
+        assert_eq!(entries.valid().then(|| entries.key()), before, "{what}, back to {key:?}");
+    }
+}
+
+fn assert_whole(db: &Db, what: &str) {
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
+}
+
+/// Goal: whatever is put, merged, deleted and deleted by the range, flushed, merged, reclaimed and opened again, everybody sees what is there, and
+/// snapshots what was; in the end nothing is left of the ranges.
+#[test]
+fn ranges_hide_what_is_older_and_nothing_else() {
+    for seed in 0..if cfg!(miri) { 1 } else { 120 } {
+        let (mut random, disk) = (Rng::with_seed(seed), SimDisk::new());
+        let options = options(&mut random);
+        let mut db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+        let (mut model, mut snapshots) = (Contents::new(), Vec::<(Snapshot, Contents)>::new());
+        for step in 0..60 {
+            let what = format!("seed {seed}, step {step}");
+            let mut batch = WriteBatch::new();
+            for _ in 0..random.usize(1..40) {
+                operation(&mut batch, &mut model, &mut random);
+            }
+            db.write(batch, &WriteOptions::default()).unwrap();
+            match random.u8(..16) {
+                0..4 => db.flush().unwrap(),
+                4 => db.compact_range(&db.default_column_family(), None, None).unwrap(),
+                5 => {
+                    let (begin, end) = (key(&mut random), key(&mut random));
+                    db.compact_range(&db.default_column_family(), Some(&begin), Some(&end)).unwrap();
+                }
+                6 | 7 => snapshots.push((db.snapshot(), model.clone())),
+                8 if !snapshots.is_empty() => drop(snapshots.swap_remove(random.usize(..snapshots.len()))),
+                9 => drop(db.reclaim(&db.default_column_family(), 0.1).unwrap()),
+                10 => {
+                    snapshots.clear();
+                    if random.bool() {
+                        db.close().unwrap();
+                    } else {
+                        drop(db);
+                    }
+                    db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+                }
+                _ => {}
+            }
+            assert_holds(&db, None, &model, &mut random, &what);
+            if let Some((snapshot, before)) = random.choice(&snapshots) {
+                assert_holds(&db, Some(snapshot), before, &mut random, &format!("{what}, a snapshot"));
+            }
+        }
+        assert_whole(&db, &format!("seed {seed}"));
+        let reader = Db::open_read_only_with_env("/db", options.clone(), disk.env()).unwrap();
+        assert_holds(&reader, None, &model, &mut random, &format!("seed {seed}, a reader"));
+        drop(reader);
+        snapshots.clear();
+        db.flush().unwrap();
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert!(!db.store().family(0).unwrap().view.load().version.has_range_deletions(), "seed {seed}");
+        assert_holds(&db, None, &model, &mut random, &format!("seed {seed}, in the end"));
+        assert_whole(&db, &format!("seed {seed}, in the end"));
+    }
+}
+
+/// Goal: a range that ends before it begins is a mistake, one that is empty nothing.
+#[test]
+fn a_range_ends_after_it_begins() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/db", options(&mut Rng::with_seed(0)), disk.env()).unwrap();
+    db.put("k", "v").unwrap();
+    assert_eq!(db.delete_range("l", "k").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let before = db.store().visible();
+    db.delete_range("k", "k").unwrap();
+    assert_eq!((db.store().visible(), db.exists("k").unwrap()), (before, true));
+    db.delete_range("", "l").unwrap();
+    assert!(!db.exists("k").unwrap());
+}
+
+/// Separated values in several tables, all in the deepest level.
+fn filled(disk: &SimDisk, separation: Separation) -> (Db, Options) {
+    let family = FamilyOptions {
+        separation,
+        min_blob_size: 100,
+        target_file_bytes: 4 << 10,
+        blob_file_bytes: 64 << 10,
+        ..FamilyOptions::default()
+    };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+    let mut random = Rng::with_seed(7);
+    // Twice, or what there is would be moved down as it is.
+    for n in (0..2000u32).chain(0..2000) {
+        if n == 1999 {
+            db.flush().unwrap();
+        }
+        let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(if n % 2 == 0 { 300 } else { 30 }).collect();
+        db.put(format!("{n:04}"), value).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert!(tables(&db) > 5, "{} tables", tables(&db));
+    (db, options)
+}
+
+fn tables(db: &Db) -> usize {
+    db.store().family(0).unwrap().view.load().version.tables().count()
+}
+
+/// RD4: tables that a range has whole go unread, with what they point to, once no snapshot sees them; then what is left of the range goes.
+#[test]
+fn whole_tables_go_unread() {
+    for separation in [Separation::Off, Separation::AtFlush, Separation::AtWrite] {
+        let disk = SimDisk::new();
+        let (db, options) = filled(&disk, separation);
+        let before = db.count_cf(&db.default_column_family(), &ReadOptions::default()).unwrap();
+        let (many, read) = (tables(&db), db.stats().compaction_read_bytes);
+        let snapshot = db.snapshot();
+        db.delete_range("0001", "1999").unwrap();
+        db.flush().unwrap();
+        db.wait_for_compact().unwrap();
+        assert_eq!(tables(&db), many + 1, "a snapshot sees them");
+        let seen = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
+        assert_eq!(db.count_cf(&db.default_column_family(), &seen).unwrap(), before);
+        drop((snapshot, seen));
+        db.wait_for_compact().unwrap();
+        assert!(tables(&db) <= 3, "what is at both ends, and the range");
+        let read = db.stats().compaction_read_bytes - read;
+        assert!(read < 3 * (8 << 10), "{read} bytes of tables were read");
+        assert_whole(&db, "without them");
+        let blobs = db.store().family(0).unwrap().view.load().version.ledger().total().live_bytes();
+        assert!(blobs < 500, "{blobs} bytes of values are left");
+        let left = walked(&mut db.iter().unwrap(), true);
+        assert_eq!(left.keys().map(|key| &key[..]).collect::<Vec<_>>(), [b"0000", b"1999"]);
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert_eq!(tables(&db), 1);
+        drop(db);
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        assert!(walked(&mut db.iter().unwrap(), true) == left);
+    }
+}
+
+/// Goal: one whose pointers cannot be read stays for a merge to tell of, and keeps nothing else.
+#[test]
+fn a_damaged_table_stays_though_it_is_hidden() {
+    let disk = SimDisk::new();
+    let (db, options) = filled(&disk, Separation::AtFlush);
+    let version = db.store().family(0).unwrap().view.load().version.clone();
+    let path = version.level(version.deepest_level())[2].table.path().to_owned();
+    drop(version);
+    db.close().unwrap();
+    let mut bytes = disk.file_bytes(&path).unwrap();
+    bytes[100] ^= 1;
+    disk.overwrite(&path, bytes);
+    let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+    db.delete_range("0001", "1999").unwrap();
+    db.flush().unwrap();
+    let told = db.wait_for_compact().unwrap_err();
+    assert_eq!((told.kind(), told.path()), (ErrorKind::Corruption, Some(&*path)));
+    assert!(tables(&db) <= 4, "{} tables", tables(&db));
+    db.put("0500", "new").unwrap();
+    assert_eq!(db.get("0500").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+/// Goal: a walk skips what is hidden, whole blocks of it unread, in both directions.
+#[test]
+fn a_walk_skips_what_is_hidden() {
+    let disk = SimDisk::new();
+    let (db, _) = filled(&disk, Separation::Off);
+    let _snapshot = db.snapshot();
+    db.delete_range("0001", "1999").unwrap();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        for forward in [true, false] {
+            let before = db.stats().table_read_calls;
+            let options = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+            let mut entries = db.iter_cf(&db.default_column_family(), &options).unwrap();
+            assert_eq!(walked(&mut entries, forward).len(), 2);
+            let reads = db.stats().table_read_calls - before;
+            assert!(reads < 2 * tables(&db) as u64, "{reads} reads, {} tables", tables(&db));
+        }
+    }
+}
+
+/// Goal: whoever changes a key by what it was hears of a range that was deleted meanwhile, in memory or in a table.
+#[test]
+fn a_range_is_a_change_of_its_keys() {
+    for is_flushed in [false, true] {
+        let disk = SimDisk::new();
+        let db = Db::open_with_env("/db", options(&mut Rng::with_seed(1)), disk.env()).unwrap();
+        let delete = || {
+            db.delete_range("a", "m").unwrap();
+            if is_flushed {
+                db.flush().unwrap();
+            }
+        };
+        for (key, is_within) in [("k", true), ("m", false)] {
+            db.put(key, "1").unwrap();
+            let mut transaction = db.transaction();
+            assert!(transaction.get(key).unwrap().is_some());
+            transaction.put("other", "1").unwrap();
+            delete();
+            let committed = transaction.commit(&WriteOptions::default());
+            assert_eq!(committed.err().map(|error| error.kind()), is_within.then_some(ErrorKind::Conflict), "{key}");
+            db.put(key, "1").unwrap();
+            let mut seen = Vec::new();
+            db.update(&db.default_column_family(), key, &WriteOptions::default(), |value: Option<&[u8]>| {
+                seen.push(value.is_some());
+                if seen.len() == 1 {
+                    delete();
+                }
+                Change::Put(b"2".to_vec())
+            })
+            .unwrap();
+            // Where a flush came between, it is asked again in any case.
+            assert_eq!((seen.first(), seen.last()), (Some(&true), Some(&!is_within)), "{key}");
+        }
+    }
+}
+
+/// Goal: a file that is taken in hides what the store has of its ranges, and nothing of its own; what is deleted in memory does not hide it.
+#[test]
+fn a_file_hides_what_is_older_and_nothing_else() {
+    for is_in_memory in [true, false] {
+        let (disk, mut random) = (SimDisk::new(), Rng::with_seed(3));
+        let options = options(&mut random);
+        let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+        for n in 0..100 {
+            db.put(format!("{n:03}"), "old").unwrap();
+        }
+        db.delete_range("000", "010").unwrap();
+        db.put("005", "later").unwrap();
+        if !is_in_memory {
+            db.flush().unwrap();
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            db.delete_range("000", "004").unwrap();
+            db.flush().unwrap();
+        }
+        let (snapshot, before) = (db.snapshot(), walked(&mut db.iter().unwrap(), true));
+        let family = &options.families["default"];
+        let mut writer = SstFileWriter::create_with_env("/in.sst", family, disk.env()).unwrap();
+        assert_eq!(writer.delete_range("2", "1").unwrap_err().kind(), ErrorKind::InvalidArgument);
+        writer.delete_range("040", "060").unwrap();
+        writer.put("002", "in").unwrap();
+        writer.put("050", "in").unwrap();
+        writer.delete_range("001", "003").unwrap();
+        writer.delete_range("050", "070").unwrap();
+        let info = writer.finish().unwrap();
+        assert_eq!((info.entries, info.range_deletions), (2, 3));
+        // Nothing but ranges.
+        let mut writer = SstFileWriter::create_with_env("/ranges.sst", family, disk.env()).unwrap();
+        writer.delete_range("090", "095").unwrap();
+        writer.finish().unwrap();
+        let files = ["/in.sst", "/ranges.sst"];
+        db.ingest(&db.default_column_family(), &files, &crate::IngestOptions::default()).unwrap();
+        let mut expected = before.clone();
+        for (begin, end) in [("001", "003"), ("040", "070"), ("090", "095")] {
+            delete_range(&mut expected, begin.as_bytes(), end.as_bytes());
+        }
+        expected.extend(["002", "050"].map(|key| (key.as_bytes().to_vec(), b"in".to_vec())));
+        let what = format!("in memory: {is_in_memory}");
+        assert_holds(&db, None, &expected, &mut random, &what);
+        assert_holds(&db, Some(&snapshot), &before, &mut random, &format!("{what}, the snapshot"));
+        assert_whole(&db, &what);
+        // As the manifest has it.
+        drop((snapshot, db));
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        assert_holds(&db, None, &expected, &mut random, &format!("{what}, again"));
+        db.put("041", "new").unwrap();
+        expected.insert(b"041".to_vec(), b"new".to_vec());
+        db.flush().unwrap();
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert_holds(&db, None, &expected, &mut random, &format!("{what}, merged"));
+    }
+}
+
+/// Goal: keys that are put once and deleted once, again and again, are there when they should be, and leave nothing.
+#[test]
+fn a_single_deletion_cancels_its_put() {
+    for seed in 0..20 {
+        let (disk, mut random) = (SimDisk::new(), Rng::with_seed(seed));
+        let db = Db::open_with_env("/db", options(&mut random), disk.env()).unwrap();
+        let (mut model, mut snapshots) = (Contents::new(), Vec::new());
+        for step in 0..400 {
+            let key = format!("{:03}", random.u32(..40)).into_bytes();
+            match model.remove(&key) {
+                Some(_) => db.single_delete(&key).unwrap(),
+                None => {
+                    let value = vec![random.u8(..); random.usize(..300)];
+                    db.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            match random.u8(..40) {
+                0..3 => db.flush().unwrap(),
+                3 => db.compact_range(&db.default_column_family(), None, None).unwrap(),
+                4 => snapshots.push((db.snapshot(), model.clone())),
+                5 => snapshots.truncate(1),
+                6 => {
+                    assert_holds(&db, None, &model, &mut random, &format!("seed {seed}, step {step}"));
+                    for (snapshot, before) in &snapshots {
+                        assert_holds(&db, Some(snapshot), before, &mut random, &format!("seed {seed}, step {step}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        snapshots.clear();
+        for key in model.keys() {
+            db.single_delete(key).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        assert_eq!((tables(&db), walked(&mut db.iter().unwrap(), true).len()), (0, 0), "seed {seed}");
+    }
+}
