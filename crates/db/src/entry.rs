@@ -72,6 +72,14 @@ pub(crate) fn located(error: Error, place: Option<(&Path, Option<u64>)>) -> Erro
     }
 }
 
+/// That keys do not follow one another where `entries` stands.
+#[cold]
+pub(crate) fn disordered<I: InternalIterator + ?Sized>(entries: &I) -> Error {
+    let key = Key(internal_key::user_key(entries.key()));
+    let reason = format!("walking through the keys: those of a table are out of order at {key}; run esker check");
+    located(Error::new(ErrorKind::Corruption, reason), entries.place())
+}
+
 /// A key as messages have it: between quotes, what is not printable ASCII escaped; its length if that is not all of it.
 pub(crate) struct Key<'a>(pub(crate) &'a [u8]);
 

@@ -29,8 +29,8 @@ pub(crate) trait InternalIterator: Send {
     fn value(&self) -> &[u8];
     /// The value, sharing the block or memtable that holds it.
     fn pinned_value(&self) -> PinnedSlice;
-    /// Going on, past entries from `from` on and before `to` that are all older than `sequence`, if it can tell without looking at each;
-    /// `false`: it stands where it stood. Only when valid.
+    /// Going on, past entries from the first of the `bounds` on and before the other that are all older than `sequence`, if it stands among such and can tell
+    /// without looking at each; `false`: it stands where it stood. Only when valid.
     fn skip(&mut self, sequence: SequenceNumber, bounds: (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
         let _ = (sequence, bounds, forward);
         Ok(false)

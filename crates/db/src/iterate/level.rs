@@ -7,6 +7,7 @@ use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
 use super::InternalIterator;
 use crate::Result;
+use crate::entry;
 use crate::pinned::PinnedSlice;
 use crate::table::TableIterator;
 use crate::version::{TableFile, Version};
@@ -145,14 +146,24 @@ impl InternalIterator for LevelIterator {
         else {
             return Ok(false);
         };
+        let user_key = internal_key::user_key(self.key());
+        if user_key < from || to.is_some_and(|to| user_key >= to) {
+            return Ok(false);
+        }
         let ends_within = to.is_none_or(|to| table.largest() < to);
         let begins_within = table.smallest() >= from;
         match (forward, to, &mut self.current) {
             (true, Some(to), Some(current)) if !ends_within => {
                 current.seek(&internal_key::lookup(to, SequenceNumber::MAX))?;
+                if current.valid() && internal_key::user_key(current.key()) < to {
+                    return Err(entry::disordered(current));
+                }
             }
             (false, _, Some(current)) if !begins_within => {
                 current.seek_for_prev(&internal_key::lookup(from, SequenceNumber::MAX))?;
+                if current.valid() && internal_key::user_key(current.key()) >= from {
+                    return Err(entry::disordered(current));
+                }
             }
             // All of the table.
             (true, ..) => match self.open(self.index + 1) {

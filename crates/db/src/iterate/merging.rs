@@ -10,7 +10,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
 use super::InternalIterator;
 use crate::Result;
@@ -191,6 +191,23 @@ impl InternalIterator for MergingIterator {
         self.step(false)
     }
 
+    fn skip(&mut self, sequence: SequenceNumber, bounds: (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+        let mut is_moved = false;
+        for child in self.children.iter_mut().filter(|child| child.valid()) {
+            match child.skip(sequence, bounds, forward) {
+                Ok(moved) => is_moved |= moved,
+                Err(error) => {
+                    self.heap.clear();
+                    return Err(error);
+                }
+            }
+        }
+        if is_moved {
+            self.rebuild();
+        }
+        Ok(is_moved)
+    }
+
     fn key(&self) -> &[u8] {
         self.first().map_or(&[], |child| child.key())
     }
@@ -212,7 +229,7 @@ impl InternalIterator for MergingIterator {
 mod tests {
     use std::sync::Arc;
 
-    use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
+    use esker_format::rocksdb::internal_key::ValueKind;
     use fastrand::Rng;
 
     use super::*;

@@ -21,7 +21,7 @@ use crate::family::{Family, View};
 use crate::operands::Reader;
 use crate::options::{LEVEL_COUNT, ReadOptions};
 use crate::pinned::PinnedSlice;
-use crate::range_deletions::{Covers, Unhidden};
+use crate::range_deletions::{Covers, Hider};
 use crate::read::BlobReader;
 use crate::snapshot::Snapshot;
 use crate::store::{self, Store};
@@ -97,8 +97,8 @@ impl Reach {
         }
     }
 
-    /// Everything in `view` that it may show as of `sequence`, newest and oldest, in the order of internal keys.
-    fn entries_of(&self, view: &View, sequence: SequenceNumber) -> MergingIterator {
+    /// Everything in `view` that it may show as of `sequence`, newest and oldest, in the order of internal keys; and what of that is hidden.
+    fn entries_of(&self, view: &View, sequence: SequenceNumber) -> (MergingIterator, Option<Hider>) {
         let mut children: Vec<Box<dyn InternalIterator>> = Vec::new();
         for generation in view.generations() {
             children.push(Box::new(generation.memtable.iter()));
@@ -117,9 +117,7 @@ impl Reach {
                 children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, self.fill_cache)));
             }
         }
-        let Some(covers) = covers else { return MergingIterator::new(children) };
-        let unhidden = children.into_iter().map(|child| Box::new(Unhidden::new(child, covers.clone())) as _);
-        MergingIterator::new(unhidden.collect())
+        (MergingIterator::new(children), covers.map(Hider::new))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Walks from one visible key to the next: of each key the newest entry at or before the reader's sequence number,
-//! unless it is a deletion.
+//! unless it is a deletion, or a range deletion hides it.
 //!
 //! - W1: going forward, `inner` stands on the entry that is shown.
 //! - W2: going backward, `inner` stands before all entries of the key that is shown; key and value are saved.
@@ -10,10 +10,11 @@
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
 
 use super::{InternalIterator, MergingIterator};
-use crate::entry::{self, Key};
+use crate::entry;
 use crate::options::ReadOptions;
 use crate::pinned::PinnedSlice;
-use crate::{Error, ErrorKind, Result};
+use crate::range_deletions::Hider;
+use crate::{Error, Result};
 
 /// Hidden entries of one key that are passed one by one before a seek skips the rest.
 const STEPS_BEFORE_SEEK: usize = 8;
@@ -21,6 +22,8 @@ const STEPS_BEFORE_SEEK: usize = 8;
 /// See the module's head.
 pub(super) struct Walker {
     inner: MergingIterator,
+    /// What range deletions hide, if there are any.
+    hider: Option<Hider>,
     sequence: SequenceNumber,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
@@ -34,9 +37,14 @@ pub(super) struct Walker {
 }
 
 impl Walker {
-    pub(super) fn new(inner: MergingIterator, sequence: SequenceNumber, options: &ReadOptions) -> Self {
+    pub(super) fn new(
+        (inner, hider): (MergingIterator, Option<Hider>),
+        sequence: SequenceNumber,
+        options: &ReadOptions,
+    ) -> Self {
         Self {
             inner,
+            hider,
             sequence,
             lower: options.lower_bound.clone(),
             upper: options.upper_bound.clone(),
@@ -50,9 +58,9 @@ impl Walker {
     }
 
     /// Walks over `inner` as of `sequence` from now on; stands nowhere.
-    pub(super) fn renew(&mut self, inner: Option<MergingIterator>, sequence: SequenceNumber) {
+    pub(super) fn renew(&mut self, inner: Option<(MergingIterator, Option<Hider>)>, sequence: SequenceNumber) {
         if let Some(inner) = inner {
-            self.inner = inner;
+            (self.inner, self.hider) = inner;
         }
         self.sequence = sequence;
         self.valid = false;
@@ -249,6 +257,14 @@ impl Walker {
             if !is_same && entry.sequence <= self.sequence {
                 self.key.clear();
                 self.key.extend_from_slice(entry.user_key);
+                let is_hidden = self.hider.as_mut().is_some_and(|hider| hider.hides(entry.user_key, entry.sequence));
+                if is_hidden {
+                    (skipping, hidden) = (true, 0);
+                    if !self.skip_hidden(true)? {
+                        self.inner.next()?;
+                    }
+                    continue;
+                }
                 match is_shown(entry.kind) {
                     Some(true) => {
                         self.kind = entry.kind;
@@ -296,8 +312,14 @@ impl Walker {
             }
             self.key.clear();
             self.key.extend_from_slice(entry.user_key);
-            let Some(kind) = self.newest_seen()? else { continue };
+            let Some((sequence, kind)) = self.newest_seen()? else { continue };
+            let is_hidden = self.hider.as_mut().is_some_and(|hider| hider.hides(&self.key, sequence));
             match is_shown(kind) {
+                _ if is_hidden => {
+                    if self.inner.valid() {
+                        self.skip_hidden(false)?;
+                    }
+                }
                 Some(true) => {
                     self.kind = kind;
                     self.valid = true;
@@ -310,15 +332,24 @@ impl Walker {
         Ok(())
     }
 
+    /// Past what hides the key that was just passed as far as that can be done without looking at each entry; `false` if nothing was skipped.
+    #[cold]
+    fn skip_hidden(&mut self, forward: bool) -> Result<bool> {
+        match self.hider.as_mut().and_then(Hider::bounds_to_skip) {
+            Some((sequence, from, to)) => self.inner.skip(sequence, (from, to), forward),
+            None => Ok(false),
+        }
+    }
+
     /// The newest entry of `key` that the reader sees, its value saved. `inner` stands on the oldest entry of `key`, and
     /// afterwards before all of them.
-    fn newest_seen(&mut self) -> Result<Option<ValueKind>> {
+    fn newest_seen(&mut self) -> Result<Option<(SequenceNumber, ValueKind)>> {
         let mut seen = None;
         for _ in 0..=STEPS_BEFORE_SEEK {
             // Entries of the key come oldest first: the last one that the reader may see is the one it sees.
             match self.entry_of_key()? {
                 Some(entry) if entry.sequence <= self.sequence => {
-                    seen = Some(entry.kind);
+                    seen = Some((entry.sequence, entry.kind));
                     self.saved_value = self.inner.pinned_value();
                 }
                 Some(_) => {}
@@ -336,7 +367,7 @@ impl Walker {
         found
     }
 
-    fn newest_sought(&mut self, key: &[u8]) -> Result<Option<ValueKind>> {
+    fn newest_sought(&mut self, key: &[u8]) -> Result<Option<(SequenceNumber, ValueKind)>> {
         if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_gt() {
             return Err(self.disordered());
         }
@@ -345,7 +376,7 @@ impl Walker {
         if self.inner.valid() {
             let entry = entry::key_of(&self.inner)?;
             if entry.user_key == key {
-                seen = Some(entry.kind);
+                seen = Some((entry.sequence, entry.kind));
                 self.saved_value = self.inner.pinned_value();
             }
         }
@@ -365,9 +396,7 @@ impl Walker {
 
     #[cold]
     fn disordered(&self) -> Error {
-        let key = Key(internal_key::user_key(self.inner.key()));
-        let reason = format!("walking through the keys: those of a table are out of order at {key}; run esker check");
-        self.located(Error::new(ErrorKind::Corruption, reason))
+        entry::disordered(&self.inner)
     }
 
     /// `error`, which is about the entry that `inner` stands on, with where that lies.
@@ -403,6 +432,7 @@ fn is_shown(kind: ValueKind) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
     use crate::iterate::InternalIterator;
 
     /// Internal keys in any order: a table whose writer was at fault.
@@ -466,7 +496,7 @@ mod tests {
     /// The keys that are shown from one end to the other, or how that failed.
     fn walk(keys: Vec<Vec<u8>>, sequence: SequenceNumber, forward: bool) -> Result<Vec<Vec<u8>>> {
         let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
-        let mut walker = Walker::new(entries, sequence, &ReadOptions::default());
+        let mut walker = Walker::new((entries, None), sequence, &ReadOptions::default());
         let mut shown = Vec::new();
         if forward {
             walker.seek_to_first()?
@@ -506,7 +536,7 @@ mod tests {
     fn a_walk_may_turn_anywhere() {
         let keys = ["a", "b", "c", "d"].map(versions).concat();
         let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
-        let mut walker = Walker::new(entries, SequenceNumber::new(2), &ReadOptions::default());
+        let mut walker = Walker::new((entries, None), SequenceNumber::new(2), &ReadOptions::default());
         for key in [b"b", b"c"] {
             for forward in [true, false] {
                 for seek in [Walker::seek, Walker::seek_for_prev, Walker::seek_after, Walker::seek_before] {

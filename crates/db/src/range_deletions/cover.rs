@@ -67,6 +67,7 @@ impl Version {
 }
 
 /// What hides keys of a view from who sees what was written up to some number.
+#[derive(Debug)]
 pub(crate) struct Covers {
     memory: Vec<Arc<Fragments>>,
     version: Arc<Version>,
@@ -75,20 +76,17 @@ pub(crate) struct Covers {
 
 /// An answer, and for which keys it holds.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+struct Known {
     is_known: bool,
     /// The newest that hides them; 0: none.
     sequence: SequenceNumber,
     from: Vec<u8>,
     to: Option<Vec<u8>>,
+    /// Whether somebody was told of the bounds ([`Hider::bounds_to_skip`]).
+    is_skipped: bool,
 }
 
 impl Known {
-    /// From which key on, and before which.
-    pub(super) fn bounds(&self) -> (&[u8], Option<&[u8]>) {
-        (&self.from, self.to.as_deref())
-    }
-
     #[inline]
     fn holds_for(&self, user_key: &[u8]) -> bool {
         self.is_known && *self.from <= *user_key && self.to.as_deref().is_none_or(|to| user_key < to)
@@ -97,13 +95,13 @@ impl Known {
 
 impl Covers {
     /// Of `view`; `None` if nothing hides anything.
-    pub(crate) fn of(view: &View, up_to: SequenceNumber) -> Option<Arc<Self>> {
+    pub(crate) fn of(view: &View, up_to: SequenceNumber) -> Option<Self> {
         let memory: Vec<_> =
             view.generations().flat_map(|generation| generation.memtable.range_deletions().runs()).collect();
         if memory.is_empty() && !view.version.has_range_deletions() {
             return None;
         }
-        Some(Arc::new(Self { memory, version: view.version.clone(), up_to }))
+        Some(Self { memory, version: view.version.clone(), up_to })
     }
 
     /// Of the tables of a version alone.
@@ -127,7 +125,7 @@ impl Covers {
 
     /// The newest that hides `user_key`; 0: none. Asks only where the answer before does not hold.
     #[inline]
-    pub(super) fn at(&self, user_key: &[u8], known: &mut Known) -> SequenceNumber {
+    fn at(&self, user_key: &[u8], known: &mut Known) -> SequenceNumber {
         if !known.holds_for(user_key) {
             self.ask(user_key, known);
         }
@@ -143,7 +141,7 @@ impl Covers {
             from = from.max(span.from);
             to = first_of(to, span.to);
         }
-        known.is_known = true;
+        (known.is_known, known.is_skipped) = (true, false);
         known.from.clear();
         known.from.extend_from_slice(from.unwrap_or_default());
         known.to = to.map(<[u8]>::to_vec);
@@ -160,6 +158,32 @@ impl Covers {
             }
         });
         known.sequence = sequence;
+    }
+}
+
+/// Says what is hidden to who goes from key to key.
+#[derive(Debug)]
+pub(crate) struct Hider {
+    covers: Covers,
+    known: Known,
+}
+
+impl Hider {
+    pub(crate) fn new(covers: Covers) -> Self {
+        Self { covers, known: Known::default() }
+    }
+
+    /// Whether an entry of `user_key` that was written at `sequence` is hidden. Cost: a comparison or two where the answer for the key is known from the
+    /// one before, else what the module's head says.
+    #[inline]
+    pub(crate) fn hides(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
+        sequence < self.covers.at(user_key, &mut self.known)
+    }
+
+    /// What hid the last key, from which key on it hides all that is older, and before which. Once for the same.
+    pub(crate) fn bounds_to_skip(&mut self) -> Option<(SequenceNumber, &[u8], Option<&[u8]>)> {
+        let is_new = self.known.is_known && !std::mem::replace(&mut self.known.is_skipped, true);
+        is_new.then(|| (self.known.sequence, &*self.known.from, self.known.to.as_deref()))
     }
 }
 

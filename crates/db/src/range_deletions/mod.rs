@@ -5,7 +5,6 @@
 //! | [`fragments`]   | ranges cut where others begin and end: a key is looked up by one search                    |
 //! | [`recent`]      | those of a memtable                                                                        |
 //! | [`cover`]       | what hides a key of a view, and up to which key the answer holds                           |
-//! | [`unhidden`]    | a sorted run without what they hide, for who walks                                         |
 //! | [`shadow`]      | what compaction may drop for them, and which of them it writes again                       |
 //!
 //! - RD1: a range deletion hides the entries of its keys that are older, of whatever kind, and those alone: wherever both lie, the sequence numbers
@@ -23,15 +22,13 @@ mod cover;
 mod fragments;
 mod recent;
 mod shadow;
-mod unhidden;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
 
-pub(crate) use cover::Covers;
+pub(crate) use cover::{Covers, Hider};
 pub(crate) use fragments::Fragments;
 pub(crate) use recent::Recent;
 pub(crate) use shadow::Shadow;
-pub(crate) use unhidden::Unhidden;
 
 /// Widens `smallest` and `largest`, internal keys that are empty where there is none, to where `ranges` begin and end (RD2).
 pub(crate) fn widen<'a>(
