@@ -83,7 +83,8 @@ impl Store {
                 return resting.map_or(Ok(()), |resting| Err(resting.error.clone()));
             };
             state.manual.insert(family.id, KeptOut::Compactions);
-            after = plan.upper.last().map(|table| table.largest().to_vec());
+            // Where a range ends it, the next one may begin with its last key.
+            after = plan.upper.last().map(|table| table.smallest().to_vec());
             let is_level0 = plan.level == 0;
             self.claim_and_compact(state, plan)?;
             if is_level0 {

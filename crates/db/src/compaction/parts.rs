@@ -225,7 +225,7 @@ mod tests {
     use crate::compaction::{pick_exposing, pick_sweep, pick_window};
     use crate::options::{FamilyOptions, Options};
     use crate::reclaim::hidden_bytes;
-    use crate::version::testing::{install, table};
+    use crate::version::testing::{install, ranged_table, table};
     use crate::{Db, Snapshot};
 
     /// A store in whose tables and blob files much is overwritten or deleted, what a snapshot of it sees, and what it holds.
@@ -559,6 +559,41 @@ mod tests {
             let written = usize::from(stay < 2);
             assert_eq!([4, 5, 6].map(|level| after.level(level).len()), [2 + stay, 2 + stay, 2 + written]);
         }
+    }
+
+    /// Goal (P6, RD2): where a range ends a table, its neighbour begins with that key and is not of the window: what meets the neighbour stays.
+    #[test]
+    fn a_window_ends_where_a_range_does() {
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, SimDisk::new().env()).unwrap();
+        let store = db.store();
+        // Ranges that hide nothing any more, as a snapshot that went has left them.
+        let lowest = [
+            ranged_table(store, 1, &[("a", 4, Some("a"))], ("b", "d", 1)),
+            ranged_table(store, 1, &[("d", 5, Some("d"))], ("e", "f", 1)),
+            ranged_table(store, 1, &[("f", 6, Some("f"))], ("g", "h", 1)),
+        ];
+        let above = [("c", "c2", false), ("d", "d5", false), ("d6", "e", true), ("f", "g", false)];
+        let above = above.map(|(first, last, is_taken)| {
+            (table(store, 1, &[(first, 10, Some("new")), (last, 11, Some("new"))]), is_taken)
+        });
+        let expected: BTreeSet<_> =
+            above.iter().filter(|(_, is_taken)| *is_taken).map(|(table, _)| table.number()).collect();
+        let expected: BTreeSet<_> = expected.into_iter().chain([lowest[1].number()]).collect();
+        let added = lowest.into_iter().map(|table| (6, table)).chain(above.into_iter().map(|(table, _)| (5, table)));
+        install(&db, added.collect(), 11);
+        let family = db.store().family(0).unwrap();
+        let version = family.view.load().version.clone();
+        let before = contents(&db, None);
+        let plan = Arc::new(pick_window(&family, &version, &version.level(6)[1..2], BTreeSet::new()).unwrap());
+        assert_eq!(plan.inputs().map(|(_, table)| table.number()).collect::<BTreeSet<_>>(), expected);
+        db.store().run_compaction(&plan, &reserve(&db, &plan)).unwrap();
+        assert!(contents(&db, None) == before);
+        // By hand, all of them come down, and the ranges go.
+        db.compact_range(&db.default_column_family(), None, None).unwrap();
+        let version = family.view.load().version.clone();
+        assert!(contents(&db, None) == before && !version.has_range_deletions());
+        assert_eq!(version.levels().filter(|(_, tables)| !tables.is_empty()).count(), 1);
     }
 
     /// Goal: a part that cannot be written takes those along that were (M2), and nothing of the store is lost.

@@ -262,10 +262,11 @@ pub(crate) fn pick_window(
 ) -> Option<Plan> {
     let deepest = version.deepest_level();
     let tables = with_neighbours(version, deepest, tables.to_vec());
-    let (begin, end) = (tables.first()?.smallest(), tables.last()?.largest());
+    let (first, last) = (tables.first()?, tables.last()?);
+    let (begin, end) = (first.smallest(), last.largest());
     let overlaps = |table: &&Arc<TableFile>| table.overlaps(Some(begin), Some(end));
     let mut above: Vec<_> = version.level(0).iter().filter(overlaps).map(|table| vec![table.clone()]).collect();
-    let mut span = Span::around(version.level(deepest), begin, end);
+    let mut span = Span::around(version.level(deepest), first, last);
     let mut levels = vec![(deepest, tables.clone())];
     for level in (1..deepest).rev() {
         let tables = version.level(level);
@@ -287,10 +288,10 @@ struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// From the table before `begin` to the one after `end`, of a level below 0.
-    fn around(tables: &'a [Arc<TableFile>], begin: &[u8], end: &[u8]) -> Self {
-        let from = tables.partition_point(|table| table.largest() < begin);
-        let to = tables.partition_point(|table| table.smallest() <= end);
+    /// From the table before `first` to the one after `last`, in their level below 0.
+    fn around(tables: &'a [Arc<TableFile>], first: &TableFile, last: &TableFile) -> Self {
+        let from = tables.partition_point(|table| table.ends_before(first.smallest()));
+        let to = tables.partition_point(|table| !last.ends_before(table.smallest()));
         let last_before = from.checked_sub(1).and_then(|index| tables.get(index));
         Self { after: last_before.map(|table| table.largest()), before: tables.get(to).map(|table| table.smallest()) }
     }

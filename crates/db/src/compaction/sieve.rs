@@ -193,6 +193,7 @@ mod tests {
     use crate::memtable::Memtable;
     use crate::operands::Fold;
     use crate::output::pour;
+    use crate::range_deletions::{Fragments, RangeDeletion};
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
         let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
@@ -234,6 +235,27 @@ mod tests {
     #[test]
     fn a_tombstone_stays_while_a_snapshot_sees_what_it_hides() {
         assert_eq!(kept(&[6], false, &[("a", 9, D), ("a", 5, V)]), [("a".into(), 9), ("a".into(), 5)]);
+    }
+
+    /// Goal (S8): what lies under a range that no snapshot tells from it goes; what is newer keeps its number as long as the range may be asked for.
+    #[test]
+    fn what_lies_under_a_range_goes_and_what_is_newer_keeps_its_number() {
+        use Fate::{Dropped, Kept, Timeless};
+        let range = |begin: &[u8], end: &[u8], sequence| RangeDeletion {
+            begin: begin.into(),
+            end: end.into(),
+            sequence: SequenceNumber::new(sequence),
+        };
+        let ranges = Fragments::of(&[range(b"b", b"d", 5), range(b"x", b"z", 9)]);
+        let snapshots = [SequenceNumber::new(7)];
+        let shadow = Shadow::of([&ranges], None, None);
+        let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true).under(shadow);
+        let entries = [("a", 4, V), ("b", 6, V), ("b", 4, V), ("c", 4, D), ("d", 4, V), ("x", 8, V), ("x", 6, V)];
+        let fates = entries.map(|(key, sequence, kind)| {
+            let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
+            sieve.fate(&key, b"").unwrap()
+        });
+        assert_eq!(fates, [Timeless, Kept, Dropped, Dropped, Timeless, Dropped, Kept]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 use super::{Edit, TableFile};
 use crate::Db;
 use crate::options::FamilyOptions;
+use crate::range_deletions::{Fragments, RangeDeletion};
 use crate::store::Store;
 use crate::table::{Table, TableIdentity, TableOptions, TableWriter};
 
@@ -23,6 +24,18 @@ pub(crate) type Entry<'a> = (&'a str, u64, Option<&'a str>);
 /// A table of these entries, in the order of internal keys.
 pub(crate) fn table(store: &Store, epoch_number: u64, entries: &[Entry<'_>]) -> Arc<TableFile> {
     pointing_table(store, epoch_number, entries, &BlobRefs::new())
+}
+
+/// The same with a range deletion from one key on and before another.
+pub(crate) fn ranged_table(
+    store: &Store,
+    epoch_number: u64,
+    entries: &[Entry<'_>],
+    (begin, end, sequence): (&str, &str, u64),
+) -> Arc<TableFile> {
+    let (begin, end) = (begin.as_bytes().into(), end.as_bytes().into());
+    let range = RangeDeletion { begin, end, sequence: SequenceNumber::new(sequence) };
+    write_with(store, epoch_number, with_kinds(entries), &BlobRefs::new(), None, &Fragments::of([&range]))
 }
 
 /// The same with entries of any kind: user key, sequence number, kind and value.
@@ -62,11 +75,14 @@ pub(crate) fn pointing_table(
     entries: &[Entry<'_>],
     refs: &BlobRefs,
 ) -> Arc<TableFile> {
-    let entries = entries.iter().map(|(user_key, sequence, value)| {
+    write(store, epoch_number, with_kinds(entries), refs, refs.keys().next().copied())
+}
+
+fn with_kinds(entries: &[Entry<'_>]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    entries.iter().map(|(user_key, sequence, value)| {
         let kind = if value.is_some() { ValueKind::Value } else { ValueKind::Deletion };
         (internal(user_key, *sequence, kind), value.unwrap_or_default().as_bytes().to_vec())
-    });
-    write(store, epoch_number, entries, refs, refs.keys().next().copied())
+    })
 }
 
 /// The same of pointers into blob files, of which the table itself says nothing.
@@ -97,6 +113,17 @@ pub(crate) fn write(
     refs: &BlobRefs,
     oldest_blob_file: Option<FileNumber>,
 ) -> Arc<TableFile> {
+    write_with(store, epoch_number, entries, refs, oldest_blob_file, &Fragments::default())
+}
+
+fn write_with(
+    store: &Store,
+    epoch_number: u64,
+    entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    refs: &BlobRefs,
+    oldest_blob_file: Option<FileNumber>,
+    ranges: &Fragments,
+) -> Arc<TableFile> {
     let number = store.new_file_number();
     let path = store.path_of(&FileName::Table(number));
     let identity = TableIdentity {
@@ -110,6 +137,7 @@ pub(crate) fn write(
     let options = TableOptions::of(&FamilyOptions::default());
     let mut writer = TableWriter::create(&*store.env.files, &path, number, &options, &identity).unwrap();
     entries.for_each(|(key, value)| writer.add(&key, &value).unwrap());
+    writer.add_range_deletions(ranges).unwrap();
     if !refs.is_empty() {
         writer.set_user_property(blob_refs::PROPERTY, blob_refs::encode(refs));
     }
