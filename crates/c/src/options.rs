@@ -191,7 +191,7 @@ by_name! {
         write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, merge_operator, blob_compression, compression,
         bottommost_compression, compression_per_level, block_bytes, restart_interval, bloom_bits_per_key, prefix, checksum,
         target_file_bytes, level_base_bytes, level_multiplier, level_count, level0_compaction_trigger, level0_slowdown_trigger,
-        level0_stop_trigger, pending_compaction_bytes_soft, pending_compaction_bytes_hard,
+        level0_stop_trigger, pending_compaction_bytes_soft, pending_compaction_bytes_hard, periodic_compaction_seconds,
     }
     CaskOptions {
         create_if_missing, error_if_exists, stripes, file_bytes, keep_versions, damage, default_ttl, compression, compression_bytes_min,
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn all_options_can_be_set_but_those_that_are_no_text() {
         are_all_but::<Options>(&["families", "listeners", "merge_operators"]);
-        are_all_but::<FamilyOptions>(&["blob_partition"]);
+        are_all_but::<FamilyOptions>(&["blob_partition", "compaction_filter"]);
         are_all_but::<CaskOptions>(&[]);
         are_all_but::<raft::Options>(&[]);
     }

@@ -162,6 +162,8 @@ pub(crate) struct State {
     /// Of families with tables that may be made smaller once no snapshot asks for what they hold: the lowest sequence
     /// number that the oldest snapshot must see for that.
     pub(crate) droppable_from: BTreeMap<u32, SequenceNumber>,
+    /// Of families that have old tables written again: when the next one is old, in seconds since 1970.
+    pub(crate) old_from: BTreeMap<u32, u64>,
     /// How fast writers may write for each family that holds them back, in bytes per second.
     pub(crate) rates: BTreeMap<u32, u64>,
     /// Work that met damage: see G4 of [`crate::background`].

@@ -3,11 +3,12 @@
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
     BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, CacheStats, Change, ChangedFile, Check, CheckProgress,
-    ColumnFamily, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions, FamilyStats,
-    FileChanges, IngestOptions, Ingested, Job, JobKind, LevelStats, Listener, Loaded, MaxOperator, MemoryStats,
-    MergeOperator, OnDisk, Options, PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed,
-    Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppendOperator, Transaction,
-    TransactionIterator, UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
+    ColumnFamily, CompactionFilter, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions,
+    FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions, Ingested, Job, JobKind, LevelStats,
+    Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options, PinnedSlice, PutOperator, ReadOptions,
+    ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats,
+    StringAppendOperator, Transaction, TransactionIterator, UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch,
+    WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

@@ -54,6 +54,7 @@ impl State {
         self.no_room.remove(&family_id);
         self.once_calm.remove(&family_id);
         self.droppable_from.remove(&family_id);
+        self.old_from.remove(&family_id);
         self.crowded.remove(&family_id);
         self.crowds.remove(&family_id);
         self.damaged_blobs.remove(&family_id);

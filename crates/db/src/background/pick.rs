@@ -179,6 +179,8 @@ impl Store {
         if !is_pressed {
             state.to_compact.append(&mut state.once_calm);
         }
+        let now = self.env.clock.unix_seconds();
+        state.to_compact.extend(state.old_from.iter().filter(|(_, from)| **from <= now).map(|(&id, _)| id));
         let families = self.families.load();
         let is_scattered = |family: &Family| family.walks.scattered_bytes() >= GATHERED_BYTES_MIN;
         state.to_compact.extend(families.iter().filter(|(_, family)| is_scattered(family)).map(|(&id, _)| id));
@@ -218,7 +220,7 @@ impl Store {
                 if let Some(hidden) = reclaim::Removal::of_hidden(family?, oldest) {
                     return Some(Work::Removal(hidden));
                 }
-                let plan = compaction::pick(family?, oldest, &fits(&left))?;
+                let plan = compaction::pick(family?, oldest, now, &fits(&left))?;
                 Some(Work::compaction(plan, &self.room))
             };
             let reclaim = || if is_purging { None } else { self.pick_reclaim(state, family?, &left) };
@@ -460,12 +462,22 @@ impl Store {
         state.wake_resting(family_id);
         state.to_compact.insert(family_id);
         self.note_crowd(state, family_id, version);
+        self.note_old(state, family_id, version);
         let droppable = version.droppable().map(|(_, table)| table.meta.largest_sequence).min();
         // Whatever snapshot goes, it may have been the one to see what they hide.
         let of_ranges = version.has_range_deletions().then(SequenceNumber::default);
         match of_ranges.or(droppable) {
             Some(from) => state.droppable_from.insert(family_id, from),
             None => state.droppable_from.remove(&family_id),
+        };
+    }
+
+    /// When it has to be looked at for old tables.
+    fn note_old(&self, state: &mut State, family_id: u32, version: &Version) {
+        let old_from = self.families.load().get(&family_id).and_then(|family| compaction::next_old(family, version));
+        match old_from {
+            Some(from) => state.old_from.insert(family_id, from),
+            None => state.old_from.remove(&family_id),
         };
     }
 

@@ -21,8 +21,10 @@
 //! - P7: what does not fit on the disk is done in smaller steps: where level 0 as a whole has no room beside what it meets, the levels
 //!   below it go down table by table, and then its oldest tables, which nothing in it is older than, to a level of their own above those.
 //!   A table overlaps little of the level after it (`overlap_bytes_max`), so room for a dozen tables is enough.
+//! - P8: where a period is chosen, a table that is older, and that nothing else is to be done with, is written again where it lies; level 0 goes down.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
@@ -192,8 +194,8 @@ fn bytes_of(tables: &[Arc<TableFile>]) -> u64 {
 /// Says whether there is room on the disk for what a plan writes.
 pub(crate) type Fits<'a> = &'a dyn Fn(&Plan) -> bool;
 
-/// The most urgent work of a family that nobody is doing yet, of what `fits`. `oldest` is what the oldest snapshot sees.
-pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, fits: Fits<'_>) -> Option<Plan> {
+/// The most urgent work of a family that nobody is doing yet, of what `fits`. `oldest` is what the oldest snapshot sees, `now` in seconds since 1970.
+pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, now: u64, fits: Fits<'_>) -> Option<Plan> {
     let version = family.view.load().version.clone();
     let levels = Levels::of(&version, &family.options);
     let newest = || plan_newest(family, &version, &levels).filter(|plan| fits(plan));
@@ -202,7 +204,29 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, fits: Fits<'_>)
         level => plan_level(family, &version, level, fits),
     });
     let due = due.or_else(|| plan_above_windows(family, &version, fits));
-    due.or_else(|| plan_droppable(family, &version, oldest, fits))
+    let due = due.or_else(|| plan_droppable(family, &version, oldest, fits));
+    due.or_else(|| plan_old(family, &version, now, fits))
+}
+
+/// See P8.
+fn plan_old(family: &Arc<Family>, version: &Arc<Version>, now: u64, fits: Fits<'_>) -> Option<Plan> {
+    let period = NonZeroU64::new(family.options.periodic_compaction_seconds)?;
+    let is_old = |table: &TableFile| !table.is_claimed() && old_from(table, period) <= now;
+    let mut plans = version.tables().filter(|(_, table)| is_old(table)).filter_map(|(level, table)| match level {
+        0 => plan_level0(family, version, &Levels::of(version, &family.options)),
+        level => plan(family, version, level, level, vec![table.clone()]),
+    });
+    plans.find(|plan| fits(plan))
+}
+
+fn old_from(table: &TableFile, period: NonZeroU64) -> u64 {
+    table.meta.file_creation_time.saturating_add(period.get())
+}
+
+/// When the first table of the family becomes old (P8), in seconds since 1970; `None`: never.
+pub(crate) fn next_old(family: &Family, version: &Version) -> Option<u64> {
+    let period = NonZeroU64::new(family.options.periodic_compaction_seconds)?;
+    version.tables().map(|(_, table)| old_from(table, period)).min()
 }
 
 /// A step by which what lies above the deepest level comes down, due or not: what it overwrites there goes, or becomes known as
@@ -441,15 +465,17 @@ impl Range<'_> {
         let mut overlapping = version.overlapping(self.level, self.begin, self.end).into_iter();
         overlapping.find(|table| {
             self.after.is_none_or(|after| table.smallest() > after)
-                && self.in_place_before.is_none_or(|new| table.number() < new && may_shrink(family, table))
+                && self.in_place_before.is_none_or(|new| table.number() < new && may_change(family, table))
         })
     }
 }
 
-/// Whether a rewrite with nothing below may drop something of the table, as far as one can tell without reading it.
-fn may_shrink(family: &Family, table: &TableFile) -> bool {
+/// Whether a rewrite with nothing below may drop or change something of the table, as far as one can tell without reading it.
+fn may_change(family: &Family, table: &TableFile) -> bool {
     let is_timeless = table.meta.largest_sequence == SequenceNumber::new(0);
-    table.droppable_entries().map_or(!is_timeless, |count| count > 0) || has_foldable(family, table)
+    family.options.compaction_filter.is_some()
+        || table.droppable_entries().map_or(!is_timeless, |count| count > 0)
+        || has_foldable(family, table)
 }
 
 /// Whether a table has operands, and the family somebody who can merge them.

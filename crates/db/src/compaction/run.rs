@@ -7,6 +7,7 @@ use std::sync::Arc;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
 
+use super::filter::{Filtered, Filtering};
 use super::pick::overlap_bytes_max;
 use super::{Merge, Plan, Sieve};
 use crate::entry;
@@ -123,7 +124,7 @@ fn range_deletions(merge: &Merge, bounds: (Option<&[u8]>, Option<&[u8]>)) -> Fra
 }
 
 /// Garbage by blob file.
-type ByFile = BTreeMap<FileNumber, Garbage>;
+pub(super) type ByFile = BTreeMap<FileNumber, Garbage>;
 
 fn add_all(sum: &mut ByFile, more: ByFile) {
     for (file, garbage) in more {
@@ -137,7 +138,7 @@ pub(super) struct Part {
     files: Complete,
     /// What newer entries overwrite or delete.
     overwritten: ByFile,
-    /// What lies elsewhere now.
+    /// What lies elsewhere now, or is gone by a filter.
     moved: ByFile,
 }
 
@@ -189,6 +190,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     outputs = outputs.by_range(ranges);
     let (mut moved, victims) = (ByFile::new(), Victims::new(plan.moved_from()));
     let mut fence = Fence::new(plan);
+    let (filtering, mut filtered) = (Filtering::of(plan, merge.snapshots()), ByFile::new());
     let mut input = inputs(plan);
     match begin {
         Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,
@@ -204,12 +206,25 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
             outputs.finish_table(Some(key.user_key))?;
         }
         outputs.come_to(key.user_key)?;
+        if let Some(filtering) = &filtering {
+            match filtering.decide(key, value, &mut filtered)? {
+                Filtered::Kept => {}
+                Filtered::Gone => return Ok(()),
+                Filtered::Replaced(internal, value) => {
+                    let key =
+                        InternalKey::decode(&internal).map_err(|error| entry::unreadable_key(&internal, error))?;
+                    return outputs.add(&key, &internal, &value);
+                }
+            }
+        }
         match reference(key, value)? {
             Some(index) if victims.contains(index.file) => move_value(plan, &mut outputs, key, &index, &mut moved),
             Some(index) => outputs.add_reference(key, internal, value, &index),
             None => outputs.add(key, internal, value),
         }
     })?;
+    // As what lies elsewhere, it says nothing of how much is overwritten.
+    add_all(&mut moved, filtered);
     Ok(Part { files: outputs.complete()?, overwritten: sieve.into_garbage(), moved })
 }
 

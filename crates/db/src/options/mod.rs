@@ -14,6 +14,7 @@ use esker_format::limits;
 use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
+use crate::compaction::CompactionFilter;
 use crate::events::Listener;
 use crate::operands::MergeOperator;
 use crate::snapshot::Snapshot;
@@ -325,6 +326,17 @@ pub struct FamilyOptions {
     /// anyway. Another one than the operands are for makes other values of them; nobody notices.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
 
+    /// What a program lets go of, or changes, when a compaction comes by. Default `None`. Not kept in the store; may change on reopen.
+    ///
+    /// With one, [`Db::compact_range`](crate::Db::compact_range) writes the deepest tables again, too, to show all there is.
+    pub compaction_filter: Option<CompactionFilter>,
+
+    /// Seconds after which a table is written again if no compaction came by, so that a [`compaction_filter`](Self::compaction_filter) sees what is in it.
+    /// Default 0: never. Range 0 or 60..=3,153,600,000 (100 years). RocksDB's "as there is a filter", which it writes for 30 days, is read as 0.
+    ///
+    /// Costs a read and a write of every table each time, where nothing else is to be done.
+    pub periodic_compaction_seconds: u64,
+
     /// How separated values are compressed, one by one. Default LZ4. May change on reopen.
     pub blob_compression: Compression,
 
@@ -402,6 +414,8 @@ impl Default for FamilyOptions {
             blob_file_bytes: 256 * MIB,
             blob_partition: None,
             merge_operator: None,
+            compaction_filter: None,
+            periodic_compaction_seconds: 0,
             blob_compression: Compression::Lz4,
             compression: Compression::Lz4,
             bottommost_compression: None,
@@ -423,6 +437,10 @@ impl Default for FamilyOptions {
         }
     }
 }
+
+/// Of periodic compactions: a minute, and 100 years.
+pub(crate) const PERIOD_SECONDS_MIN: u64 = 60;
+pub(crate) const PERIOD_SECONDS_MAX: u64 = 3_153_600_000;
 
 fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
     if value >= least && value <= most {
@@ -509,6 +527,10 @@ impl FamilyOptions {
         in_range("prefix", self.prefix.map_or(1, PrefixExtractor::bytes), 1, limits::KEY_BYTES_MAX)?;
         in_range("target_file_bytes", self.target_file_bytes, 4 * KIB, 16 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 16 * KIB, GIB << 10)?;
+        if self.periodic_compaction_seconds > 0 {
+            let (least, most) = (PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX);
+            in_range("periodic_compaction_seconds", self.periodic_compaction_seconds, least, most)?;
+        }
         in_range("level_multiplier", self.level_multiplier, 2, 100)?;
         in_range("level_count", self.level_count, LEVEL_COUNT_MIN, LEVEL_COUNT)?;
         in_range("level0_compaction_trigger", self.level0_compaction_trigger, 1, 10_000)?;

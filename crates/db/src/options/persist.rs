@@ -18,7 +18,10 @@ use esker_format::rocksdb::prefix::PrefixExtractor;
 use parking_lot::Mutex;
 
 use super::kept;
-use super::{FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, Separation};
+use super::{
+    FamilyOptions, GIB, KIB, LEVEL_COUNT, LEVEL_COUNT_MIN, MIB, Options, PERIOD_SECONDS_MAX, PERIOD_SECONDS_MIN,
+    Separation,
+};
 use crate::family::Family;
 use crate::operands::{MergeOperator, is_said, named};
 use crate::version::COMPARATOR_NAME;
@@ -36,6 +39,7 @@ const DEFAULT_AGE_CUTOFF: f64 = 0.25;
 
 const READING: &str = "reading the options";
 
+const PERIODIC: &str = "periodic_compaction_seconds";
 const MERGE_OPERATOR: &str = "merge_operator";
 
 const BOTTOMMOST: &str = "bottommost_compression";
@@ -333,6 +337,8 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         blob_file_bytes: number(family, "blob_file_size", default.blob_file_bytes, 64 * KIB, 4 * GIB)?,
         blob_partition: None,
         merge_operator: merge_operator(family, &[]),
+        compaction_filter: None,
+        periodic_compaction_seconds: period(family)?,
         blob_compression: compression(family, "blob_compression_type", default.blob_compression)?,
         compression: compression(family, "compression", default.compression)?,
         bottommost_compression: bottommost_compression(family)?,
@@ -351,6 +357,15 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         level0_stop_trigger: stop,
         pending_compaction_bytes_soft: soft,
         pending_compaction_bytes_hard: if hard == 0 { hard_default } else { hard }.max(soft + 1),
+    })
+}
+
+/// None where RocksDB chose for itself.
+fn period(section: Option<&Section>) -> Result<u64, Wrong> {
+    let said = number(section, PERIODIC, 0, 0, u64::MAX)?;
+    Ok(match said {
+        0 | PERIOD_SECONDS_MAX.. => 0,
+        said => said.max(PERIOD_SECONDS_MIN),
     })
 }
 
@@ -398,7 +413,8 @@ const FAMILY_LINES: [Line; 12] = [
 const REFUSED: [&str; 5] = ["num_levels", "compression", BOTTOMMOST, PER_LEVEL, "blob_compression_type"];
 
 /// The same for what RocksDB takes the same default for.
-const SELDOM_LINES: [Line; 3] = [
+const SELDOM_LINES: [Line; 4] = [
+    (PERIODIC, |options| options.periodic_compaction_seconds.to_string()),
     (BOTTOMMOST, |options| options.bottommost_compression.map_or(AS_THE_OTHERS, Compression::option_name).to_owned()),
     (PER_LEVEL, |options| {
         options.compression_per_level.iter().map(|kind| kind.option_name()).collect::<Vec<_>>().join(":")
@@ -553,6 +569,8 @@ mod tests {
             min_blob_size: 77,
             blob_file_bytes: 99_999,
             blob_partition: None,
+            compaction_filter: None,
+            periodic_compaction_seconds: 86_400,
             merge_operator: Some(Arc::new(StringAppendOperator::new("--").unwrap())),
             blob_compression: Compression::Zstd,
             compression: Compression::Snappy,
