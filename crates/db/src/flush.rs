@@ -12,6 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use esker_log::pacer::Class;
+
 use crate::Result;
 use crate::blob::BlobFile;
 use crate::compaction::Sieve;
@@ -106,7 +108,8 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     let ranges = || runs.iter().map(|run| &**run);
     let mut sieve = Sieve::new(&snapshots, |_| true).under(Shadow::of(ranges(), None, None));
     let range_deletions = Fragments::left_of(ranges(), &snapshots, (None, None), |_, _| true);
-    let mut outputs = Outputs::new(store, family, 0, true).with_range_deletions(range_deletions);
+    let mut outputs =
+        Outputs::new(store, family, 0, true).with_range_deletions(range_deletions).at_the_pace_of(Class::Flush);
     let ends = family.ranges.of_flush(store, family);
     if !ends.is_empty() {
         outputs = outputs.by_range(ends).syncing_beside();

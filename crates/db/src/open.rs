@@ -444,6 +444,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     }
     store.refresh_memory();
     store.room.begin_ballast();
+    store.begin_pace();
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::version_edit::TableMeta;
-use esker_log::pacer::{GiveWay, Pieces};
+use esker_log::pacer::{Class, GiveWay, Pieces};
 
 use crate::Result;
 use crate::blob::{BlobFile, BlobWriter, Course};
@@ -90,6 +90,9 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     pieces: Pieces,
     /// Set for work that callers come before.
     give_way: Option<GiveWay>,
+    /// Set for work that keeps to a pace, as whose bytes what it writes counts; and so many were asked for.
+    class: Option<Class>,
+    paced_bytes: u64,
     /// See [`FIRST_LOG_PROPERTY`].
     first_log: Option<FileNumber>,
     table_bytes: u64,
@@ -226,6 +229,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             course: Course::default(),
             pieces: Pieces::default(),
             give_way: None,
+            class: None,
+            paced_bytes: 0,
             first_log: None,
             table_bytes: 0,
             blob_bytes: 0,
@@ -268,6 +273,21 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         Self { give_way: Some(GiveWay::default()), first_log, ..self }
     }
 
+    /// The same, at the pace of this class: of tables, and in a flush of values, too. Those that others move, they ask for themselves.
+    pub(crate) fn at_the_pace_of(self, class: Class) -> Self {
+        Self { class: Some(class), ..self }
+    }
+
+    /// Waits until what was written may have been, unless the store is closed meanwhile.
+    fn keep_pace(&mut self) {
+        let Some(class) = self.class else { return };
+        let open_blob_bytes = self.blob.as_ref().map_or(0, BlobWriter::file_bytes);
+        let blobs = if class == Class::Flush { self.blob_bytes + open_blob_bytes } else { 0 };
+        let written = (self.table_bytes + self.open_table_bytes() + blobs).max(self.paced_bytes);
+        let bytes = written - std::mem::replace(&mut self.paced_bytes, written);
+        self.store.pacer.request_while(class, bytes, &mut || self.store.check_open().is_ok());
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -289,6 +309,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     }
 
     fn end_piece(&mut self) {
+        self.keep_pace();
         if let Some(give_way) = &mut self.give_way
             // Who is held back waits for this.
             && !self.store.is_delayed()
@@ -627,6 +648,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn complete(mut self) -> Result<Complete> {
         self.finish_last_table()?;
         self.finish_blob()?;
+        self.keep_pace();
         self.syncer.take().map_or(Ok(()), Syncer::finish)?;
         let edit = Edit { added: self.tables, blobs: self.blobs, ..Edit::default() };
         let (newcomers, table_bytes, blob_bytes) = (self.newcomers, self.table_bytes, self.blob_bytes);

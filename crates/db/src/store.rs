@@ -474,6 +474,14 @@ impl Store {
     }
 }
 
+impl Store {
+    /// From now on background work keeps to its pace: an open was not to.
+    pub(crate) fn begin_pace(&self) {
+        let total = self.options.background_bytes_per_second_max;
+        self.pacer.set_total_rate((total > 0).then_some(total));
+    }
+}
+
 fn pacer(env: &Env, options: &Options) -> Pacer {
     let pacer = Pacer::new(env.clock.clone());
     let rate = options.reclaim_bytes_per_second_max;

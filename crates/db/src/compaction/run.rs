@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
+use esker_log::pacer::Class;
 
 use super::filter::{Filtered, Filtering};
 use super::pick::overlap_bytes_max;
@@ -106,12 +107,9 @@ fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIte
 
 /// What range deletions of the store lie over a part of the plan's keys, wherever they are.
 fn shadow(plan: &Plan, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Shadow {
-    if !plan.version.has_range_deletions() {
-        return Shadow::default();
-    }
     let smallest = plan.inputs().map(|(_, table)| table.smallest()).min();
     let largest = plan.inputs().map(|(_, table)| table.largest()).max();
-    Shadow::of(plan.version.tables().map(|(_, table)| table.range_deletions()), begin.or(smallest), end.or(largest))
+    plan.version.shadow_over(begin.or(smallest), end.or(largest))
 }
 
 /// Those of its inputs that a part has to write again: of what every snapshot sees, what may hide something deeper.
@@ -180,6 +178,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true)
         .with_range_deletions(range_deletions(merge, (begin, end)))
         .sharing(merge.reserved())
+        .at_the_pace_of(Class::Compaction)
         .giving_way();
     let by_range = plan.goes_by_range().then(|| plan.family.ranges.of(store, &plan.family, &plan.version));
     let ranges = by_range.unwrap_or_default();

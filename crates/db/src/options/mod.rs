@@ -178,6 +178,14 @@ pub struct Options {
     /// A limit leaves more of the device to reads and writes, and lets `max_space_amp` be exceeded where they make garbage faster.
     pub reclaim_bytes_per_second_max: u64,
 
+    /// Bytes that flushes, compactions and reclaim together write per second, at most (RocksDB's `rate_limiter`). Default 0: as fast as they can.
+    /// Range 0 or 64 KiB/s..=1 TiB/s. Flushes go first, reclaim last.
+    ///
+    /// It leaves the device to reads and to the log, which no limit holds back. Below what writers bring, some times over since compaction writes it again, they are held back
+    /// as wherever compaction is behind; and reclaim, which comes last, lets `max_space_amp` be exceeded. What an open flushes, loads, files that are
+    /// taken in, copies and repairs go as fast as they can.
+    pub background_bytes_per_second_max: u64,
+
     /// Bytes of the disk that an open store keeps for itself, in a file that holds nothing, for when others have filled it: then deletions, flushes and
     /// reclaim, and the next open, have room to go on with. Default 128 MiB, two memtables of the default size. Range 0..=1 TiB; 0: none.
     ///
@@ -221,6 +229,7 @@ impl Default for Options {
             punch_holes: false,
             holes_within_values: true,
             reclaim_bytes_per_second_max: 0,
+            background_bytes_per_second_max: 0,
             keep_space_options: true,
         }
     }
@@ -473,6 +482,10 @@ impl Options {
             in_range("max_disk_bytes", self.max_disk_bytes, MIB, GIB << 30)?;
         }
         in_range("ballast_bytes", self.ballast_bytes, 0, GIB << 10)?;
+        if self.background_bytes_per_second_max != 0 {
+            let most = self.background_bytes_per_second_max;
+            in_range("background_bytes_per_second_max", most, 64 * KIB, GIB << 10)?;
+        }
         if self.reclaim_bytes_per_second_max != 0 {
             in_range("reclaim_bytes_per_second_max", self.reclaim_bytes_per_second_max, 64 * KIB, GIB << 10)?;
         }

@@ -4,6 +4,7 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 
 use super::Fragments;
 use super::fragments::Fragment;
+use crate::version::Version;
 
 /// Range deletions that entries of a sorted run may lie under: all of the store's, wherever they lie (RD4).
 #[derive(Debug, Default)]
@@ -11,6 +12,16 @@ pub(crate) struct Shadow {
     fragments: Fragments,
     /// The first that ends behind the key that was asked for last.
     next: usize,
+}
+
+impl Version {
+    /// What all range deletions of its tables throw over the keys from `begin` up to `end`; both inclusive, `None` is open.
+    pub(crate) fn shadow_over(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Shadow {
+        match self.has_range_deletions() {
+            true => Shadow::of(self.tables().map(|(_, table)| table.range_deletions()), begin, end),
+            false => Shadow::default(),
+        }
+    }
 }
 
 impl Shadow {

@@ -186,6 +186,57 @@ mod tests {
         Db::open_with_env("/db", Options { create_if_missing: true, families, ..options }, disk.env()).unwrap()
     }
 
+    /// Goal: flushes, compactions and reclaim together take as long as the limit to all of them says; an open takes no longer than it has to.
+    #[test]
+    fn background_work_keeps_to_its_limit() {
+        const PER_SECOND: u64 = 128 << 10;
+        let (disk, mut random) = (SimDisk::new(), fastrand::Rng::with_seed(1));
+        let options = || Options {
+            background_jobs: 0,
+            reclaim_mode: ReclaimMode::Manual,
+            background_bytes_per_second_max: PER_SECOND,
+            ..Options::default()
+        };
+        let db = open(&disk, options());
+        let fill = |db: &Db, random: &mut fastrand::Rng, step: usize| {
+            for n in (0..1000u32).step_by(step) {
+                let value: Vec<u8> =
+                    std::iter::repeat_with(|| random.u8(..)).take(if n % 2 == 0 { 900 } else { 90 }).collect();
+                db.put(n.to_be_bytes(), value).unwrap();
+            }
+        };
+        let written = |db: &Db| {
+            let counters = &db.store().counters;
+            [&counters.flush_bytes, &counters.flush_blob_bytes, &counters.compaction_bytes, &counters.reclaim_bytes]
+                .map(|counter| counter.get())
+                .iter()
+                .sum::<u64>()
+        };
+        let now = || disk.clock().monotonic().as_secs_f64();
+        for step in ["flush", "compaction", "reclaim"] {
+            // Of what was overwritten a part, so that files have something left to copy.
+            fill(&db, &mut random, if step == "reclaim" { 3 } else { 1 });
+            if step == "reclaim" {
+                db.compact_range(&db.default_column_family(), None, None).unwrap();
+            }
+            let (began, before) = (now(), written(&db));
+            match step {
+                "flush" => db.flush().unwrap(),
+                "compaction" => db.compact_range(&db.default_column_family(), None, None).unwrap(),
+                _ => drop(db.reclaim(&db.default_column_family(), 0.05).unwrap()),
+            }
+            let (seconds, bytes) = (now() - began, written(&db) - before);
+            // What may be moved at once is a tenth of a second's.
+            let least = bytes as f64 / PER_SECOND as f64 * 0.8 - 0.5;
+            assert!(bytes > PER_SECOND / 2 && seconds > least, "{step}: {bytes} bytes in {seconds} seconds");
+        }
+        fill(&db, &mut random, 1);
+        drop(db);
+        let began = now();
+        drop(open(&disk, options()));
+        assert!(now() - began < 0.5, "the open took {} seconds", now() - began);
+    }
+
     /// Goal: whatever copies values out of blob files asks for every byte of them: it takes as long as the limit says.
     #[test]
     fn each_byte_that_moves_is_asked_for() {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_log::pacer::Class;
 
 use super::{Relocation, Reserved};
 use crate::compaction::Sieve;
@@ -53,8 +54,11 @@ impl Store {
 
 /// Writes the files. Touches nothing else.
 fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Result<Edit> {
-    let mut outputs =
-        Outputs::new(store, &plan.family, 0, false).sharing(reserved.clone()).syncing_beside().giving_way();
+    let mut outputs = Outputs::new(store, &plan.family, 0, false)
+        .sharing(reserved.clone())
+        .at_the_pace_of(Class::Compaction)
+        .syncing_beside()
+        .giving_way();
     let mut garbage = BTreeMap::new();
     let mut deleted = Vec::new();
     for (level, table) in &plan.tables {
@@ -65,7 +69,7 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
         if plan.is_step_home {
             outputs.split_evenly(table.meta.file_bytes + plan.version.bytes_into(&plan.victims, [table]));
         }
-        rewrite(plan, store, table, &mut outputs, &mut garbage)?;
+        rewrite(plan, store, (*level, table), &mut outputs, &mut garbage)?;
         deleted.push((*level, table.clone()));
     }
     let files = outputs.finish()?;
@@ -76,18 +80,15 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
 fn rewrite(
     plan: &Relocation,
     store: &Store,
-    table: &TableFile,
+    (level, table): (usize, &TableFile),
     outputs: &mut Outputs<'_>,
     garbage: &mut BTreeMap<FileNumber, Garbage>,
 ) -> Result<()> {
     let snapshots = store.snapshots.sequences();
-    let version = &plan.version;
-    let shadow = match version.has_range_deletions() {
-        true => {
-            let all = version.tables().map(|(_, table)| table.range_deletions());
-            Shadow::of(all, Some(table.smallest()), Some(table.largest()))
-        }
-        false => Shadow::default(),
+    // In level 0 the newest entry stays, hidden or not (L1).
+    let shadow = match level {
+        0 => Shadow::default(),
+        _ => plan.version.shadow_over(Some(table.smallest()), Some(table.largest())),
     };
     let mut sieve = Sieve::new(&snapshots, |_| true).under(shadow);
     let mut entries = table.table.iter(false);

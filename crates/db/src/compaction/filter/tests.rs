@@ -118,6 +118,25 @@ fn what_a_filter_lets_go_of_is_gone_and_nothing_else() {
     std::panic::set_hook(hook);
 }
 
+/// Goal: what was written before there was a filter is shown to it, too, though there is nothing else to do with it.
+#[test]
+fn a_compaction_by_hand_shows_all_there_is() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/db", options(Separation::AtFlush, None), disk.env()).unwrap();
+    let mut written = Contents::new();
+    for n in 0..500u32 {
+        let value = [&[b"rsk"[n as usize % 3]][..], &vec![7; 7 + n as usize % 200]].concat();
+        db.put(n.to_be_bytes(), &value).unwrap();
+        written.insert(n.to_be_bytes().to_vec(), value);
+    }
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.close().unwrap();
+    let db = Db::open_with_env("/db", options(Separation::AtFlush, Some(filter())), disk.env()).unwrap();
+    assert!(contents(&db, None) == written);
+    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    assert!(contents(&db, None) == filtered(&written));
+}
+
 /// Goal: what is not compacted otherwise is, once it is old: and is written again no sooner than that.
 #[test]
 fn an_old_table_is_shown_to_the_filter() {
