@@ -303,8 +303,9 @@ impl Db {
     /// [`delete_files_in_range`](Self::delete_files_in_range) before it is quicker still, and spares no snapshot.
     ///
     /// Cost: that of one write; with n of them in a memtable, log n searches. Whoever reads a key of a family that has range deletions looks for them
-    /// in each memtable that has some, and in one table of each level; whoever walks steps over entries that are as new as the range deletion, and
-    /// skips whole stretches of older ones. Compaction takes them down to the level of what they hide, and away.
+    /// in each memtable that has some, and in one table of each level; who reads with a snapshot from between those of a memtable looks at each. Whoever walks steps over hidden
+    /// entries in memtables, and in tables that have entries as new as the range deletion (its own, too), and skips whole stretches of older tables. Compaction takes range
+    /// deletions down to the level of what they hide, and away.
     ///
     /// # Errors
     /// As [`write`](Self::write), and `InvalidArgument` if `begin` comes after `end`.

@@ -104,10 +104,11 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     let mut input = MergingIterator::new(inputs.collect());
     let snapshots = store.snapshots.sequences();
     // Older tables may hold any key: every tombstone stays.
-    let runs: Vec<_> = generations.iter().flat_map(|generation| generation.memtable.range_deletions().runs()).collect();
-    let ranges = || runs.iter().map(|run| &**run);
-    let mut sieve = Sieve::new(&snapshots, |_| true).under(Shadow::of(ranges(), None, None));
-    let range_deletions = Fragments::left_of(ranges(), &snapshots, (None, None), |_, _| true);
+    let ranges: Vec<_> =
+        generations.iter().flat_map(|generation| generation.memtable.range_deletions().all()).collect();
+    let ranges = || ranges.iter().map(|range| &**range);
+    let mut sieve = Sieve::new(&snapshots, |_| true).under(Shadow::of(ranges(), &snapshots));
+    let range_deletions = Fragments::reduced(ranges(), &snapshots);
     let mut outputs =
         Outputs::new(store, family, 0, true).with_range_deletions(range_deletions).at_the_pace_of(Class::Flush);
     let ends = family.ranges.of_flush(store, family);

@@ -106,19 +106,20 @@ fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIte
 }
 
 /// What range deletions of the store lie over a part of the plan's keys, wherever they are.
-fn shadow(plan: &Plan, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Shadow {
+fn shadow(merge: &Merge, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Shadow {
+    let plan = merge.plan();
     let smallest = plan.inputs().map(|(_, table)| table.smallest()).min();
     let largest = plan.inputs().map(|(_, table)| table.largest()).max();
-    plan.version.shadow_over(begin.or(smallest), end.or(largest))
+    plan.version.shadow_over((begin.or(smallest), end.or(largest)), merge.snapshots())
 }
 
 /// Those of its inputs that a part has to write again: of what every snapshot sees, what may hide something deeper.
-fn range_deletions(merge: &Merge, bounds: (Option<&[u8]>, Option<&[u8]>)) -> Fragments {
+fn range_deletions(merge: &Merge, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Fragments {
     let plan = merge.plan();
     let may_hide =
         |begin: &[u8], end: &[u8]| plan.output_level == 0 || !plan.version.is_deepest(plan.output_level, begin, end);
-    let of_inputs = plan.inputs().map(|(_, table)| table.range_deletions());
-    Fragments::left_of(of_inputs, merge.snapshots(), bounds, may_hide)
+    let of_inputs: Vec<_> = plan.inputs().flat_map(|(_, table)| table.range_deletions().ranges()).collect();
+    Fragments::reduced(&of_inputs, merge.snapshots()).within(begin, end).left(merge.snapshots(), may_hide)
 }
 
 /// Garbage by blob file.
@@ -174,7 +175,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     let mut sieve = Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key))
         .at_the_bottom(plan.is_deepest())
         .below(above(plan, begin)?)
-        .under(shadow(plan, (begin, end)));
+        .under(shadow(merge, (begin, end)));
     let mut outputs = Outputs::new(store, &plan.family, plan.output_level, true)
         .with_range_deletions(range_deletions(merge, (begin, end)))
         .sharing(merge.reserved())

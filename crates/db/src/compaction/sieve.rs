@@ -193,7 +193,7 @@ mod tests {
     use crate::memtable::Memtable;
     use crate::operands::Fold;
     use crate::output::pour;
-    use crate::range_deletions::{Fragments, RangeDeletion};
+    use crate::range_deletions::RangeDeletion;
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
         let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
@@ -246,9 +246,8 @@ mod tests {
             end: end.into(),
             sequence: SequenceNumber::new(sequence),
         };
-        let ranges = Fragments::of(&[range(b"b", b"d", 5), range(b"x", b"z", 9)]);
         let snapshots = [SequenceNumber::new(7)];
-        let shadow = Shadow::of([&ranges], None, None);
+        let shadow = Shadow::of(&[range(b"b", b"d", 5), range(b"x", b"z", 9)], &snapshots);
         let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true).under(shadow);
         let entries = [("a", 4, V), ("b", 6, V), ("b", 4, V), ("c", 4, D), ("d", 4, V), ("x", 8, V), ("x", 6, V)];
         let fates = entries.map(|(key, sequence, kind)| {

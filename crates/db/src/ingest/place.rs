@@ -123,7 +123,7 @@ pub(super) fn is_in_memory<'a>(
 ) -> Result<bool> {
     for generation in view.generations() {
         let mut keys = generation.memtable.iter();
-        let runs = generation.memtable.range_deletions().runs();
+        let runs = generation.memtable.range_deletions().seen_by(SequenceNumber::MAX);
         for (smallest, largest) in ranges.clone() {
             if first_in_range(&mut keys, smallest, largest)? || runs.iter().any(|run| run.meets(smallest, largest)) {
                 return Ok(true);

@@ -142,35 +142,43 @@ impl InternalIterator for LevelIterator {
     }
 
     fn skip(&mut self, sequence: SequenceNumber, (from, to): (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
-        let Some(table) = self.tables.get().get(self.index).filter(|table| table.meta.largest_sequence < sequence)
-        else {
-            return Ok(false);
-        };
+        let is_older = |table: &&Arc<TableFile>| table.meta.largest_sequence < sequence;
+        let ends_within = |table: &TableFile| to.is_none_or(|to| table.largest() < to);
+        let begins_within = |table: &TableFile| table.smallest() >= from;
+        let tables = self.tables.get();
+        let Some(table) = tables.get(self.index).filter(is_older) else { return Ok(false) };
         let user_key = internal_key::user_key(self.key());
         if user_key < from || to.is_some_and(|to| user_key >= to) {
             return Ok(false);
         }
-        let ends_within = to.is_none_or(|to| table.largest() < to);
-        let begins_within = table.smallest() >= from;
+        let (ends, begins) = (ends_within(table), begins_within(table));
+        // Those that lie within as a whole, after or before it.
+        let within = |table: &&Arc<TableFile>| {
+            is_older(table) && if forward { ends_within(table) } else { begins_within(table) }
+        };
+        let more = match forward {
+            true => tables.iter().skip(self.index + 1).take_while(within).count(),
+            false => tables.iter().take(self.index).rev().take_while(within).count(),
+        };
         match (forward, to, &mut self.current) {
-            (true, Some(to), Some(current)) if !ends_within => {
+            (true, Some(to), Some(current)) if !ends => {
                 current.seek(&internal_key::lookup(to, SequenceNumber::MAX))?;
                 if current.valid() && internal_key::user_key(current.key()) < to {
                     return Err(entry::disordered(current));
                 }
             }
-            (false, _, Some(current)) if !begins_within => {
+            (false, _, Some(current)) if !begins => {
                 current.seek_for_prev(&internal_key::lookup(from, SequenceNumber::MAX))?;
                 if current.valid() && internal_key::user_key(current.key()) >= from {
                     return Err(entry::disordered(current));
                 }
             }
             // All of the table.
-            (true, ..) => match self.open(self.index + 1) {
+            (true, ..) => match self.open(self.index + 1 + more) {
                 Some(next) => next.seek_to_first()?,
                 None => return Ok(true),
             },
-            (false, ..) => match self.index.checked_sub(1) {
+            (false, ..) => match self.index.checked_sub(1 + more) {
                 Some(before) => {
                     if let Some(previous) = self.open(before) {
                         previous.seek_to_last()?;

@@ -2,7 +2,7 @@
 //! unless it is a deletion, or a range deletion hides it.
 //!
 //! - W1: going forward, `inner` stands on the entry that is shown.
-//! - W2: going backward, `inner` stands before all entries of the key that is shown; key and value are saved.
+//! - W2: going backward, `inner` stands before all entries of the key that is shown, farther where what lies between is hidden; key and value are saved.
 //! - W3: not valid after an error; a seek begins anew.
 //! - W4: while the direction stays the same, `inner` stands at `target` or beyond. So each seek that skips entries begins beyond the one before,
 //!   and a walk ends even where a damaged table has its keys in another order.
@@ -194,6 +194,10 @@ impl Walker {
         self.valid = false;
         if self.forward {
             self.inner.next()?;
+        } else if self.hider.is_some() {
+            // What was skipped on the way back lies between `inner` and `key`.
+            let key = std::mem::take(&mut self.key);
+            return self.seek_after(&key);
         } else {
             // W2: `inner` stands before the entries of `key`, or nowhere if `key` is the very first.
             self.forward = true;
@@ -335,10 +339,11 @@ impl Walker {
     /// Past what hides the key that was just passed as far as that can be done without looking at each entry; `false` if nothing was skipped.
     #[cold]
     fn skip_hidden(&mut self, forward: bool) -> Result<bool> {
-        match self.hider.as_mut().and_then(Hider::bounds_to_skip) {
-            Some((sequence, from, to)) => self.inner.skip(sequence, (from, to), forward),
-            None => Ok(false),
-        }
+        let Some(hider) = &mut self.hider else { return Ok(false) };
+        let Some((sequence, from, to)) = hider.bounds_to_skip() else { return Ok(false) };
+        let is_moved = self.inner.skip(sequence, (from, to), forward)?;
+        hider.note_skipped(is_moved);
+        Ok(is_moved)
     }
 
     /// The newest entry of `key` that the reader sees, its value saved. `inner` stands on the oldest entry of `key`, and

@@ -51,16 +51,19 @@ impl Version {
         }
         for (level, tables) in self.levels().skip(1) {
             if self.has_range_deletions_in(level) {
-                let index = tables.partition_point(|table| table.ends_before(user_key));
+                let mut index = tables.partition_point(|table| table.ends_before(user_key));
                 let after = |index: usize| tables.get(index).map(|table| table.smallest());
-                each(match tables.get(index).filter(|table| table.smallest() <= user_key) {
-                    Some(table) => {
-                        let span = table.range_deletions().at(user_key);
-                        let (from, to) = (span.from.or(Some(table.smallest())), span.to.or_else(|| after(index + 1)));
-                        Span { from, to, ..span }
-                    }
-                    None => Span { sequences: &[], from: Some(user_key), to: after(index) },
-                });
+                if after(index).is_none_or(|smallest| smallest > user_key) {
+                    each(Span { sequences: &[], from: Some(user_key), to: after(index) });
+                }
+                // RocksDB may have a key's entries in neighbours, and pieces of one range over them in each.
+                while let Some(table) = tables.get(index).filter(|table| table.smallest() <= user_key) {
+                    let span = table.range_deletions().at(user_key);
+                    let next = after(index + 1).filter(|next| *next > user_key);
+                    let (from, to) = (span.from.max(Some(table.smallest())), first_of(span.to, next));
+                    each(Span { from, to, ..span });
+                    index += 1;
+                }
             }
         }
     }
@@ -82,8 +85,8 @@ struct Known {
     sequence: SequenceNumber,
     from: Vec<u8>,
     to: Option<Vec<u8>>,
-    /// Whether somebody was told of the bounds ([`Hider::bounds_to_skip`]).
-    is_skipped: bool,
+    /// How many more keys go by before somebody is told of the bounds again ([`Hider::bounds_to_skip`]), and how many the next time.
+    wait: (u32, u32),
 }
 
 impl Known {
@@ -97,7 +100,7 @@ impl Covers {
     /// Of `view`; `None` if nothing hides anything.
     pub(crate) fn of(view: &View, up_to: SequenceNumber) -> Option<Self> {
         let memory: Vec<_> =
-            view.generations().flat_map(|generation| generation.memtable.range_deletions().runs()).collect();
+            view.generations().flat_map(|generation| generation.memtable.range_deletions().seen_by(up_to)).collect();
         if memory.is_empty() && !view.version.has_range_deletions() {
             return None;
         }
@@ -141,7 +144,7 @@ impl Covers {
             from = from.max(span.from);
             to = first_of(to, span.to);
         }
-        (known.is_known, known.is_skipped) = (true, false);
+        (known.is_known, known.wait) = (true, (0, 1));
         known.from.clear();
         known.from.extend_from_slice(from.unwrap_or_default());
         known.to = to.map(<[u8]>::to_vec);
@@ -180,10 +183,18 @@ impl Hider {
         sequence < self.covers.at(user_key, &mut self.known)
     }
 
-    /// What hid the last key, from which key on it hides all that is older, and before which. Once for the same.
+    /// What hid the last key, from which key on it hides all that is older, and before which; now and then, where nothing could be skipped.
     pub(crate) fn bounds_to_skip(&mut self) -> Option<(SequenceNumber, &[u8], Option<&[u8]>)> {
-        let is_new = self.known.is_known && !std::mem::replace(&mut self.known.is_skipped, true);
-        is_new.then(|| (self.known.sequence, &*self.known.from, self.known.to.as_deref()))
+        if self.known.wait.0 > 0 {
+            self.known.wait.0 -= 1;
+            return None;
+        }
+        self.known.is_known.then(|| (self.known.sequence, &*self.known.from, self.known.to.as_deref()))
+    }
+
+    /// Whether anything was skipped.
+    pub(crate) fn note_skipped(&mut self, is_moved: bool) {
+        self.known.wait = if is_moved { (0, 1) } else { (self.known.wait.1, (2 * self.known.wait.1).min(64)) };
     }
 }
 

@@ -1,10 +1,11 @@
 //! Ranges that may overlap, cut into pieces that do not.
 //!
-//! Cost: a search by key. Memory for each piece and each range that covers it: ranges that lie in one another all at once are as many pieces,
-//! each with up to as many numbers.
+//! Cost: a search by key. Made of n ranges, at most 2n pieces, each with a number for each stripe between snapshots that it is made for: ranges that lie in
+//! one another would be as many pieces with up to as many numbers, if all of them were kept.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 
@@ -51,8 +52,34 @@ impl Span<'_> {
 }
 
 impl Fragments {
-    /// Of ranges in any order; those without keys are left out.
+    /// Of ranges in any order, each with its number; those without keys are left out. For what tables hold, which was reduced when it was written.
     pub(crate) fn of<'a>(ranges: impl IntoIterator<Item = &'a RangeDeletion>) -> Self {
+        Self::sweep(ranges, |open| open.keys().map(|Reverse(sequence)| *sequence).collect())
+    }
+
+    /// The same, of each key only the newest of those that look alike to all `snapshots`, which are ascending.
+    pub(crate) fn reduced<'a>(
+        ranges: impl IntoIterator<Item = &'a RangeDeletion>,
+        snapshots: &[SequenceNumber],
+    ) -> Self {
+        Self::sweep(ranges, |open| {
+            let mut newest = Vec::new();
+            let mut before = Bound::Unbounded;
+            while let Some((Reverse(sequence), _)) = open.range((before, Bound::Unbounded)).next() {
+                newest.push(*sequence);
+                // Those that this stripe's oldest snapshot, the newest before it, sees are the next.
+                let stripe = snapshots.partition_point(|snapshot| snapshot < sequence);
+                let Some(seen) = stripe.checked_sub(1).and_then(|at| snapshots.get(at)) else { break };
+                before = Bound::Included(Reverse(*seen));
+            }
+            newest.into()
+        })
+    }
+
+    fn sweep<'a>(
+        ranges: impl IntoIterator<Item = &'a RangeDeletion>,
+        kept: impl Fn(&BTreeMap<Reverse<SequenceNumber>, usize>) -> Box<[SequenceNumber]>,
+    ) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|range| range.begin < range.end).collect();
         ranges.sort_unstable_by(|a, b| a.begin.cmp(&b.begin));
         let mut points: Vec<&[u8]> = ranges.iter().flat_map(|range| [&*range.begin, &*range.end]).collect();
@@ -80,7 +107,7 @@ impl Fragments {
             if open.is_empty() {
                 continue;
             }
-            let sequences: Box<[_]> = open.keys().map(|Reverse(sequence)| *sequence).collect();
+            let sequences = kept(&open);
             match found.last_mut() {
                 Some(last) if *last.end == **from && last.sequences == sequences => last.end = (*to).into(),
                 _ => found.push(Fragment { begin: (*from).into(), end: (*to).into(), sequences }),
@@ -190,6 +217,14 @@ mod tests {
                     let found = fragments.newest_at(&[key], SequenceNumber::new(up_to)).get();
                     assert_eq!(found, newest.unwrap_or(0));
                 }
+            }
+            let snapshots: Vec<_> = (1..8).filter(|_| random.u8(..3) == 0).map(SequenceNumber::new).collect();
+            let reduced = Fragments::reduced(&ranges, &snapshots);
+            for key in 0..21 {
+                let stripe = |of: &SequenceNumber| snapshots.partition_point(|snapshot| snapshot < of);
+                let mut newest = covering(key);
+                newest.dedup_by_key(|sequence| stripe(sequence));
+                assert_eq!(reduced.at(&[key]).sequences, newest, "seed {seed}, key {key}, {snapshots:?}");
             }
             // Made of its own pieces, it is the same.
             assert_eq!(Fragments::of(&fragments.ranges().collect::<Vec<_>>()), fragments);

@@ -1,4 +1,7 @@
 //! Range deletions of a memtable: in runs, each at least twice as long as the next, so that one more costs a logarithm of work, and a look another.
+//!
+//! - RR1: who sees all of a run is hidden a key by the newest that covers it, and asks for that alone; so a run takes memory as its ranges are many, however
+//!   they lie in one another. Who came before some of it looks at each, or, for a walk, has a run made of what it sees.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,15 +22,37 @@ pub(crate) struct Recent {
 #[derive(Debug, Clone)]
 struct Run {
     ranges: Vec<Arc<RangeDeletion>>,
+    /// Of each key the newest.
     fragments: Arc<Fragments>,
+    /// Of all.
+    newest: SequenceNumber,
     bytes: usize,
 }
 
 impl Run {
     fn of(ranges: Vec<Arc<RangeDeletion>>) -> Self {
-        let fragments = Arc::new(Fragments::of(ranges.iter().map(|range| &**range)));
+        let fragments = Arc::new(Fragments::reduced(ranges.iter().map(|range| &**range), &[]));
+        let newest = ranges.iter().map(|range| range.sequence).max().unwrap_or_default();
         let bytes = fragments.bytes() + ranges.iter().map(|range| bytes_of(range)).sum::<usize>();
-        Self { ranges, fragments, bytes }
+        Self { ranges, fragments, newest, bytes }
+    }
+
+    fn newest_at(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
+        if self.newest <= up_to {
+            return self.fragments.newest_at(user_key, up_to);
+        }
+        let covers = |range: &&Arc<RangeDeletion>| {
+            range.sequence <= up_to && *range.begin <= *user_key && *user_key < *range.end
+        };
+        self.ranges.iter().filter(covers).map(|range| range.sequence).max().unwrap_or_default()
+    }
+
+    fn seen_by(&self, up_to: SequenceNumber) -> Arc<Fragments> {
+        if self.newest <= up_to {
+            return self.fragments.clone();
+        }
+        let seen = self.ranges.iter().map(|range| &**range).filter(|range| range.sequence <= up_to);
+        Arc::new(Fragments::reduced(seen, &[]))
     }
 }
 
@@ -75,15 +100,24 @@ impl Recent {
     #[cold]
     fn search(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
         let runs = self.runs.read();
-        runs.iter().map(|run| run.fragments.newest_at(user_key, up_to)).max().unwrap_or_default()
+        runs.iter().map(|run| run.newest_at(user_key, up_to)).max().unwrap_or_default()
     }
 
-    /// As they are now.
-    pub(crate) fn runs(&self) -> Vec<Arc<Fragments>> {
+    /// What somebody sees of them who sees what was written up to `up_to`: in several pieces, of each the newest counts.
+    pub(crate) fn seen_by(&self, up_to: SequenceNumber) -> Vec<Arc<Fragments>> {
         if self.is_empty() {
             return Vec::new();
         }
-        self.runs.read().iter().map(|run| run.fragments.clone()).collect()
+        let runs = self.runs.read().clone();
+        runs.iter().map(|run| run.seen_by(up_to)).filter(|seen| !seen.is_empty()).collect()
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<RangeDeletion>> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        self.runs.read().iter().flat_map(|run| run.ranges.iter().cloned()).collect()
     }
 }
 
@@ -95,21 +129,39 @@ mod tests {
     #[test]
     fn the_newest_of_all_runs_hides_a_key() {
         let recent = Recent::default();
-        assert!(recent.is_empty() && recent.runs().is_empty());
+        assert!(recent.is_empty() && recent.all().is_empty());
         for n in 1..=100u64 {
             let begin = [(n * 7 % 100) as u8];
             let range =
                 RangeDeletion { begin: begin.into(), end: [begin[0] + 10].into(), sequence: SequenceNumber::new(n) };
             recent.add(range);
-            assert!(recent.runs().len() <= 7, "{} runs of {n}", recent.runs().len());
+            assert!(recent.runs.read().len() <= 7, "{} runs of {n}", recent.runs.read().len());
             for key in 0..110 {
                 for up_to in [n / 2, n] {
                     let covers = |n: &u64| (n * 7 % 100..n * 7 % 100 + 10).contains(&key);
                     let newest = (1..=up_to).rev().find(covers).unwrap_or(0);
-                    assert_eq!(recent.newest_at(&[key as u8], SequenceNumber::new(up_to)).get(), newest);
+                    let up_to = SequenceNumber::new(up_to);
+                    assert_eq!(recent.newest_at(&[key as u8], up_to).get(), newest);
+                    let seen = recent.seen_by(up_to);
+                    let of_all = seen.iter().map(|run| run.newest_at(&[key as u8], up_to).get()).max();
+                    assert_eq!(of_all.unwrap_or(0), newest);
                 }
             }
         }
-        assert_eq!(recent.count(), 100);
+        assert_eq!((recent.count(), recent.all().len()), (100, 100));
+    }
+
+    /// Goal: ranges that lie in one another take no more memory than others.
+    #[test]
+    fn ranges_within_each_other_take_room_as_they_are_many() {
+        let bytes = |begin: fn(u32) -> u32| {
+            let recent = Recent::default();
+            for n in 0..2000u32 {
+                let (begin, end) = (begin(n).to_be_bytes().into(), (n + 1).to_be_bytes().into());
+                recent.add(RangeDeletion { begin, end, sequence: SequenceNumber::new(u64::from(n) + 1) });
+            }
+            recent.bytes()
+        };
+        assert!(bytes(|_| 0) <= bytes(|n| n));
     }
 }

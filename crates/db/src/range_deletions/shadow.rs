@@ -2,8 +2,8 @@
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
 
-use super::Fragments;
 use super::fragments::Fragment;
+use super::{Fragments, RangeDeletion};
 use crate::version::Version;
 
 /// Range deletions that entries of a sorted run may lie under: all of the store's, wherever they lie (RD4).
@@ -16,30 +16,30 @@ pub(crate) struct Shadow {
 
 impl Version {
     /// What all range deletions of its tables throw over the keys from `begin` up to `end`; both inclusive, `None` is open.
-    pub(crate) fn shadow_over(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Shadow {
-        match self.has_range_deletions() {
-            true => Shadow::of(self.tables().map(|(_, table)| table.range_deletions()), begin, end),
-            false => Shadow::default(),
+    pub(crate) fn shadow_over(
+        &self,
+        (begin, end): (Option<&[u8]>, Option<&[u8]>),
+        snapshots: &[SequenceNumber],
+    ) -> Shadow {
+        if !self.has_range_deletions() {
+            return Shadow::default();
         }
+        let meets = |fragment: &&Fragment| {
+            begin.is_none_or(|begin| &*fragment.end > begin) && end.is_none_or(|end| &*fragment.begin <= end)
+        };
+        let all = self.tables().flat_map(|(_, table)| table.range_deletions().iter().filter(meets));
+        Shadow::of(&all.flat_map(Fragment::ranges).collect::<Vec<_>>(), snapshots)
     }
 }
 
 impl Shadow {
-    /// Of all these, as far as they meet the keys from `begin` up to `end`; both inclusive, `None` is open.
-    pub(crate) fn of<'a>(
-        all: impl IntoIterator<Item = &'a Fragments>,
-        begin: Option<&[u8]>,
-        end: Option<&[u8]>,
-    ) -> Self {
-        let meets = |fragment: &&Fragment| {
-            begin.is_none_or(|begin| &*fragment.end > begin) && end.is_none_or(|end| &*fragment.begin <= end)
-        };
-        let ranges: Vec<_> =
-            all.into_iter().flat_map(|some| some.iter().filter(meets).flat_map(Fragment::ranges)).collect();
-        Self { fragments: Fragments::of(&ranges), next: 0 }
+    /// Of all these, where these snapshots, ascending, have to be told apart.
+    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a RangeDeletion>, snapshots: &[SequenceNumber]) -> Self {
+        Self { fragments: Fragments::reduced(all, snapshots), next: 0 }
     }
 
-    /// The oldest that hides an entry of `user_key` written at `sequence`. Ask for keys in their order.
+    /// The oldest of those that are kept that hides an entry of `user_key` written at `sequence`: of the entry's stripe, if one of that does. Ask for keys in
+    /// their order.
     #[inline]
     pub(crate) fn oldest_above(&mut self, user_key: &[u8], sequence: SequenceNumber) -> Option<SequenceNumber> {
         if self.fragments.is_empty() { None } else { self.look_up(user_key, sequence) }
@@ -61,22 +61,13 @@ impl Shadow {
 }
 
 impl Fragments {
-    /// Of these, what has to be written again: the newest of those that look alike to all `snapshots`, which are ascending; and of what all see
-    /// only what `may_hide` something deeper, which is told the first key and the one before which the piece ends (RD3). From `begin` on and before
-    /// `end`, where those are given.
-    pub(crate) fn left_of<'a>(
-        all: impl IntoIterator<Item = &'a Self>,
-        snapshots: &[SequenceNumber],
-        (begin, end): (Option<&[u8]>, Option<&[u8]>),
-        may_hide: impl Fn(&[u8], &[u8]) -> bool,
-    ) -> Self {
-        let ranges: Vec<_> = all.into_iter().flat_map(Self::ranges).collect();
-        let merged = Self::of(&ranges).within(begin, end);
+    /// Of those that were [reduced](Self::reduced) by `snapshots`, what has to be written again: of what all see only what `may_hide` something deeper,
+    /// which is told the first key and the one before which the piece ends (RD3).
+    pub(crate) fn left(self, snapshots: &[SequenceNumber], may_hide: impl Fn(&[u8], &[u8]) -> bool) -> Self {
         let stripe = |sequence: SequenceNumber| snapshots.partition_point(|&snapshot| snapshot < sequence);
         let mut left = Vec::new();
-        for fragment in merged.iter() {
+        for fragment in self.iter() {
             let mut sequences = fragment.sequences.to_vec();
-            sequences.dedup_by_key(|sequence| stripe(*sequence));
             if sequences.last().is_some_and(|oldest| stripe(*oldest) == 0) && !may_hide(&fragment.begin, &fragment.end)
             {
                 sequences.pop();
@@ -101,7 +92,6 @@ impl Fragments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RangeDeletion;
     use super::*;
 
     fn range(begin: &str, end: &str, sequence: u64) -> RangeDeletion {
@@ -122,21 +112,17 @@ mod tests {
     #[test]
     fn what_no_snapshot_tells_apart_is_written_once() {
         let ranges = [range("a", "m", 3), range("c", "p", 5), range("c", "p", 7), range("x", "z", 9)];
-        let fragments = Fragments::of(&ranges);
         let left = |snapshots: &[u64], bounds: (Option<&str>, Option<&str>), deeper: &str| {
             let snapshots: Vec<_> = snapshots.iter().copied().map(SequenceNumber::new).collect();
             let bounds = (bounds.0.map(str::as_bytes), bounds.1.map(str::as_bytes));
             let may_hide = |_: &[u8], end: &[u8]| end > deeper.as_bytes();
-            told(&Fragments::left_of([&fragments], &snapshots, bounds, may_hide))
+            told(&Fragments::reduced(&ranges, &snapshots).within(bounds.0, bounds.1).left(&snapshots, may_hide))
         };
         let piece = |begin: &str, end: &str, sequences: &[u64]| (begin.to_owned(), end.to_owned(), sequences.to_vec());
         let all = (None, None);
-        assert_eq!(
-            left(&[], all, ""),
-            [piece("a", "c", &[3]), piece("c", "m", &[7]), piece("m", "p", &[7]), piece("x", "z", &[9])]
-        );
+        assert_eq!(left(&[], all, ""), [piece("a", "c", &[3]), piece("c", "p", &[7]), piece("x", "z", &[9])]);
         assert_eq!(left(&[], all, "y"), [piece("x", "z", &[9])]);
-        assert_eq!(left(&[6], all, "z"), [piece("c", "m", &[7]), piece("m", "p", &[7]), piece("x", "z", &[9])]);
+        assert_eq!(left(&[6], all, "z"), [piece("c", "p", &[7]), piece("x", "z", &[9])]);
         assert_eq!(left(&[6], (Some("d"), Some("e")), "z"), [piece("d", "e", &[7])]);
         assert_eq!(
             left(&[4, 6], (None, Some("n")), ""),
@@ -148,8 +134,7 @@ mod tests {
     #[test]
     fn the_oldest_that_is_newer_hides_an_entry() {
         let ranges = [range("b", "m", 3), range("c", "p", 7), range("x", "z", 9)];
-        let fragments = Fragments::of(&ranges);
-        let mut shadow = Shadow::of([&fragments], Some(b"c"), Some(b"x"));
+        let mut shadow = Shadow::of(&ranges, &[SequenceNumber::new(5)]);
         let mut above =
             |key: &str, sequence| shadow.oldest_above(key.as_bytes(), SequenceNumber::new(sequence)).map(|s| s.get());
         assert_eq!([above("a", 1), above("c", 1), above("c", 3), above("c", 7)], [None, Some(3), Some(7), None]);

@@ -2,10 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_env::sim::SimDisk;
+use esker_format::rocksdb::internal_key::ValueKind;
 use fastrand::Rng;
 
-use crate::operands::StringAppendOperator;
+use crate::operands::{MergeOperator, StringAppendOperator};
 use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+use crate::version::testing::{install, ranged_table, table_of_kinds};
 use crate::{Change, Db, DbIterator, ErrorKind, ReclaimMode, Snapshot, SstFileWriter, WriteBatch};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -416,4 +418,71 @@ fn a_single_deletion_cancels_its_put() {
         db.compact_range(&db.default_column_family(), None, None).unwrap();
         assert_eq!((tables(&db), walked(&mut db.iter().unwrap(), true).len()), (0, 0), "seed {seed}");
     }
+}
+
+/// Goal (W2): a step forward after one back over what is hidden goes on.
+#[test]
+fn a_walk_turns_beside_what_is_hidden() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/db", options(&mut Rng::with_seed(2)), disk.env()).unwrap();
+    for key in ["a", "c", "g", "z"] {
+        db.put(key, "old").unwrap();
+    }
+    db.flush().unwrap();
+    let _snapshot = db.snapshot();
+    db.delete_range("b", "y").unwrap();
+    db.put("e", "new").unwrap();
+    let mut entries = db.iter().unwrap();
+    entries.seek_for_prev("x").unwrap();
+    assert_eq!(entries.key(), b"e");
+    entries.next().unwrap();
+    assert_eq!(entries.key(), b"z");
+    entries.prev().unwrap();
+    assert_eq!(entries.key(), b"e");
+    entries.prev().unwrap();
+    assert_eq!(entries.key(), b"a");
+}
+
+/// Goal: where RocksDB has divided a key over two tables, ranges of the second count for it, too; what is hidden is found, and all of it goes.
+#[test]
+fn a_divided_key_lies_under_the_ranges_of_both_tables() {
+    use ValueKind::{Merge, Value};
+    let disk = SimDisk::new();
+    let options = || {
+        let merge_operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(StringAppendOperator::default()));
+        let families = [("default".to_owned(), FamilyOptions { merge_operator, ..FamilyOptions::default() })].into();
+        Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() }
+    };
+    let db = Db::open_with_env("/db", options(), disk.env()).unwrap();
+    let store = db.store();
+    let newer = table_of_kinds(store, 1, &[("c", 3, Value, b"-"), ("k", 9, Merge, b"new")]);
+    let older = ranged_table(store, 1, &[("k", 5, Some("old")), ("m", 8, Some("-"))], ("k", "l", 7));
+    install(&db, vec![(6, newer), (6, older)], 20);
+    let mut entries = db.iter().unwrap();
+    entries.seek("k").unwrap();
+    assert_eq!((db.get("k").unwrap().as_deref(), &*entries.value().unwrap()), (Some(&b"new"[..]), &b"new"[..]));
+    drop(entries);
+    // All of both lies under one range of a third, which does not end with the first.
+    let range = ranged_table(db.store(), 2, &[], ("a", "n", 20));
+    install(&db, vec![(0, range)], 20);
+    db.wait_for_compact().unwrap();
+    assert_eq!((db.get("k").unwrap(), tables(&db)), (None, 1));
+}
+
+/// Goal: ranges that lie in one another, as a queue leaves them that is cut at its head, cost about as much as others do.
+#[test]
+fn ranges_within_each_other_are_written_as_one() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/db", options(&mut Rng::with_seed(1)), disk.env()).unwrap();
+    let mut batch = WriteBatch::new();
+    for n in 0..20_000u32 {
+        batch.put(n.to_be_bytes(), "entry").unwrap();
+        batch.delete_range("", n.to_be_bytes()).unwrap();
+    }
+    db.write(batch, &WriteOptions::default()).unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.count_cf(&db.default_column_family(), &ReadOptions::default()).unwrap(), 1);
+    let version = db.store().family(0).unwrap().view.load().version.clone();
+    let pieces: usize = version.tables().map(|(_, table)| table.range_deletions().iter().count()).sum();
+    assert_eq!(pieces, 1);
 }

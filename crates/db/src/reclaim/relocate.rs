@@ -18,7 +18,7 @@ use crate::events::{FileChanges, Job, JobKind};
 use crate::iterate::InternalIterator;
 use crate::operands::Fold;
 use crate::output::{Outputs, pour, reference};
-use crate::range_deletions::Shadow;
+use crate::range_deletions::{Fragments, Shadow};
 use crate::store::Store;
 use crate::version::{Edit, Garbage, TableFile};
 use crate::{Error, ErrorKind, Result};
@@ -65,7 +65,7 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
         if !plan.rewrites(table)? {
             continue;
         }
-        outputs.begin_place_of(*level, table.epoch(), table.range_deletions().clone())?;
+        outputs.begin_place_of(*level, table.epoch(), range_deletions(plan, *level, table))?;
         if plan.is_step_home {
             outputs.split_evenly(table.meta.file_bytes + plan.version.bytes_into(&plan.victims, [table]));
         }
@@ -75,6 +75,13 @@ fn relocate(plan: &Relocation, reserved: &Arc<Reserved>, store: &Store) -> Resul
     let files = outputs.finish()?;
     store.counters.reclaim_bytes.add(files.table_bytes + files.blob_bytes);
     Ok(Edit { deleted, garbage, ..files.edit })
+}
+
+/// Those of a table of `level`. Where RocksDB divided a key over it and the next, they end before that key, as the tables do: the next has them, too.
+fn range_deletions(plan: &Relocation, level: usize, table: &TableFile) -> Fragments {
+    let is_divided = level > 0 && plan.version.within(level, Some(table.largest()), Some(table.largest())).len() > 1;
+    let end = is_divided.then(|| table.largest());
+    table.range_deletions().within(None, end)
 }
 
 fn rewrite(
@@ -88,7 +95,7 @@ fn rewrite(
     // In level 0 the newest entry stays, hidden or not (L1).
     let shadow = match level {
         0 => Shadow::default(),
-        _ => plan.version.shadow_over(Some(table.smallest()), Some(table.largest())),
+        _ => plan.version.shadow_over((Some(table.smallest()), Some(table.largest())), &snapshots),
     };
     let mut sieve = Sieve::new(&snapshots, |_| true).under(shadow);
     let mut entries = table.table.iter(false);

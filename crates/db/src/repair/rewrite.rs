@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker_format::DecodeErrorKind;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, ValueKind};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 
 use super::blobs::Blobs;
 use super::{DbRepair, LostKey};
@@ -34,7 +34,11 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn of_memtable(age: Age, memtable: &Arc<Memtable>) -> Self {
-        Self { age, entries: Box::new(memtable.iter()), range_deletions: memtable.range_deletions().runs() }
+        Self {
+            age,
+            entries: Box::new(memtable.iter()),
+            range_deletions: memtable.range_deletions().seen_by(SequenceNumber::MAX),
+        }
     }
 }
 
