@@ -7,6 +7,9 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 use crate::Result;
 use crate::pinned::PinnedSlice;
 
+/// From one user key on, and before another; `None`: to the last.
+pub(crate) type Bounds<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// A position in a sorted run of internal keys. After an error it is not valid.
 pub(crate) trait InternalIterator: Send {
     /// Whether it stands on an entry.
@@ -29,9 +32,9 @@ pub(crate) trait InternalIterator: Send {
     fn value(&self) -> &[u8];
     /// The value, sharing the block or memtable that holds it.
     fn pinned_value(&self) -> PinnedSlice;
-    /// Going on, past entries from the first of the `bounds` on and before the other that are all older than `sequence`, if it stands among such and can tell
+    /// Going on, past entries within the `bounds` that are all older than `sequence`, if it stands among such and can tell
     /// without looking at each; `false`: it stands where it stood. Only when valid.
-    fn skip(&mut self, sequence: SequenceNumber, bounds: (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+    fn skip(&mut self, sequence: SequenceNumber, bounds: Bounds<'_>, forward: bool) -> Result<bool> {
         let _ = (sequence, bounds, forward);
         Ok(false)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
-use super::InternalIterator;
+use super::{Bounds, InternalIterator};
 use crate::Result;
 use crate::entry;
 use crate::pinned::PinnedSlice;
@@ -141,7 +141,7 @@ impl InternalIterator for LevelIterator {
         self.skip_backward()
     }
 
-    fn skip(&mut self, sequence: SequenceNumber, (from, to): (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+    fn skip(&mut self, sequence: SequenceNumber, (from, to): Bounds<'_>, forward: bool) -> Result<bool> {
         let is_older = |table: &&Arc<TableFile>| table.meta.largest_sequence < sequence;
         let ends_within = |table: &TableFile| to.is_none_or(|to| table.largest() < to);
         let begins_within = |table: &TableFile| table.smallest() >= from;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
-use super::InternalIterator;
+use super::{Bounds, InternalIterator};
 use crate::Result;
 use crate::pinned::PinnedSlice;
 
@@ -191,7 +191,7 @@ impl InternalIterator for MergingIterator {
         self.step(false)
     }
 
-    fn skip(&mut self, sequence: SequenceNumber, bounds: (&[u8], Option<&[u8]>), forward: bool) -> Result<bool> {
+    fn skip(&mut self, sequence: SequenceNumber, bounds: Bounds<'_>, forward: bool) -> Result<bool> {
         let mut is_moved = false;
         for child in self.children.iter_mut().filter(|child| child.valid()) {
             match child.skip(sequence, bounds, forward) {

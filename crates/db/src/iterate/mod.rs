@@ -15,7 +15,7 @@ mod visible;
 mod walk;
 
 pub(crate) use aide::Aide;
-pub(crate) use internal::InternalIterator;
+pub(crate) use internal::{Bounds, InternalIterator};
 pub(crate) use level::LevelIterator;
 pub(crate) use merging::MergingIterator;
 pub(crate) use pace::Walks;

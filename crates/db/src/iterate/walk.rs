@@ -340,8 +340,8 @@ impl Walker {
     #[cold]
     fn skip_hidden(&mut self, forward: bool) -> Result<bool> {
         let Some(hider) = &mut self.hider else { return Ok(false) };
-        let Some((sequence, from, to)) = hider.bounds_to_skip() else { return Ok(false) };
-        let is_moved = self.inner.skip(sequence, (from, to), forward)?;
+        let Some((sequence, bounds)) = hider.bounds_to_skip() else { return Ok(false) };
+        let is_moved = self.inner.skip(sequence, bounds, forward)?;
         hider.note_skipped(is_moved);
         Ok(is_moved)
     }

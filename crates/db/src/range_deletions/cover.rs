@@ -10,6 +10,7 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 use super::Fragments;
 use super::fragments::Span;
 use crate::family::{Generation, View};
+use crate::iterate::Bounds;
 use crate::version::{TableFile, Version};
 
 impl View {
@@ -184,12 +185,12 @@ impl Hider {
     }
 
     /// What hid the last key, from which key on it hides all that is older, and before which; now and then, where nothing could be skipped.
-    pub(crate) fn bounds_to_skip(&mut self) -> Option<(SequenceNumber, &[u8], Option<&[u8]>)> {
+    pub(crate) fn bounds_to_skip(&mut self) -> Option<(SequenceNumber, Bounds<'_>)> {
         if self.known.wait.0 > 0 {
             self.known.wait.0 -= 1;
             return None;
         }
-        self.known.is_known.then(|| (self.known.sequence, &*self.known.from, self.known.to.as_deref()))
+        self.known.is_known.then(|| (self.known.sequence, (&*self.known.from, self.known.to.as_deref())))
     }
 
     /// Whether anything was skipped.
