@@ -554,9 +554,11 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn finish_table(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.table.take() else { return Ok(()) };
         if !self.range_deletions.is_empty() {
-            open.writer.add_range_deletions(&self.range_deletions.within(None, next))?;
-            self.range_deletions =
-                next.map_or_else(Fragments::default, |next| self.range_deletions.within(Some(next), None));
+            let of_table = match next {
+                Some(next) => self.range_deletions.take_before(next),
+                None => std::mem::take(&mut self.range_deletions),
+            };
+            open.writer.add_range_deletions(&of_table)?;
         }
         let mut older_versions = Vec::new();
         esker_format::varint::put_u64(&mut older_versions, open.older_versions);

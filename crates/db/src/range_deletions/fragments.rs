@@ -139,6 +139,20 @@ impl Fragments {
         self.0.get(self.first_behind(begin)).is_some_and(|fragment| &*fragment.begin <= end)
     }
 
+    /// Takes out what lies before `user_key`.
+    pub(crate) fn take_before(&mut self, user_key: &[u8]) -> Self {
+        let mut before = std::mem::take(&mut self.0).into_vec();
+        let mut rest = before.split_off(before.partition_point(|fragment| &*fragment.begin < user_key));
+        if let Some(last) = before.last_mut()
+            && &*last.end > user_key
+        {
+            rest.insert(0, Fragment { begin: user_key.into(), ..last.clone() });
+            last.end = user_key.into();
+        }
+        self.0 = rest.into();
+        Self(before.into())
+    }
+
     /// The first that ends behind `user_key`.
     pub(super) fn first_behind(&self, user_key: &[u8]) -> usize {
         self.0.partition_point(|fragment| &*fragment.end <= user_key)
@@ -225,6 +239,11 @@ mod tests {
                 let mut newest = covering(key);
                 newest.dedup_by_key(|sequence| stripe(sequence));
                 assert_eq!(reduced.at(&[key]).sequences, newest, "seed {seed}, key {key}, {snapshots:?}");
+            }
+            for key in 0..21 {
+                let (mut rest, key) = (fragments.clone(), [key]);
+                assert_eq!(rest.take_before(&key), fragments.within(None, Some(&key)));
+                assert_eq!(rest, fragments.within(Some(&key), None));
             }
             // Made of its own pieces, it is the same.
             assert_eq!(Fragments::of(&fragments.ranges().collect::<Vec<_>>()), fragments);
