@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use esker_env::sim::SimDisk;
@@ -105,6 +106,68 @@ fn assert_holds(db: &Db, snapshot: Option<&Snapshot>, expected: &Contents, rando
     }
 }
 
+/// An iterator that is kept while others write, and what it has to show.
+struct Kept {
+    entries: DbIterator,
+    shows: Contents,
+    at: Option<Vec<u8>>,
+}
+
+impl Kept {
+    fn new(db: &Db, model: &Contents) -> Self {
+        Self { entries: db.iter().unwrap(), shows: model.clone(), at: None }
+    }
+
+    fn refresh(&mut self, model: &Contents) {
+        self.entries.refresh().unwrap();
+        (self.shows, self.at) = (model.clone(), None);
+    }
+
+    /// Some steps and seeks, with turns.
+    fn walk(&mut self, random: &mut Rng, what: &str) {
+        for _ in 0..random.usize(..20) {
+            let (key, from) = (key(random), self.at.take());
+            let next = |from: Bound<Vec<u8>>| self.shows.range((from, Unbounded)).next().map(|(key, _)| key.clone());
+            let before = |to: Bound<Vec<u8>>| self.shows.range((Unbounded, to)).next_back().map(|(key, _)| key.clone());
+            let entries = &mut self.entries;
+            let (done, at) = match (random.u8(..8), from.clone()) {
+                (0, _) => (entries.seek(&key), next(Included(key))),
+                (1, _) => (entries.seek_for_prev(&key), before(Included(key))),
+                (2, _) => (entries.seek_to_first(), next(Unbounded)),
+                (3, _) => (entries.seek_to_last(), before(Unbounded)),
+                (4..6, Some(at)) => (entries.next(), next(Excluded(at))),
+                (_, Some(at)) => (entries.prev(), before(Excluded(at))),
+                (_, None) => (Ok(()), None),
+            };
+            done.unwrap();
+            self.at = at;
+            assert_eq!(self.entries.valid().then(|| self.entries.key()), self.at.as_deref(), "{what}, from {from:?}");
+            if let Some(at) = &self.at {
+                assert!(*self.entries.value().unwrap() == *self.shows[at], "{what}, at {at:?}");
+            }
+        }
+    }
+}
+
+/// Takes a file in with some of everything.
+fn take_in(db: &Db, disk: &SimDisk, options: &Options, model: &mut Contents, random: &mut Rng) {
+    let path = format!("/{}.sst", disk.op_count());
+    let mut writer = SstFileWriter::create_with_env(&path, &options.families["default"], disk.env()).unwrap();
+    let mut added = Contents::new();
+    for _ in 0..random.usize(1..4) {
+        let (begin, end) = (key(random), key(random));
+        let (begin, end) = (begin.clone().min(end.clone()), begin.max(end));
+        let end = if random.bool() { [&begin[..], b"~"].concat() } else { end };
+        writer.delete_range(&begin, &end).unwrap();
+        delete_range(model, &begin, &end);
+        added.insert(key(random), vec![random.u8(..); random.usize(..300)]);
+    }
+    added.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+    writer.finish().unwrap();
+    db.ingest(&db.default_column_family(), &[path], &crate::IngestOptions::default()).unwrap();
+    model.extend(added);
+}
+
 fn assert_whole(db: &Db, what: &str) {
     let check = db.check(&mut |_| {}).unwrap();
     assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
@@ -119,6 +182,7 @@ fn ranges_hide_what_is_older_and_nothing_else() {
         let options = options(&mut random);
         let mut db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
         let (mut model, mut snapshots) = (Contents::new(), Vec::<(Snapshot, Contents)>::new());
+        let mut kept: Vec<Kept> = Vec::new();
         for step in 0..60 {
             let what = format!("seed {seed}, step {step}");
             let mut batch = WriteBatch::new();
@@ -126,7 +190,7 @@ fn ranges_hide_what_is_older_and_nothing_else() {
                 operation(&mut batch, &mut model, &mut random);
             }
             db.write(batch, &WriteOptions::default()).unwrap();
-            match random.u8(..16) {
+            match random.u8(..20) {
                 0..4 => db.flush().unwrap(),
                 4 => db.compact_range(&db.default_column_family(), None, None).unwrap(),
                 5 => {
@@ -138,6 +202,7 @@ fn ranges_hide_what_is_older_and_nothing_else() {
                 9 => drop(db.reclaim(&db.default_column_family(), 0.1).unwrap()),
                 10 => {
                     snapshots.clear();
+                    kept.clear();
                     if random.bool() {
                         db.close().unwrap();
                     } else {
@@ -145,8 +210,13 @@ fn ranges_hide_what_is_older_and_nothing_else() {
                     }
                     db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
                 }
+                11 | 12 => take_in(&db, &disk, &options, &mut model, &mut random),
+                13 if kept.len() < 4 => kept.push(Kept::new(&db, &model)),
+                14 => kept.iter_mut().for_each(|kept| kept.refresh(&model)),
+                15 => drop(kept.pop()),
                 _ => {}
             }
+            kept.iter_mut().for_each(|kept| kept.walk(&mut random, &what));
             assert_holds(&db, None, &model, &mut random, &what);
             if let Some((snapshot, before)) = random.choice(&snapshots) {
                 assert_holds(&db, Some(snapshot), before, &mut random, &format!("{what}, a snapshot"));
@@ -157,6 +227,7 @@ fn ranges_hide_what_is_older_and_nothing_else() {
         assert_holds(&reader, None, &model, &mut random, &format!("seed {seed}, a reader"));
         drop(reader);
         snapshots.clear();
+        kept.clear();
         db.flush().unwrap();
         db.compact_range(&db.default_column_family(), None, None).unwrap();
         assert!(!db.store().family(0).unwrap().view.load().version.has_range_deletions(), "seed {seed}");
