@@ -501,7 +501,7 @@ pub(crate) fn is_left_in_range(family: &Family, range: &Range<'_>) -> bool {
 }
 
 /// Completes `upper` by P2 and P1; `None` if some of it is claimed.
-fn plan(
+pub(super) fn plan(
     family: &Arc<Family>,
     version: &Arc<Version>,
     level: usize,

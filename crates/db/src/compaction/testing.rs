@@ -1,9 +1,13 @@
 //! For the tests of this room and of reclaim.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use esker_env::sim::SimDisk;
 
+use super::Plan;
+use crate::family::Family;
+use crate::version::Version;
 use crate::{Compression, Db, FamilyOptions, Options, ReclaimMode, Snapshot};
 
 /// Values go to blob files as they are, and nothing comes down before there is much of it.
@@ -37,4 +41,9 @@ pub(super) fn contents(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
         iter.next().unwrap();
     }
     found
+}
+
+/// What takes a table of a level to the next.
+pub(crate) fn down(family: &Arc<Family>, version: &Arc<Version>, level: usize, index: usize) -> Arc<Plan> {
+    Arc::new(super::pick::plan(family, version, level, level + 1, vec![version.level(level)[index].clone()]).unwrap())
 }

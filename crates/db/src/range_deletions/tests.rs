@@ -557,3 +557,37 @@ fn ranges_within_each_other_are_written_as_one() {
     let pieces: usize = version.tables().map(|(_, table)| table.range_deletions().iter().count()).sum();
     assert_eq!(pieces, 1);
 }
+
+/// RD3: a range deletion goes down with what it is merged with as long as something deeper may lie under it; by hand all of it comes down, tables that begin
+/// where a range ends one, too.
+#[test]
+fn a_range_stays_above_what_it_hides() {
+    use ValueKind::Value;
+    for end in [Some(&b"a"[..]), None] {
+        let disk = SimDisk::new();
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        let store = db.store();
+        let deepest = table_of_kinds(store, 1, &[("c", 1, Value, b"-"), ("l", 2, Value, b"-"), ("z", 3, Value, b"-")]);
+        let middle = table_of_kinds(store, 2, &[("aa", 4, Value, b"-"), ("d", 5, Value, b"-")]);
+        let ranged = ranged_table(store, 3, &[("a", 13, Some("-"))], ("b", "k", 14));
+        let beside = table_of_kinds(store, 3, &[("k", 15, Value, b"-"), ("m", 16, Value, b"-")]);
+        install(&db, vec![(6, deepest), (5, middle), (4, ranged), (4, beside)], 20);
+        let family = store.family(0).unwrap();
+        let keys = || walked(&mut db.iter().unwrap(), true).into_keys().map(|key| key[0]).collect::<Vec<_>>();
+        assert_eq!(keys(), b"aaklmz");
+        let version = family.view.load().version.clone();
+        let plan = crate::compaction::testing::down(&family, &version, 4, 0);
+        if end.is_some() {
+            // One step, to where something deeper lies under it.
+            store.run_compaction(&plan, &Arc::new(store.room.reserve(plan.written_bytes()))).unwrap();
+            assert_eq!(keys(), b"aaklmz");
+        }
+        db.compact_range(&db.default_column_family(), None, end).unwrap();
+        assert_eq!(keys(), b"aaklmz");
+        let version = family.view.load().version.clone();
+        let levels = [4, 5].map(|level| version.level(level).len());
+        assert_eq!(levels, if end.is_some() { [1, 0] } else { [0, 0] });
+        assert!(!version.has_range_deletions());
+    }
+}
