@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::SequenceNumber;
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use super::{Fragments, RangeDeletion};
 
@@ -16,10 +17,12 @@ use super::{Fragments, RangeDeletion};
 pub(crate) struct Recent {
     count: AtomicU64,
     bytes: AtomicUsize,
-    runs: RwLock<Vec<Run>>,
+    /// Held by who adds: readers go on with the runs as they were.
+    adding: Mutex<()>,
+    runs: ArcSwap<Vec<Arc<Run>>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Run {
     ranges: Vec<Arc<RangeDeletion>>,
     /// Of each key the newest.
@@ -63,13 +66,15 @@ fn bytes_of(range: &RangeDeletion) -> usize {
 impl Recent {
     /// Adds one. Whoever begins to look after this returned meets it.
     pub(crate) fn add(&self, range: RangeDeletion) {
-        let mut runs = self.runs.write();
+        let _alone = self.adding.lock();
+        let mut runs = Vec::clone(&self.runs.load());
         let mut ranges = vec![Arc::new(range)];
         while let Some(last) = runs.pop_if(|last| last.ranges.len() <= ranges.len()) {
-            ranges.extend(last.ranges);
+            ranges.extend_from_slice(&last.ranges);
         }
-        runs.push(Run::of(ranges));
+        runs.push(Arc::new(Run::of(ranges)));
         self.bytes.store(runs.iter().map(|run| run.bytes).sum(), Ordering::Relaxed);
+        self.runs.store(Arc::new(runs));
         // Release, with the acquire of who looks whether there are any.
         self.count.fetch_add(1, Ordering::Release);
     }
@@ -99,8 +104,7 @@ impl Recent {
 
     #[cold]
     fn search(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
-        let runs = self.runs.read();
-        runs.iter().map(|run| run.newest_at(user_key, up_to)).max().unwrap_or_default()
+        self.runs.load().iter().map(|run| run.newest_at(user_key, up_to)).max().unwrap_or_default()
     }
 
     /// What somebody sees of them who sees what was written up to `up_to`: in several pieces, of each the newest counts.
@@ -108,8 +112,7 @@ impl Recent {
         if self.is_empty() {
             return Vec::new();
         }
-        let runs = self.runs.read().clone();
-        runs.iter().map(|run| run.seen_by(up_to)).filter(|seen| !seen.is_empty()).collect()
+        self.runs.load().iter().map(|run| run.seen_by(up_to)).filter(|seen| !seen.is_empty()).collect()
     }
 
     /// All of them, in no order.
@@ -117,7 +120,7 @@ impl Recent {
         if self.is_empty() {
             return Vec::new();
         }
-        self.runs.read().iter().flat_map(|run| run.ranges.iter().cloned()).collect()
+        self.runs.load().iter().flat_map(|run| run.ranges.iter().cloned()).collect()
     }
 }
 
@@ -135,7 +138,7 @@ mod tests {
             let range =
                 RangeDeletion { begin: begin.into(), end: [begin[0] + 10].into(), sequence: SequenceNumber::new(n) };
             recent.add(range);
-            assert!(recent.runs.read().len() <= 7, "{} runs of {n}", recent.runs.read().len());
+            assert!(recent.runs.load().len() <= 7, "{} runs of {n}", recent.runs.load().len());
             for key in 0..110 {
                 for up_to in [n / 2, n] {
                     let covers = |n: &u64| (n * 7 % 100..n * 7 % 100 + 10).contains(&key);

@@ -236,7 +236,7 @@ impl TableWriter {
         self.largest.clone_from(&self.last_key);
         for range in fragments.ranges() {
             let too_long =
-                limits::TooLarge::check("key", range.begin.len().max(range.end.len()), limits::KEY_BYTES_MAX);
+                limits::TooLarge::check("key", range.begin.len().max(range.end.len()), limits::STORED_KEY_BYTES_MAX);
             too_long.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
             key.clear();
             internal_key::append(&mut key, &range.begin, range.sequence, ValueKind::RangeDeletion);
