@@ -591,3 +591,51 @@ fn a_range_stays_above_what_it_hides() {
         assert!(!version.has_range_deletions());
     }
 }
+
+/// Goal: where the disk is full, an open keeps ranges in memory as the log has them, in several memtables; whatever their flush dies of, nothing comes back.
+#[test]
+fn ranges_that_a_full_disk_kept_in_memory_hide_what_they_hid() {
+    let open = |disk: &SimDisk, write_buffer_bytes| {
+        let compression = crate::Compression::None;
+        let family = FamilyOptions { write_buffer_bytes, compression, ..FamilyOptions::default() };
+        let families = [("default".to_owned(), family)].into();
+        let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+        Db::open_with_env("/db", options, disk.env()).unwrap()
+    };
+    let disk = SimDisk::new();
+    let db = open(&disk, 4 << 20);
+    (0..300).for_each(|n| db.put(format!("{n:03}"), "in a table").unwrap());
+    db.flush().unwrap();
+    for n in 0..3000u32 {
+        db.put(format!("{:03}", n * 7 % 300), format!("{n:0>150}")).unwrap();
+        if n % 50 == 0 {
+            db.delete_range(format!("{:03}", n % 300), format!("{:03}", n % 300 + 20)).unwrap();
+        }
+    }
+    let expected = walked(&mut db.iter().unwrap(), true);
+    assert!((100..300).contains(&expected.len()), "{}", expected.len());
+    db.close().unwrap();
+    let mut died = 0;
+    for n in 0.. {
+        let disk = disk.after_process_death();
+        disk.set_capacity(Some(64 << 20));
+        let space = disk.env().files.space("/db".as_ref()).unwrap();
+        disk.set_capacity(Some(space.total - space.available + (128 << 10)));
+        let db = open(&disk, 64 << 10);
+        let view = db.store().family(0).unwrap().view.load_full();
+        assert!(view.sealed.len() > 1 && view.has_range_deletions(), "several share the log");
+        drop(view);
+        assert!(walked(&mut db.iter().unwrap(), true) == expected, "kept");
+        disk.set_capacity(None);
+        disk.die_after(disk.op_count() + n);
+        let is_over = db.flush().is_ok();
+        std::mem::forget(db);
+        let left = open(&disk.after_process_death(), 64 << 10);
+        assert!(walked(&mut left.iter().unwrap(), true) == expected, "operation {n}");
+        if is_over {
+            break;
+        }
+        died += 1;
+    }
+    assert!(died > 5, "{died}");
+}
