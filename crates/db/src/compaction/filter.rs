@@ -1,6 +1,8 @@
 //! What a program lets go of, or changes, as compactions come by.
 //!
-//! - CF1: only values are shown, and of a key the newest that a compaction meets, if no snapshot sees it. So snapshots keep what they see.
+//! - CF1: only values are shown, and of a key the newest that a compaction meets, if no snapshot sees it that there is when the compaction begins: those keep
+//!   what they see. One that is made while it goes on sees what the filter leaves as soon as it ends: nothing that hides the value is older than that snapshot,
+//!   as there is where something newer has a value go.
 //! - CF2: what is to go leaves a deletion in its place, unless nothing older of its key can be anywhere: nothing older comes to light.
 //! - CF3: what pointed into a blob file, and does so no more, is counted as garbage there in the edit of the compaction (B10).
 //! - CF4: where the filter panics, or asks for a value that it cannot have, all stays as it is. Nor does a value become longer: its room was not kept.
@@ -49,8 +51,9 @@ pub struct CompactionFilter(Arc<Decide>);
 type Decide = dyn Fn(&FilterCandidate<'_>) -> FilterDecision + Send + Sync;
 
 impl CompactionFilter {
-    /// `decide` is asked once for each value that a compaction meets, unless a snapshot sees it or something newer hides it there; not for what flushes write, tables that
-    /// only change their level, files that are taken in, and what reclaim moves beside compactions. Readers see a value until the compaction is done.
+    /// `decide` is asked once for each value that a compaction meets, unless a snapshot from before the compaction sees it or something newer hides it there; not for what flushes write, tables that
+    /// only change their level, files that are taken in, and what reclaim moves beside compactions. Readers see a value until the compaction is done;
+    /// a snapshot, too, that was made while it went on.
     ///
     /// It is called by the threads that compact, by several at once, and answers by what it is given and the time. It must not write to the store that asks it, nor wait
     /// for who does: they may wait for the compaction. Where it panics, the value stays.
