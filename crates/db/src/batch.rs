@@ -8,7 +8,7 @@ use esker_format::rocksdb::write_batch;
 
 use crate::entry::Key;
 use crate::family::ColumnFamily;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Puts, deletes, of ranges too, and merges, of any column families, that become visible and durable all together or not at all.
 /// Within a batch, later operations on a key win.
@@ -21,6 +21,16 @@ pub struct WriteBatch {
     has_operands: bool,
     /// The session of the store whose handles named families: another store has other families under the same numbers.
     session: Option<Arc<str>>,
+    /// To where it can go back, the newest last.
+    save_points: Vec<SavePoint>,
+}
+
+/// What a batch was.
+#[derive(Debug, Clone, Copy)]
+struct SavePoint {
+    raw: write_batch::Mark,
+    names_families: bool,
+    has_operands: bool,
 }
 
 /// Not the operations: how many, and how long they are.
@@ -170,6 +180,36 @@ impl WriteBatch {
         self.names_families = false;
         self.has_operands = false;
         self.session = None;
+        self.save_points.clear();
+    }
+
+    /// Remembers how it is now, above what it remembers already.
+    pub fn set_save_point(&mut self) {
+        let Self { names_families, has_operands, .. } = *self;
+        self.save_points.push(SavePoint { raw: self.raw.mark(), names_families, has_operands });
+    }
+
+    /// Takes out what came since the last [save point](Self::set_save_point), and forgets that.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        let SavePoint { raw, names_families, has_operands } = self.last_save_point()?;
+        self.raw.rewind(raw);
+        (self.names_families, self.has_operands) = (names_families, has_operands);
+        Ok(())
+    }
+
+    /// Forgets the last [save point](Self::set_save_point); the batch stays as it is.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.last_save_point().map(drop)
+    }
+
+    fn last_save_point(&mut self) -> Result<SavePoint> {
+        self.save_points.pop().ok_or_else(|| Error::new(ErrorKind::NotFound, "no save point was set"))
     }
 
     /// Adds the operations of `other` after its own.

@@ -59,7 +59,9 @@ pub use open::Recovery;
 pub use operands::{
     BytesXorOperator, MaxOperator, MergeOperator, PutOperator, StringAppendOperator, UInt64AddOperator,
 };
-pub use options::{BlobPartition, FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, WriteOptions};
+pub use options::{
+    BlobPartition, FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, TransactionOptions, WriteOptions,
+};
 pub use pinned::PinnedSlice;
 pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};
 pub use repair::{AsideReason, DbRepair, LostKey, PutAside};
@@ -70,6 +72,6 @@ pub use update::Change;
 
 /// What rooms that are model-checked lock and count by: `tests/view_model.rs` and `testing/models` compile them over a model of it.
 mod sync {
-    pub(crate) use parking_lot::{Condvar, Mutex};
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::{OnceLock, atomic};
 }

@@ -42,6 +42,7 @@ use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
 use crate::reclaim::{Crowd, Pace, Room, Trash};
 use crate::snapshot::SnapshotList;
+use crate::transaction::Locks;
 use crate::version::ManifestWriter;
 use crate::write::log::{EndedLog, SpareLog};
 use crate::write::{Lead, Request};
@@ -77,6 +78,8 @@ pub(crate) struct Store {
     /// How much may still be written.
     pub(crate) room: Room,
     pub(crate) snapshots: Arc<SnapshotList>,
+    /// What transactions have locked.
+    pub(crate) locks: Arc<Locks>,
     /// What open found in the logs.
     pub(crate) recovery: Recovery,
     /// The first log that each family needed when the store was opened.
@@ -292,6 +295,7 @@ impl Store {
             counters: parts.counters,
             trash: parts.trash,
             snapshots: Arc::default(),
+            locks: Arc::default(),
             recovery: Recovery::default(),
             log_numbers: parts.log_numbers,
             durable_logs: parts.durable_logs,

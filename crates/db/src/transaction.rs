@@ -1,5 +1,6 @@
 //! Transactions: reads of one moment and writes that take effect together, if what was read is still so then (*optimistic*: nobody waits for a
-//! lock, whoever comes second begins again).
+//! lock, whoever comes second begins again). Or, if they are told to, reads and writes of keys that are locked for them (*pessimistic*: whoever
+//! comes second waits).
 //!
 //! - T1: all that a transaction reads of the store is of the moment at which it began, which a snapshot keeps; what it wrote itself it sees on top.
 //! - T2: a commit takes effect as one batch, directly after a moment at which no key that was read had an entry newer than the snapshot: as if the
@@ -12,6 +13,12 @@
 //! - T4: an entry that is newer than the snapshot is there, under its number, as long as that is held: flushes and compactions drop it for a newer one
 //!   only, and let no entry forget when it was written that a snapshot does not see (S1 to S3 of `compaction/sieve.rs`).
 //!
+//! - T5: a locking transaction has each key that it reads shared, and each that it writes alone ([`locks`]), from before it reads it to after its commit
+//!   can be seen. It reads what is newest, and T2 counts from the number that could be seen before that read. So two that lock are never in
+//!   conflict, and what is written without a lock is noticed as ever, by those who write nothing, too: what they read is still so after the last of
+//!   it was read. (The snapshot of the beginning stays, for T4: no read counts from before it.)
+//! - T6: what is rolled back to a save point was not written. It still was read, and still is locked.
+//!
 //! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
 //! into the memtables, and, if the family's tables have something newer, into those; a place in the commit queue. Measured (`esker bench --benchmarks
 //! randomtransaction --value-size 100`, two processors), of those that get two keys and put them: of 300,000 keys 6.6 µs by one thread, 248,000 a second by
@@ -21,20 +28,23 @@
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
 mod iterate;
+mod locks;
 mod own;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
 
 pub use self::iterate::TransactionIterator;
+pub(crate) use self::locks::Locks;
+use self::locks::{Holder, Mode, Refused};
 use self::own::Own;
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::entry;
 use crate::family::{ColumnFamily, Generation, View};
-use crate::options::{ReadOptions, WriteOptions};
+use crate::options::{ReadOptions, TransactionOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -42,13 +52,16 @@ use crate::update::is_unchanged;
 use crate::write::{Ahead, Condition, Request, check_options};
 use crate::{Error, ErrorKind, Result};
 
-/// Reads of one moment, and writes that take effect together if what was read is still so. Begun by [`Db::transaction`]; dropped without a
-/// [`commit`](Self::commit), it has changed nothing.
+/// So many processors may lock keys at once, as a rule, without meeting.
+const LOCK_SHARDS: usize = 64;
+
+/// Reads of one moment, and writes that take effect together if what was read is still so. Begun by [`Db::transaction`], or, to lock keys,
+/// by [`Db::transaction_with`]; dropped without a [`commit`](Self::commit), it has changed nothing.
 ///
 /// ```
 /// # fn main() -> esker_db::Result<()> {
 /// # let dir = std::env::temp_dir().join(format!("esker-transaction-{}", std::process::id()));
-/// use esker_db::{Db, ErrorKind, Options, WriteOptions};
+/// use esker_db::{Db, ErrorKind, Options, TransactionOptions, WriteOptions};
 /// let db = Db::open(&dir, Options { create_if_missing: true, ..Options::default() })?;
 /// db.put("alice", [5])?;
 /// db.put("bob", [2])?;
@@ -70,6 +83,13 @@ use crate::{Error, ErrorKind, Result};
 /// db.put("alice", [9])?;
 /// let error = transaction.commit(&WriteOptions::default()).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Conflict);
+///
+/// // Or so that others who lock wait for it, and find what it wrote.
+/// let locking = TransactionOptions { locking: true, ..TransactionOptions::default() };
+/// let mut transaction = db.transaction_with(&locking);
+/// let bob = number(transaction.get_for_update("bob")?);
+/// transaction.put("bob", [bob + 1])?;
+/// transaction.commit(&WriteOptions::default())?;
 /// # db.close()?;
 /// # std::fs::remove_dir_all(&dir).unwrap();
 /// # Ok(())
@@ -80,20 +100,36 @@ use crate::{Error, ErrorKind, Result};
 /// [`delete_files_in_range`](Db::delete_files_in_range) counts as written.
 pub struct Transaction {
     db: Db,
-    /// With the snapshot.
+    begun: Snapshot,
+    /// Of the beginning; with locks, of now.
     reading: ReadOptions,
+    /// What it has locked, if it locks.
+    holder: Option<Holder>,
     /// By the ids of families.
     touched: BTreeMap<u32, Touched>,
     /// What was written, in order.
     batch: WriteBatch,
+    /// What keys were before they were written since the first save point, and how much of that came before each.
+    undo: Vec<Undo>,
+    undo_from: Vec<usize>,
+    /// Whether a lock was refused for a deadlock.
+    is_victim: bool,
+}
+
+/// What was made of a key of a family before it was written once more.
+#[derive(Debug)]
+struct Undo {
+    family_id: u32,
+    key: Box<[u8]>,
+    before: Option<Own>,
 }
 
 /// What a transaction has to do with a family.
 #[derive(Debug)]
 struct Touched {
     family: ColumnFamily,
-    /// Keys that were read of the store.
-    read: BTreeSet<Box<[u8]>>,
+    /// Keys that were read of the store, and what was visible then.
+    read: BTreeMap<Box<[u8]>, u64>,
     /// What was made of keys.
     written: BTreeMap<Box<[u8]>, Own>,
 }
@@ -103,15 +139,37 @@ impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let read: usize = self.touched.values().map(|of| of.read.len()).sum();
         let written: usize = self.touched.values().map(|of| of.written.len()).sum();
-        f.debug_struct("Transaction").field("keys_read", &read).field("keys_written", &written).finish_non_exhaustive()
+        let locked = self.holder.as_ref().map_or(0, Holder::len);
+        f.debug_struct("Transaction")
+            .field("keys_read", &read)
+            .field("keys_written", &written)
+            .field("keys_locked", &locked)
+            .finish_non_exhaustive()
     }
 }
 
 impl Db {
     /// Begins a transaction, which sees the store as it is now.
     pub fn transaction(&self) -> Transaction {
-        let reading = ReadOptions { snapshot: Some(self.snapshot()), ..ReadOptions::default() };
-        Transaction { db: self.clone(), reading, touched: BTreeMap::new(), batch: WriteBatch::new() }
+        self.transaction_with(&TransactionOptions::default())
+    }
+
+    /// Begins a transaction that locks keys, if the options say so, and else one as [`transaction`](Self::transaction).
+    pub fn transaction_with(&self, options: &TransactionOptions) -> Transaction {
+        let begun = self.snapshot();
+        let holder = options.locking.then(|| self.store().locks.holder(options.lock_timeout));
+        let snapshot = holder.is_none().then(|| begun.clone());
+        Transaction {
+            db: self.clone(),
+            begun,
+            reading: ReadOptions { snapshot, ..ReadOptions::default() },
+            holder,
+            touched: BTreeMap::new(),
+            batch: WriteBatch::new(),
+            undo: Vec::new(),
+            undo_from: Vec::new(),
+            is_victim: false,
+        }
     }
 
     /// Runs `act` in a transaction and commits it; begins again if it was in [conflict](ErrorKind::Conflict) with another write, however often: `act`
@@ -120,10 +178,27 @@ impl Db {
     ///
     /// # Errors
     /// What `act` returns: nothing was written. As [`Transaction::commit`], but for `Conflict`.
-    pub fn transact<T>(&self, options: &WriteOptions, mut act: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn transact<T>(&self, options: &WriteOptions, act: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(&TransactionOptions::default(), options, act)
+    }
+
+    /// As [`transact`](Self::transact), in a transaction as the options say. With locks it begins again, too, if `act` returns the `Conflict` of a
+    /// [deadlock](TransactionOptions::locking), having let go of all its locks.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_with<T>(
+        &self,
+        transaction_options: &TransactionOptions,
+        options: &WriteOptions,
+        mut act: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
         loop {
-            let mut transaction = self.transaction();
-            let made = act(&mut transaction)?;
+            let mut transaction = self.transaction_with(transaction_options);
+            let made = match act(&mut transaction) {
+                Err(error) if transaction.is_victim && error.kind() == ErrorKind::Conflict => continue,
+                made => made?,
+            };
             match transaction.commit(options) {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 committed => return committed.map(|()| made),
@@ -141,26 +216,83 @@ impl Transaction {
         self.get_cf(&self.db.default_column_family(), key)
     }
 
-    /// The value of `key` in `family`: what the transaction gave it, else what it had when that began. If another write comes to the key before the
-    /// commit, that fails.
+    /// The value of `key` in `family`: what the transaction gave it, else what it had when that began; if it locks, what it has now. If another
+    /// write comes to the key before the commit, that fails.
     ///
     /// # Errors
-    /// As [`Db::get_cf`].
+    /// As [`Db::get_cf`]. Of a transaction that [locks](TransactionOptions::locking), besides:
+    /// - `Busy`: others kept the key locked for too long.
+    /// - `Conflict`: they wait for this transaction. Drop it, so that they go on, and begin again.
     pub fn get_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
         let key = key.as_ref();
-        let mut is_read = false;
-        let mut stored = || {
-            is_read = true;
-            self.db.get_cf(family, key, &self.reading)
-        };
-        let value = match self.own(family, key)? {
-            Some(own) => own.read(&self.batch, &family.0, key, stored),
-            None => stored(),
-        };
-        if is_read {
+        if self.own(family, key)?.is_none_or(Own::needs_stored) {
+            self.lock(family, key, Mode::Shared)?;
             self.note_read(family, key);
         }
-        value
+        self.read(family, key)
+    }
+
+    /// As [`get`](Self::get), of a key that is going to be written. See [`get_for_update_cf`](Self::get_for_update_cf).
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.get_for_update_cf(&self.db.default_column_family(), key)
+    }
+
+    /// As [`get_cf`](Self::get_cf), of a key that is going to be written: a [locking](TransactionOptions::locking) transaction has it alone from
+    /// here on. Two that share a key, and then both want to write to it, are in a deadlock; with this, the second waits for the first.
+    ///
+    /// # Errors
+    /// As [`get_cf`](Self::get_cf).
+    pub fn get_for_update_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        let key = key.as_ref();
+        let is_stored = self.own(family, key)?.is_none_or(Own::needs_stored);
+        self.lock(family, key, Mode::Alone)?;
+        if is_stored {
+            self.note_read(family, key);
+        }
+        self.read(family, key)
+    }
+
+    /// The values of `keys` in the default column family. See [`multi_get_cf`](Self::multi_get_cf).
+    ///
+    /// # Errors
+    /// As [`multi_get_cf`](Self::multi_get_cf).
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Result<Option<PinnedSlice>>>> {
+        self.multi_get_cf(&self.db.default_column_family(), keys)
+    }
+
+    /// The values of `keys` in `family`, in their order: each as [`get_cf`](Self::get_cf), those of the store read together, as
+    /// [`Db::multi_get_cf`] does.
+    ///
+    /// # Errors
+    /// Of a key that cannot be read, its own, in its place; as [`get_cf`](Self::get_cf), if one is not to be had at all.
+    pub fn multi_get_cf<K: AsRef<[u8]>>(
+        &mut self,
+        family: &ColumnFamily,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Result<Option<PinnedSlice>>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let mut asked = Vec::new();
+        for key in keys.iter().map(AsRef::as_ref) {
+            if self.own(family, key)?.is_none_or(Own::needs_stored) {
+                asked.push(key);
+            }
+        }
+        // In their order: of two that ask for the same, neither waits for the other in vain.
+        let mut in_order = asked.clone();
+        in_order.sort_unstable();
+        for key in in_order {
+            self.lock(family, key, Mode::Shared)?;
+            self.note_read(family, key);
+        }
+        let mut stored = self.db.multi_get_cf(family, asked, &self.reading)?.into_iter();
+        let values = keys.iter().map(|key| self.read_over(family, key.as_ref(), || stored.next().unwrap_or(Ok(None))));
+        Ok(values.collect())
     }
 
     /// Whether `key` has a value in the default column family. See [`exists_cf`](Self::exists_cf).
@@ -180,6 +312,7 @@ impl Transaction {
         if let Some(own) = self.own(family, key)? {
             return Ok(own.is_there());
         }
+        self.lock(family, key, Mode::Shared)?;
         self.note_read(family, key);
         self.db.exists_cf(family, key, &self.reading)
     }
@@ -187,7 +320,7 @@ impl Transaction {
     /// Sets `key` to `value` in the default column family, if it commits.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`put_cf`](Self::put_cf).
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_cf(&self.db.default_column_family(), key, value)
     }
@@ -195,10 +328,11 @@ impl Transaction {
     /// Sets `key` to `value` in `family`, if it commits. A key that is written and not read is in conflict with nobody.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`], and `InvalidArgument` for a family of another store, or of an earlier open.
+    /// As [`WriteBatch::put`]; `InvalidArgument` for a family of another store, or of an earlier open; `Busy` and `Conflict` as
+    /// [`get_cf`](Self::get_cf).
     pub fn put_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.db.store().own(family)?;
+        self.lock(family, key, Mode::Alone)?;
         self.batch.put_cf(family, key, value)?;
         let end = self.batch.len_bytes();
         self.note_written(family, key, Own::value(end - value.len()..end));
@@ -219,7 +353,7 @@ impl Transaction {
     /// As [`put_cf`](Self::put_cf).
     pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.db.store().own(family)?;
+        self.lock(family, key, Mode::Alone)?;
         self.batch.delete_cf(family, key)?;
         self.note_written(family, key, Own::nothing());
         Ok(())
@@ -240,11 +374,12 @@ impl Transaction {
     /// As [`put_cf`](Self::put_cf); the commit, as [`Db::merge_cf`].
     pub fn merge_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        self.db.store().own(family)?;
+        self.lock(family, key, Mode::Alone)?;
         self.batch.merge_cf(family, key, operand)?;
         let end = self.batch.len_bytes();
-        let written = &mut self.touch(family).written;
-        written.entry(key.into()).or_default().merge(end - operand.len()..end);
+        let mut own = self.own(family, key)?.cloned().unwrap_or_default();
+        own.merge(end - operand.len()..end);
+        self.note_written(family, key, own);
         Ok(())
     }
 
@@ -256,10 +391,10 @@ impl Transaction {
         self.iter_cf(&self.db.default_column_family(), &ReadOptions::default())
     }
 
-    /// A walk over `family` as the transaction sees it: the store as it was when that began, with what it wrote. The snapshot of `options` is not
-    /// asked for.
+    /// A walk over `family` as the transaction sees it: the store as it was when that began, if it locks as it is now, with what it wrote. The snapshot
+    /// of `options` is not asked for.
     ///
-    /// What it shows is not looked for at the commit, nor what came between its keys: [`get_cf`](Self::get_cf) what must stay as it is.
+    /// What it shows is not locked nor looked for at the commit, nor what came between its keys: [`get_cf`](Self::get_cf) what must stay as it is.
     ///
     /// # Errors
     /// As [`Db::iter_cf`].
@@ -271,13 +406,52 @@ impl Transaction {
         Ok(TransactionIterator::new(family.clone(), store, written, &self.batch, bounds))
     }
 
-    /// The store as it was when the transaction began. What is read with it is not looked for when it commits, and does not have what the
-    /// transaction wrote.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.reading.snapshot.as_ref()
+    /// The store as it was when the transaction began. What is read with it is not looked for when it commits, locks nothing, and does not have
+    /// what the transaction wrote.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.begun
     }
 
-    /// Makes what was written take effect, all at once, if no other write came to any key that was read.
+    /// Remembers what was written up to now, above what it remembers already. Cost from then on: a copy of each key that is written.
+    pub fn set_save_point(&mut self) {
+        self.batch.set_save_point();
+        self.undo_from.push(self.undo.len());
+    }
+
+    /// Takes back what was written since the last [save point](Self::set_save_point), and forgets that. What was read since still counts, and what was
+    /// locked stays so.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.batch.rollback_to_save_point()?;
+        let from = self.undo_from.pop().unwrap_or_default();
+        // The last one first, so that each key comes to what it was in the end.
+        for Undo { family_id, key, before } in self.undo.drain(from..).rev() {
+            let Some(of) = self.touched.get_mut(&family_id) else { continue };
+            _ = match before {
+                Some(own) => of.written.insert(key, own),
+                None => of.written.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    /// Forgets the last [save point](Self::set_save_point); all stays as it was written.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.batch.pop_save_point()?;
+        self.undo_from.pop();
+        if self.undo_from.is_empty() {
+            self.undo.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes what was written take effect, all at once, if no other write came to any key that was read. Then, whatever came of it, lets go of what it
+    /// locked.
     ///
     /// # Durability
     /// As [`Db::write`]. With `sync`, all that was read is durable as well when this returns.
@@ -292,6 +466,10 @@ impl Transaction {
         check_options(*options)?;
         store.check_open()?;
         if self.batch.is_empty() {
+            // Without locks, all was read of one moment.
+            if self.holder.is_some() {
+                store.look_for(&self.touched)?;
+            }
             return if options.sync { store.sync_seen() } else { Ok(()) };
         }
         store.check_writable()?;
@@ -302,10 +480,9 @@ impl Transaction {
     /// What it writes, and the condition under which it does.
     pub(crate) fn request(&mut self, options: &WriteOptions) -> Result<Request> {
         let (store, touched) = (self.db.store(), std::mem::take(&mut self.touched));
-        let begun = self.reading.snapshot.as_ref().map_or(u64::MAX, Snapshot::sequence);
-        let to = store.look_for(&touched, begun)?;
+        let to = store.look_for(&touched)?;
         let request = store.request(std::mem::take(&mut self.batch), *options)?;
-        Ok(request.under(Box::new(Looked { begun, touched, to })))
+        Ok(request.under(Box::new(Looked { touched, to })))
     }
 
     /// What the transaction made of `key`, if it did.
@@ -314,27 +491,64 @@ impl Transaction {
         Ok(self.touched.get(&family.id()).and_then(|of| of.written.get(key)))
     }
 
+    /// The value of `key` as the transaction sees it. If the store is asked, that was noted.
+    fn read(&self, family: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedSlice>> {
+        self.read_over(family, key, || self.db.get_cf(family, key, &self.reading))
+    }
+
+    /// The same, over what `stored` gives.
+    fn read_over(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        stored: impl FnOnce() -> Result<Option<PinnedSlice>>,
+    ) -> Result<Option<PinnedSlice>> {
+        match self.own(family, key)? {
+            Some(own) => own.read(&self.batch, &family.0, key, stored),
+            None => stored(),
+        }
+    }
+
+    /// Has `key` locked from now on, if the transaction locks.
+    fn lock(&mut self, family: &ColumnFamily, key: &[u8], mode: Mode) -> Result<()> {
+        let store = self.db.store();
+        store.own(family)?;
+        let Some(holder) = &mut self.holder else { return Ok(()) };
+        let locked = holder.lock(family.id(), key, mode);
+        locked.map_err(|refused| {
+            self.is_victim |= refused == Refused::Deadlock;
+            not_locked(refused, key, family.name())
+        })
+    }
+
     fn touch(&mut self, family: &ColumnFamily) -> &mut Touched {
-        let untouched = || Touched { family: family.clone(), read: BTreeSet::new(), written: BTreeMap::new() };
+        let untouched = || Touched { family: family.clone(), read: BTreeMap::new(), written: BTreeMap::new() };
         self.touched.entry(family.id()).or_insert_with(untouched)
     }
 
+    /// Notes that `key` is going to be read: it must stay as it is from the moment on that the read shows, or from an earlier one.
     fn note_read(&mut self, family: &ColumnFamily, key: &[u8]) {
+        let seen = match &self.reading.snapshot {
+            Some(snapshot) => snapshot.sequence(),
+            None => self.db.store().visible().get(),
+        };
         let read = &mut self.touch(family).read;
-        if !read.contains(key) {
-            read.insert(key.into());
+        if !read.contains_key(key) {
+            read.insert(key.into(), seen);
         }
     }
 
     fn note_written(&mut self, family: &ColumnFamily, key: &[u8], own: Own) {
-        self.touch(family).written.insert(key.into(), own);
+        let before = self.touch(family).written.insert(key.into(), own);
+        if !self.undo_from.is_empty() {
+            self.undo.push(Undo { family_id: family.id(), key: key.into(), before });
+        }
     }
 }
 
-/// What was read, and up to where it was looked for something newer than a transaction's beginning.
+/// What was read, and up to where it was looked for something newer.
 #[derive(Debug)]
 struct Looked {
-    begun: u64,
     touched: BTreeMap<u32, Touched>,
     /// For each family what took writes before, and a number.
     to: Vec<(Arc<Generation>, u64)>,
@@ -346,29 +560,29 @@ impl Condition for Looked {
         for (of, (active, to)) in self.touched.values().zip(&self.to) {
             let family = &of.family.0;
             family.check_not_dropped()?;
-            if let Some(key) = of.read.iter().find(|key| ahead.writes(family.id, key)) {
+            if let Some(key) = of.read.keys().find(|key| ahead.writes(family.id, key)) {
                 return Err(conflict(key, &family.name));
             }
-            is_unchanged_since &= of.read.iter().all(|key| is_unchanged(family, key, *to, active));
+            is_unchanged_since &= of.read.keys().all(|key| is_unchanged(family, key, *to, active));
         }
-        if is_unchanged_since { Ok(()) } else { store.look_for(&self.touched, self.begun).map(drop) }
+        if is_unchanged_since { Ok(()) } else { store.look_for(&self.touched).map(drop) }
     }
 }
 
 impl Store {
-    /// Looks for entries of keys that were read which are newer than `begun` (T3).
+    /// Looks for entries of keys that were read which are newer than what was read (T3).
     ///
     /// # Errors
     /// `Conflict`: there is one.
-    fn look_for(&self, touched: &BTreeMap<u32, Touched>, begun: u64) -> Result<Vec<(Arc<Generation>, u64)>> {
+    fn look_for(&self, touched: &BTreeMap<u32, Touched>) -> Result<Vec<(Arc<Generation>, u64)>> {
         let look = |of: &Touched| {
             let family = &of.family.0;
             // In this order: what is newer than `to` is in this memtable or a later one, or came in as a file; and the view has all up to `to`.
             let active = family.view.load().active.clone();
             let to = self.visible().get();
             let view = family.view.load();
-            for key in &of.read {
-                if is_newer(&view, key, begun)? {
+            for (key, &seen) in &of.read {
+                if is_newer(&view, key, seen)? {
                     return Err(conflict(key, &family.name));
                 }
             }
@@ -387,14 +601,26 @@ fn conflict(key: &[u8], family: &str) -> Error {
     Error::new(ErrorKind::Conflict, reason)
 }
 
-/// Whether `user_key` has an entry that is newer than `begun`, or lies in a range that was deleted since.
-fn is_newer(view: &View, user_key: &[u8], begun: u64) -> Result<bool> {
-    if view.cover(user_key, SequenceNumber::MAX).get() > begun {
+#[cold]
+fn not_locked(refused: Refused, key: &[u8], family: &str) -> Error {
+    let key = entry::Key(key);
+    let (kind, reason) = match refused {
+        Refused::Deadlock => {
+            (ErrorKind::Conflict, "who has it locked waits for this transaction (deadlock); drop it and begin again")
+        }
+        Refused::TimedOut => (ErrorKind::Busy, "another transaction kept it locked for all of lock_timeout; try again"),
+    };
+    Error::new(kind, reason).while_doing(format_args!("locking key {key} of column family {family:?}"))
+}
+
+/// Whether `user_key` has an entry that is newer than `seen`, or lies in a range that was deleted since.
+fn is_newer(view: &View, user_key: &[u8], seen: u64) -> Result<bool> {
+    if view.cover(user_key, SequenceNumber::MAX).get() > seen {
         return Ok(true);
     }
     let lookup = internal_key::lookup(user_key, SequenceNumber::MAX);
     if let Some(hit) = view.generations().find_map(|generation| generation.memtable.get(&lookup)) {
-        return Ok(hit.sequence.get() > begun);
+        return Ok(hit.sequence.get() > seen);
     }
-    view.version.is_newer(&lookup, begun)
+    view.version.is_newer(&lookup, seen)
 }

@@ -1,5 +1,5 @@
-//! The memtable's skip list, its arena and its fingers, compiled a second time over shuttle's atomics and locks. A library, so
-//! that the unit tests within these files are not compiled along.
+//! The memtable's skip list, its arena and its fingers, and the locks of transactions, compiled a second time over shuttle's atomics and locks. A
+//! library, so that the unit tests within these files are not compiled along.
 
 // Where a tool compiles all targets, it makes a test of this library, too, whatever the manifest says: of nothing, then.
 #![cfg(not(test))]
@@ -8,28 +8,55 @@
 mod arena;
 #[path = "../../../crates/db/src/memtable/fingers.rs"]
 mod fingers;
+#[path = "../../../crates/db/src/transaction/locks.rs"]
+#[expect(dead_code, reason = "a part of another crate's source")]
+mod locks;
 #[path = "../../../crates/db/src/memtable/skip_list.rs"]
 #[expect(dead_code, reason = "a part of another crate's source")]
 mod skip_list;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use skip_list::SkipList;
 
 /// So few that fingers are made, and made again, within a schedule.
 const TALL_MIN: usize = 1;
+/// So few that keys meet in one.
+const LOCK_SHARDS: usize = 2;
 
 /// The faces of `parking_lot` and of the standard library, as far as they are used, on shuttle's.
 mod sync {
-    use shuttle::sync::MutexGuard;
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::sync::atomic;
+}
 
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+/// The locks of a store's transactions.
+#[derive(Debug, Default)]
+pub struct Locks(Arc<locks::Locks>);
 
-    impl<T> Mutex<T> {
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            // As there: a panic does not poison it.
-            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-        }
+/// What one transaction has locked.
+#[derive(Debug)]
+pub struct Holder(locks::Holder);
+
+impl Locks {
+    /// Who waits for as long as it takes: time does not pass.
+    pub fn holder(&self) -> Holder {
+        Holder(self.0.holder(Duration::MAX))
+    }
+
+    /// Whether nobody holds any of the first `keys`.
+    pub fn are_free(&self, keys: u8) -> bool {
+        let mut holder = Holder(self.0.holder(Duration::ZERO));
+        (0..keys).all(|key| holder.lock(key, true))
+    }
+}
+
+impl Holder {
+    /// Locks `key`. `false` if that would wait for itself.
+    pub fn lock(&mut self, key: u8, is_alone: bool) -> bool {
+        let mode = if is_alone { locks::Mode::Alone } else { locks::Mode::Shared };
+        self.0.lock(0, &[key], mode).is_ok()
     }
 }
 

@@ -34,6 +34,7 @@ mod isolation;
 mod kinds;
 mod linearizable;
 mod lock_files;
+mod locking;
 mod look_ahead;
 mod metamorphic;
 mod model;

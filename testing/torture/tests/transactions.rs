@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
     Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions, Separation, SstFileWriter,
-    StringAppendOperator, Transaction, WriteBatch, WriteOptions,
+    StringAppendOperator, Transaction, TransactionOptions, WriteBatch, WriteOptions,
 };
 use esker_torture::crash::{self, Promise};
 use esker_torture::history::{self, Event, has_order, record};
@@ -251,7 +251,7 @@ fn a_transaction_sees_its_moment_and_itself() {
     flush(&db);
     assert_eq!(text(transaction.get("a").unwrap()).as_deref(), Some("1"));
     assert_eq!(text(transaction.get_cf(&other, "a").unwrap()).as_deref(), Some("other"));
-    let reading = ReadOptions { snapshot: transaction.snapshot().cloned(), ..ReadOptions::default() };
+    let reading = ReadOptions { snapshot: Some(transaction.snapshot().clone()), ..ReadOptions::default() };
     assert_eq!(text(db.get_cf(&db.default_column_family(), "a", &reading).unwrap()).as_deref(), Some("1"));
 
     let long = "long".repeat(200);
@@ -271,7 +271,7 @@ fn a_transaction_sees_its_moment_and_itself() {
     assert!(transaction.exists("b2").unwrap() && !transaction.exists("d").unwrap());
     assert!(transaction.exists_cf(&other, "b").unwrap() && !transaction.exists_cf(&other, "d").unwrap());
     assert_eq!(db.get("c").unwrap(), None);
-    assert_eq!(format!("{transaction:?}"), "Transaction { keys_read: 3, keys_written: 5, .. }");
+    assert_eq!(format!("{transaction:?}"), "Transaction { keys_read: 3, keys_written: 5, keys_locked: 0, .. }");
     // It has read "a", which was put meanwhile.
     let error = transaction.commit(&UNSYNCED).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -547,14 +547,23 @@ fn act(db: &Db, dice: u64) -> Option<Action> {
         }
         1 => Some(Action::Get(at, byte(db.get(KEYS[at]).unwrap()))),
         _ => {
-            let mut transaction = db.transaction();
-            let seen = KEYS.map(|key| byte(transaction.get(key).unwrap()));
-            std::thread::yield_now();
+            let locking = dice >> 26 & 1 == 1;
+            let mut transaction = db.transaction_with(&TransactionOptions { locking, ..TransactionOptions::default() });
+            let refused = |error: esker::Error| assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            // Shared or alone, in either order.
+            let order = if dice >> 27 & 1 == 1 { [0, 1] } else { [1, 0] };
+            let mut seen = [0; 2];
+            for at in order {
+                let alone = dice >> (28 + at) & 1 == 1;
+                let read = if alone { transaction.get_for_update(KEYS[at]) } else { transaction.get(KEYS[at]) };
+                seen[at] = byte(read.map_err(refused).ok()?);
+                std::thread::yield_now();
+            }
             // One of them, both, or none.
             let written = [dice >> 24 & 1 == 1, dice >> 25 & 1 == 1].map(|writes| writes.then_some(value));
             for (key, written) in KEYS.iter().zip(written) {
                 if let Some(value) = written {
-                    transaction.put(key, [value]).unwrap();
+                    transaction.put(key, [value]).map_err(refused).ok()?;
                 }
             }
             match transaction.commit(if dice >> 30 & 1 == 1 { &SYNCED } else { &UNSYNCED }) {

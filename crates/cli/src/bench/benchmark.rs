@@ -42,6 +42,8 @@ pub(crate) enum Benchmark {
     ReadWhileWriting,
     /// Get two random keys and put them, in a transaction, again if another thread came in between; on a Db
     RandomTransaction,
+    /// As randomtransaction, but a thread locks its keys and others wait for it; on a Db
+    RandomLocking,
     /// Merge into random keys what is to be their value, by the merge operator put; on a Db
     MergeRandom,
     /// 50 % get, 50 % put
@@ -96,7 +98,9 @@ impl Benchmark {
                 Some("needs memtables and tables, which a Cask has not")
             }
             (Kind::Cask, Self::DeleteRange) => Some("needs keys in order, and a Cask has none; see deleterandom"),
-            (Kind::Cask, Self::RandomTransaction) => Some("needs transactions, and a Cask has none; see ycsbf"),
+            (Kind::Cask, Self::RandomTransaction | Self::RandomLocking) => {
+                Some("needs transactions, and a Cask has none; see ycsbf")
+            }
             (Kind::Cask, Self::MergeRandom) => Some("needs a merge operator, and a Cask has none; see overwrite"),
             (Kind::Db, Self::Scan) => Some("works on a Cask; on a Db, readseq goes through everything"),
             (Kind::Raft, _) => Some("works on a Db or a Cask, not on a Raft log"),
@@ -130,7 +134,7 @@ impl Benchmark {
     /// Whether keys are put of which nobody knows afterwards which they were.
     pub(super) fn scatters(self) -> bool {
         let shares = self.shares();
-        matches!(self, Self::ReadWhileWriting | Self::RandomTransaction | Self::MergeRandom)
+        matches!(self, Self::ReadWhileWriting | Self::RandomTransaction | Self::RandomLocking | Self::MergeRandom)
             || shares.update + shares.read_modify_write > 0
     }
 

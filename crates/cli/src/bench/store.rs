@@ -320,9 +320,12 @@ impl<'a> Target<'a> {
     }
 
     /// A transaction, and how it is committed.
-    pub(super) fn transaction(&self) -> Result<(Transaction, &WriteOptions), Stop> {
+    pub(super) fn transaction(&self, locking: bool) -> Result<(Transaction, &WriteOptions), Stop> {
         match self {
-            Self::Db { db, write, .. } => Ok((db.transaction(), write)),
+            Self::Db { db, write, .. } => {
+                let options = TransactionOptions { locking, lock_timeout: Duration::MAX };
+                Ok((db.transaction_with(&options), write))
+            }
             Self::Cask { .. } => Err(Stop::Failed(Failure::new("this benchmark needs a Db"))),
         }
     }

@@ -119,7 +119,8 @@ impl<'a> Worker<'a> {
             | Benchmark::YcsbD
             | Benchmark::YcsbE
             | Benchmark::YcsbF => self.mixed()?,
-            Benchmark::RandomTransaction => self.transact()?,
+            Benchmark::RandomTransaction => self.transact(false)?,
+            Benchmark::RandomLocking => self.transact(true)?,
             Benchmark::MergeRandom => self.merge()?,
             Benchmark::Flush => self.shared.target.db()?.0.flush()?,
             Benchmark::Compact => self.shared.target.compact()?,
@@ -326,13 +327,15 @@ impl<'a> Worker<'a> {
         shared.target.merge(self.key.of(number), &self.value)
     }
 
-    fn transact(&mut self) -> Result<(), Stop> {
-        let (numbers, shared) = ([self.choose(), self.choose()], self.shared);
+    fn transact(&mut self, locking: bool) -> Result<(), Stop> {
+        let (mut numbers, shared) = ([self.choose(), self.choose()], self.shared);
+        // In one order, so that nobody waits for who waits for it.
+        numbers.sort_unstable();
         loop {
-            let (mut transaction, options) = shared.target.transaction()?;
+            let (mut transaction, options) = shared.target.transaction(locking)?;
             for number in numbers {
                 let expected = self.expect(number, shared.frontier.acknowledged());
-                let found = transaction.get(self.key.of(number))?;
+                let found = transaction.get_for_update(self.key.of(number))?;
                 self.check(number, found.as_deref(), expected)?;
             }
             for number in numbers {

@@ -7,6 +7,7 @@ mod persist;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
@@ -591,6 +592,29 @@ pub struct WriteOptions {
 
     /// Leave the write-ahead log out: the write survives nothing until a flush. Default `false`. Not with `sync`.
     pub disable_wal: bool,
+}
+
+/// Options of one transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionOptions {
+    /// Whether it locks the keys that it reads and writes until it ends, so that others wait for it instead of beginning again (*pessimistic*). Default
+    /// `false`: what came to the keys that it read is looked for when it commits.
+    ///
+    /// A read shares its key with other reads; a write, or [`get_for_update`](crate::Transaction::get_for_update), has it alone. Who waits for a key gets it in
+    /// the order of coming. Who would wait for itself, round whatever corners, is refused instead: a *deadlock*, of kind `Conflict`. Reads
+    /// show the newest value, not that of the transaction's beginning; so does a walk, which locks nothing. Plain writes,
+    /// [`update`](crate::Db::update)s and transactions without locks ask for none: whoever read a key that these write is told at its commit, as without locks.
+    pub locking: bool,
+
+    /// How long a locking transaction waits for a key; then the call is `Busy`, and the transaction as it was before. Zero waits for nobody.
+    /// Default one second.
+    pub lock_timeout: Duration,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        Self { locking: false, lock_timeout: Duration::from_secs(1) }
+    }
 }
 
 /// Options of one read or iterator.

@@ -42,6 +42,11 @@ impl Own {
         self.operands.push(place);
     }
 
+    /// Whether the store has to be asked for the value.
+    pub(super) fn needs_stored(&self) -> bool {
+        matches!(self.base, Base::Stored)
+    }
+
     /// Whether the key has a value.
     pub(super) fn is_there(&self) -> bool {
         !self.operands.is_empty() || !matches!(self.base, Base::Nothing)

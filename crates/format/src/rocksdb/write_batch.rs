@@ -176,6 +176,13 @@ const fn layout(kind: ValueKind) -> (ValueKind, Shape, bool) {
     }
 }
 
+/// How much a batch had in it at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    len_bytes: usize,
+    count: u32,
+}
+
 /// A batch, as the bytes that a log will hold. Appending to it is writing those bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteBatch {
@@ -247,6 +254,20 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(HEADER_BYTES, 0);
+    }
+
+    /// How much there is.
+    pub fn mark(&self) -> Mark {
+        Mark { len_bytes: self.bytes.len(), count: self.count() }
+    }
+
+    /// Takes out what came since it was as `mark` says. One that is not of this batch, or of more than there is, changes nothing or leaves
+    /// something that does not decode.
+    pub fn rewind(&mut self, mark: Mark) {
+        if (HEADER_BYTES..self.bytes.len()).contains(&mark.len_bytes) {
+            self.bytes.truncate(mark.len_bytes);
+            self.set_count(mark.count);
+        }
     }
 
     /// The sequence number of the first operation.

@@ -82,6 +82,17 @@ impl<T> RwLock<T> {
     }
 }
 
+/// How a wait ended.
+#[derive(Debug)]
+pub struct WaitTimeoutResult;
+
+impl WaitTimeoutResult {
+    /// Whether it took too long: never.
+    pub const fn timed_out(&self) -> bool {
+        false
+    }
+}
+
 /// Where holders of a [`Mutex`] sleep.
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
@@ -99,8 +110,9 @@ impl Condvar {
     }
 
     /// Sleeps until woken; time does not pass in a model.
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
         self.wait(guard);
+        WaitTimeoutResult
     }
 
     /// Wakes one.
