@@ -151,6 +151,15 @@ esker_error *esker_batch_merge(esker_batch *batch, const esker_family *family, e
 // How many operations it has.
 uint32_t esker_batch_count(const esker_batch *batch);
 
+// Remembers what is in it now, above what it remembers already.
+void esker_batch_set_save_point(esker_batch *batch);
+
+// Takes out what came since the last save point, and forgets that. `NotFound`: there is none.
+esker_error *esker_batch_rollback_to_save_point(esker_batch *batch);
+
+// Forgets the last save point; the batch stays as it is. `NotFound`: there is none.
+esker_error *esker_batch_pop_save_point(esker_batch *batch);
+
 // Takes all of them out.
 void esker_batch_clear(esker_batch *batch);
 
@@ -513,8 +522,16 @@ esker_error *esker_db_multi_get(const esker_db *db, const esker_read_options *op
 // Begins a transaction, which sees the store as it is now.
 esker_transaction *esker_db_transaction(const esker_db *db);
 
-// The value of `key`: what the transaction gave it, else what it had when that began. NULL if it has none.
+// Begins a transaction that locks what it reads and writes until it ends, so that others of this kind wait for it instead of beginning again. A call that
+// has waited `lock_timeout_ms` milliseconds for a key is `Busy`; 0 waits for nobody, 1000 is a common choice. One that would wait for itself, round
+// whatever corners, is a `Conflict`: free the transaction, so that the others go on, and begin again.
+esker_transaction *esker_db_locking_transaction(const esker_db *db, uint64_t lock_timeout_ms);
+
+// The value of `key`: what the transaction gave it, else what it had when that began; if it locks, what it has now. NULL if it has none.
 esker_error *esker_transaction_get(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_value **value);
+
+// As `esker_transaction_get`, of a key that is going to be written: a transaction that locks has it alone from here on.
+esker_error *esker_transaction_get_for_update(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_value **value);
 
 // Sets `key` to `value`, if it commits.
 esker_error *esker_transaction_put(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_slice value);
@@ -524,6 +541,15 @@ esker_error *esker_transaction_delete(esker_transaction *transaction, const eske
 
 // Merges `operand` into the value of `key`, if it commits; that reads nothing.
 esker_error *esker_transaction_merge(esker_transaction *transaction, const esker_family *family, esker_slice key, esker_slice operand);
+
+// Remembers what was written up to now, above what it remembers already.
+void esker_transaction_set_save_point(esker_transaction *transaction);
+
+// Takes back what was written since the last save point, and forgets that. `NotFound`: there is none.
+esker_error *esker_transaction_rollback_to_save_point(esker_transaction *transaction);
+
+// Forgets the last save point; all stays as it was written. `NotFound`: there is none.
+esker_error *esker_transaction_pop_save_point(esker_transaction *transaction);
 
 // Makes what was written take effect, all at once, and frees the transaction, whatever it returns. `Conflict`: another write came to what was read;
 // nothing was written, begin again. `flags` as those of `esker_db_put`.

@@ -88,6 +88,24 @@ pub extern "C" fn esker_batch_count(batch: &Batch) -> u32 {
     batch.0.count()
 }
 
+/// Remembers what is in it now, above what it remembers already.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_set_save_point(batch: &mut Batch) {
+    batch.0.set_save_point();
+}
+
+/// Takes out what came since the last save point, and forgets that. `NotFound`: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_rollback_to_save_point(batch: &mut Batch) -> Failure {
+    attempt(|| batch.0.rollback_to_save_point())
+}
+
+/// Forgets the last save point; the batch stays as it is. `NotFound`: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_batch_pop_save_point(batch: &mut Batch) -> Failure {
+    attempt(|| batch.0.pop_save_point())
+}
+
 /// Takes all of them out.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_batch_clear(batch: &mut Batch) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker::{
     Cask, CaskBatch, CaskScan, CaskValue, CaskWriteOptions, ColumnFamily, Db, Error, OnDisk, PinnedSlice, ReadOptions,
-    Transaction, WriteBatch, WriteOptions,
+    Transaction, TransactionOptions, WriteBatch, WriteOptions,
 };
 use esker_format::cask::FileName;
 
