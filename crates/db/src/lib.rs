@@ -37,6 +37,7 @@ mod stats;
 mod store;
 mod table;
 mod transaction;
+mod ttl;
 mod update;
 mod version;
 mod write;
@@ -68,6 +69,7 @@ pub use repair::{AsideReason, DbRepair, LostKey, PutAside};
 pub use snapshot::Snapshot;
 pub use stats::{CacheStats, FamilyStats, LevelStats, MemoryStats, OnDisk, Stats, Written};
 pub use transaction::{Transaction, TransactionIterator};
+pub use ttl::{TtlFamily, TtlIterator};
 pub use update::Change;
 
 /// What rooms that are model-checked lock and count by: `tests/view_model.rs` and `testing/models` compile them over a model of it.

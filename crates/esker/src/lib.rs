@@ -7,8 +7,8 @@ pub use esker_db::{
     FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions, Ingested, Job, JobKind, LevelStats,
     Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options, PinnedSlice, PutOperator, ReadOptions,
     ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats,
-    StringAppendOperator, Transaction, TransactionIterator, TransactionOptions, UInt64AddOperator, WaitCause,
-    WithoutCurrent, WriteBatch, WriteOptions, Written,
+    StringAppendOperator, Transaction, TransactionIterator, TransactionOptions, TtlFamily, TtlIterator,
+    UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

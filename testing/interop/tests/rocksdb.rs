@@ -6,6 +6,7 @@ mod esker_writes;
 mod ingest;
 mod refused;
 mod rocksdb_writes;
+mod ttl;
 
 /// Goal: no file of tests is left out.
 #[test]

@@ -18,6 +18,7 @@ use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, Val
 use super::Plan;
 use crate::entry::{self, Key};
 use crate::pinned::PinnedSlice;
+use crate::store::Store;
 use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
@@ -25,18 +26,16 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// ```
 /// # extern crate esker_db as esker;
-/// use std::time::{SystemTime, UNIX_EPOCH};
-///
 /// use esker::{CompactionFilter, FamilyOptions, FilterDecision};
 ///
 /// // Values begin with the second at which they expire.
 /// let expired = CompactionFilter::new(|candidate| {
-///     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
 ///     match candidate.value().ok().and_then(|value| value.first_chunk()) {
-///         Some(expires) if u64::from_be_bytes(*expires) <= now => FilterDecision::Remove,
+///         Some(expires) if u64::from_be_bytes(*expires) <= candidate.unix_seconds() => FilterDecision::Remove,
 ///         _ => FilterDecision::Keep,
 ///     }
 /// });
+/// // (`FamilyOptions::with_ttl` is this for values that carry their time in RocksDB's way.)
 /// let options = FamilyOptions {
 ///     compaction_filter: Some(expired),
 ///     // What no compaction comes by otherwise, one does within a day.
@@ -84,6 +83,7 @@ pub enum FilterDecision {
 pub struct FilterCandidate<'a> {
     key: &'a [u8],
     level: usize,
+    now: u64,
     stored: Stored<'a>,
     read: OnceCell<PinnedSlice>,
 }
@@ -103,6 +103,11 @@ impl FilterCandidate<'_> {
     /// The level that the compaction writes to: 0 to 6, the deepest holding most of what there is.
     pub fn level(&self) -> usize {
         self.level
+    }
+
+    /// What time it is, in seconds since 1970-01-01 UTC: when the compaction, or its part, began.
+    pub fn unix_seconds(&self) -> u64 {
+        self.now
     }
 
     /// The value. One that lies in a blob file is read the first time: decide by the key where that will do.
@@ -154,15 +159,18 @@ pub(super) enum Filtered {
 pub(super) struct Filtering<'a> {
     filter: &'a CompactionFilter,
     plan: &'a Plan,
+    /// In seconds since 1970.
+    now: u64,
     /// The newest.
     snapshot: Option<SequenceNumber>,
 }
 
 impl<'a> Filtering<'a> {
     /// Of the plan's family, if it has a filter.
-    pub(super) fn of(plan: &'a Plan, snapshots: &[SequenceNumber]) -> Option<Self> {
+    pub(super) fn of(plan: &'a Plan, snapshots: &[SequenceNumber], store: &Store) -> Option<Self> {
         let filter = plan.family.options.compaction_filter.as_ref()?;
-        Some(Self { filter, plan, snapshot: snapshots.last().copied() })
+        let now = store.env.clock.unix_seconds();
+        Some(Self { filter, plan, now, snapshot: snapshots.last().copied() })
     }
 
     /// What becomes of the entry; `garbage` takes the record of a value in a blob file that goes or changes.
@@ -182,7 +190,7 @@ impl<'a> Filtering<'a> {
             return Ok(Filtered::Kept);
         }
         let (level, read) = (self.plan.output_level, OnceCell::new());
-        let candidate = FilterCandidate { key: key.user_key, level, stored, read };
+        let candidate = FilterCandidate { key: key.user_key, level, now: self.now, stored, read };
         let decided = catch_unwind(AssertUnwindSafe(|| (self.filter.0)(&candidate)));
         let filtered = match decided.unwrap_or(FilterDecision::Keep) {
             FilterDecision::Keep => return Ok(Filtered::Kept),

@@ -190,7 +190,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
     outputs = outputs.by_range(ranges);
     let (mut moved, victims) = (ByFile::new(), Victims::new(plan.moved_from()));
     let mut fence = Fence::new(plan);
-    let (filtering, mut filtered) = (Filtering::of(plan, merge.snapshots()), ByFile::new());
+    let (filtering, mut filtered) = (Filtering::of(plan, merge.snapshots(), store), ByFile::new());
     let mut input = inputs(plan);
     match begin {
         Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,

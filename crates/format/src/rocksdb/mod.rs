@@ -13,5 +13,6 @@ pub mod log_note;
 pub mod options_file;
 pub mod prefix;
 pub mod table;
+pub mod ttl;
 pub mod version_edit;
 pub mod write_batch;
