@@ -126,6 +126,31 @@ impl Db {
         Ok(Self::new(open::open_read_only(path.as_ref(), options, env)?))
     }
 
+    /// The store as it is now, as another handle, of one that is open for [reading only](Self::open_read_only): what RocksDB calls a secondary
+    /// instance does by `TryCatchUpWithPrimary`. Writers and column families, whoever made or dropped them, are where
+    /// [`open_read_only`](Self::open_read_only) would find them.
+    ///
+    /// This handle stays what it is, one moment of the store, and so do its snapshots and iterators. Each is closed by itself. Column families are a
+    /// handle's own: ask the new one for [its](Self::column_family). The options are those that this one was opened with; what they leave
+    /// to the store's OPTIONS file is read from there again. What is shown is what lies in the directory now, even if that is another store, or an
+    /// earlier state of this one, which somebody put there.
+    ///
+    /// The two share what both need: tables and blob files that are open, with their indexes and filters; the cache, with what it holds and
+    /// may hold, so that memory is limited for all of them together; the counts of what was read; and memtables, where the log has only gone
+    /// on since. What is no longer there goes with the last handle, snapshot, iterator or value that holds it, and so does the lock that keeps a
+    /// writer from making holes (`punch_holes`).
+    ///
+    /// Cost: one read of the manifest and of the logs, a look at each file that is open, and the ends of files that are new. Memtables are
+    /// filled with what was logged since; from the beginning if a flush came between.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: this handle is open for writing, and shows all there is.
+    /// - `Closed`: it was closed.
+    /// - As [`open_read_only`](Self::open_read_only); this handle is as it was.
+    pub fn catch_up(&self) -> Result<Self> {
+        Ok(Self::new(open::catch_up(self.store())?))
+    }
+
     fn new(opened: open::Opened) -> Self {
         let open::Opened { store, lock, .. } = opened;
         Self {

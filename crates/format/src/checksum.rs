@@ -14,7 +14,7 @@
 //! Source: RocksDB `util/crc32c.h`, `table/format.cc`, `include/rocksdb/table.h`.
 
 use crc_fast::{CrcAlgorithm, Digest};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use xxhash_rust::xxh32::Xxh32;
 use xxhash_rust::xxh64::Xxh64;
 
@@ -131,6 +131,11 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], type_byte: u8) -> u32 {
         }
         ChecksumKind::Xxh3 => xxh3_64(data) as u32 ^ u32::from(type_byte).wrapping_mul(XXH3_TYPE_PRIME),
     }
+}
+
+/// What stands for `data` behind what `before` stands for: tells whether two streams of pieces are the same. In memory only; on no disk.
+pub fn chained(before: u64, data: &[u8]) -> u64 {
+    xxh3_64_with_seed(data, before)
 }
 
 #[cfg(test)]

@@ -219,6 +219,9 @@ impl ReadFile for HookedReads {
     fn len(&self) -> Result<u64> {
         self.file.len()
     }
+    fn identity(&self) -> Result<(u64, u64)> {
+        self.file.identity()
+    }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         (self.hook)(Call::Read(self.file.path()))?;
         self.file.read_at(offset, buffer)

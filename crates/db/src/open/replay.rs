@@ -23,8 +23,10 @@ use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch;
 use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
+use parking_lot::MutexGuard;
 
 use super::Recovery;
+use super::before::{Extent, Memtables, Trail};
 use super::pointers::{Pointers, Values, is_needed};
 use crate::entry;
 use crate::family::Family;
@@ -53,6 +55,38 @@ pub(super) struct Logs {
     empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
+    /// What there is to replay, if the store is open for reading only.
+    course: Course,
+}
+
+/// What there is to replay, seen from memtables that hold a part of it ([`super::before`] C2, C3).
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    trail: Trail,
+    /// How far the memtables go.
+    known: Option<Trail>,
+    /// Where the first record begins that they lack.
+    next: Option<(FileNumber, u64)>,
+    /// The first sequence number that they lack.
+    next_sequence: Option<u64>,
+}
+
+impl Course {
+    fn pass(&mut self, log: FileNumber, offset: u64, batch: &Batch, record: &[u8]) {
+        if self.next.is_none() && Some(self.trail) == self.known {
+            self.next = Some((log, offset));
+        }
+        if self.next.is_some() && batch.count > 0 {
+            self.next_sequence.get_or_insert(batch.sequence);
+        }
+        self.trail.add(log, record);
+    }
+
+    /// Whether the memtables hold the beginning of it, and nobody who reads them may see what follows; `seen_up_to` is what they may see.
+    fn goes_on(&self, seen_up_to: u64) -> bool {
+        let is_beginning = self.next.is_some() || Some(self.trail) == self.known;
+        is_beginning && self.next_sequence.is_none_or(|sequence| sequence > seen_up_to)
+    }
 }
 
 impl Logs {
@@ -61,6 +95,12 @@ impl Logs {
     /// # Errors
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
+        Self::check_from(store, None)
+    }
+
+    /// The same for memtables that hold as much of them as `known` says, or may.
+    pub(super) fn check_from(store: &Store, known: Option<Trail>) -> Result<Self> {
+        let mut course = Course { known, ..Course::default() };
         let mut wals = store.state.lock().wals.clone();
         if store.read_only {
             leave_out_unbegun(store, &mut wals)?;
@@ -94,7 +134,8 @@ impl Logs {
             let mut lost: Option<u64> = None;
             let mut missing = None;
             while let Some((offset, record)) = scanner.next()? {
-                let Batch { sequence, count } = check_batch(path, offset, record)?;
+                let batch = check_batch(path, offset, record)?;
+                let Batch { sequence, count } = batch;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
@@ -108,6 +149,7 @@ impl Logs {
                             found.torn_at = None;
                         }
                     }
+                    course.pass(log.number, offset, &batch, record);
                     continue;
                 }
                 if let Some((torn_path, torn_offset)) = torn.take()
@@ -141,6 +183,7 @@ impl Logs {
                         return Err(Error::corruption(path, offset, reason));
                     }
                 }
+                course.pass(log.number, offset, &batch, record);
                 expected = Some(sequence + count);
                 found.batches += 1;
             }
@@ -181,7 +224,7 @@ impl Logs {
         }
         check_durable(store, &ends, &mut found)?;
         logs.retain(|log| !empty.contains(&log.number));
-        Ok(Self { logs, found, pointers, ends, empty, skipped })
+        Ok(Self { logs, found, pointers, ends, empty, skipped, course })
     }
 
     /// Whether a log is nobody's: nothing is in it, nor in any after it. One before others is missed by those that say where it ended.
@@ -214,22 +257,73 @@ impl Logs {
         Ok(kept)
     }
 
-    /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
-    /// Returns the last sequence number.
-    pub(super) fn replay(
+    /// Replays into memtables of a store that is open for reading only: those `before`, if what they hold is how the logs begin, or else new ones.
+    ///
+    /// # Errors
+    /// `Busy`, too, if a writer took back what was read before it was read again. To be tried again.
+    pub(super) fn replay_for_readers(
         &self,
         store: &Store,
+        before: Option<(&Arc<Memtables>, MutexGuard<'_, Extent>)>,
+    ) -> Result<Arc<Memtables>> {
+        let goes_on = |extent: &Extent| self.course.goes_on(extent.seen_up_to) && !self.pointers.has_led_to_any();
+        if let Some((memtables, mut extent)) = before.filter(|(_, extent)| goes_on(extent)) {
+            memtables.show_in(store);
+            let mut last = extent.last;
+            if let Some(next) = self.course.next {
+                extent.begin();
+                last = last.max(self.replay_course(store, Some(next), extent.trail)?);
+            }
+            store.publish(store.visible().max(SequenceNumber::new(last)));
+            extent.end(self.course.trail, last, store.visible().get());
+            drop(extent);
+            memtables.note_bytes();
+            return Ok(memtables.clone());
+        }
+        let last = self.replay_course(store, None, Trail::default())?;
+        store.publish(store.visible().max(SequenceNumber::new(last)));
+        Ok(Memtables::of(store, self.course.trail, last))
+    }
+
+    /// From `start` on, behind `trail`. Returns the last sequence number.
+    fn replay_course(&self, store: &Store, start: Option<(FileNumber, u64)>, trail: Trail) -> Result<u64> {
+        let mut trail = trail;
+        let last = self.replay_from(store, start, |log, record| trail.add(log, record), |_| Ok(()))?;
+        if trail != self.course.trail {
+            let reason = "the log was written anew while it was read; try again";
+            return Err(Error::new(ErrorKind::Busy, reason).with_path(&store.dir));
+        }
+        Ok(last.get())
+    }
+
+    /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
+    /// Returns the last sequence number.
+    pub(super) fn replay(&self, store: &Store, full: impl FnMut(&Arc<Family>) -> Result<()>) -> Result<SequenceNumber> {
+        self.replay_from(store, None, |_, _| {}, full)
+    }
+
+    /// The same from a record on that begins at `start`; `each` is called with every record.
+    fn replay_from(
+        &self,
+        store: &Store,
+        start: Option<(FileNumber, u64)>,
+        mut each: impl FnMut(FileNumber, &[u8]),
         mut full: impl FnMut(&Arc<Family>) -> Result<()>,
     ) -> Result<SequenceNumber> {
         let families = store.families.load();
         let mut last = SequenceNumber::new(0);
-        for log in &self.logs {
+        let (first, start) = start.unwrap_or_default();
+        for log in self.logs.iter().filter(|log| log.number >= first) {
             let path = &log.path;
             let mut scanner = scanner(store, log)?.up_to(self.ends.get(&log.number).copied().unwrap_or(0));
+            if log.number == first {
+                scanner = scanner.from(start);
+            }
             while let Some((offset, record)) = scanner.next()? {
                 if self.skipped.contains(&(log.number, offset)) {
                     continue;
                 }
+                each(log.number, record);
                 let mut sequence = check_batch(path, offset, record)?.sequence;
                 for record in write_batch::records(record) {
                     let record = record.map_err(|error| Error::decode(path, offset, "replaying the log", error))?;
