@@ -213,3 +213,6 @@ impl Extent {
         self.is_broken = false;
     }
 }
+
+#[cfg(test)]
+mod tests;
