@@ -268,7 +268,16 @@ fn read_whole(
     let trash = Trash::sharing(env.files.clone(), share);
     let mut store = read(dir, options, env, recovered, before, trash, None, &mut sieve)?;
     // Held until the logs are replayed: see `before` C4.
-    let known = before.memtables.as_ref().and_then(|memtables| Some((memtables, memtables.lock_for(&store)?)));
+    let mut known = before.memtables.as_ref().and_then(|memtables| Some((memtables, memtables.lock_for(&store)?)));
+    // Should they not be readable, who reads all of them says so.
+    if let Some((memtables, extent)) = &mut known
+        && let Ok(Some(recovery)) = replay::unchanged(&store, extent)
+    {
+        memtables.show_in(&store);
+        extent.publish_in(&store);
+        store.memtables = Some((*memtables).clone());
+        return Ok(Opened { store: Arc::new(store.with_recovery(recovery)), lock: None, left_out: sieve.left_out() });
+    }
     let trail = known.as_ref().map(|(_, extent)| extent.trail);
     let mut recovery = Recovery::default();
     let mut memtables = None;

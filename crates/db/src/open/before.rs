@@ -11,6 +11,8 @@
 //!   has memtables of its own.
 //! - C3: what comes into memtables that others read has a higher sequence number than any of them may see ([`Extent::seen_up_to`]); if not, they are not
 //!   continued. So what an older handle shows never moves.
+//! - C7: where the logs hold the same records as then, and zeroes where the next one would begin, nothing was written since: what an open makes of
+//!   them follows from that and from what the manifest says of them, and is not worked out again ([`Clean`]).
 //! - C4: one at a time continues memtables, and holds the [`Extent`] from before it reads the logs until they are replayed. Should that fail midway, nobody
 //!   continues them any more.
 //! - C5: memtables that point into blob files that no manifest names are not continued: these grow, and a reader knows where they end.
@@ -25,10 +27,11 @@ use std::sync::Arc;
 
 use esker_env::FileSystem;
 use esker_format::checksum::chained;
-use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::Recovery;
 use crate::cache::{BlockCache, MemtableShare};
 use crate::family::{Generation, View};
 use crate::options::Options;
@@ -150,19 +153,31 @@ pub(super) struct Extent {
     pub(super) last: u64,
     /// The most that any handle may see that reads them.
     pub(super) seen_up_to: u64,
+    /// What was made of the logs; `None` if they are not all whole, or lead to blob files that no manifest names.
+    pub(super) clean: Option<Clean>,
     /// They hold something else than that (C4).
     is_broken: bool,
 }
 
+/// Logs that were whole, and ended where the last record does (C7).
+#[derive(Debug, Clone)]
+pub(super) struct Clean {
+    /// Where each ended that was read.
+    pub(super) ends: BTreeMap<FileNumber, u64>,
+    /// What the manifest said of them.
+    pub(super) durable_logs: BTreeMap<FileNumber, u64>,
+    pub(super) recovery: Recovery,
+}
+
 impl Memtables {
     /// Those of a store, with what has been replayed into them.
-    pub(super) fn of(store: &Store, trail: Trail, last: u64) -> Arc<Self> {
+    pub(super) fn of(store: &Store, trail: Trail, last: u64, clean: Option<Clean>) -> Arc<Self> {
         let families = store.families.load();
         let active = |(&id, family): (&u32, &Arc<crate::family::Family>)| (id, family.view.load().active.clone());
         let memtables = Self {
             generations: families.iter().map(active).collect(),
             log_numbers: store.log_numbers.clone(),
-            extent: Mutex::new(Extent { trail, last, seen_up_to: store.visible().get(), is_broken: false }),
+            extent: Mutex::new(Extent { trail, last, clean, seen_up_to: store.visible().get(), is_broken: false }),
             share: MemtableShare::new(store.cache.clone()),
         };
         memtables.note_bytes();
@@ -205,12 +220,18 @@ impl Extent {
         self.is_broken = true;
     }
 
-    /// They have: up to `trail`, and `last` if that is more. A handle sees it up to `visible`.
-    pub(super) fn end(&mut self, trail: Trail, last: u64, visible: u64) {
+    /// They have: up to `trail`, and the sequence number `last` if that is more.
+    pub(super) fn end(&mut self, trail: Trail, last: u64, clean: Option<Clean>) {
         self.trail = trail;
         self.last = self.last.max(last);
-        self.seen_up_to = self.seen_up_to.max(visible);
+        self.clean = clean;
         self.is_broken = false;
+    }
+
+    /// `store` shows all that they hold.
+    pub(super) fn publish_in(&mut self, store: &Store) {
+        store.publish(store.visible().max(SequenceNumber::new(self.last)));
+        self.seen_up_to = self.seen_up_to.max(store.visible().get());
     }
 }
 

@@ -26,13 +26,16 @@ use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use parking_lot::MutexGuard;
 
 use super::Recovery;
-use super::before::{Extent, Memtables, Trail};
+use super::before::{Clean, Extent, Memtables, Trail};
 use super::pointers::{Pointers, Values, is_needed};
 use crate::entry;
 use crate::family::Family;
 use crate::store::Store;
 use crate::write::apply;
 use crate::{Error, ErrorKind, Result};
+
+/// From where a log ended, what shows whether it goes on: the rest of a block that has no room for a header, and a header.
+const NEXT_BYTES: usize = 2 * RECYCLABLE_HEADER_BYTES;
 
 #[derive(Debug)]
 struct Log {
@@ -272,17 +275,27 @@ impl Logs {
             let mut last = extent.last;
             if let Some(next) = self.course.next {
                 extent.begin();
-                last = last.max(self.replay_course(store, Some(next), extent.trail)?);
+                last = self.replay_course(store, Some(next), extent.trail)?;
             }
-            store.publish(store.visible().max(SequenceNumber::new(last)));
-            extent.end(self.course.trail, last, store.visible().get());
+            extent.end(self.course.trail, last, self.clean(store));
+            extent.publish_in(store);
             drop(extent);
             memtables.note_bytes();
             return Ok(memtables.clone());
         }
         let last = self.replay_course(store, None, Trail::default())?;
         store.publish(store.visible().max(SequenceNumber::new(last)));
-        Ok(Memtables::of(store, self.course.trail, last))
+        Ok(Memtables::of(store, self.course.trail, last, self.clean(store)))
+    }
+
+    /// What whoever catches up need not find out again, if nothing was written since.
+    fn clean(&self, store: &Store) -> Option<Clean> {
+        let is_whole = self.found.torn_at.is_none() && self.found.dropped_bytes == 0 && self.found.skipped_bytes == 0;
+        (is_whole && !store.has_stray_blobs && !self.pointers.has_led_to_any()).then(|| Clean {
+            ends: self.ends.clone(),
+            durable_logs: store.durable_logs.clone(),
+            recovery: self.found.clone(),
+        })
     }
 
     /// From `start` on, behind `trail`. Returns the last sequence number.
@@ -347,6 +360,34 @@ impl Logs {
         }
         Ok(last)
     }
+}
+
+/// Whether the logs of `store` are as they were when memtables went as far as `extent` says ([`super::before`] C7); what they were then.
+///
+/// Cost: one read of what is in them, not of what is only allocated.
+pub(super) fn unchanged(store: &Store, extent: &Extent) -> Result<Option<Recovery>> {
+    let Some(clean) = &extent.clean else { return Ok(None) };
+    let wals = store.state.lock().wals.clone();
+    let are_there = clean.ends.keys().all(|number| wals.contains_key(number));
+    if !are_there || clean.durable_logs != store.durable_logs || store.has_stray_blobs {
+        return Ok(None);
+    }
+    let mut trail = Trail::default();
+    for &number in wals.keys() {
+        // One that was not there, or in which nothing had begun, has ended where it begins.
+        let end = clean.ends.get(&number).copied().unwrap_or(0);
+        let log = Log { number, path: store.path_of(&FileName::Wal(number)), is_last: true };
+        let mut scanner = scanner(store, &log)?.up_to(end);
+        while let Some((_, record)) = scanner.next()? {
+            trail.add(number, record);
+        }
+        let mut next = [0; NEXT_BYTES];
+        let got = store.env.files.open(&log.path)?.read_at(end, &mut next)?;
+        if next.iter().take(got).any(|&byte| byte != 0) {
+            return Ok(None);
+        }
+    }
+    Ok((trail == extent.trail).then(|| clean.recovery.clone()))
 }
 
 /// Leaves out the last logs as far as nothing was written to them yet: those that a writer has ready for later, of which the manifest
