@@ -1,7 +1,7 @@
 //! A reader that catches up with a store, again and again: each of its handles shows one moment, the one at which it was made, and all of it.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
@@ -308,12 +308,9 @@ fn a_record_that_was_seen_and_taken_back_is_shown_to_nobody_else() {
     writer.put("a", "1").unwrap();
     let first = Db::open_read_only_with_env("/store", options, disk.env()).unwrap();
     let seen = Arc::new(Mutex::new(None));
-    // The append is the first, what takes it back is the second.
-    let (count, from, to) = (AtomicUsize::new(0), first.clone(), seen.clone());
-    let is_it = move |call: Call<'_>| {
-        let is_log = matches!(call, Call::Other(path) if path.extension().is_some_and(|found| found == "log"));
-        is_log && count.fetch_add(1, Ordering::Relaxed) == 1
-    };
+    let (from, to) = (first.clone(), seen.clone());
+    let is_it =
+        |call: Call<'_>| matches!(call, Call::Truncate(path) if path.extension().is_some_and(|found| found == "log"));
     meanwhile.before(is_it, move || *to.lock().unwrap() = Some(from.catch_up().unwrap()));
     disk.fail_at(disk.op_count(), Fault::EioAfter);
     assert_eq!(writer.put("b", "1").unwrap_err().kind(), ErrorKind::Io);

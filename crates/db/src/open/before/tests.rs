@@ -415,7 +415,7 @@ fn a_catch_up_fails_as_an_open_does_and_can_be_tried_again() {
     let reader = read(&disk, &plain());
     db.put("later", "1").unwrap();
     let whole = files(&disk);
-    let named = |part: &str| whole.keys().filter(|path| path.to_string_lossy().contains(part)).cloned().last().unwrap();
+    let named = |part: &str| whole.keys().rfind(|path| path.to_string_lossy().contains(part)).cloned().unwrap();
     let remove = |path: &PathBuf| disk.env().files.remove(path).unwrap();
     type Damage<'a> = Box<dyn Fn() + 'a>;
     let damages: [(Damage<'_>, ErrorKind); 5] = [
