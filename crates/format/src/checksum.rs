@@ -198,4 +198,13 @@ mod tests {
         let whole = xxhash_rust::xxh64::xxh64(b"block!", 0) as u32;
         assert_eq!(block_checksum(ChecksumKind::XxHash64, b"block", b'!'), whole);
     }
+
+    #[test]
+    fn a_chain_tells_order_and_bounds_of_what_is_in_it() {
+        let chain = |pieces: &[&[u8]]| pieces.iter().fold(0, |before, piece| chained(before, piece));
+        let all =
+            [chain(&[b"a", b"b"]), chain(&[b"b", b"a"]), chain(&[b"ab"]), chain(&[b"a", b"b", b""]), chain(&[b"a"])];
+        assert!(all.iter().enumerate().all(|(n, one)| all[..n].iter().all(|other| one != other)));
+        assert_eq!(chain(&[b"a", b"b"]), all[0]);
+    }
 }
