@@ -11,15 +11,25 @@
 //!   has memtables of its own.
 //! - C3: what comes into memtables that others read has a higher sequence number than any of them may see ([`Extent::seen_up_to`]); if not, they are not
 //!   continued. So what an older handle shows never moves.
-//! - C7: where the logs hold the same records as then, and zeroes where the next one would begin, nothing was written since: what an open makes of
-//!   them follows from that and from what the manifest says of them, and is not worked out again ([`Clean`]).
 //! - C4: one at a time continues memtables, and holds the [`Extent`] from before it reads the logs until they are replayed. Should that fail midway, nobody
 //!   continues them any more.
 //! - C5: memtables that point into blob files that no manifest names are not continued: these grow, and a reader knows where they end.
 //! - C6: each handle shares the directory's lock by itself, from before it reads anything; what it was handed on holds the lock of the handle that opened it,
 //!   too, as long as anybody has it.
+//! - C7: where the logs hold the same records as then, and zeroes where the next one would begin, nothing was written since: what an open makes of
+//!   them follows from that and from what the manifest says of them, and is not worked out again ([`Clean`]).
 //!
-//! Cost: two looks at each file that is handed on, and one read of the logs (an open reads them twice, and fills memtables).
+//! Cost: two looks at each file that is handed on, one read of the logs to see whether they went on, and one more if so, which an open does twice, filling memtables. That
+//! one reads to the end of what is allocated for a log, to tell its end from a hole. Milliseconds, the middle one of nine (of an open: of five), on two cores:
+//!
+//! | in the log, of how much allocated      | open | nothing written since | 64 KiB written since |
+//! |----------------------------------------|-----:|----------------------:|---------------------:|
+//! | 32 of 64 MiB, values of 100 bytes      |  342 |                    10 |                   76 |
+//! | 32 of 64 MiB, values of 1,000 bytes    |   86 |                     8 |                   60 |
+//! | 64 of 512 MiB, values of 100 bytes     |  861 |                    20 |                  163 |
+//! | 64 of 512 MiB, values of 1,000 bytes   |  179 |                    15 |                  113 |
+//! | nothing of 64 MiB                      |   28 |                  0.16 |                    - |
+//! | nothing of 512 MiB, 200 tables         |  104 |                   1.1 |                    - |
 
 use std::collections::BTreeMap;
 use std::path::Path;
