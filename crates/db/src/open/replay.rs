@@ -376,7 +376,8 @@ pub(super) fn unchanged(store: &Store, extent: &Extent) -> Result<Option<Recover
     for &number in wals.keys() {
         // One that was not there, or in which nothing had begun, has ended where it begins.
         let end = clean.ends.get(&number).copied().unwrap_or(0);
-        let log = Log { number, path: store.path_of(&FileName::Wal(number)), is_last: true };
+        let path = store.path_of(&FileName::Wal(number));
+        let log = Log { number, path, is_last: true };
         let mut scanner = scanner(store, &log)?.up_to(end);
         while let Some((_, record)) = scanner.next()? {
             trail.add(number, record);

@@ -203,7 +203,9 @@ fn a_scan_from_a_record_on_finds_the_rest() {
         let disk = SimDisk::new();
         let file = disk.env().files.create(Path::new(PATH)).unwrap();
         let mut log = if is_recycled { LogWriter::recyclable(file, 7) } else { LogWriter::new(file) };
-        records.iter().for_each(|record| drop(log.append(&[record]).unwrap()));
+        for record in &records {
+            log.append(&[record]).unwrap();
+        }
         let mut bytes = disk.file_bytes(Path::new(PATH)).unwrap();
         // A former life, and what was only allocated.
         bytes.extend(if is_recycled { recyclable(5, 6, b"former") } else { vec![0; 100_000] });
