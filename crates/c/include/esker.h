@@ -254,6 +254,9 @@ esker_error *esker_db_open(const char *path, const esker_db_options *options, es
 // Opens a store for reading, as it is now: nothing is written, other processes may go on.
 esker_error *esker_db_open_read_only(const char *path, const esker_db_options *options, esker_db **db);
 
+// Another handle of a store that is open for reading only, as it is now; `db` shows what it did. It has families of its own; each of the two is closed by itself.
+esker_error *esker_db_catch_up(const esker_db *db, esker_db **now);
+
 // Closes a store and frees it, whatever it returns; NULL is none. What was written without a sync is synced. Calls that are left find it `Closed`.
 esker_error *esker_db_close(esker_db *db);
 

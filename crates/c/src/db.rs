@@ -41,6 +41,12 @@ pub extern "C" fn esker_db_open_read_only(
     hand_out(db, || Ok(esker::Db::open_read_only(path.path()?, options_of(options))?.into()))
 }
 
+/// Another handle of a store that is open for reading only, as it is now; `db` shows what it did. It has families of its own; each of the two is closed by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_catch_up(db: &Db, now: Out<Option<Box<Db>>>) -> Failure {
+    hand_out(now, || Ok(db.db.catch_up()?.into()))
+}
+
 /// Closes a store and frees it, whatever it returns; NULL is none. What was written without a sync is synced. Calls that are left find it `Closed`.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_close(db: Option<Box<Db>>) -> Failure {

@@ -112,6 +112,8 @@ impl Db {
     /// no holes in what is read here (`punch_holes`). All files are opened at once, so that it reads on when the writer removes them: their
     /// space comes back when this handle is gone, and with it all iterators and values that it handed out.
     ///
+    /// [`catch_up`](Self::catch_up) makes another handle of the store as it is by then, for less than another open.
+    ///
     /// # Errors
     /// As [`open`](Self::open), but `Busy` only if a writer changes the store faster than it can be read: try again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
@@ -124,6 +126,32 @@ impl Db {
     /// As [`open_read_only`](Self::open_read_only).
     pub fn open_read_only_with_env(path: impl AsRef<Path>, options: Options, env: Env) -> Result<Self> {
         Ok(Self::new(open::open_read_only(path.as_ref(), options, env)?))
+    }
+
+    /// The store as it is now, as a new handle: of one that is open for [reading only](Self::open_read_only), beside whoever writes to it. RocksDB's name
+    /// for it is `TryCatchUpWithPrimary`, of a secondary instance (`OpenAsSecondary`); but that one moves, family by family, and this handle does not.
+    ///
+    /// Each handle shows one moment, over all column families, and goes on to, with its snapshots and iterators; each is closed by itself. Column families
+    /// that were made since are there, those that were dropped are not. They are a handle's own: ask the new one for
+    /// [its](Self::column_family), or it refuses them as `InvalidArgument`. The options are those of this handle; what these leave to the store's OPTIONS
+    /// file is read there again. Shown is what lies in the directory now, be it another store, or an earlier state of this one, that somebody has put there.
+    ///
+    /// The handles share the tables and blob files that are open, with their indexes and filters; the cache with its content and its limit
+    /// (`memory_limit` is one for all of them); the counts of what was read; and memtables, as long as only the log went on. What no
+    /// manifest names any more goes with the last handle, snapshot, iterator or value that needs it, and so does the lock by which a writer knows that it must
+    /// make no holes (`punch_holes`).
+    ///
+    /// Cost: a read of the manifest; of each file that is open already a look whether it still is the same; the ends of new ones. The log is read once, to see that its
+    /// beginning is what it was; if it went on, once more, to the end of what was allocated for it, to check what is new, which is replayed. After a flush all that is left in it is.
+    /// With 64 MiB in the log, 500,000 values, and memtables of 512 MiB: 20 ms if nothing was written since, 160 if something was, where an open takes 860; with
+    /// an empty log 0.2 ms if nothing was, and 1 ms with 200 tables.
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: this handle is open for writing: it shows all there is.
+    /// - `Closed`: it was closed.
+    /// - As [`open_read_only`](Self::open_read_only). This handle stays as it was, and may be asked again.
+    pub fn catch_up(&self) -> Result<Self> {
+        Ok(Self::new(open::catch_up(self.store())?))
     }
 
     fn new(opened: open::Opened) -> Self {

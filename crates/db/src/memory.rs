@@ -19,7 +19,8 @@ impl Store {
     /// To be called whenever a memtable or a family came or went.
     pub(crate) fn refresh_memory(&self) {
         let limit = self.options.memory_limit;
-        if limit == 0 {
+        // Who only reads has no more than was replayed, and says so then.
+        if limit == 0 || self.read_only {
             return;
         }
         let families = self.families.load();
@@ -37,7 +38,7 @@ impl Store {
         }
         let spare = keep_spare(spare, (limit / ACTIVE_PART).saturating_sub(active));
         // As large as they may become before somebody looks again.
-        self.cache.set_memtable_bytes(sealed + spare + active.max(may_be.min(limit / ACTIVE_PART)));
+        self.memtable_share.set(sealed + spare + active.max(may_be.min(limit / ACTIVE_PART)));
     }
 
     /// The family whose memtable is to be sealed because all of them take too much, though none is full. `bytes` are about to be written, to memtables or

@@ -11,6 +11,7 @@
 //!
 //! Cost: one read of the manifest, the ends of all tables (several at a time), and the logs twice: once to check them, once to replay them.
 
+mod before;
 mod files;
 pub(crate) mod foreign;
 mod left_out;
@@ -33,12 +34,13 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
+use self::before::Before;
+pub(crate) use self::before::Memtables;
 pub(crate) use self::files::{BALLAST, is_half_made, is_unreadable, superfluous_bytes};
 use self::left_out::Sieve;
 pub(crate) use self::left_out::{LeftOut, is_of_a_file};
 pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
-use crate::cache::BlockCache;
 use crate::counters::Counters;
 use crate::family::{Family, Generation, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile};
@@ -112,7 +114,9 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let (files, meter) = Metered::over(env.files.clone(), dir, &limits)?;
     let trash = Trash::new(files.clone());
     let recovered = recover(&*files, dir)?;
-    let store = read(dir, options, Env { files, ..env }, recovered, trash, Some(meter), &mut Sieve::refusing())?;
+    let before = Before::nothing(&options);
+    let env = Env { files, ..env };
+    let store = read(dir, options, env, recovered, &before, trash, Some(meter), &mut Sieve::refusing())?;
     let logs = replay::Logs::check(&store)?;
     begin_writing(&store, &logs)?;
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
@@ -120,12 +124,24 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
 
 /// Opens for reading only: keeps no writer out, writes nothing, and sees the store as it is now.
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
-    read_steady(dir, options, env, Sieve::refusing)
+    let before = Before::nothing(&options);
+    read_steady(dir, options, env, &before, Sieve::refusing)
+}
+
+/// Opens the store again that `store`, open for reading only, has: as it is now.
+pub(crate) fn catch_up(store: &Store) -> Result<Opened> {
+    store.check_open()?;
+    if !store.read_only {
+        let reason = "the store is open for writing, and shows all that is written; only a handle that is open for reading only catches up";
+        return Err(Error::invalid_argument(reason).with_path(&store.dir));
+    }
+    read_steady(&store.dir, store.options.clone(), store.env.clone(), &Before::of(store), Sieve::refusing)
 }
 
 /// The same, to check what is left of a store with damage: without the files and the logs that are not whole. It has to have a manifest.
 pub(crate) fn open_what_is_whole(dir: &Path, options: Options, env: Env) -> Result<Opened> {
-    read_steady(dir, options, env, Sieve::leaving_out)
+    let before = Before::nothing(&options);
+    read_steady(dir, options, env, &before, Sieve::leaving_out)
 }
 
 /// The same by the manifest `number`, which holds `recovered`, of a store whose CURRENT names none that can be read: nobody opens it for writing.
@@ -137,13 +153,14 @@ pub(crate) fn open_what_is_whole_by(
     recovered: Recovered,
 ) -> Result<Opened> {
     let share = share(&env, dir)?;
-    let mut opened = read_whole(dir, options, env, recovered, share, Sieve::leaving_out())?;
+    let before = Before::nothing(&options);
+    let mut opened = read_whole(dir, options, env, recovered, &before, share, Sieve::leaving_out())?;
     opened.left_out.manifest = Some(number);
     Ok(opened)
 }
 
-/// Reads a store as it is at one moment, whatever a writer does meanwhile.
-fn read_steady(dir: &Path, options: Options, env: Env, sieve: fn() -> Sieve) -> Result<Opened> {
+/// Reads a store as it is at one moment, whatever a writer does meanwhile. What was read `before` of it is not read again.
+fn read_steady(dir: &Path, options: Options, env: Env, before: &Before, sieve: fn() -> Sieve) -> Result<Opened> {
     options.validate()?;
     let dir = &*env.files.absolute(dir)?;
     foreign::refuse(&env, dir)?;
@@ -163,8 +180,9 @@ fn read_steady(dir: &Path, options: Options, env: Env, sieve: fn() -> Sieve) -> 
     loop {
         let manifest = manifest_state(&*env.files, dir)?;
         let logs = files::logs_in(&env, dir)?;
-        let opened = recover(&*env.files, dir)
-            .and_then(|recovered| read_whole(dir, options.clone(), env.clone(), recovered, share.clone(), sieve()));
+        let opened = recover(&*env.files, dir).and_then(|recovered| {
+            read_whole(dir, options.clone(), env.clone(), recovered, before, share.clone(), sieve())
+        });
         // A repair that has begun meanwhile says so before it changes anything.
         if !files::store_exists(&env, dir)? {
             return Err(files::no_store(dir));
@@ -184,7 +202,7 @@ fn read_steady(dir: &Path, options: Options, env: Env, sieve: fn() -> Sieve) -> 
         let suspect = Suspect::of(&opened);
         let is_sure = suspect.is_none() || suspect == suspected;
         match opened {
-            Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Busy) && attempts > 0 => {}
             opened if is_as_before && (is_sure || attempts == 0) => return opened,
             _ if attempts > 0 => {}
             _ => {
@@ -243,20 +261,34 @@ fn read_whole(
     options: Options,
     env: Env,
     recovered: Recovered,
+    before: &Before,
     share: Option<Arc<dyn Lock>>,
     mut sieve: Sieve,
 ) -> Result<Opened> {
     let trash = Trash::sharing(env.files.clone(), share);
-    let store = read(dir, options, env, recovered, trash, None, &mut sieve)?;
+    let mut store = read(dir, options, env, recovered, before, trash, None, &mut sieve)?;
+    // Held until the logs are replayed: see `before` C4.
+    let mut known = before.memtables.as_ref().and_then(|memtables| Some((memtables, memtables.lock_for(&store)?)));
+    // Should they not be readable, who reads all of them says so.
+    if let Some((memtables, extent)) = &mut known
+        && let Ok(Some(recovery)) = replay::unchanged(&store, extent)
+    {
+        memtables.show_in(&store);
+        extent.publish_in(&store);
+        store.memtables = Some((*memtables).clone());
+        return Ok(Opened { store: Arc::new(store.with_recovery(recovery)), lock: None, left_out: sieve.left_out() });
+    }
+    let trail = known.as_ref().map(|(_, extent)| extent.trail);
     let mut recovery = Recovery::default();
-    if let Some(logs) = sieve.pass(replay::Logs::check(&store))? {
+    let mut memtables = None;
+    if let Some(logs) = sieve.pass(replay::Logs::check_from(&store, trail))? {
         for (&id, family) in store.families.load().iter() {
             logs.pointers.show_to(id, &family.view.load(), &store.trash);
         }
-        let last = logs.replay(&store, |_| Ok(()))?;
-        store.publish(store.visible().max(last));
+        memtables = Some(logs.replay_for_readers(&store, known)?);
         recovery = logs.found;
     }
+    store.memtables = memtables;
     Ok(Opened { store: Arc::new(store.with_recovery(recovery)), lock: None, left_out: sieve.left_out() })
 }
 
@@ -314,11 +346,13 @@ pub(crate) fn new_session(env: &Env) -> String {
 
 /// Everything but the logs, of the store that a manifest says is `recovered`, and the range deletions that its tables have. Writes nothing. Without
 /// a meter, nothing will be written later either.
+#[expect(clippy::too_many_arguments, reason = "each is a thing of its own, and there are two callers")]
 fn read(
     dir: &Path,
     options: Options,
     env: Env,
     recovered: Recovered,
+    before: &Before,
     trash: Arc<Trash>,
     meter: Option<Arc<Meter>>,
     sieve: &mut Sieve,
@@ -332,16 +366,15 @@ fn read(
     let first_log = first_log(&recovered);
     listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
-    let cache = Arc::new(match options.memory_limit {
-        0 => BlockCache::new(options.cache_bytes),
-        limit_bytes => BlockCache::within_limit(limit_bytes),
-    });
+    let cache = before.cache.clone();
+    let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);
     check_next_file(next_file, dir)?;
     // The next number is the new log's, so that memtables can say from the start that they need none before it.
     let wal_number = FileNumber::new(next_file);
-    let opener = files::Opener { env: &env, dir, trash: &trash, mmap_reads: options.mmap_reads };
-    let mut tables = tables::open_all(&env, dir, &cache, &recovered, &options, sieve)?;
+    let open_files = before.files.of_store(&db_id);
+    let opener = files::Opener { env: &env, dir, trash: &trash, before: &open_files, mmap_reads: options.mmap_reads };
+    let mut tables = tables::open_all(&opener, &cache, &recovered, &options, sieve)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
@@ -352,9 +385,8 @@ fn read(
     let Some(default_family) = families.get(&0).cloned() else {
         return Err(Error::new(ErrorKind::Corruption, "the manifest drops the default column family").with_path(dir));
     };
-    let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let wals = listing.logs_from(first_log).collect();
-    Ok(Store::new(Parts {
+    let mut store = Store::new(Parts {
         session_id,
         env,
         dir: dir.to_owned(),
@@ -377,7 +409,11 @@ fn read(
         first_unnamed: recovered.next_file_number,
         read_only: meter.is_none(),
         meter,
-    }))
+    });
+    if let Some(reader) = &before.blob_reader {
+        store.blobs = reader.clone();
+    }
+    Ok(store)
 }
 
 /// See [`Options::of_store`].

@@ -576,7 +576,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.sync(written)?;
         let path = self.store.path_of(&FileName::Table(open.number));
         let file = self.store.open_sealed(&path)?;
-        let table = Table::open(file, open.number, summary.file_bytes, self.store.cache.clone())?;
+        let table = Table::open(file, summary.file_bytes, self.store.cache.clone())?;
         let meta = TableMeta {
             number: open.number,
             file_bytes: summary.file_bytes,

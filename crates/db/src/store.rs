@@ -30,14 +30,14 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::background::{Look, Resting};
 use crate::blob::{BlobFile, BlobSync};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, MemtableShare};
 use crate::compaction::Merge;
 use crate::counters::Counters;
 use crate::events::{EventKind, Events};
 use crate::family::{ColumnFamily, Family};
 use crate::flush;
 use crate::iterate::Aide;
-use crate::open::Recovery;
+use crate::open::{Memtables, Recovery};
 use crate::options::{ForeignOptions, Options};
 use crate::read::BlobReader;
 use crate::reclaim::{Crowd, Pace, Room, Trash};
@@ -61,6 +61,8 @@ pub(crate) struct Store {
     /// Written into tables.
     pub(crate) session_id: Arc<str>,
     pub(crate) cache: Arc<BlockCache>,
+    /// What its memtables take of the budget that the cache is part of.
+    pub(crate) memtable_share: MemtableShare,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) blobs: BlobReader,
@@ -82,6 +84,8 @@ pub(crate) struct Store {
     pub(crate) locks: Arc<Locks>,
     /// What open found in the logs.
     pub(crate) recovery: Recovery,
+    /// What it replayed them into, if it is open for reading only: for who catches up.
+    pub(crate) memtables: Option<Arc<Memtables>>,
     /// The first log that each family needed when the store was opened.
     pub(crate) log_numbers: BTreeMap<u32, FileNumber>,
     /// How much of the logs that were needed then was durable, as far as the manifest says.
@@ -291,12 +295,14 @@ impl Store {
             session_id: parts.session_id,
             blobs,
             aide,
+            memtable_share: MemtableShare::new(parts.cache.clone()),
             cache: parts.cache,
             counters: parts.counters,
             trash: parts.trash,
             snapshots: Arc::default(),
             locks: Arc::default(),
             recovery: Recovery::default(),
+            memtables: None,
             log_numbers: parts.log_numbers,
             durable_logs: parts.durable_logs,
             has_stray_blobs: parts.has_stray_blobs,

@@ -144,6 +144,15 @@ pub trait ReadFile: Debug + Send + Sync {
         Ok(self.len()? == 0)
     }
 
+    /// Which file it is, as [`Metadata::identity`] has it. No other file has the same as long as this one is open: a path that has it stands for
+    /// this file still.
+    ///
+    /// # Errors
+    /// As the system's; `Unsupported` where it cannot be told: then it is taken for no other.
+    fn identity(&self) -> Result<(u64, u64)> {
+        Err(crate::Error::new("looking at", self.path(), std::io::ErrorKind::Unsupported.into()))
+    }
+
     /// Fills `buffer` from `offset` on; returns how much there was, less than asked only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 

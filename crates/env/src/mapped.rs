@@ -44,6 +44,10 @@ impl ReadFile for MappedFile {
         self.file.len()
     }
 
+    fn identity(&self) -> Result<(u64, u64)> {
+        self.file.identity()
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = self.mapping.bytes().get(start..).unwrap_or_default();

@@ -736,6 +736,12 @@ fn links_share_one_file(place: &Place) {
     let [first_is, second_is, other_is] =
         [&first, &second, &other].map(|path| place.files().metadata(path).unwrap().identity);
     assert!(first_is == second_is && first_is != other_is);
+    for mapped in [false, true] {
+        let open = esker_env::open_sealed(place.files(), &second, mapped).unwrap();
+        assert_eq!(open.identity().unwrap(), first_is);
+        let open = esker_env::open_sealed(place.files(), &other, mapped).unwrap();
+        assert_eq!(open.identity().unwrap(), other_is);
+    }
     file.append(&[b"shared"]).unwrap();
     assert_eq!(place.files().metadata(&second).unwrap().links, 2);
     place.files().remove(&first).unwrap();

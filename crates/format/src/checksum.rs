@@ -14,7 +14,7 @@
 //! Source: RocksDB `util/crc32c.h`, `table/format.cc`, `include/rocksdb/table.h`.
 
 use crc_fast::{CrcAlgorithm, Digest};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use xxhash_rust::xxh32::Xxh32;
 use xxhash_rust::xxh64::Xxh64;
 
@@ -133,6 +133,11 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], type_byte: u8) -> u32 {
     }
 }
 
+/// What stands for `data` behind what `before` stands for: tells whether two streams of pieces are the same. In memory only; on no disk.
+pub fn chained(before: u64, data: &[u8]) -> u64 {
+    xxh3_64_with_seed(data, before)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +197,14 @@ mod tests {
         assert_eq!(block_checksum(ChecksumKind::XxHash32, b"block", b'!'), xxhash_rust::xxh32::xxh32(b"block!", 0));
         let whole = xxhash_rust::xxh64::xxh64(b"block!", 0) as u32;
         assert_eq!(block_checksum(ChecksumKind::XxHash64, b"block", b'!'), whole);
+    }
+
+    #[test]
+    fn a_chain_tells_order_and_bounds_of_what_is_in_it() {
+        let chain = |pieces: &[&[u8]]| pieces.iter().fold(0, |before, piece| chained(before, piece));
+        let all =
+            [chain(&[b"a", b"b"]), chain(&[b"b", b"a"]), chain(&[b"ab"]), chain(&[b"a", b"b", b""]), chain(&[b"a"])];
+        assert!(all.iter().enumerate().all(|(n, one)| all[..n].iter().all(|other| one != other)));
+        assert_eq!(chain(&[b"a", b"b"]), all[0]);
     }
 }

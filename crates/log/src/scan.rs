@@ -97,6 +97,8 @@ pub struct Scanner {
     block: Vec<u8>,
     block_offset: u64,
     at: usize,
+    /// Of the first block, what is not looked at.
+    skipped_within: usize,
     assembler: Assembler,
     /// Where the record begins that was returned, or is being assembled.
     record_offset: u64,
@@ -151,6 +153,7 @@ impl Scanner {
             block: Vec::new(),
             block_offset: 0,
             at: 0,
+            skipped_within: 0,
             assembler: Assembler::new(),
             record_offset: 0,
             whole_bytes: 0,
@@ -175,6 +178,14 @@ impl Scanner {
     /// Reads no further than to `end`, where a record ended when the log was read before: whoever writes to it may have gone on.
     pub fn up_to(mut self, end: u64) -> Self {
         self.file_bytes = self.file_bytes.min(end);
+        self
+    }
+
+    /// Begins at `start`, where a record began when the log was read before. To be called before anything is read.
+    pub fn from(mut self, start: u64) -> Self {
+        self.skipped_within = (start % BLOCK_BYTES as u64) as usize;
+        self.block_offset = start - start % BLOCK_BYTES as u64;
+        self.whole_bytes = start;
         self
     }
 
@@ -450,6 +461,7 @@ impl Scanner {
         self.block_offset = offset;
         self.at = 0;
         let got = got?;
+        self.at = std::mem::take(&mut self.skipped_within);
         if got < wanted {
             self.file_bytes = offset + got as u64;
         }

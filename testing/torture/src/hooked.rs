@@ -19,6 +19,8 @@ pub enum Call<'a> {
     Sync(&'a Path),
     /// It is, and nobody was told yet.
     Synced(&'a Path),
+    /// The end of a file is cut off, of an append that failed for example.
+    Truncate(&'a Path),
     /// A part of a file is given back.
     PunchHole(&'a Path),
     /// The length of a file is asked for, or whether it is there.
@@ -47,7 +49,7 @@ impl<'a> Call<'a> {
         match self {
             Self::Create(path) | Self::Sync(path) | Self::Synced(path) | Self::PunchHole(path) => path,
             Self::Metadata(path) | Self::Open(path) | Self::Read(path) | Self::Map(path) => path,
-            Self::Announce(path) => path,
+            Self::Announce(path) | Self::Truncate(path) => path,
             Self::Claim(path) | Self::Share(path) | Self::List(path) | Self::Other(path) => path,
         }
     }
@@ -219,6 +221,9 @@ impl ReadFile for HookedReads {
     fn len(&self) -> Result<u64> {
         self.file.len()
     }
+    fn identity(&self) -> Result<(u64, u64)> {
+        self.file.identity()
+    }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         (self.hook)(Call::Read(self.file.path()))?;
         self.file.read_at(offset, buffer)
@@ -270,6 +275,7 @@ impl AppendFile for HookedFile {
         (self.hook)(Call::Synced(self.file.path()))
     }
     fn truncate(&self, len: u64) -> Result<()> {
+        (self.hook)(Call::Truncate(self.file.path()))?;
         self.file.truncate(len)
     }
     fn preallocate(&self, len: u64) -> Result<bool> {

@@ -17,6 +17,7 @@ mod cask_repair;
 mod cask_rules;
 mod cask_stale;
 mod cask_threads;
+mod catch_up;
 mod concurrent;
 mod copies;
 mod crash;

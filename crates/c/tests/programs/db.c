@@ -333,6 +333,17 @@ static void all_of_it(const esker_db *db) {
   MUST(esker_db_get(other, NULL, NULL, T("a"), &value));
   HOLDS(was(value, "1"));
   FAILS(esker_db_put(other, 0, NULL, T("a"), T("2")), ESKER_KIND_READ_ONLY, "");
+  esker_db *writer, *now;
+  MUST(esker_db_open(in(directory, "checkpoint"), NULL, &writer));
+  MUST(esker_db_put(writer, 0, NULL, T("a"), T("2")));
+  FAILS(esker_db_catch_up(writer, &now), ESKER_KIND_INVALID_ARGUMENT, "writing");
+  MUST(esker_db_catch_up(other, &now));
+  MUST(esker_db_get(now, NULL, NULL, T("a"), &value));
+  HOLDS(was(value, "2"));
+  MUST(esker_db_get(other, NULL, NULL, T("a"), &value));
+  HOLDS(was(value, "1"));
+  MUST(esker_db_close(writer));
+  MUST(esker_db_close(now));
   // What is left of a store that was closed is told so, and may be freed later.
   esker_iterator *walk;
   MUST(esker_db_iterator(copy, NULL, NULL, &walk));

@@ -20,7 +20,7 @@ use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 
 use super::header;
-use crate::cache::Block;
+use crate::cache::{Block, new_file_id};
 use crate::pinned::PinnedSlice;
 use crate::version::Life;
 use crate::{Error, Result};
@@ -44,6 +44,8 @@ pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) path: PathBuf,
     number: FileNumber,
+    /// In the cache.
+    id: u64,
     pub(super) compression: Compression,
     blob_count: AtomicU64,
     /// Records end here, and the footer begins. While the file grows, whoever has a pointer into it has got it after this
@@ -108,6 +110,7 @@ impl BlobFile {
             file,
             path: path.to_owned(),
             number,
+            id: new_file_id(),
             compression: header.compression,
             blob_count: AtomicU64::new(footer.blob_count),
             records_end: AtomicU64::new(records_end),
@@ -147,16 +150,27 @@ impl BlobFile {
         // As one that is sealed.
         file.advise(Access::Random);
         let (path, blob_count, records_end) = (path.to_owned(), AtomicU64::new(0), AtomicU64::new(records_end));
-        Arc::new(Self { file, path, number, compression, blob_count, records_end })
+        Arc::new(Self { file, path, number, id: new_file_id(), compression, blob_count, records_end })
     }
 
     /// The same file, which was ended, as memory. `None` where the system gives none: then it is read on as it is.
     pub(crate) fn as_memory(&self, files: &dyn FileSystem) -> Option<Arc<Self>> {
         let file = open_sealed(files, &self.path, true).ok().filter(|file| is_memory(&**file))?;
         file.advise(Access::Random);
-        let (path, number, compression) = (self.path.clone(), self.number, self.compression);
+        let (path, number, id, compression) = (self.path.clone(), self.number, self.id, self.compression);
         let (blob_count, records_end) = (AtomicU64::new(self.blob_count()), AtomicU64::new(self.records_end()));
-        Some(Arc::new(Self { file, path, number, compression, blob_count, records_end }))
+        Some(Arc::new(Self { file, path, number, id, compression, blob_count, records_end }))
+    }
+
+    /// What stands for it in the cache.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Which file it is; see [`ReadFile::identity`].
+    pub(crate) fn identity(&self) -> Result<(u64, u64)> {
+        Ok(self.file.identity()?)
     }
 
     /// Whether it is read as memory.

@@ -356,6 +356,9 @@ impl ReadFile for Advised {
     fn len(&self) -> esker_env::Result<u64> {
         self.file.len()
     }
+    fn identity(&self) -> esker_env::Result<(u64, u64)> {
+        self.file.identity()
+    }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> esker_env::Result<usize> {
         self.file.read_at(offset, buffer)
     }

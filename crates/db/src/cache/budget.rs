@@ -69,8 +69,9 @@ impl Budget {
         self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn set_memtable_bytes(&self, bytes: u64) {
-        self.memtable_bytes.store(bytes, Ordering::Relaxed);
+    pub(super) fn change_memtable_bytes(&self, more: u64, less: u64) {
+        self.memtable_bytes.fetch_add(more, Ordering::Relaxed);
+        self.memtable_bytes.fetch_sub(less, Ordering::Relaxed);
     }
 
     pub(super) fn is_limited(&self) -> bool {
@@ -95,6 +96,33 @@ impl Budget {
         if self.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed) != capacity_bytes {
             set(capacity_bytes);
         }
+    }
+}
+
+/// What some memtables take of the budget, as long as this lives: those of a store, or those that handles for reading have in common.
+#[derive(Debug)]
+pub(crate) struct MemtableShare {
+    cache: Arc<BlockCache>,
+    bytes: Mutex<u64>,
+}
+
+impl MemtableShare {
+    /// Of nothing yet.
+    pub(crate) fn new(cache: Arc<BlockCache>) -> Self {
+        Self { cache, bytes: Mutex::new(0) }
+    }
+
+    /// How much they take from now on.
+    pub(crate) fn set(&self, bytes: u64) {
+        let mut held = self.bytes.lock();
+        let before = std::mem::replace(&mut *held, bytes);
+        self.cache.change_memtable_bytes(bytes, before);
+    }
+}
+
+impl Drop for MemtableShare {
+    fn drop(&mut self) {
+        self.cache.change_memtable_bytes(0, *self.bytes.get_mut());
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! | what                    | how                                                                              |
 //! |-------------------------|----------------------------------------------------------------------------------|
-//! | key                     | number of the file, offset of the block or value in it                           |
+//! | key                     | id of the open file ([`new_file_id`]), offset of the block or value in it         |
 //! | weight                  | bytes of the block and of what keeps it                                          |
 //! | eviction                | `quick_cache`'s: once-read blocks go first, so that a scan does not empty it      |
 //!
-//! - K1: a file number is never used twice in a store, and a cache belongs to one store: an entry is never stale.
+//! - K1: an id is given to an open file once, and files that are open do not change: an entry is never stale. Not the file's number: handles that
+//!   catch up share a cache, and a store that was restored or made anew between two of them has other files of the same numbers.
 //!   Blocks of a file that died are never asked for again and go when room is needed.
 //! - K2: a block that is in use outlives its eviction; what readers pin is not part of `used_bytes`.
 
@@ -27,7 +28,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use admission::Admission;
 pub(crate) use block::Block;
 use budget::Budget;
-pub(crate) use budget::Reserved;
+pub(crate) use budget::{MemtableShare, Reserved};
 use counts::Counts;
 pub(crate) use residents::Evict;
 use residents::Residents;
@@ -45,6 +46,12 @@ const SHARD_COUNT_MAX: u64 = 64;
 
 /// What a block usually weighs: sizes the memory of recently evicted keys, nothing else.
 const USUAL_BLOCK_BYTES: u64 = 4 << 10;
+
+/// What stands for a file in every cache, from when it is opened (K1).
+pub(crate) fn new_file_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockKey {
@@ -168,9 +175,9 @@ impl BlockCache {
         self.resize();
     }
 
-    /// How much memtables take from now on.
-    pub(crate) fn set_memtable_bytes(&self, bytes: u64) {
-        self.budget.set_memtable_bytes(bytes);
+    /// Memtables that take so much more of the budget, or so much less.
+    fn change_memtable_bytes(&self, more: u64, less: u64) {
+        self.budget.change_memtable_bytes(more, less);
         self.resize();
         self.make_room();
     }

@@ -64,8 +64,8 @@ impl Said {
 
     fn read(&self, file: Arc<dyn ReadFile>, each: &mut dyn FnMut() -> Result<()>) -> Result<Vec<Range<u64>>> {
         match *self {
-            Self::Table { number, bytes, newest } => {
-                let table = Table::open_as(file, number, bytes, Some(newest), Arc::new(BlockCache::new(0)))?;
+            Self::Table { bytes, newest, .. } => {
+                let table = Table::open_as(file, bytes, Some(newest), Arc::new(BlockCache::new(0)))?;
                 table.check(&mut |_, _| each())?;
                 Ok(Vec::new())
             }

@@ -152,7 +152,7 @@ mod tests {
         keys.iter().for_each(|key| writer.put(key, "v").unwrap());
         let file_bytes = writer.finish().unwrap().file_bytes;
         let (number, cache) = (FileNumber::new(number), Arc::new(BlockCache::new(0)));
-        let table = Table::open(disk.env().files.open(&path).unwrap(), number, file_bytes, cache).unwrap();
+        let table = Table::open(disk.env().files.open(&path).unwrap(), file_bytes, cache).unwrap();
         let [smallest, largest] = keys.map(|key| internal_key::lookup(key.as_bytes(), SequenceNumber::new(0)));
         Newcomer { meta: TableMeta { number, file_bytes, smallest, largest, ..TableMeta::default() }, table, path }
     }

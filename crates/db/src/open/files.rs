@@ -13,6 +13,7 @@ use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
 
+use super::before::OpenFiles;
 use super::left_out::Sieve;
 use super::replay::Logs;
 use super::tables::OpenTables;
@@ -299,6 +300,8 @@ pub(super) struct Opener<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
     pub(super) trash: &'a Arc<Trash>,
+    /// Those that are open already.
+    pub(super) before: &'a Arc<OpenFiles>,
     pub(super) mmap_reads: bool,
 }
 
@@ -313,7 +316,7 @@ impl Opener<'_> {
         sieve: &mut Sieve,
     ) -> Result<Version> {
         let mut edit = Edit::default();
-        for ((level, number), meta) in &family.tables {
+        for (level, number) in family.tables.keys() {
             let level = *level as usize;
             if level >= level_count {
                 let reason = format!(
@@ -322,14 +325,14 @@ impl Opener<'_> {
                 );
                 return Err(Error::invalid_argument(reason).with_path(self.dir));
             }
-            let Some((table, path)) = tables.remove(number) else {
+            let Some(table) = tables.remove(number) else {
                 if !sieve.has_left_out(&FileName::Table(*number)) {
                     let reason = format!("the manifest names table {number} for two column families, or in two levels");
                     sieve.pass::<()>(Err(Error::new(ErrorKind::Corruption, reason).with_path(self.dir)))?;
                 }
                 continue;
             };
-            edit.added.push((level, TableFile::of_watched(meta.clone(), table, path, self.trash.clone())));
+            edit.added.push((level, table));
         }
         // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
         // the first that some table points to; the files may be gone.
@@ -365,6 +368,9 @@ impl Opener<'_> {
         addition: &BlobFileAddition,
         tables: &[(usize, Arc<TableFile>)],
     ) -> Result<Arc<BlobHandle>> {
+        if let Some(open) = self.before.blob(&*self.env.files, id, addition) {
+            return Ok(open);
+        }
         let path = self.dir.join(FileName::Blob(addition.number).to_string());
         let is_pointed_to = || tables.iter().any(|(_, table)| has_pointer_into(table, addition.number));
         let file = open_sealed(&*self.env.files, &path, self.mmap_reads).map_err(Error::from);

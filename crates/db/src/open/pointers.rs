@@ -192,6 +192,11 @@ impl Pointers {
         }
     }
 
+    /// Whether a batch that is replayed points into one of them.
+    pub(super) fn has_led_to_any(&self) -> bool {
+        self.files.values().any(|found| found.live.count > 0)
+    }
+
     /// Leads readers of `view`, of a store open for reading, to the files.
     pub(super) fn show_to(&self, family: u32, view: &View, trash: &Arc<Trash>) {
         for found in self.files.values().filter(|found| found.family == family && found.live.count > 0) {

@@ -23,14 +23,19 @@ use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch;
 use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
+use parking_lot::MutexGuard;
 
 use super::Recovery;
+use super::before::{Clean, Extent, Memtables, Trail};
 use super::pointers::{Pointers, Values, is_needed};
 use crate::entry;
 use crate::family::Family;
 use crate::store::Store;
 use crate::write::apply;
 use crate::{Error, ErrorKind, Result};
+
+/// From where a log ended, what shows whether it goes on: the rest of a block that has no room for a header, and a header.
+const NEXT_BYTES: usize = 2 * RECYCLABLE_HEADER_BYTES;
 
 #[derive(Debug)]
 struct Log {
@@ -53,6 +58,38 @@ pub(super) struct Logs {
     empty: BTreeSet<FileNumber>,
     /// Single batches that are left out.
     skipped: BTreeSet<(FileNumber, u64)>,
+    /// What there is to replay, if the store is open for reading only.
+    course: Course,
+}
+
+/// What there is to replay, seen from memtables that hold a part of it ([`super::before`] C2, C3).
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    trail: Trail,
+    /// How far the memtables go.
+    known: Option<Trail>,
+    /// Where the first record begins that they lack.
+    next: Option<(FileNumber, u64)>,
+    /// The first sequence number that they lack.
+    next_sequence: Option<u64>,
+}
+
+impl Course {
+    fn pass(&mut self, log: FileNumber, offset: u64, batch: &Batch, record: &[u8]) {
+        if self.next.is_none() && Some(self.trail) == self.known {
+            self.next = Some((log, offset));
+        }
+        if self.next.is_some() && batch.count > 0 {
+            self.next_sequence.get_or_insert(batch.sequence);
+        }
+        self.trail.add(log, record);
+    }
+
+    /// Whether the memtables hold the beginning of it, and nobody who reads them may see what follows; `seen_up_to` is what they may see.
+    fn goes_on(&self, seen_up_to: u64) -> bool {
+        let is_beginning = self.next.is_some() || Some(self.trail) == self.known;
+        is_beginning && self.next_sequence.is_none_or(|sequence| sequence > seen_up_to)
+    }
 }
 
 impl Logs {
@@ -61,6 +98,12 @@ impl Logs {
     /// # Errors
     /// As the recovery mode has it: corruption with path, offset and what to do; `UnsupportedFormat` for operations that Esker lacks.
     pub(super) fn check(store: &Store) -> Result<Self> {
+        Self::check_from(store, None)
+    }
+
+    /// The same for memtables that hold as much of them as `known` says, or may.
+    pub(super) fn check_from(store: &Store, known: Option<Trail>) -> Result<Self> {
+        let mut course = Course { known, ..Course::default() };
         let mut wals = store.state.lock().wals.clone();
         if store.read_only {
             leave_out_unbegun(store, &mut wals)?;
@@ -94,7 +137,8 @@ impl Logs {
             let mut lost: Option<u64> = None;
             let mut missing = None;
             while let Some((offset, record)) = scanner.next()? {
-                let Batch { sequence, count } = check_batch(path, offset, record)?;
+                let batch = check_batch(path, offset, record)?;
+                let Batch { sequence, count } = batch;
                 if let Some(note) = LogNote::of_batch(record) {
                     if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
@@ -108,6 +152,7 @@ impl Logs {
                             found.torn_at = None;
                         }
                     }
+                    course.pass(log.number, offset, &batch, record);
                     continue;
                 }
                 if let Some((torn_path, torn_offset)) = torn.take()
@@ -141,6 +186,7 @@ impl Logs {
                         return Err(Error::corruption(path, offset, reason));
                     }
                 }
+                course.pass(log.number, offset, &batch, record);
                 expected = Some(sequence + count);
                 found.batches += 1;
             }
@@ -181,7 +227,7 @@ impl Logs {
         }
         check_durable(store, &ends, &mut found)?;
         logs.retain(|log| !empty.contains(&log.number));
-        Ok(Self { logs, found, pointers, ends, empty, skipped })
+        Ok(Self { logs, found, pointers, ends, empty, skipped, course })
     }
 
     /// Whether a log is nobody's: nothing is in it, nor in any after it. One before others is missed by those that say where it ended.
@@ -214,22 +260,83 @@ impl Logs {
         Ok(kept)
     }
 
-    /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
-    /// Returns the last sequence number.
-    pub(super) fn replay(
+    /// Replays into memtables of a store that is open for reading only: those `before`, if what they hold is how the logs begin, or else new ones.
+    ///
+    /// # Errors
+    /// `Busy`, too, if a writer took back what was read before it was read again. To be tried again.
+    pub(super) fn replay_for_readers(
         &self,
         store: &Store,
+        before: Option<(&Arc<Memtables>, MutexGuard<'_, Extent>)>,
+    ) -> Result<Arc<Memtables>> {
+        let goes_on = |extent: &Extent| self.course.goes_on(extent.seen_up_to) && !self.pointers.has_led_to_any();
+        if let Some((memtables, mut extent)) = before.filter(|(_, extent)| goes_on(extent)) {
+            memtables.show_in(store);
+            let mut last = extent.last;
+            if let Some(next) = self.course.next {
+                extent.begin();
+                last = self.replay_course(store, Some(next), extent.trail)?;
+            }
+            extent.end(self.course.trail, last, self.clean(store));
+            extent.publish_in(store);
+            drop(extent);
+            memtables.note_bytes();
+            return Ok(memtables.clone());
+        }
+        let last = self.replay_course(store, None, Trail::default())?;
+        store.publish(store.visible().max(SequenceNumber::new(last)));
+        Ok(Memtables::of(store, self.course.trail, last, self.clean(store)))
+    }
+
+    /// What whoever catches up need not find out again, if nothing was written since.
+    fn clean(&self, store: &Store) -> Option<Clean> {
+        let is_whole = self.found.torn_at.is_none() && self.found.dropped_bytes == 0 && self.found.skipped_bytes == 0;
+        (is_whole && !store.has_stray_blobs && !self.pointers.has_led_to_any()).then(|| Clean {
+            ends: self.ends.clone(),
+            durable_logs: store.durable_logs.clone(),
+            recovery: self.found.clone(),
+        })
+    }
+
+    /// From `start` on, behind `trail`. Returns the last sequence number.
+    fn replay_course(&self, store: &Store, start: Option<(FileNumber, u64)>, trail: Trail) -> Result<u64> {
+        let mut trail = trail;
+        let last = self.replay_from(store, start, |log, record| trail.add(log, record), |_| Ok(()))?;
+        if trail != self.course.trail {
+            let reason = "the log was written anew while it was read; try again";
+            return Err(Error::new(ErrorKind::Busy, reason).with_path(&store.dir));
+        }
+        Ok(last.get())
+    }
+
+    /// Replays into the active memtables of the families; `full` is called with a family whose memtable is full.
+    /// Returns the last sequence number.
+    pub(super) fn replay(&self, store: &Store, full: impl FnMut(&Arc<Family>) -> Result<()>) -> Result<SequenceNumber> {
+        self.replay_from(store, None, |_, _| {}, full)
+    }
+
+    /// The same from a record on that begins at `start`; `each` is called with every record.
+    fn replay_from(
+        &self,
+        store: &Store,
+        start: Option<(FileNumber, u64)>,
+        mut each: impl FnMut(FileNumber, &[u8]),
         mut full: impl FnMut(&Arc<Family>) -> Result<()>,
     ) -> Result<SequenceNumber> {
         let families = store.families.load();
         let mut last = SequenceNumber::new(0);
-        for log in &self.logs {
+        let (first, start) = start.unwrap_or_default();
+        for log in self.logs.iter().filter(|log| log.number >= first) {
             let path = &log.path;
             let mut scanner = scanner(store, log)?.up_to(self.ends.get(&log.number).copied().unwrap_or(0));
+            if log.number == first {
+                scanner = scanner.from(start);
+            }
             while let Some((offset, record)) = scanner.next()? {
                 if self.skipped.contains(&(log.number, offset)) {
                     continue;
                 }
+                each(log.number, record);
                 let mut sequence = check_batch(path, offset, record)?.sequence;
                 for record in write_batch::records(record) {
                     let record = record.map_err(|error| Error::decode(path, offset, "replaying the log", error))?;
@@ -253,6 +360,35 @@ impl Logs {
         }
         Ok(last)
     }
+}
+
+/// Whether the logs of `store` are as they were when memtables went as far as `extent` says ([`super::before`] C7); what they were then.
+///
+/// Cost: one read of what is in them, not of what is only allocated.
+pub(super) fn unchanged(store: &Store, extent: &Extent) -> Result<Option<Recovery>> {
+    let Some(clean) = &extent.clean else { return Ok(None) };
+    let wals = store.state.lock().wals.clone();
+    let are_there = clean.ends.keys().all(|number| wals.contains_key(number));
+    if !are_there || clean.durable_logs != store.durable_logs || store.has_stray_blobs {
+        return Ok(None);
+    }
+    let mut trail = Trail::default();
+    for &number in wals.keys() {
+        // One that was not there, or in which nothing had begun, has ended where it begins.
+        let end = clean.ends.get(&number).copied().unwrap_or(0);
+        let path = store.path_of(&FileName::Wal(number));
+        let log = Log { number, path, is_last: true };
+        let mut scanner = scanner(store, &log)?.up_to(end);
+        while let Some((_, record)) = scanner.next()? {
+            trail.add(number, record);
+        }
+        let mut next = [0; NEXT_BYTES];
+        let got = store.env.files.open(&log.path)?.read_at(end, &mut next)?;
+        if next.iter().take(got).any(|&byte| byte != 0) {
+            return Ok(None);
+        }
+    }
+    Ok((trail == extent.trail).then(|| clean.recovery.clone()))
 }
 
 /// Leaves out the last logs as far as nothing was written to them yet: those that a writer has ready for later, of which the manifest

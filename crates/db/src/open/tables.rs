@@ -8,18 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use esker_env::{Env, FileSystem, durable, open_sealed};
+use esker_env::{FileSystem, durable, open_sealed};
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::internal_key::FileNumber;
 use esker_format::rocksdb::version_edit::TableMeta;
 use parking_lot::Mutex;
 
-use super::files::missing;
+use super::before::OpenFiles;
+use super::files::{Opener, missing};
 use super::left_out::Sieve;
 use crate::cache::BlockCache;
 use crate::options::{LEVEL_COUNT, Options};
+use crate::reclaim::Trash;
 use crate::table::Table;
-use crate::version::Recovered;
+use crate::version::{Recovered, TableFile};
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that open tables, the caller's included. More wait for the disk at once; few disks gain by it.
@@ -27,49 +29,52 @@ const THREADS_MAX: usize = 8;
 /// Tables that are worth a thread.
 const TABLES_PER_THREAD: usize = 16;
 
-/// By number, with their paths.
-pub(super) type OpenTables = BTreeMap<FileNumber, (Arc<Table>, PathBuf)>;
-
-type Opened = Result<(Arc<Table>, PathBuf)>;
+/// By number.
+pub(super) type OpenTables = BTreeMap<FileNumber, Arc<TableFile>>;
 
 /// What the threads share.
 struct Job {
     files: Arc<dyn FileSystem>,
     mmap_reads: bool,
     dir: PathBuf,
+    trash: Arc<Trash>,
     cache: Arc<BlockCache>,
-    /// Number, length and highest sequence number of each.
-    tables: Vec<(FileNumber, u64, SequenceNumber)>,
+    /// Those that are open already.
+    before: Arc<OpenFiles>,
+    tables: Vec<TableMeta>,
     next: AtomicUsize,
     /// Whether the first that fails ends the work.
     refuses: bool,
     failed: AtomicBool,
-    done: Mutex<Vec<(usize, Opened)>>,
+    done: Mutex<Vec<(usize, Result<Arc<TableFile>>)>>,
 }
 
-/// Opens all tables of all families.
+/// Opens all tables of all families, but those that are open `before`.
 ///
 /// # Errors
 /// The first in the order of the manifest, among those that were met: `Corruption`, `UnsupportedFormat`, or the system's.
 pub(super) fn open_all(
-    env: &Env,
-    dir: &Path,
+    opener: &Opener<'_>,
     cache: &Arc<BlockCache>,
     recovered: &Recovered,
     options: &Options,
     sieve: &mut Sieve,
 ) -> Result<OpenTables> {
+    let Opener { env, dir, trash, before, mmap_reads } = *opener;
     let mut tables = Vec::new();
-    for ((level, number), meta) in recovered.families.values().flat_map(|family| &family.tables) {
+    for ((level, _), meta) in recovered.families.values().flat_map(|family| &family.tables) {
         check_place(dir, *level, meta)?;
-        tables.push((*number, meta.file_bytes, meta.largest_sequence));
+        tables.push(meta.clone());
     }
-    let wanted = if options.background_jobs > 0 { (tables.len() / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
+    let new_count = tables.iter().filter(|meta| !before.has_table(meta.number)).count();
+    let wanted = if options.background_jobs > 0 { (new_count / TABLES_PER_THREAD).min(THREADS_MAX - 1) } else { 0 };
     let job = Arc::new(Job {
         files: env.files.clone(),
-        mmap_reads: options.mmap_reads,
+        mmap_reads,
         dir: dir.to_owned(),
+        trash: trash.clone(),
         cache: cache.clone(),
+        before: before.clone(),
         tables,
         next: AtomicUsize::new(0),
         refuses: sieve.refuses(),
@@ -93,7 +98,7 @@ pub(super) fn open_all(
     }
     let mut done = std::mem::take(&mut *job.done.lock());
     done.sort_by_key(|(index, _)| *index);
-    let number_of = |index: usize| job.tables.get(index).map(|(number, ..)| *number).unwrap_or_default();
+    let number_of = |index: usize| job.tables.get(index).map(|meta| meta.number).unwrap_or_default();
     let mut tables = OpenTables::new();
     for (index, opened) in done {
         let number = number_of(index);
@@ -120,8 +125,11 @@ impl Job {
     fn work(&self) {
         while !self.failed.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(number, file_bytes, newest)) = self.tables.get(index) else { return };
-            let opened = self.open(number, file_bytes, newest);
+            let Some(meta) = self.tables.get(index) else { return };
+            let opened = match self.before.table(&*self.files, meta) {
+                Some(open) => Ok(open),
+                None => self.open(meta),
+            };
             if opened.is_err() && self.refuses {
                 self.failed.store(true, Ordering::Relaxed);
             }
@@ -129,19 +137,20 @@ impl Job {
         }
     }
 
-    fn open(&self, number: FileNumber, file_bytes: u64, newest: SequenceNumber) -> Opened {
-        let legacy = self.dir.join(FileName::LegacyTable(number).to_string());
+    fn open(&self, meta: &TableMeta) -> Result<Arc<TableFile>> {
+        let legacy = self.dir.join(FileName::LegacyTable(meta.number).to_string());
         let path = if durable::is_there(&*self.files, &legacy)? {
             legacy
         } else {
-            self.dir.join(FileName::Table(number).to_string())
+            self.dir.join(FileName::Table(meta.number).to_string())
         };
         let file = open_sealed(&*self.files, &path, self.mmap_reads).map_err(Error::from);
-        let table = file.and_then(|file| Table::open_as(file, number, file_bytes, Some(newest), self.cache.clone()));
+        let newest = Some(meta.largest_sequence);
+        let table = file.and_then(|file| Table::open_as(file, meta.file_bytes, newest, self.cache.clone()));
         let table = table.map_err(|error| missing(error, &path))?;
         // At once: the indexes of all of them together may be more than there is memory for.
         table.watch();
-        Ok((table, path))
+        Ok(TableFile::of_watched(meta.clone(), table, path, self.trash.clone()))
     }
 }
 
@@ -176,8 +185,10 @@ mod tests {
         let env = disk.env();
         let recovered = recover(&*env.files, dir).unwrap();
         let cache = Arc::new(BlockCache::within_limit(LIMIT));
-        let tables = open_all(&env, dir, &cache, &recovered, &options, &mut Sieve::refusing()).unwrap();
-        let kept_bytes: u64 = tables.values().map(|(table, _)| table.memory_bytes() as u64).sum();
+        let (trash, before) = (Trash::new(env.files.clone()), Arc::default());
+        let opener = Opener { env: &env, dir, trash: &trash, before: &before, mmap_reads: false };
+        let tables = open_all(&opener, &cache, &recovered, &options, &mut Sieve::refusing()).unwrap();
+        let kept_bytes: u64 = tables.values().map(|file| file.table.memory_bytes() as u64).sum();
         assert_eq!(tables.len(), table_count);
         assert!(kept_bytes > 0 && kept_bytes <= LIMIT * 3 / 4, "{kept_bytes} of {all_bytes}");
     }

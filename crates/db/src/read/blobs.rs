@@ -71,15 +71,15 @@ impl BlobReader {
             return self.read_at(view, user_key, &index);
         }
         let tag = tag(user_key, &index);
-        if let Some(held) = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag) {
+        if let Some(held) = cache.get(blob.id(), index.offset).filter(|held| held.tag() == tag) {
             return blob.value_in(&index, held);
         }
         self.counts.add(1, index.bytes, 1);
-        if !fill_cache || !cache.admits(index.file.get(), index.offset, index.bytes) {
+        if !fill_cache || !cache.admits(blob.id(), index.offset, index.bytes) {
             return blob.read(user_key, &index);
         }
         let held = blob.read_record(user_key, &index, Some(tag))?;
-        cache.insert(index.file.get(), index.offset, held.clone());
+        cache.insert(blob.id(), index.offset, held.clone());
         blob.value_in(&index, held)
     }
 
@@ -99,9 +99,10 @@ impl BlobReader {
 
     fn held_at(&self, view: &View, user_key: &[u8], index: &BlobIndex) -> Result<Option<PinnedSlice>> {
         let Some(cache) = &self.cache else { return Ok(None) };
+        let blob = file_of(view, user_key, index)?;
         let tag = tag(user_key, index);
-        let held = cache.get(index.file.get(), index.offset).filter(|held| held.tag() == tag);
-        held.map(|held| file_of(view, user_key, index)?.value_in(index, held)).transpose()
+        let held = cache.get(blob.id(), index.offset).filter(|held| held.tag() == tag);
+        held.map(|held| blob.value_in(index, held)).transpose()
     }
 
     /// The value that lies at `index`, past the cache.
@@ -159,12 +160,13 @@ impl BlobReader {
     }
 
     /// Keeps a value that was read from `index`, if there is room for what is read for the first time, or it was read before.
-    pub(crate) fn keep(&self, user_key: &[u8], index: &BlobIndex, value: &[u8]) {
+    pub(crate) fn keep(&self, view: &View, user_key: &[u8], index: &BlobIndex, value: &[u8]) {
         if let Some(cache) = &self.cache
-            && cache.admits(index.file.get(), index.offset, index.bytes)
+            && let Some(blob) = view.blob(index.file)
+            && cache.admits(blob.id(), index.offset, index.bytes)
         {
             let held = Block::tagged(value.to_vec(), tag(user_key, index));
-            cache.insert(index.file.get(), index.offset, Arc::new(held));
+            cache.insert(blob.id(), index.offset, Arc::new(held));
         }
     }
 }

@@ -200,7 +200,7 @@ impl Store {
                 (values, bytes) = (values + 1, bytes + index.bytes);
                 let value = record.take(key, &index)?;
                 if fill_cache {
-                    self.blobs.keep(key, &index, &value);
+                    self.blobs.keep(view, key, &index, &value);
                 }
                 Ok(value)
             });

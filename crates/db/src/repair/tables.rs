@@ -242,7 +242,7 @@ impl Bench<'_> {
         let family_of =
             |properties: &TableProperties| known.map_or_else(|| family_of(properties), |(family, _)| Some(family));
         let mut pass = Pass::default();
-        let opened = Table::open_as(file.clone(), number, file_bytes, newest, self.cache.clone()).and_then(|table| {
+        let opened = Table::open_as(file.clone(), file_bytes, newest, self.cache.clone()).and_then(|table| {
             let family = family_of(table.properties());
             let of = (self.blobs, family.unwrap_or(0));
             let read = table.check(&mut |key, value| pass.take(of, &path, key, value))?;

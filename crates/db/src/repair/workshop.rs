@@ -303,10 +303,12 @@ impl Workshop {
     fn names_in_tables(&self) -> Result<BTreeMap<u32, String>> {
         let mut names = BTreeMap::new();
         for name in &self.survey.names {
-            let FileName::Table(number) = *name else { continue };
+            if !matches!(name, FileName::Table(_)) {
+                continue;
+            }
             let file = self.env.files.open(&self.dir.join(name.to_string()))?;
             let file_bytes = file.len()?;
-            if let Ok(table) = Table::open(file, number, file_bytes, Arc::new(BlockCache::new(0)))
+            if let Ok(table) = Table::open(file, file_bytes, Arc::new(BlockCache::new(0)))
                 && let Some(id) = family_of(table.properties())
                 && !table.properties().column_family_name.is_empty()
             {

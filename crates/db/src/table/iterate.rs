@@ -116,13 +116,13 @@ impl TableIterator {
         if self.ahead.streak < STREAK_MIN && self.ahead.bytes.is_empty() {
             return table.block(handle, self.fill_cache);
         }
-        if let Some(block) = table.cache.get(table.number.get(), handle.offset) {
+        if let Some(block) = table.cache.get(table.id, handle.offset) {
             return Ok(block);
         }
         let stored = self.ahead.stored(table, handle)?;
         let block = Arc::new(Block::new(table.unpack(stored, handle)?));
         if self.fill_cache {
-            table.cache.insert(table.number.get(), handle.offset, block.clone());
+            table.cache.insert(table.id, handle.offset, block.clone());
         }
         Ok(block)
     }

@@ -50,7 +50,7 @@ use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex, TableProperties};
 use parking_lot::Mutex;
@@ -183,7 +183,8 @@ pub(crate) struct TableCheck {
 /// An open table. See the module's head.
 pub(crate) struct Table {
     path: PathBuf,
-    number: FileNumber,
+    /// In the cache.
+    id: u64,
     file: Arc<dyn ReadFile>,
     file_bytes: u64,
     footer: Footer,
@@ -216,6 +217,11 @@ impl Table {
     /// What it says of itself.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
+    }
+
+    /// Which file it is; see [`ReadFile::identity`].
+    pub(crate) fn identity(&self) -> crate::Result<(u64, u64)> {
+        Ok(self.file.identity()?)
     }
 
     /// The sequence number that it was taken in with, if it was written outside of the store.

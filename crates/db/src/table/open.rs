@@ -11,7 +11,7 @@ use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression;
 use esker_format::limits;
-use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex,
     PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
@@ -22,7 +22,7 @@ use super::Table;
 use super::filter::Filter;
 use super::footer;
 use super::resident::{Keeping, Resident, ResidentAt, index_of};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, new_file_id};
 use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
 
@@ -39,20 +39,14 @@ impl Table {
     /// # Errors
     /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
     /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
-    pub(crate) fn open(
-        file: Arc<dyn ReadFile>,
-        number: FileNumber,
-        file_bytes: u64,
-        cache: Arc<BlockCache>,
-    ) -> Result<Arc<Self>> {
-        Self::open_as(file, number, file_bytes, None, cache)
+    pub(crate) fn open(file: Arc<dyn ReadFile>, file_bytes: u64, cache: Arc<BlockCache>) -> Result<Arc<Self>> {
+        Self::open_as(file, file_bytes, None, cache)
     }
 
     /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
     /// if its keys do not say when they were written, that is when.
     pub(crate) fn open_as(
         file: Arc<dyn ReadFile>,
-        number: FileNumber,
         file_bytes: u64,
         newest: Option<SequenceNumber>,
         cache: Arc<BlockCache>,
@@ -116,7 +110,7 @@ impl Table {
         let keeping = Mutex::new(Keeping::of(&resident, &cache));
         Ok(Arc::new(Self {
             path,
-            number,
+            id: new_file_id(),
             file,
             file_bytes,
             footer,

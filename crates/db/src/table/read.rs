@@ -73,7 +73,7 @@ impl Many<'_> {
             let Ok(block) = search.table.unpack_owned(stored, handle) else { continue };
             let block = Arc::new(Block::new(block));
             if fill_cache {
-                search.table.cache.insert(search.table.number.get(), handle.offset, block.clone());
+                search.table.cache.insert(search.table.id, handle.offset, block.clone());
             }
             search.ready.push((handle, block));
         }
@@ -149,7 +149,7 @@ impl Table {
                 let handle = walk.seek(of, lookup).and_then(|()| walk.handle(of)).ok().flatten();
                 let Some(handle) = handle.filter(|&handle| before != Some(handle)) else { continue };
                 before = Some(handle);
-                match self.cache.get(self.number.get(), handle.offset) {
+                match self.cache.get(self.id, handle.offset) {
                     Some(block) => many.ready.push((handle, block)),
                     None => many.missing.push(handle),
                 }
@@ -252,12 +252,12 @@ impl Table {
     /// A block, from the cache or the file; checked and unpacked.
     #[inline]
     pub(super) fn block(&self, handle: BlockHandle, fill_cache: bool) -> Result<Arc<Block>> {
-        if let Some(block) = self.cache.get(self.number.get(), handle.offset) {
+        if let Some(block) = self.cache.get(self.id, handle.offset) {
             return Ok(block);
         }
         let block = Arc::new(Block::new(self.read_block(handle)?));
         if fill_cache {
-            self.cache.insert(self.number.get(), handle.offset, block.clone());
+            self.cache.insert(self.id, handle.offset, block.clone());
         }
         Ok(block)
     }

@@ -106,12 +106,8 @@ impl TableFile {
         Self::of_watched(meta, table, path, trash)
     }
 
-    pub(crate) fn of_watched(mut meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
-        if let Some(sequence) = table.taken_in() {
-            // RocksDB writes the bounds of a file that it takes in as the file has them: without a time.
-            meta.smallest = taken_in(&meta.smallest, sequence);
-            meta.largest = taken_in(&meta.largest, sequence);
-        }
+    pub(crate) fn of_watched(meta: TableMeta, table: Arc<Table>, path: PathBuf, trash: Arc<Trash>) -> Arc<Self> {
+        let meta = with_bounds_in_time(meta, &table);
         let life = Life::new(path, trash);
         let (seen_up_to, seen_beside) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         let claimed = AtomicBool::new(false);
@@ -138,6 +134,14 @@ impl TableFile {
             let _ = file.blob_refs.set(refs);
         }
         Arc::new(file)
+    }
+
+    /// Whether another manifest says the same of it.
+    pub(crate) fn is_as_said(&self, meta: &TableMeta) -> bool {
+        match self.table.taken_in() {
+            Some(_) => self.meta == with_bounds_in_time(meta.clone(), &self.table),
+            None => self.meta == *meta,
+        }
     }
 
     /// See F1.
@@ -303,6 +307,16 @@ pub(crate) fn range_deletions_within(meta: &TableMeta, all: &[RangeDeletion]) ->
         end.push(0);
     }
     Fragments::of(all).within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
+}
+
+/// What the manifest says of a table, with bounds as readers of the table meet them: RocksDB writes those of a file that it takes in as the
+/// file has them, without a time.
+fn with_bounds_in_time(mut meta: TableMeta, table: &Table) -> TableMeta {
+    if let Some(sequence) = table.taken_in() {
+        meta.smallest = taken_in(&meta.smallest, sequence);
+        meta.largest = taken_in(&meta.largest, sequence);
+    }
+    meta
 }
 
 /// An internal key of a table that was taken in with `sequence`.

@@ -155,7 +155,7 @@ fn write_with(
         ..TableMeta::default()
     };
     let file = store.open_sealed(&path).unwrap();
-    let table = Table::open(file, number, summary.file_bytes, store.cache.clone()).unwrap();
+    let table = Table::open(file, summary.file_bytes, store.cache.clone()).unwrap();
     TableFile::new(meta, table, path, store.trash.clone())
 }
 

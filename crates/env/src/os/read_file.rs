@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,6 +51,11 @@ impl ReadFile for OsReadFile {
     fn len(&self) -> Result<u64> {
         let metadata = self.file.metadata().map_err(|source| self.error("measuring", source))?;
         Ok(metadata.len())
+    }
+
+    fn identity(&self) -> Result<(u64, u64)> {
+        let metadata = self.file.metadata().map_err(|source| self.error("looking at", source))?;
+        Ok((metadata.dev(), metadata.ino()))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {

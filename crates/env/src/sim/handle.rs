@@ -91,6 +91,11 @@ impl ReadFile for Handle {
         Ok(content.file_len())
     }
 
+    fn identity(&self) -> Result<(u64, u64)> {
+        let mut disk = self.shared.disk.lock();
+        disk.identity(self.inode).map_err(|errno| self.error("looking at", errno))
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut disk = self.shared.disk.lock();
         let content = disk.read(self.inode).map_err(|errno| self.error("reading", errno).at(offset))?;

@@ -193,6 +193,40 @@ fn records_begin_where_the_scan_says() {
     assert_eq!(scanner.next().unwrap(), None);
 }
 
+/// Goal: whoever begins at a record finds what a scan from the start finds from there on; in a recycled log, too, whose records say only by themselves that it
+/// is one.
+#[test]
+fn a_scan_from_a_record_on_finds_the_rest() {
+    let mut random = Random(3);
+    let records: Vec<Vec<u8>> = (0..200).map(|n| random.payload([40, 900, 32 << 10, 70_000][n % 4])).collect();
+    for is_recycled in [false, true] {
+        let disk = SimDisk::new();
+        let file = disk.env().files.create(Path::new(PATH)).unwrap();
+        let mut log = if is_recycled { LogWriter::recyclable(file, 7) } else { LogWriter::new(file) };
+        for record in &records {
+            log.append(&[record]).unwrap();
+        }
+        let mut bytes = disk.file_bytes(Path::new(PATH)).unwrap();
+        // A former life, and what was only allocated.
+        bytes.extend(if is_recycled { recyclable(5, 6, b"former") } else { vec![0; 100_000] });
+        let disk = disk_with(bytes);
+        let open = || Scanner::open(&disk, Path::new(PATH), RecoveryMode::PointInTime, true, 7).unwrap();
+        let (mut whole, mut offsets) = (open(), Vec::new());
+        while let Some((offset, _)) = whole.next().unwrap() {
+            offsets.push(offset);
+        }
+        assert_eq!(offsets.len(), records.len());
+        for (n, &start) in offsets.iter().enumerate() {
+            let mut scanner = open().from(start);
+            for (offset, record) in offsets.iter().zip(&records).skip(n).take(3) {
+                assert_eq!(scanner.next().unwrap(), Some((*offset, &record[..])));
+            }
+            while scanner.next().unwrap().is_some() {}
+            assert_eq!(scanner.end(), whole.end(), "from record {n} on, recycled: {is_recycled}");
+        }
+    }
+}
+
 #[test]
 fn an_empty_log_and_one_of_zeroes_end_where_they_begin() {
     for len in [0, 1, 6, 7, 512, BLOCK_BYTES, 3 * BLOCK_BYTES + 5] {

@@ -88,7 +88,7 @@ fn every_length_but_the_right_one_is_refused() {
     }
     disk.overwrite(Path::new(PATH), whole.clone());
     let file = env.files.open(Path::new(PATH)).unwrap();
-    let wrong = Table::open(file, NUMBER, 1, Arc::new(BlockCache::new(0))).unwrap_err();
+    let wrong = Table::open(file, 1, Arc::new(BlockCache::new(0))).unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Corruption);
 }
 
@@ -181,6 +181,9 @@ impl ReadFile for WithHole {
     fn len(&self) -> esker_env::Result<u64> {
         self.file.len()
     }
+    fn identity(&self) -> esker_env::Result<(u64, u64)> {
+        self.file.identity()
+    }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> esker_env::Result<usize> {
         if offset <= *self.bad.end() && offset + buffer.len() as u64 > *self.bad.start() {
             let error = std::io::Error::from(std::io::ErrorKind::Other);
@@ -205,7 +208,7 @@ fn a_scan_shows_every_entry_before_a_block_that_cannot_be_read() {
     let file_bytes = write(&env, &options, &entries).unwrap().file_bytes;
     let bad = open(&env).unwrap().data_end() / 2;
     let file = Arc::new(WithHole { file: env.files.open(Path::new(PATH)).unwrap(), bad: bad..=bad });
-    let table = Table::open(file, NUMBER, file_bytes, Arc::new(BlockCache::new(0))).unwrap();
+    let table = Table::open(file, file_bytes, Arc::new(BlockCache::new(0))).unwrap();
     let (mut forward, mut backward) = (0, 0);
     let mut iterator = table.iter(false);
     iterator.seek_to_first().unwrap();

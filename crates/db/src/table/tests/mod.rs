@@ -54,7 +54,7 @@ fn write(env: &Env, options: &TableOptions, entries: &[Entry]) -> Result<TableSu
 
 fn open(env: &Env) -> Result<Arc<Table>> {
     let file_bytes = env.files.metadata(Path::new(PATH))?.len;
-    Table::open(env.files.open(Path::new(PATH))?, NUMBER, file_bytes, Arc::new(BlockCache::new(1 << 20)))
+    Table::open(env.files.open(Path::new(PATH))?, file_bytes, Arc::new(BlockCache::new(1 << 20)))
 }
 
 fn table_of(options: &TableOptions, entries: &[Entry]) -> Arc<Table> {

@@ -1,5 +1,6 @@
 //! Which indexes and filters go where memory is limited.
 
+use crate::cache::MemtableShare;
 use crate::iterate::InternalIterator;
 
 use super::*;
@@ -15,7 +16,7 @@ fn write_indexed(env: &Env) {
 fn open_watched(env: &Env, cache: &Arc<BlockCache>) -> Arc<Table> {
     let file = env.files.open(Path::new(PATH)).unwrap();
     let file_bytes = file.len().unwrap();
-    let table = Table::open(file, NUMBER, file_bytes, cache.clone()).unwrap();
+    let table = Table::open(file, file_bytes, cache.clone()).unwrap();
     table.watch();
     table
 }
@@ -73,7 +74,8 @@ fn the_last_table_that_was_read_stays() {
     // Larger than the share of all tables; and within the one that memtables leave, which else take everything.
     for (limit, memtable_bytes) in [(table_bytes, 0), (table_bytes * 32, table_bytes * 32)] {
         let cache = Arc::new(BlockCache::within_limit(limit));
-        cache.set_memtable_bytes(memtable_bytes);
+        let memtables = MemtableShare::new(cache.clone());
+        memtables.set(memtable_bytes);
         let tables = [open_watched(&env, &cache), open_watched(&env, &cache)];
         for table in &tables {
             table.get(&absent, true).unwrap();
