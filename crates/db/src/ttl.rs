@@ -21,15 +21,13 @@ use crate::db::Db;
 use crate::entry::Key;
 use crate::family::ColumnFamily;
 use crate::iterate::DbIterator;
-use crate::options::{FamilyOptions, ReadOptions, WriteOptions};
+use crate::options::{FamilyOptions, PERIOD_SECONDS_MAX, PERIOD_SECONDS_MIN, ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::update::Change;
 use crate::{Error, ErrorKind, Result};
 
 /// The longest time to live in seconds: RocksDB's is an `int32`. 68 years.
 const TTL_SECONDS_MAX: u64 = i32::MAX as u64;
-/// The shortest time in which compactions may come by, in seconds.
-const PERIOD_SECONDS_MIN: u64 = 60;
 
 /// A column family whose values live for a time; made by [`Db::with_ttl`]. The family's other uses go on beside it: deletions, snapshots, all that does not
 /// look at values. Whoever reads or writes values past this has to mind the four bytes behind them: [`stamp`](Self::stamp) and
@@ -102,7 +100,7 @@ impl FamilyOptions {
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         if self.periodic_compaction_seconds == 0 {
-            self.periodic_compaction_seconds = ttl.as_secs().clamp(PERIOD_SECONDS_MIN, TTL_SECONDS_MAX);
+            self.periodic_compaction_seconds = ttl.as_secs().clamp(PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX);
         }
         Self { compaction_filter: Some(CompactionFilter::expired(ttl)), ..self }
     }
