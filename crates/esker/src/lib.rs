@@ -19,6 +19,8 @@ pub use esker_cask::{
 
 pub use esker_raft_log::{LogBatch, RaftLog};
 
+pub mod coming_from;
+
 /// What goes with [`RaftLog`].
 pub mod raft {
     pub use esker_raft_log::*;
