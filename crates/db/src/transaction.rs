@@ -18,6 +18,8 @@
 //!   conflict, and what is written without a lock is noticed as ever, by those who write nothing, too: what they read is still so after the last of
 //!   it was read. (The snapshot of the beginning stays, for T4: no read counts from before it.)
 //! - T6: what is rolled back to a save point was not written. It still was read, and still is locked.
+//! - T7: whoever is told of a conflict can see what came in between, if it comes to the key again: it waits for that. Else, while that is synced, it
+//!   would read the same again, and be in conflict again, as often as a processor can.
 //!
 //! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
 //! into the memtables, and, if the family's tables have something newer, into those; a place in the commit queue. Measured (`esker bench --benchmarks
@@ -573,7 +575,7 @@ impl Store {
     /// Looks for entries of keys that were read which are newer than what was read (T3).
     ///
     /// # Errors
-    /// `Conflict`: there is one.
+    /// `Conflict`: there is one, and it can be seen (T7).
     fn look_for(&self, touched: &BTreeMap<u32, Touched>) -> Result<Vec<(Arc<Generation>, u64)>> {
         let look = |of: &Touched| {
             let family = &of.family.0;
@@ -582,7 +584,8 @@ impl Store {
             let to = self.visible().get();
             let view = family.view.load();
             for (key, &seen) in &of.read {
-                if is_newer(&view, key, seen)? {
+                if let Some(newer) = newer(&view, key, seen)? {
+                    self.published.wait_for(newer)?;
                     return Err(conflict(key, &family.name));
                 }
             }
@@ -613,14 +616,16 @@ fn not_locked(refused: Refused, key: &[u8], family: &str) -> Error {
     Error::new(kind, reason).while_doing(format_args!("locking key {key} of column family {family:?}"))
 }
 
-/// Whether `user_key` has an entry that is newer than `seen`, or lies in a range that was deleted since.
-fn is_newer(view: &View, user_key: &[u8], seen: u64) -> Result<bool> {
-    if view.cover(user_key, SequenceNumber::MAX).get() > seen {
-        return Ok(true);
+/// The number of an entry of `user_key` that is newer than `seen`, or of a range with it that was deleted since; `seen` itself, if it is in a table, where all
+/// can be seen.
+fn newer(view: &View, user_key: &[u8], seen: u64) -> Result<Option<u64>> {
+    let cover = view.cover(user_key, SequenceNumber::MAX).get();
+    if cover > seen {
+        return Ok(Some(cover));
     }
     let lookup = internal_key::lookup(user_key, SequenceNumber::MAX);
     if let Some(hit) = view.generations().find_map(|generation| generation.memtable.get(&lookup)) {
-        return Ok(hit.sequence.get() > seen);
+        return Ok(Some(hit.sequence.get()).filter(|&sequence| sequence > seen));
     }
-    view.version.is_newer(&lookup, seen)
+    Ok(view.version.is_newer(&lookup, seen)?.then_some(seen))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
@@ -235,6 +236,45 @@ fn what_comes_between_the_look_and_the_turn_is_noticed() {
         assert_eq!(committed.is_ok(), !conflicts, "{what}: {committed:?}");
         assert_eq!(db.exists("own").unwrap(), !conflicts, "{what}");
     }
+}
+
+/// Goal: whoever is told of a conflict can see what came in between, and begins again once for it, not as often as it can while that is synced.
+/// Method: a sync goes on until another transaction has begun several times, or for so long that one that does not wait would have.
+#[test]
+fn who_is_told_of_a_conflict_can_see_what_came() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let db = Db::open_with_env("/store", options, meanwhile.env(&disk)).unwrap();
+    db.put("k", 0u64.to_le_bytes()).unwrap();
+    let begun = Arc::new(AtomicU64::new(0));
+    let (other, counted) = (db.clone(), begun.clone());
+    let (hand_over, handed_over) = std::sync::mpsc::channel();
+    let is_log = |call: Call<'_>| matches!(call, Call::Sync(path) if path.extension().is_some_and(|end| end == "log"));
+    let meet = move || {
+        let count = counted.clone();
+        let adding = std::thread::spawn(move || {
+            transact(&other, |transaction| {
+                count.fetch_add(1, Ordering::Relaxed);
+                let had = number(transaction.get("k")?.as_deref());
+                transaction.put("k", (had + 1).to_le_bytes())
+            });
+        });
+        for _ in 0..2000 {
+            std::thread::yield_now();
+            if counted.load(Ordering::Relaxed) > 3 {
+                break;
+            }
+        }
+        hand_over.send(adding).unwrap();
+    };
+    meanwhile.before(is_log, meet);
+    let mut transaction = db.transaction();
+    let had = number(transaction.get("k").unwrap().as_deref());
+    transaction.put("k", (had + 1).to_le_bytes()).unwrap();
+    transaction.commit(&SYNCED).unwrap();
+    handed_over.recv().unwrap().join().unwrap();
+    assert_eq!(number(db.get("k").unwrap().as_deref()), 2);
+    assert!(begun.load(Ordering::Relaxed) <= 3, "begun {begun:?} times");
 }
 
 /// Goal: a transaction sees one moment and what it did itself; nobody else sees that before it commits.
