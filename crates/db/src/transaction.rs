@@ -489,8 +489,9 @@ impl Transaction {
         check_options(*options)?;
         store.check_open()?;
         if self.batch.is_empty() {
-            // Without locks, all was read of one moment.
-            if self.holder.is_some() {
+            // Without locks, all was read of one moment. So it is of a store that is open for reading only, whose memtables hold more than it shows
+            // once others have caught up.
+            if self.holder.is_some() && !store.read_only {
                 store.look_for(&self.touched)?;
             }
             return if options.sync { store.sync_seen() } else { Ok(()) };

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use esker_env::sim::SimDisk;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 
 use crate::family::Generation;
 use crate::open::tests::{DIR, edit_manifest, open, options};
-use crate::options::{FamilyOptions, Options, ReadOptions, Separation};
+use crate::options::{FamilyOptions, Options, ReadOptions, Separation, TransactionOptions};
 use crate::version::{BlobHandle, TableFile};
-use crate::{Db, ErrorKind, WriteOptions};
+use crate::{Db, ErrorKind, RecoveryMode, WriteOptions};
 
 fn plain() -> Options {
     options(FamilyOptions { separation: Separation::Off, ..FamilyOptions::default() })
@@ -130,6 +131,25 @@ fn memtables_go_on_and_older_handles_do_not() {
     let again = handles[1].catch_up().unwrap();
     assert!(are_continued(&handles[0], &again));
     assert_eq!(get(&again, "key 001").unwrap(), b"round 4");
+}
+
+/// Goal: what comes into memtables for others is no write to what a transaction of an older handle reads.
+#[test]
+fn a_transaction_of_an_older_handle_is_in_conflict_with_nobody() {
+    let disk = SimDisk::new();
+    let db = open(&disk, &plain()).unwrap();
+    db.put("key", "1").unwrap();
+    let reader = read(&disk, &plain());
+    for locking in [false, true] {
+        let mut transaction = reader.transaction_with(&TransactionOptions { locking, ..TransactionOptions::default() });
+        let first = transaction.get("key").unwrap();
+        db.put("key", "2").unwrap();
+        db.delete_range("a", "z").unwrap();
+        assert!(are_continued(&reader, &reader.catch_up().unwrap()));
+        assert_eq!(transaction.multi_get(["key"]).unwrap()[0].as_ref().unwrap(), &first);
+        transaction.commit(&WriteOptions::default()).unwrap();
+        assert_eq!(first.as_deref(), Some(&b"1"[..]));
+    }
 }
 
 /// Goal: nothing is read again but the manifest and the logs.
