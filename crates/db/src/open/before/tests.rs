@@ -262,6 +262,40 @@ fn a_record_in_place_of_another_is_in_memtables_of_their_own() {
     assert!(are_continued(&reader, &reader.catch_up().unwrap()), "what it holds is true again");
 }
 
+/// Goal: a record without its header, behind what was replayed, is to who catches up what it is to an open, in each mode: the end, damage, or a gap
+/// with more behind it.
+#[test]
+fn a_record_without_its_header_is_what_it_is_to_an_open() {
+    let modes = [
+        RecoveryMode::AbsoluteConsistency,
+        RecoveryMode::TolerateTornTail,
+        RecoveryMode::PointInTime,
+        RecoveryMode::SkipCorrupt,
+    ];
+    for wal_recovery in modes {
+        let options = Options { wal_recovery, ..plain() };
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        db.put("a", "1").unwrap();
+        let reader = read(&disk, &options);
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|found| found == "log");
+        let path = disk.paths().into_iter().find(is_log).unwrap();
+        let end = disk.file_bytes(&path).unwrap().iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        for key in ["b", "c"] {
+            db.put(key, "1").unwrap();
+            let mut bytes = disk.file_bytes(&path).unwrap();
+            bytes[end..end + 2 * RECYCLABLE_HEADER_BYTES].fill(0);
+            disk.overwrite(&path, bytes);
+            let shown = |opened: crate::Result<Db>| {
+                let shown = opened.map(|db| ["a", "b", "c"].map(|key| get(&db, key)));
+                shown.map_err(|error| error.to_string())
+            };
+            let of_open = shown(Db::open_read_only_with_env(DIR, options.clone(), disk.env()));
+            assert_eq!(shown(reader.catch_up()), of_open, "{wal_recovery:?}, up to {key}");
+        }
+    }
+}
+
 /// Goal: of two handles that went on from the same memtables, one by a record that was taken back, none sees what the other does.
 #[test]
 fn who_catches_up_from_an_older_handle_minds_what_others_made_of_the_memtables() {
