@@ -52,6 +52,9 @@ typedef enum {
 // Puts, deletions and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 typedef struct esker_batch esker_batch;
 
+// Memory that several stores share. It goes with the last of those that have it, whoever frees it first.
+typedef struct esker_cache esker_cache;
+
 // A hash store: append-only files, and a directory of their keys in memory.
 typedef struct esker_cask esker_cask;
 
@@ -165,6 +168,18 @@ void esker_batch_clear(esker_batch *batch);
 
 // Frees a batch; NULL is none.
 void esker_batch_free(esker_batch *batch);
+
+// A cache of blocks and values, so many bytes of them, for all stores that are opened with it.
+esker_error *esker_cache_create(uint64_t cache_bytes, esker_cache **cache);
+
+// A limit to all that the stores opened with it keep in memory: memtables, indexes, filters, and a cache, which gets what these leave.
+esker_error *esker_cache_create_within_limit(uint64_t memory_limit, esker_cache **cache);
+
+// Has stores that are opened with `options` share `cache`; then "cache_bytes" and "memory_limit" are without effect.
+void esker_db_options_set_cache(esker_db_options *options, const esker_cache *cache);
+
+// Frees a cache; stores that have it keep it. NULL is none.
+void esker_cache_free(esker_cache *cache);
 
 // Opens the store in the directory `path`; `options` may be NULL: the defaults. One process at a time: `Busy`.
 esker_error *esker_cask_open(const char *path, const esker_cask_options *options, esker_cask **cask);

@@ -12,6 +12,7 @@
 //! Cost: what the call behind it costs, and an allocation for each object that is handed out.
 
 mod batch;
+mod cache;
 mod cask;
 mod db;
 mod error;
@@ -27,6 +28,7 @@ mod value;
 mod write;
 
 pub use batch::*;
+pub use cache::*;
 pub use cask::*;
 pub use db::*;
 pub use error::*;

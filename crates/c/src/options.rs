@@ -323,7 +323,7 @@ mod tests {
     /// Goal: an option that is added to an engine is added here, or left out on purpose.
     #[test]
     fn all_options_can_be_set_but_those_that_are_no_text() {
-        are_all_but::<Options>(&["families", "listeners", "merge_operators"]);
+        are_all_but::<Options>(&["cache", "families", "listeners", "merge_operators"]);
         are_all_but::<FamilyOptions>(&["blob_partition", "compaction_filter"]);
         are_all_but::<CaskOptions>(&[]);
         are_all_but::<raft::Options>(&[]);

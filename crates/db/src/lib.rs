@@ -43,6 +43,7 @@ mod version;
 mod write;
 
 pub use batch::WriteBatch;
+pub use cache::Cache;
 pub use check::{Check, CheckProgress, WithoutCurrent};
 pub use compaction::{CompactionFilter, FilterCandidate, FilterDecision};
 pub use copy::{Copied, CopyProgress};

@@ -8,7 +8,7 @@ use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::write::Lead;
 
-/// Memtables that are written to have this part of the limit, together, with what is kept for those after them; those that wait for their flush
+/// Memtables that are written to have this part of the limit, together, those of all stores of a cache, with what is kept for those after them; those that wait for their flush
 /// come on top.
 const ACTIVE_PART: u64 = 4;
 /// How often it is looked: after so many bytes, or this part of the limit.
@@ -18,7 +18,7 @@ const LOOK_PART: u64 = 64;
 impl Store {
     /// To be called whenever a memtable or a family came or went.
     pub(crate) fn refresh_memory(&self) {
-        let limit = self.options.memory_limit;
+        let limit = self.cache.limit_bytes();
         // Who only reads has no more than was replayed, and says so then.
         if limit == 0 || self.read_only {
             return;
@@ -36,15 +36,16 @@ impl Store {
                 spare.push((bytes, memtable.clone()));
             }
         }
-        let spare = keep_spare(spare, (limit / ACTIVE_PART).saturating_sub(active));
+        let part = self.memtable_share.part_of(limit / ACTIVE_PART);
+        let spare = keep_spare(spare, part.saturating_sub(active));
         // As large as they may become before somebody looks again.
-        self.memtable_share.set(sealed + spare + active.max(may_be.min(limit / ACTIVE_PART)));
+        self.memtable_share.set(sealed + spare + active.max(may_be.min(part)));
     }
 
     /// The family whose memtable is to be sealed because all of them take too much, though none is full. `bytes` are about to be written, to memtables or
     /// blob files.
     pub(crate) fn largest_of_too_many(&self, lead: &mut Lead, bytes: u64) -> Option<u32> {
-        let limit = self.options.memory_limit;
+        let limit = self.cache.limit_bytes();
         if limit == 0 {
             return None;
         }
@@ -54,7 +55,7 @@ impl Store {
         }
         lead.unweighed_bytes = 0;
         let all_bytes: u64 = sizes(lead).map(|(bytes, _)| bytes).sum();
-        let is_over = all_bytes > limit / ACTIVE_PART;
+        let is_over = self.memtable_share.is_too_much(all_bytes, limit / ACTIVE_PART);
         is_over.then(|| largest(lead)).flatten()
     }
 }

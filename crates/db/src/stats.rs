@@ -3,6 +3,7 @@
 use esker_format::file_name::FileName;
 
 use crate::Error;
+use crate::cache::BlockCacheStats;
 use crate::compaction::Levels;
 use crate::family::Family;
 use crate::open::{BALLAST, Recovery};
@@ -72,7 +73,7 @@ impl FamilyStats {
     }
 }
 
-/// The block cache.
+/// The block cache; that of several stores ([`Options::cache`](crate::Options::cache)), for all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
@@ -243,6 +244,13 @@ impl FamilyStats {
     }
 }
 
+impl From<BlockCacheStats> for CacheStats {
+    fn from(cache: BlockCacheStats) -> Self {
+        let BlockCacheStats { hits, misses, used_bytes, capacity_bytes, .. } = cache;
+        Self { hits, misses, used_bytes, capacity_bytes }
+    }
+}
+
 impl Store {
     /// See [`Db::stats`](crate::Db::stats).
     pub(crate) fn stats(&self) -> Stats {
@@ -253,7 +261,7 @@ impl Store {
         drop(state);
         let families: Vec<FamilyStats> = self.families.load().values().map(|family| family_stats(family)).collect();
         let memory = MemoryStats {
-            limit_bytes: self.options.memory_limit,
+            limit_bytes: self.cache.limit_bytes(),
             memtable_bytes: families.iter().map(|family| family.memtable_bytes).sum(),
             index_filter_bytes: families.iter().map(|family| family.index_filter_bytes).sum(),
             cache_bytes: cache.used_bytes,
@@ -264,12 +272,7 @@ impl Store {
             wal_files,
             sequence: self.visible().get(),
             snapshots: self.snapshots.count(),
-            cache: CacheStats {
-                hits: cache.hits,
-                misses: cache.misses,
-                used_bytes: cache.used_bytes,
-                capacity_bytes: cache.capacity_bytes,
-            },
+            cache: cache.into(),
             written: Written {
                 user_bytes: counters.user_bytes.get(),
                 wal_bytes: counters.wal_bytes.get(),

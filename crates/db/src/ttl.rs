@@ -21,15 +21,13 @@ use crate::db::Db;
 use crate::entry::Key;
 use crate::family::ColumnFamily;
 use crate::iterate::DbIterator;
-use crate::options::{FamilyOptions, ReadOptions, WriteOptions};
+use crate::options::{FamilyOptions, PERIOD_SECONDS_MAX, PERIOD_SECONDS_MIN, ReadOptions, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::update::Change;
 use crate::{Error, ErrorKind, Result};
 
 /// The longest time to live in seconds: RocksDB's is an `int32`. 68 years.
 const TTL_SECONDS_MAX: u64 = i32::MAX as u64;
-/// The shortest time in which compactions may come by, in seconds.
-const PERIOD_SECONDS_MIN: u64 = 60;
 
 /// A column family whose values live for a time; made by [`Db::with_ttl`]. The family's other uses go on beside it: deletions, snapshots, all that does not
 /// look at values. Whoever reads or writes values past this has to mind the four bytes behind them: [`stamp`](Self::stamp) and
@@ -102,7 +100,7 @@ impl FamilyOptions {
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         if self.periodic_compaction_seconds == 0 {
-            self.periodic_compaction_seconds = ttl.as_secs().clamp(PERIOD_SECONDS_MIN, TTL_SECONDS_MAX);
+            self.periodic_compaction_seconds = ttl.as_secs().clamp(PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX);
         }
         Self { compaction_filter: Some(CompactionFilter::expired(ttl)), ..self }
     }
@@ -114,8 +112,8 @@ impl CompactionFilter {
         // What cannot be asked for does not expire.
         let ttl_seconds = whole_seconds(ttl).unwrap_or(TTL_SECONDS_MAX);
         Self::new(move |candidate| {
-            let time = candidate.value().ok().and_then(|value| ttl::time(value).ok());
-            if time.is_some_and(|time| is_expired(time, ttl_seconds, candidate.unix_seconds())) {
+            let time = candidate.value().ok().and_then(|value| ttl::split(value).ok());
+            if time.is_some_and(|(_, time)| is_expired(time, ttl_seconds, candidate.unix_seconds())) {
                 FilterDecision::Remove
             } else {
                 FilterDecision::Keep
@@ -217,7 +215,7 @@ impl TtlFamily {
     pub fn time_to_live(&self, key: impl AsRef<[u8]>) -> Result<Option<Duration>> {
         let key = key.as_ref();
         let Some(stored) = self.db.get_cf(&self.family, key, &ReadOptions::default())? else { return Ok(None) };
-        let (ends, now) = (time_of(key, &stored)? + self.ttl_seconds, self.now());
+        let (ends, now) = (split(key, &stored)?.1 + self.ttl_seconds, self.now());
         Ok(ends.checked_sub(now).map(Duration::from_secs))
     }
 
@@ -252,10 +250,10 @@ impl TtlFamily {
         let (key, now) = (key.as_ref(), self.now());
         let mut refused = None;
         let before = self.db.update(&self.family, key, options, |stored| {
-            let had = stored.map(|stored| Ok((time_of(key, stored)?, stored))).transpose();
+            let had = stored.map(|stored| split(key, stored)).transpose();
             let changed = had.and_then(|had| {
-                let had = had.filter(|(time, _)| !is_expired(*time, self.ttl_seconds, now));
-                match decide(had.map(|(_, stored)| &stored[..stored.len() - ttl::TIME_BYTES])) {
+                let had = had.filter(|(_, time)| !is_expired(*time, self.ttl_seconds, now));
+                match decide(had.map(|(value, _)| value)) {
                     Change::Put(value) => stamped(value, now).map(Change::Put),
                     other => Ok(other),
                 }
@@ -380,6 +378,7 @@ impl TtlIterator {
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
+    #[expect(clippy::should_implement_trait, reason = "a cursor that borrows out of itself cannot be an Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.go(DbIterator::next, DbIterator::next)
     }
@@ -415,8 +414,9 @@ fn is_expired(time: u64, ttl_seconds: u64, now: u64) -> bool {
     time.saturating_add(ttl_seconds) < now
 }
 
-fn time_of(key: &[u8], stored: &[u8]) -> Result<u64> {
-    ttl::time(stored).map_err(|error| {
+/// What the store has for `key` is a value and when that was written.
+fn split<'a>(key: &[u8], stored: &'a [u8]) -> Result<(&'a [u8], u64)> {
+    ttl::split(stored).map_err(|error| {
         let reason = format!("the value of key {} does not say when it was written: {error}", Key(key));
         Error::new(ErrorKind::Corruption, reason)
     })
@@ -424,8 +424,8 @@ fn time_of(key: &[u8], stored: &[u8]) -> Result<u64> {
 
 /// `stored` without its time, unless it has expired.
 fn live(key: &[u8], stored: PinnedSlice, ttl_seconds: u64, now: u64) -> Result<Option<PinnedSlice>> {
-    let time = time_of(key, &stored)?;
-    let end = stored.len().saturating_sub(ttl::TIME_BYTES) as u64;
+    let (value, time) = split(key, &stored)?;
+    let end = value.len() as u64;
     Ok((!is_expired(time, ttl_seconds, now)).then(|| stored.within(0..end)))
 }
 

@@ -2,12 +2,12 @@
 
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{
-    BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, CacheStats, Change, ChangedFile, Check, CheckProgress,
-    ColumnFamily, CompactionFilter, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind, FamilyOptions,
-    FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions, Ingested, Job, JobKind, LevelStats,
-    Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options, PinnedSlice, PutOperator, ReadOptions,
-    ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats,
-    StringAppendOperator, Transaction, TransactionIterator, TransactionOptions, TtlFamily, TtlIterator,
+    BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, Cache, CacheStats, Change, ChangedFile, Check,
+    CheckProgress, ColumnFamily, CompactionFilter, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind,
+    FamilyOptions, FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions, Ingested, Job, JobKind,
+    LevelStats, Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options, PinnedSlice, PutOperator,
+    ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter,
+    Stats, StringAppendOperator, Transaction, TransactionIterator, TransactionOptions, TtlFamily, TtlIterator,
     UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
@@ -18,6 +18,8 @@ pub use esker_cask::{
 };
 
 pub use esker_raft_log::{LogBatch, RaftLog};
+
+pub mod coming_from;
 
 /// What goes with [`RaftLog`].
 pub mod raft {

@@ -51,6 +51,7 @@ fn is_free(db: &Db, key: &str, alone: bool) -> bool {
 #[test]
 fn what_is_read_is_shared_and_what_is_written_is_had_alone_until_the_end() {
     type Act = fn(&mut Transaction) -> esker::Result<()>;
+    type End = fn(Transaction);
     let ways: [(&str, bool, Act); 8] = [
         ("get", false, |transaction| transaction.get("k").map(drop)),
         ("exists", false, |transaction| transaction.exists("k").map(drop)),
@@ -64,7 +65,7 @@ fn what_is_read_is_shared_and_what_is_written_is_had_alone_until_the_end() {
             transaction.put("k", "v")
         }),
     ];
-    let ends: [(&str, fn(Transaction)); 3] = [
+    let ends: [(&str, End); 3] = [
         ("committed", |transaction| transaction.commit(&UNSYNCED).unwrap()),
         ("dropped", drop),
         ("refused", |transaction| {

@@ -501,6 +501,34 @@ static void deletions(void) {
   MUST(esker_db_close(db));
 }
 
+static void sharing(void) {
+  esker_cache *cache;
+  esker_value *value;
+  FAILS(esker_cache_create(UINT64_MAX, &cache), ESKER_KIND_INVALID_ARGUMENT, "cache_bytes");
+  FAILS(esker_cache_create_within_limit(1, &cache), ESKER_KIND_INVALID_ARGUMENT, "memory_limit");
+  MUST(esker_cache_create(8 << 20, &cache));
+  esker_cache_free(cache);
+  MUST(esker_cache_create_within_limit(64 << 20, &cache));
+  esker_db_options *created = options();
+  esker_db_options_set_cache(created, cache);
+  esker_db *stores[2];
+  const char *names[] = {"first of two", "second of two"};
+  for (int n = 0; n < 2; n++) {
+    MUST(esker_db_open(in(directory, names[n]), created, &stores[n]));
+    MUST(esker_db_put(stores[n], 0, NULL, T("name"), T(names[n])));
+    MUST(esker_db_flush(stores[n], NULL));
+  }
+  esker_db_options_free(created);
+  esker_cache_free(cache);
+  esker_cache_free(NULL);
+  for (int n = 0; n < 2; n++) {
+    MUST(esker_db_get(stores[n], NULL, NULL, T("name"), &value));
+    HOLDS(was(value, names[n]));
+  }
+  MUST(esker_db_close(stores[0]));
+  MUST(esker_db_close(stores[1]));
+}
+
 int main(int argc, char **argv) {
   HOLDS(argc == 2);
   directory = argv[1];
@@ -516,6 +544,7 @@ int main(int argc, char **argv) {
   MUST(esker_db_close(db));
   merges();
   deletions();
+  sharing();
 
   // What the store's own file says of its options.
   esker_db_options *kept;

@@ -28,6 +28,10 @@ pub(super) struct Budget {
     /// Taken by open tables.
     reserved_bytes: AtomicU64,
     memtable_bytes: AtomicU64,
+    /// Of those, the ones that are written to.
+    active_bytes: AtomicU64,
+    /// Stores that write.
+    writers: AtomicU64,
     capacity_bytes: AtomicU64,
     applying: Mutex<()>,
 }
@@ -46,6 +50,8 @@ impl Budget {
             limit_bytes,
             reserved_bytes: AtomicU64::new(0),
             memtable_bytes: AtomicU64::new(0),
+            active_bytes: AtomicU64::new(0),
+            writers: AtomicU64::new(0),
             capacity_bytes: AtomicU64::new(capacity_bytes),
             applying: Mutex::new(()),
         }
@@ -74,8 +80,19 @@ impl Budget {
         self.memtable_bytes.fetch_sub(less, Ordering::Relaxed);
     }
 
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.unwrap_or_default()
+    }
+
     pub(super) fn is_limited(&self) -> bool {
         self.limit_bytes.is_some()
+    }
+
+    /// What tables and memtables take, those that are written to, and the stores that do.
+    #[cfg(test)]
+    pub(super) fn amounts(&self) -> [u64; 4] {
+        [&self.reserved_bytes, &self.memtable_bytes, &self.active_bytes, &self.writers]
+            .map(|amount| amount.load(Ordering::Relaxed))
     }
 
     /// Whether open tables keep more than their share (L3).
@@ -104,12 +121,21 @@ impl Budget {
 pub(crate) struct MemtableShare {
     cache: Arc<BlockCache>,
     bytes: Mutex<u64>,
+    /// Of those that are written to.
+    active: Mutex<Active>,
+}
+
+#[derive(Debug, Default)]
+struct Active {
+    bytes: u64,
+    /// Whether it was told of any: the store writes.
+    is_writer: bool,
 }
 
 impl MemtableShare {
     /// Of nothing yet.
     pub(crate) fn new(cache: Arc<BlockCache>) -> Self {
-        Self { cache, bytes: Mutex::new(0) }
+        Self { cache, bytes: Mutex::default(), active: Mutex::default() }
     }
 
     /// How much they take from now on.
@@ -118,11 +144,33 @@ impl MemtableShare {
         let before = std::mem::replace(&mut *held, bytes);
         self.cache.change_memtable_bytes(bytes, before);
     }
+
+    /// Those that are written to take so much now. Whether that is too much where all stores of the cache may have `most` together: of several, one
+    /// that has no more than its part has not.
+    pub(crate) fn is_too_much(&self, bytes: u64, most: u64) -> bool {
+        let budget = &self.cache.budget;
+        let mut active = self.active.lock();
+        if !std::mem::replace(&mut active.is_writer, true) {
+            budget.writers.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = std::mem::replace(&mut active.bytes, bytes);
+        budget.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = budget.active_bytes.fetch_sub(before, Ordering::Relaxed) - before;
+        all > most && bytes > self.part_of(most)
+    }
+
+    /// What a store has of `most` for sure.
+    pub(crate) fn part_of(&self, most: u64) -> u64 {
+        most / self.cache.budget.writers.load(Ordering::Relaxed).max(1)
+    }
 }
 
 impl Drop for MemtableShare {
     fn drop(&mut self) {
         self.cache.change_memtable_bytes(0, *self.bytes.get_mut());
+        let (Active { bytes, is_writer }, budget) = (self.active.get_mut(), &self.cache.budget);
+        budget.active_bytes.fetch_sub(*bytes, Ordering::Relaxed);
+        budget.writers.fetch_sub(u64::from(*is_writer), Ordering::Relaxed);
     }
 }
 

@@ -17,12 +17,13 @@ mod block;
 mod budget;
 mod counts;
 mod residents;
+mod shared;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use esker_env::os::prefetch;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::{Cache as Blocks, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use admission::Admission;
@@ -32,6 +33,7 @@ pub(crate) use budget::{MemtableShare, Reserved};
 use counts::Counts;
 pub(crate) use residents::Evict;
 use residents::Residents;
+pub use shared::Cache;
 
 use crate::counters::Counter;
 
@@ -81,13 +83,13 @@ impl Weighter<BlockKey, Held> for ByBytes {
     }
 }
 
-/// Blocks by file number and offset, at most `capacity_bytes` of them. Shared by all readers of a store.
+/// Blocks by file and offset, at most `capacity_bytes` of them. Shared by all readers of a store, or of several.
 ///
 /// Cost: a shard's read lock and one hash for [`get`](Self::get); a write lock for [`insert`](Self::insert).
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     /// `None` keeps nothing.
-    blocks: Option<Cache<BlockKey, Held, ByBytes>>,
+    blocks: Option<Blocks<BlockKey, Held, ByBytes>>,
     admission: Admission,
     /// Weight of what was inserted and may still be there: until that is all of the capacity, there is room for everything.
     inserted_bytes: AtomicU64,
@@ -155,11 +157,16 @@ impl BlockCache {
             .build();
         // Both required options are set, so it does not fail; if it did, the store would only be slower.
         let blocks = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
-            Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
+            Blocks::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
         });
         let (counts, table_reads) = (Counts::default(), TableReads::default());
         let (admission, inserted_bytes) = (Admission::new(capacity_bytes), AtomicU64::new(0));
         Self { blocks, admission, inserted_bytes, counts, budget, residents: Residents::default(), table_reads }
+    }
+
+    /// What it and others may keep in memory; 0 if that is not limited.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.budget.limit_bytes()
     }
 
     /// Takes memory that stays as long as what is returned, for an open table, out of the budget.
@@ -234,7 +241,7 @@ impl BlockCache {
         BlockCacheStats {
             hits,
             misses,
-            used_bytes: self.blocks.as_ref().map_or(0, Cache::weight),
+            used_bytes: self.blocks.as_ref().map_or(0, Blocks::weight),
             capacity_bytes: self.budget.capacity_bytes(),
             entries: self.blocks.as_ref().map_or(0, |blocks| blocks.len() as u64),
         }

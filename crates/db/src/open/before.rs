@@ -71,10 +71,11 @@ pub(super) struct OpenFiles {
 impl Before {
     /// Nothing: of a store that is opened.
     pub(super) fn nothing(options: &Options) -> Self {
-        let cache = Arc::new(match options.memory_limit {
-            0 => BlockCache::new(options.cache_bytes),
-            limit_bytes => BlockCache::within_limit(limit_bytes),
-        });
+        let cache = match (&options.cache, options.memory_limit) {
+            (Some(shared), _) => shared.0.clone(),
+            (None, 0) => Arc::new(BlockCache::new(options.cache_bytes)),
+            (None, limit_bytes) => Arc::new(BlockCache::within_limit(limit_bytes)),
+        };
         Self { cache, blob_reader: None, memtables: None, files: Arc::default() }
     }
 

@@ -15,6 +15,7 @@ use esker_format::limits;
 use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
+use crate::cache::Cache;
 use crate::compaction::CompactionFilter;
 use crate::events::Listener;
 use crate::operands::MergeOperator;
@@ -84,6 +85,9 @@ pub struct Options {
     /// when they are needed; those of one table alone may be more. Where memtables that wait take nearly all of it, the cache keeps a 64th,
     /// indexes and filters three, and the limit is exceeded for as long. Values and iterators that are held count as the user's.
     pub memory_limit: u64,
+
+    /// The cache of several stores, in place of one of its own; then `cache_bytes` and `memory_limit` are without effect. Default `None`.
+    pub cache: Option<Cache>,
 
     /// Whether separated values that [`Db::get_cf`](crate::Db::get_cf) and its like read stay in the cache, unpacked, beside the blocks of
     /// tables. Default `true`: while there is room, and then those that are read a second time before long, so that values
@@ -214,6 +218,7 @@ impl Default for Options {
             background_jobs: 2,
             cache_bytes: 64 * MIB,
             memory_limit: 0,
+            cache: None,
             cache_blobs: true,
             listeners: Vec::new(),
             merge_operators: Vec::new(),
@@ -459,6 +464,14 @@ fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, m
     Err(Error::invalid_argument(format!("option {name} is {value}, must be in {least}..={most}")))
 }
 
+pub(crate) fn check_cache_bytes(cache_bytes: u64) -> Result<()> {
+    in_range("cache_bytes", cache_bytes, 0, GIB << 10)
+}
+
+pub(crate) fn check_memory_limit(memory_limit: u64) -> Result<()> {
+    in_range("memory_limit", memory_limit, MIB, GIB << 10)
+}
+
 impl Options {
     /// Refuses what is out of range. Called by every open before the first file is touched.
     ///
@@ -466,9 +479,9 @@ impl Options {
     /// `InvalidArgument` naming the first option out of its range, and the range.
     pub fn validate(&self) -> Result<()> {
         in_range("background_jobs", self.background_jobs, 0, 64)?;
-        in_range("cache_bytes", self.cache_bytes, 0, GIB << 10)?;
+        check_cache_bytes(self.cache_bytes)?;
         if self.memory_limit != 0 {
-            in_range("memory_limit", self.memory_limit, MIB, GIB << 10)?;
+            check_memory_limit(self.memory_limit)?;
         }
         if self.wal_bytes_max != 0 {
             in_range("wal_bytes_max", self.wal_bytes_max, 64 * KIB, GIB << 10)?;

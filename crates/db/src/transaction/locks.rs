@@ -170,17 +170,23 @@ impl Locks {
         Holder { locks: self.clone(), owner, patience, held: HashMap::new(), name: Vec::new() }
     }
 
-    /// Below [`LOCK_SHARDS`].
+    /// Below the number of shards.
     fn shard_of(&self, name: &[u8]) -> usize {
         (self.hasher.hash_one(name) % LOCK_SHARDS as u64) as usize
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`shard_of` is below their number")]
+    fn shard(&self, name: &[u8]) -> MutexGuard<'_, Shard> {
+        self.shards.0[self.shard_of(name)].lock()
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "`shard_of` is below their number")]
     fn take(&self, owner: u64, name: &Name, mode: Mode, patience: Duration) -> Result<(), Refused> {
-        let at = self.shard_of(name);
-        if self.shards.0[at].lock().entry(name.clone()).or_insert_with(Lock::free).try_give(owner, mode) {
+        if self.shard(name).entry(name.clone()).or_insert_with(Lock::free).try_give(owner, mode) {
             return Ok(());
         }
         let mut shards: Vec<_> = self.shards.0.iter().map(Mutex::lock).collect();
+        let at = self.shard_of(name);
         let lock = shards[at].entry(name.clone()).or_insert_with(Lock::free);
         if lock.try_give(owner, mode) {
             return Ok(());
@@ -212,6 +218,7 @@ impl Locks {
     }
 
     /// Whether one of `ahead` waits for `owner`, or for one who does.
+    #[expect(clippy::indexing_slicing, reason = "`shard_of` is below their number")]
     fn lead_to(&self, owner: u64, mut ahead: Vec<u64>, shards: &[MutexGuard<'_, Shard>]) -> bool {
         let waits = self.waits.lock();
         let mut seen = BTreeSet::new();
@@ -286,8 +293,7 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         for name in self.held.keys() {
-            let mut shard = self.locks.shards.0[self.locks.shard_of(name)].lock();
-            change(&mut shard, name, |lock| lock.let_go(self.owner));
+            change(&mut self.locks.shard(name), name, |lock| lock.let_go(self.owner));
         }
     }
 }

@@ -26,18 +26,18 @@ pub fn put_time(value: &mut Vec<u8>, time: u64) -> bool {
     said.is_some()
 }
 
-/// When `value` was written, in seconds since 1970. It is followed by [`TIME_BYTES`] of `bytes`.
+/// The value in `bytes`, and when it was written, in seconds since 1970.
 ///
 /// # Errors
 /// Corrupt: there are not as many bytes, or they name no time that may be.
-pub fn time(bytes: &[u8]) -> Result<u64, DecodeError> {
+pub fn split(bytes: &[u8]) -> Result<(&[u8], u64), DecodeError> {
     let offset = bytes.len().saturating_sub(TIME_BYTES) as u64;
-    let Some(field) = bytes.last_chunk() else {
+    let Some((value, field)) = bytes.split_last_chunk() else {
         return Err(DecodeError::corrupt("time", offset, format!("{} bytes, {TIME_BYTES} are needed", bytes.len())));
     };
     let time = u64::from(u32::from_le_bytes(*field));
     if (TIME_MIN..=TIME_MAX).contains(&time) {
-        Ok(time)
+        Ok((value, time))
     } else {
         Err(DecodeError::corrupt("time", offset, format!("{time} is no time between May 2013 and January 2038")))
     }
@@ -52,10 +52,10 @@ mod tests {
         for (value, at) in [(&b""[..], TIME_MIN), (b"value", 1_700_000_000), (b"\xff\xff\xff\xff", TIME_MAX)] {
             let mut bytes = value.to_vec();
             assert!(put_time(&mut bytes, at));
-            assert_eq!((&bytes[..value.len()], bytes.len()), (value, value.len() + TIME_BYTES));
-            assert_eq!(time(&bytes).unwrap(), at);
+            assert_eq!(bytes.len(), value.len() + TIME_BYTES);
+            assert_eq!(split(&bytes).unwrap(), (value, at));
         }
-        assert_eq!(time(b"v\x01\x02\x03\x65").unwrap(), 0x6503_0201);
+        assert_eq!(split(b"v\x01\x02\x03\x65").unwrap(), (&b"v"[..], 0x6503_0201));
     }
 
     #[test]
@@ -66,7 +66,7 @@ mod tests {
             assert_eq!(bytes, b"value");
         }
         for bytes in [&b""[..], b"abc", b"v\0\0\0\0", b"\xff\xff\xff\xff"] {
-            let error = time(bytes).unwrap_err().to_string();
+            let error = split(bytes).unwrap_err().to_string();
             assert!(error.contains("time"), "{error}");
         }
     }
