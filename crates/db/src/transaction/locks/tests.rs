@@ -19,7 +19,8 @@ fn wait_for_line(locks: &Locks, length: usize) {
 fn those_who_wait_are_served_in_their_order() {
     let locks = Arc::new(Locks::default());
     let served = Mutex::new(Vec::new());
-    let [mut first, mut beside] = [(); 2].map(|()| locks.holder(FOR_EVER));
+    // Who stood behind those it keeps waiting would wait for itself.
+    let (mut first, mut beside) = (locks.holder(Duration::from_secs(5)), locks.holder(FOR_EVER));
     first.lock(0, b"k", Mode::Shared).unwrap();
     beside.lock(0, b"k", Mode::Shared).unwrap();
     std::thread::scope(|scope| {
