@@ -31,6 +31,7 @@ struct SavePoint {
     raw: write_batch::Mark,
     names_families: bool,
     has_operands: bool,
+    has_session: bool,
 }
 
 /// Not the operations: how many, and how long they are.
@@ -186,7 +187,8 @@ impl WriteBatch {
     /// Remembers how it is now, above what it remembers already.
     pub fn set_save_point(&mut self) {
         let Self { names_families, has_operands, .. } = *self;
-        self.save_points.push(SavePoint { raw: self.raw.mark(), names_families, has_operands });
+        let has_session = self.session.is_some();
+        self.save_points.push(SavePoint { raw: self.raw.mark(), names_families, has_operands, has_session });
     }
 
     /// Takes out what came since the last [save point](Self::set_save_point), and forgets that.
@@ -194,9 +196,11 @@ impl WriteBatch {
     /// # Errors
     /// `NotFound`: there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let SavePoint { raw, names_families, has_operands } = self.last_save_point()?;
+        let SavePoint { raw, names_families, has_operands, has_session } = self.last_save_point()?;
         self.raw.rewind(raw);
         (self.names_families, self.has_operands) = (names_families, has_operands);
+        // Once it has one, that stays.
+        self.session.take_if(|_| !has_session);
         Ok(())
     }
 

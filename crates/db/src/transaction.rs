@@ -118,12 +118,22 @@ pub struct Transaction {
     is_victim: bool,
 }
 
-/// What was made of a key of a family before it was written once more.
+/// How a key of a family comes to what was made of it before it was written once more.
 #[derive(Debug)]
 struct Undo {
     family_id: u32,
     key: Box<[u8]>,
-    before: Option<Own>,
+    way: Back,
+}
+
+#[derive(Debug)]
+enum Back {
+    /// Nothing was made of it.
+    Forget,
+    /// This was.
+    To(Own),
+    /// One operand less was. So many merges of one key keep no more than all their operands.
+    TakeOperand,
 }
 
 /// What a transaction has to do with a family.
@@ -379,9 +389,21 @@ impl Transaction {
         self.lock(family, key, Mode::Alone)?;
         self.batch.merge_cf(family, key, operand)?;
         let end = self.batch.len_bytes();
-        let mut own = self.own(family, key)?.cloned().unwrap_or_default();
-        own.merge(end - operand.len()..end);
-        self.note_written(family, key, own);
+        let place = end - operand.len()..end;
+        let written = &mut self.touch(family).written;
+        let way = match written.get_mut(key) {
+            Some(own) => {
+                own.merge(place);
+                Back::TakeOperand
+            }
+            None => {
+                let mut own = Own::default();
+                own.merge(place);
+                written.insert(key.into(), own);
+                Back::Forget
+            }
+        };
+        self.note_undo(family, key, way);
         Ok(())
     }
 
@@ -429,12 +451,13 @@ impl Transaction {
         self.batch.rollback_to_save_point()?;
         let from = self.undo_from.pop().unwrap_or_default();
         // The last one first, so that each key comes to what it was in the end.
-        for Undo { family_id, key, before } in self.undo.drain(from..).rev() {
+        for Undo { family_id, key, way } in self.undo.drain(from..).rev() {
             let Some(of) = self.touched.get_mut(&family_id) else { continue };
-            _ = match before {
-                Some(own) => of.written.insert(key, own),
-                None => of.written.remove(&key),
-            };
+            match way {
+                Back::Forget => drop(of.written.remove(&key)),
+                Back::To(own) => drop(of.written.insert(key, own)),
+                Back::TakeOperand => of.written.get_mut(&key).into_iter().for_each(Own::take_operand),
+            }
         }
         Ok(())
     }
@@ -468,8 +491,9 @@ impl Transaction {
         check_options(*options)?;
         store.check_open()?;
         if self.batch.is_empty() {
-            // Without locks, all was read of one moment.
-            if self.holder.is_some() {
+            // Without locks, all was read of one moment. So it is of a store that is open for reading only, whose memtables hold more than it shows
+            // once others have caught up.
+            if self.holder.is_some() && !store.read_only {
                 store.look_for(&self.touched)?;
             }
             return if options.sync { store.sync_seen() } else { Ok(()) };
@@ -542,8 +566,12 @@ impl Transaction {
 
     fn note_written(&mut self, family: &ColumnFamily, key: &[u8], own: Own) {
         let before = self.touch(family).written.insert(key.into(), own);
+        self.note_undo(family, key, before.map_or(Back::Forget, Back::To));
+    }
+
+    fn note_undo(&mut self, family: &ColumnFamily, key: &[u8], way: Back) {
         if !self.undo_from.is_empty() {
-            self.undo.push(Undo { family_id: family.id(), key: key.into(), before });
+            self.undo.push(Undo { family_id: family.id(), key: key.into(), way });
         }
     }
 }

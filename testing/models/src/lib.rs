@@ -27,9 +27,13 @@ const LOCK_SHARDS: usize = 2;
 
 /// The faces of `parking_lot` and of the standard library, as far as they are used, on shuttle's.
 mod sync {
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use shuttle::sync::atomic;
+
+    pub(crate) use super::patience::Condvar;
 }
+
+mod patience;
 
 /// The locks of a store's transactions.
 #[derive(Debug, Default)]
@@ -40,9 +44,14 @@ pub struct Locks(Arc<locks::Locks>);
 pub struct Holder(locks::Holder);
 
 impl Locks {
-    /// Who waits for as long as it takes: time does not pass.
+    /// Who waits for as long as it takes.
     pub fn holder(&self) -> Holder {
-        Holder(self.0.holder(Duration::MAX))
+        Holder(self.0.holder(patience::ENDLESS))
+    }
+
+    /// Who gives up after so many turns of others, however many of them that is.
+    pub fn impatient(&self, turns: u8) -> Holder {
+        Holder(self.0.holder(Duration::from_nanos(turns.into())))
     }
 
     /// Whether nobody holds any of the first `keys`.
@@ -53,7 +62,7 @@ impl Locks {
 }
 
 impl Holder {
-    /// Locks `key`. `false` if that would wait for itself.
+    /// Locks `key`. `false` if that would wait for itself, or it gave up.
     pub fn lock(&mut self, key: u8, is_alone: bool) -> bool {
         let mode = if is_alone { locks::Mode::Alone } else { locks::Mode::Shared };
         self.0.lock(0, &[key], mode).is_ok()

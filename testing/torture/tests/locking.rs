@@ -389,3 +389,22 @@ fn a_save_point_is_what_was_written_up_to_it() {
     batch.clear();
     assert_eq!(kind(batch.rollback_to_save_point()), Some(ErrorKind::NotFound));
 }
+
+/// Goal: a batch that named no column family when it was saved is for any store again; one that did stays with that one.
+#[test]
+fn a_batch_that_is_rolled_back_is_for_the_store_that_it_was_for() {
+    let [first, second] = [open(&SimDisk::new()), open(&SimDisk::new())];
+    let [of_first, of_second] = [&first, &second].map(Db::default_column_family);
+    let mut batch = WriteBatch::new();
+    batch.put("k", "v").unwrap();
+    batch.set_save_point();
+    batch.put_cf(&of_first, "k", "first").unwrap();
+    batch.set_save_point();
+    batch.put_cf(&of_first, "k", "again").unwrap();
+    batch.rollback_to_save_point().unwrap();
+    assert_eq!(kind(batch.put_cf(&of_second, "k", "second")), Some(ErrorKind::InvalidArgument));
+    batch.rollback_to_save_point().unwrap();
+    batch.put_cf(&of_second, "k2", "second").unwrap();
+    second.write(batch, &UNSYNCED).unwrap();
+    assert_eq!(["k", "k2"].map(|key| second.get(key).unwrap().unwrap().to_vec()), [&b"v"[..], b"second"]);
+}

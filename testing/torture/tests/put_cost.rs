@@ -1,22 +1,24 @@
-//! What a small put asks of the allocator and the kernel: nothing, but for what lasts for thousands of puts.
+//! What a small put asks of the allocator and the kernel: nothing, but for what lasts for thousands of puts. And what a merge in a transaction asks for.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use esker::{Db, FamilyOptions, Options};
+use esker::{Db, FamilyOptions, Options, StringAppendOperator};
 
 /// The system's allocator, which counts what each thread asks for.
 struct Counted;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: every call goes to the system's allocator as it came; the bookkeeping neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
         // SAFETY: the caller's promise, passed on.
         unsafe { System.alloc(layout) }
     }
@@ -73,5 +75,31 @@ fn a_small_put_neither_allocates_nor_writes_by_a_call_nor_sleeps() {
     assert!(calls_after - calls <= RARE, "{} calls for {PUTS} puts", calls_after - calls);
     assert!(sleeps_after - sleeps <= RARE, "{} sleeps for {PUTS} puts", sleeps_after - sleeps);
     assert_eq!(db.stats().flushes, 0);
+    db.close().unwrap();
+}
+
+/// Goal: a merge into a key that has many takes no more than the first ones did, nor does a save point keep more than that.
+#[test]
+fn a_merge_in_a_transaction_costs_no_more_for_those_before_it() {
+    const MERGES: u64 = 5_000;
+    /// The operand in the batch, its place and its key, to be taken back; twice, as what grows doubles.
+    const EACH: u64 = 500;
+    let directory = Directory(std::env::temp_dir().join(format!("esker-merge-cost-{}", std::process::id())));
+    let family = FamilyOptions {
+        merge_operator: Some(std::sync::Arc::new(StringAppendOperator::default())),
+        ..FamilyOptions::default()
+    };
+    let options =
+        Options { create_if_missing: true, families: [("default".to_owned(), family)].into(), ..Options::default() };
+    let db = Db::open(&directory.0, options).unwrap();
+    let mut transaction = db.transaction();
+    transaction.set_save_point();
+    let before = BYTES.get();
+    (0..MERGES).for_each(|n| transaction.merge("key", n.to_be_bytes()).unwrap());
+    let allocated = BYTES.get() - before;
+    assert!(allocated <= MERGES * EACH, "{allocated} bytes for {MERGES} merges");
+    transaction.rollback_to_save_point().unwrap();
+    assert_eq!(transaction.get("key").unwrap(), None);
+    drop(transaction);
     db.close().unwrap();
 }

@@ -17,7 +17,8 @@
 //! - C6: each handle shares the directory's lock by itself, from before it reads anything; what it was handed on holds the lock of the handle that opened it,
 //!   too, as long as anybody has it.
 //! - C7: where the logs hold the same records as then, and zeroes where the next one would begin, nothing was written since: what an open makes of
-//!   them follows from that and from what the manifest says of them, and is not worked out again ([`Clean`]).
+//!   them follows from that and from what the manifest says of them, and is not worked out again ([`Clean`]). Not in the modes `AbsoluteConsistency` and
+//!   `SkipCorrupt`: there zeroes in place of a header are damage, or a gap that something may follow, and the whole log is looked at.
 //!
 //! Cost: two looks at each file that is handed on, one read of the logs to see whether they went on, and one more if so, which an open does twice, filling memtables. That
 //! one reads to the end of what is allocated for a log, to tell its end from a hole. Milliseconds, the middle one of nine (of an open: of five), on two cores:

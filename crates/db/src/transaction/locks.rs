@@ -5,11 +5,12 @@
 //!   before that one has ended, no other could have it alone.
 //! - K3: nobody begins to wait who would wait for itself, round whatever corners. Who holds what, and who waits for whom, is looked at in one
 //!   moment, with all shards locked; and only who begins to wait can close a circle: whoever is served waited for no one any more, and those behind
-//!   it wait for it as they did before (K2: those behind one that comes first wait for it already, as it shares what they want).
+//!   it wait for it as they did before (K2: those behind one that comes first wait for it already, as it shares what they want). Who waits for a key waits for
+//!   all who have it: the first in line cannot have it beside them (K4), and all others wait for that one. So who is in line need not be asked for.
 //! - K4: a key passes on in the moment in which it is let go, or in which one who waited for it gives up. So who was served may find that out late, but never in vain.
 //!
 //! Cost: of a key that nobody else wants a hash, a short lock of one shard of [`LOCK_SHARDS`], and some 100 bytes and the key as long as it is held; who must wait
-//! locks all shards once.
+//! locks all shards once, and looks at those who hold it, at whom these wait for, and so on, however many wait.
 //!
 //! Source: Gray and Reuter, "Transaction Processing", 1992, chapters 7 and 8 (modes, queues, waits-for graph).
 
@@ -151,15 +152,13 @@ impl Lock {
         if self.is_shared_by(owner) { 0 } else { self.line.len() }
     }
 
-    /// Whom `owner` waits for, at `place` in line.
-    fn before(&self, owner: u64, mode: Mode, place: usize) -> impl Iterator<Item = u64> {
+    /// Those that have it, but for `owner`: whom it waits for if it is in line, itself or through those before it (K3).
+    fn holders_but(&self, owner: u64) -> impl Iterator<Item = u64> {
         let (alone, shared): (_, &[u64]) = match &self.held {
             Held::Alone(by) => (Some(*by), &[]),
-            Held::Shared(by) => (None, if mode == Mode::Alone { by } else { &[] }),
+            Held::Shared(by) => (None, by),
         };
-        let are_apart = move |other: &&Arc<Waiter>| mode == Mode::Alone || other.mode == Mode::Alone;
-        let in_line = self.line.iter().take(place).filter(are_apart).map(|other| other.owner);
-        alone.into_iter().chain(shared.iter().copied()).chain(in_line).filter(move |other| *other != owner)
+        alone.into_iter().chain(shared.iter().copied()).filter(move |other| *other != owner)
     }
 }
 
@@ -191,9 +190,8 @@ impl Locks {
         if lock.try_give(owner, mode) {
             return Ok(());
         }
-        let place = lock.place_of(owner);
-        let before: Vec<_> = lock.before(owner, mode, place).collect();
-        if self.lead_to(owner, before, &shards) {
+        let (place, ahead) = (lock.place_of(owner), lock.holders_but(owner).collect());
+        if self.lead_to(owner, ahead, &shards) {
             return Err(Refused::Deadlock);
         }
         let waiter = Arc::new(Waiter { owner, mode, is_served: AtomicBool::new(false), news: Condvar::new() });
@@ -229,8 +227,8 @@ impl Locks {
             let wanted = waits.get(&other).filter(|_| seen.insert(other));
             let Some(lock) = wanted.and_then(|name| shards[self.shard_of(name)].get(name)) else { continue };
             // Who was served and has not yet woken up is in no line.
-            if let Some((place, waiter)) = lock.line.iter().enumerate().find(|(_, waiter)| waiter.owner == other) {
-                ahead.extend(lock.before(other, waiter.mode, place));
+            if lock.line.iter().any(|waiter| waiter.owner == other) {
+                ahead.extend(lock.holders_but(other));
             }
         }
         false

@@ -42,6 +42,11 @@ impl Own {
         self.operands.push(place);
     }
 
+    /// The last of these was not.
+    pub(super) fn take_operand(&mut self) {
+        self.operands.pop();
+    }
+
     /// Whether the store has to be asked for the value.
     pub(super) fn needs_stored(&self) -> bool {
         matches!(self.base, Base::Stored)

@@ -92,10 +92,64 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
     use esker_env::sim::SimDisk;
 
     use super::*;
     use crate::{Db, ErrorKind, FamilyOptions, Options, Separation, Transaction, WriteBatch, WriteOptions};
+
+    /// That all up to a number can be seen.
+    #[derive(Debug)]
+    struct Sees {
+        all_up_to: u64,
+        was_asked: Arc<AtomicBool>,
+    }
+
+    impl Condition for Sees {
+        fn ask(&self, store: &Store, _: &Ahead) -> Result<()> {
+            self.was_asked.store(true, Ordering::Relaxed);
+            let seen = store.visible().get();
+            if seen < self.all_up_to { Err(Error::new(ErrorKind::Conflict, seen.to_string())) } else { Ok(()) }
+        }
+    }
+
+    /// Goal: who is asked sees what was logged before its turn came, though that was in no memtable then (C1).
+    #[test]
+    fn what_was_logged_before_is_waited_for() {
+        // For who would not wait to be asked.
+        const MOMENT: Duration = Duration::from_millis(20);
+        let disk = SimDisk::new();
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+        let store = db.store();
+        let request = |key: &str| {
+            let mut batch = WriteBatch::new();
+            batch.put(key, "").unwrap();
+            store.request(batch, WriteOptions::default()).unwrap()
+        };
+        let all_up_to = store.visible().get() + 1;
+        let was_asked = Arc::new(AtomicBool::new(false));
+        let condition = Box::new(Sees { all_up_to, was_asked: was_asked.clone() });
+        let (mut before, mut group) = ([request("before")], [request("after").under(condition)]);
+        store.alone(|lead| store.write_group(lead, &mut before)).unwrap();
+        std::thread::scope(|scope| {
+            let asked = was_asked.clone();
+            scope.spawn(move || {
+                let begun = Instant::now();
+                while !asked.load(Ordering::Relaxed) && begun.elapsed() < MOMENT {
+                    std::thread::yield_now();
+                }
+                before.iter().for_each(|request| store.finish(request).unwrap());
+            });
+            store.alone(|lead| store.write_group(lead, &mut group)).unwrap();
+        });
+        group.iter().for_each(|request| store.finish(request).unwrap());
+        group[0].check_not_refused().unwrap();
+        assert!(was_asked.load(Ordering::Relaxed) && db.exists("after").unwrap());
+    }
 
     /// Goal: of one group, too, nobody writes who has read what another writes before it; who is refused holds up nobody, uses up no number, leaves no
     /// value in a blob file, and is nobody's conflict.

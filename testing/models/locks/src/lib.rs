@@ -17,7 +17,10 @@ pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
 /// What a [`Mutex`] guards, until this goes.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+pub struct MutexGuard<'a, T> {
+    of: &'a Mutex<T>,
+    held: Option<shuttle::sync::MutexGuard<'a, T>>,
+}
 
 impl<T> Mutex<T> {
     /// A free one.
@@ -27,7 +30,7 @@ impl<T> Mutex<T> {
 
     /// Waits for its turn.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        MutexGuard { of: self, held: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
     /// Without waiting: whoever has it whole is alone.
@@ -37,11 +40,22 @@ impl<T> Mutex<T> {
 
     /// `None` if somebody holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(MutexGuard(Some(guard))),
-            Err(TryLockError::Poisoned(guard)) => Some(MutexGuard(Some(guard.into_inner()))),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        let held = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { of: self, held: Some(held) })
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// Lets others have it while `act` runs.
+    pub fn unlocked<U>(guard: &mut Self, act: impl FnOnce() -> U) -> U {
+        guard.held = None;
+        let done = act();
+        guard.held = guard.of.lock().held;
+        done
     }
 }
 
@@ -51,13 +65,13 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect(HELD)
+        self.held.as_ref().expect(HELD)
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect(HELD)
+        self.held.as_mut().expect(HELD)
     }
 }
 
@@ -105,8 +119,8 @@ impl Condvar {
 
     /// Sleeps until woken.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.0.take().expect(HELD);
-        guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        let held = guard.held.take().expect(HELD);
+        guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Sleeps until woken; time does not pass in a model.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use esker_env::sim::SimDisk;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 
 use crate::family::Generation;
 use crate::open::tests::{DIR, edit_manifest, open, options};
-use crate::options::{FamilyOptions, Options, ReadOptions, Separation};
+use crate::options::{FamilyOptions, Options, ReadOptions, Separation, TransactionOptions};
 use crate::version::{BlobHandle, TableFile};
-use crate::{Db, ErrorKind, WriteOptions};
+use crate::{Db, ErrorKind, RecoveryMode, WriteOptions};
 
 fn plain() -> Options {
     options(FamilyOptions { separation: Separation::Off, ..FamilyOptions::default() })
@@ -132,6 +133,25 @@ fn memtables_go_on_and_older_handles_do_not() {
     assert_eq!(get(&again, "key 001").unwrap(), b"round 4");
 }
 
+/// Goal: what comes into memtables for others is no write to what a transaction of an older handle reads.
+#[test]
+fn a_transaction_of_an_older_handle_is_in_conflict_with_nobody() {
+    let disk = SimDisk::new();
+    let db = open(&disk, &plain()).unwrap();
+    db.put("key", "1").unwrap();
+    let reader = read(&disk, &plain());
+    for locking in [false, true] {
+        let mut transaction = reader.transaction_with(&TransactionOptions { locking, ..TransactionOptions::default() });
+        let first = transaction.get("key").unwrap();
+        db.put("key", "2").unwrap();
+        db.delete_range("a", "z").unwrap();
+        assert!(are_continued(&reader, &reader.catch_up().unwrap()));
+        assert_eq!(transaction.multi_get(["key"]).unwrap()[0].as_ref().unwrap(), &first);
+        transaction.commit(&WriteOptions::default()).unwrap();
+        assert_eq!(first.as_deref(), Some(&b"1"[..]));
+    }
+}
+
 /// Goal: nothing is read again but the manifest and the logs.
 #[test]
 fn what_did_not_change_is_not_opened_again() {
@@ -240,6 +260,40 @@ fn a_record_in_place_of_another_is_in_memtables_of_their_own() {
     }
     disk.overwrite(&path, first);
     assert!(are_continued(&reader, &reader.catch_up().unwrap()), "what it holds is true again");
+}
+
+/// Goal: a record without its header, behind what was replayed, is to who catches up what it is to an open, in each mode: the end, damage, or a gap
+/// with more behind it.
+#[test]
+fn a_record_without_its_header_is_what_it_is_to_an_open() {
+    let modes = [
+        RecoveryMode::AbsoluteConsistency,
+        RecoveryMode::TolerateTornTail,
+        RecoveryMode::PointInTime,
+        RecoveryMode::SkipCorrupt,
+    ];
+    for wal_recovery in modes {
+        let options = Options { wal_recovery, ..plain() };
+        let disk = SimDisk::new();
+        let db = open(&disk, &options).unwrap();
+        db.put("a", "1").unwrap();
+        let reader = read(&disk, &options);
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|found| found == "log");
+        let path = disk.paths().into_iter().find(is_log).unwrap();
+        let end = disk.file_bytes(&path).unwrap().iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        for key in ["b", "c"] {
+            db.put(key, "1").unwrap();
+            let mut bytes = disk.file_bytes(&path).unwrap();
+            bytes[end..end + 2 * RECYCLABLE_HEADER_BYTES].fill(0);
+            disk.overwrite(&path, bytes);
+            let shown = |opened: crate::Result<Db>| {
+                let shown = opened.map(|db| ["a", "b", "c"].map(|key| get(&db, key)));
+                shown.map_err(|error| error.to_string())
+            };
+            let of_open = shown(Db::open_read_only_with_env(DIR, options.clone(), disk.env()));
+            assert_eq!(shown(reader.catch_up()), of_open, "{wal_recovery:?}, up to {key}");
+        }
+    }
 }
 
 /// Goal: of two handles that went on from the same memtables, one by a record that was taken back, none sees what the other does.

@@ -19,8 +19,10 @@ fn wait_for_line(locks: &Locks, length: usize) {
 fn those_who_wait_are_served_in_their_order() {
     let locks = Arc::new(Locks::default());
     let served = Mutex::new(Vec::new());
-    let mut first = locks.holder(FOR_EVER);
+    // Who stood behind those it keeps waiting would wait for itself.
+    let (mut first, mut beside) = (locks.holder(Duration::from_secs(5)), locks.holder(FOR_EVER));
     first.lock(0, b"k", Mode::Shared).unwrap();
+    beside.lock(0, b"k", Mode::Shared).unwrap();
     std::thread::scope(|scope| {
         for (place, mode) in [Mode::Alone, Mode::Shared, Mode::Shared, Mode::Alone].into_iter().enumerate() {
             let (locks, served) = (&locks, &served);
@@ -34,11 +36,18 @@ fn those_who_wait_are_served_in_their_order() {
             let mut late = locks.holder(Duration::ZERO);
             assert_eq!(late.lock(0, b"k", Mode::Shared), Err(Refused::TimedOut));
         }
-        let locked = first.lock(0, b"k", Mode::Alone);
-        let before = served.lock().len();
-        drop(first);
+        let first = scope.spawn(|| {
+            let locked = first.lock(0, b"k", Mode::Alone);
+            let before = served.lock().len();
+            drop(first);
+            (locked, before)
+        });
+        while !first.is_finished() && locks.waits.lock().len() < 5 {
+            std::thread::yield_now();
+        }
+        drop(beside);
         // Not before all can go on.
-        assert_eq!((locked, before), (Ok(()), 0));
+        assert_eq!(first.join().unwrap(), (Ok(()), 0));
     });
     let mut served = served.into_inner();
     // Those who share it may tell of it in either order.
@@ -61,6 +70,7 @@ fn who_gives_up_makes_room() {
             // It goes on.
             holder.lock(0, b"other", Mode::Alone).unwrap();
         });
+        wait_for_line(&locks, 1);
         // Waits behind it, and gets it while it is still held.
         let mut behind = locks.holder(Duration::from_secs(20));
         behind.lock(0, b"k", Mode::Shared).unwrap();
