@@ -107,7 +107,8 @@ impl FamilyOptions {
 }
 
 impl CompactionFilter {
-    /// Lets go of values that have expired, as [`TtlFamily`] writes them for a time to live of `ttl`. What carries no time stays.
+    /// Lets go of values that have expired, as [`TtlFamily`] writes them for a time to live of `ttl`. What carries no time stays. Refused beside a merge operator: what operands
+    /// become carries none, and four letters of it may pass for one that is long past.
     pub fn expired(ttl: Duration) -> Self {
         // What cannot be asked for does not expire.
         let ttl_seconds = whole_seconds(ttl).unwrap_or(TTL_SECONDS_MAX);
@@ -119,6 +120,7 @@ impl CompactionFilter {
                 FilterDecision::Keep
             }
         })
+        .against_merges()
     }
 }
 

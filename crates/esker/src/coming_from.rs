@@ -23,7 +23,7 @@
 //! | `GetSnapshot` | [`Db::snapshot`] | goes when it is dropped |
 //! | `CreateColumnFamily`, `create_missing_column_families` | [`Db::create_column_family`], [`Options::create_missing_column_families`] | all families are open, whether named or not |
 //! | `OptimisticTransactionDB` | [`Db::transaction`], [`Db::transact`] | of any store, beside plain writes; reads are of the beginning |
-//! | `TransactionDB`, `GetForUpdate` | [`TransactionOptions::locking`], [`Transaction::get_for_update`] | reads are locked, too (shared); deadlocks are always looked for; plain writes ask for no lock, and are noticed at the commit |
+//! | `TransactionDB`, `GetForUpdate` | [`TransactionOptions::locking`], [`Transaction::get_for_update`] | reads are locked, too (shared); deadlocks are always looked for, and are [`ErrorKind::Conflict`], a wait that took too long is [`ErrorKind::Busy`]; plain writes ask for no lock, and are noticed at the commit |
 //! | two-phase commit (`Prepare`) | none | a store with prepared transactions is refused |
 //! | no name | [`Db::update`], [`Db::compare_and_set`], [`Db::put_if_absent`] | one key, in one step |
 //! | `DBWithTTL` | [`Db::with_ttl`] | what has expired is not shown; a value may have a time of its own |

@@ -45,7 +45,11 @@ use crate::{Error, ErrorKind, Result};
 /// # let _ = options;
 /// ```
 #[derive(Clone)]
-pub struct CompactionFilter(Arc<Decide>);
+pub struct CompactionFilter {
+    decide: Arc<Decide>,
+    /// Whether it takes values for what operands cannot be merged into.
+    is_against_merges: bool,
+}
 
 type Decide = dyn Fn(&FilterCandidate<'_>) -> FilterDecision + Send + Sync;
 
@@ -57,7 +61,16 @@ impl CompactionFilter {
     /// It is called by the threads that compact, by several at once, and answers by what it is given and the time. It must not write to the store that asks it, nor wait
     /// for who does: they may wait for the compaction. Where it panics, the value stays.
     pub fn new(decide: impl Fn(&FilterCandidate<'_>) -> FilterDecision + Send + Sync + 'static) -> Self {
-        Self(Arc::new(decide))
+        Self { decide: Arc::new(decide), is_against_merges: false }
+    }
+
+    /// The same, for families without merge operator alone.
+    pub(crate) fn against_merges(self) -> Self {
+        Self { is_against_merges: true, ..self }
+    }
+
+    pub(crate) fn is_against_merges(&self) -> bool {
+        self.is_against_merges
     }
 }
 
@@ -191,7 +204,7 @@ impl<'a> Filtering<'a> {
         }
         let (level, read) = (self.plan.output_level, OnceCell::new());
         let candidate = FilterCandidate { key: key.user_key, level, now: self.now, stored, read };
-        let decided = catch_unwind(AssertUnwindSafe(|| (self.filter.0)(&candidate)));
+        let decided = catch_unwind(AssertUnwindSafe(|| (self.filter.decide)(&candidate)));
         let filtered = match decided.unwrap_or(FilterDecision::Keep) {
             FilterDecision::Keep => return Ok(Filtered::Kept),
             FilterDecision::Remove if self.snapshot.is_none() && !self.plan.may_hold_older(key.user_key) => {

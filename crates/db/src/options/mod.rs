@@ -554,6 +554,12 @@ impl FamilyOptions {
         in_range("prefix", self.prefix.map_or(1, PrefixExtractor::bytes), 1, limits::KEY_BYTES_MAX)?;
         in_range("target_file_bytes", self.target_file_bytes, 4 * KIB, 16 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 16 * KIB, GIB << 10)?;
+        if self.merge_operator.is_some()
+            && self.compaction_filter.as_ref().is_some_and(CompactionFilter::is_against_merges)
+        {
+            let reason = "option compaction_filter lets go of values by the time that they carry, and what a merge_operator makes carries none";
+            return Err(Error::invalid_argument(reason));
+        }
         if self.periodic_compaction_seconds > 0 {
             let (least, most) = (PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX);
             in_range("periodic_compaction_seconds", self.periodic_compaction_seconds, least, most)?;
@@ -617,6 +623,7 @@ pub struct TransactionOptions {
     /// the order of coming. Who would wait for itself, round whatever corners, is refused instead: a *deadlock*, of kind `Conflict`. Reads
     /// show the newest value, not that of the transaction's beginning; so does a walk, which locks nothing. Plain writes,
     /// [`update`](crate::Db::update)s and transactions without locks ask for none: whoever read a key that these write is told at its commit, as without locks.
+    /// Two of one thread that want the same key wait for each other until `lock_timeout`: nobody sees that as a deadlock.
     pub locking: bool,
 
     /// How long a locking transaction waits for a key; then the call is `Busy`, and the transaction as it was before. Zero waits for nobody.
