@@ -45,7 +45,7 @@ mod write;
 pub use batch::WriteBatch;
 pub use check::{Check, CheckProgress, WithoutCurrent};
 pub use compaction::{CompactionFilter, FilterCandidate, FilterDecision};
-pub use copy::{Copied, CopyProgress};
+pub use copy::{BackupInfo, Backups, Copied, CopyProgress, NewBackup};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;
 pub use esker_format::compression::Compression;
