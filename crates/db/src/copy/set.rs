@@ -69,31 +69,32 @@ impl Names {
             entries => entries?,
         };
         let mut names = Self::default();
-        for entry in entries {
-            names.take(set, &entry)?;
+        match entries.iter().find(|entry| !names.take(set, entry)) {
+            None => Ok(names),
+            Some(DirEntry { name, .. }) => {
+                let all = entries.iter().map(|entry| entry.name.as_str());
+                let reason = match FileName::are_of_a_store(all) {
+                    true => {
+                        "this is a store, not a set of backups; give a directory for that, empty or none yet".to_owned()
+                    }
+                    false => format!("holds {name:?}, which no set of backups has; give an empty or a new directory"),
+                };
+                Err(Error::new(ErrorKind::InvalidArgument, reason).with_path(set))
+            }
         }
-        Ok(names)
     }
 
-    fn take(&mut self, set: &Path, DirEntry { name, kind }: &DirEntry) -> Result<()> {
+    /// Takes note of it, unless no set has such.
+    fn take(&mut self, set: &Path, DirEntry { name, kind }: &DirEntry) -> bool {
         let is_left = name == UNFINISHED || name.strip_suffix(GONE).and_then(id_of).is_some();
         match (id_of(name), kind) {
             (Some(id), FileKind::Directory) => _ = self.ids.insert(id),
             (None, FileKind::Directory) if is_left => self.left.push(set.join(name)),
             (None, FileKind::File) if name == LOCK => {}
             (None, _) if name == durable::OF_THE_FILE_SYSTEM => {}
-            _ => {
-                let reason = match FileName::parse(name) {
-                    Some(name) if name.is_of_a_store() => {
-                        "this is a store, not a set of backups; give a directory of its own, empty or none yet"
-                            .to_owned()
-                    }
-                    _ => format!("holds {name:?}, which no set of backups has; give an empty or a new directory"),
-                };
-                return Err(Error::new(ErrorKind::InvalidArgument, reason).with_path(set));
-            }
+            _ => return false,
         }
-        Ok(())
+        true
     }
 
     /// Where the generation is.
