@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use esker_env::{Env, FileKind, FileSystem, Lock};
+use esker_env::{Env, FileKind, FileSystem, Lock, Metadata};
 use esker_format::file_name::FileName;
 use esker_log::copying::refuse_file;
 
@@ -156,7 +157,7 @@ impl Backups {
         let files = &*self.env.files;
         let mut found = Vec::new();
         // Of how many generations a file is.
-        let mut owners: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut owners: BTreeMap<Identity, u64> = BTreeMap::new();
         for id in Names::read(files, &self.dir)?.ids {
             let dir = dir_of(&self.dir, id);
             let label = Label::read(files, &dir);
@@ -168,23 +169,23 @@ impl Backups {
                     return Err(error);
                 }
                 (Ok(data), label) => {
-                    data.iter().for_each(|(identity, _)| *owners.entry(*identity).or_default() += 1);
+                    data.iter().for_each(|file| *owners.entry(file.identity).or_default() += 1);
                     found.push((id, label.ok(), data));
                 }
             }
         }
-        let info = |(id, label, data): (u64, Option<Label>, Vec<((u64, u64), u64)>)| {
-            let is_its_own = |(identity, _): &&((u64, u64), u64)| owners.get(identity) == Some(&1);
+        let infos = found.into_iter().map(|(id, label, data)| {
+            let its_own = data.iter().filter(|file| owners.get(&file.identity) == Some(&1));
             BackupInfo {
                 id,
                 unix_seconds: label.as_ref().map(|label| label.unix_seconds),
                 sequence: label.as_ref().map(|label| label.sequence),
                 files: data.len() as u64,
-                bytes: data.iter().map(|(_, bytes)| bytes).sum(),
-                bytes_of_its_own: data.iter().filter(is_its_own).map(|(_, bytes)| bytes).sum(),
+                bytes: data.iter().map(|file| file.len).sum(),
+                bytes_of_its_own: its_own.map(|file| file.len).sum(),
             }
-        };
-        Ok(found.into_iter().map(info).collect())
+        });
+        Ok(infos.collect())
     }
 
     /// Deletes a generation. Others keep what they share with it.
@@ -263,24 +264,21 @@ impl Backups {
     }
 
     /// Where a generation is, which nobody deletes as long as it is shared.
-    fn begin_reading(&self, id: u64) -> Result<(PathBuf, Option<std::sync::Arc<dyn Lock>>)> {
+    fn begin_reading(&self, id: u64) -> Result<(PathBuf, Option<Arc<dyn Lock>>)> {
         let dir = Names::read(&*self.env.files, &self.dir)?.find(&self.dir, id)?;
         let share = share(&self.env, &dir)?;
         Ok((dir, share))
     }
 }
 
-/// Tables and blob files in `dir`: which they are, and their bytes.
-fn data_of(files: &dyn FileSystem, dir: &Path) -> Result<Vec<((u64, u64), u64)>> {
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// What the file system knows of the tables and blob files in `dir`.
+fn data_of(files: &dyn FileSystem, dir: &Path) -> Result<Vec<Metadata>> {
     let is_data = |name: &str| {
         matches!(FileName::parse(name), Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
     };
-    let mut data = Vec::new();
-    for entry in files.list(dir)? {
-        if entry.kind == FileKind::File && is_data(&entry.name) {
-            let found = files.metadata(&dir.join(&entry.name))?;
-            data.push((found.identity, found.len));
-        }
-    }
-    Ok(data)
+    let data = files.list(dir)?.into_iter().filter(|entry| entry.kind == FileKind::File && is_data(&entry.name));
+    data.map(|entry| Ok(files.metadata(&dir.join(&entry.name))?)).collect()
 }
