@@ -46,7 +46,7 @@ pub use batch::WriteBatch;
 pub use cache::Cache;
 pub use check::{Check, CheckProgress, WithoutCurrent};
 pub use compaction::{CompactionFilter, FilterCandidate, FilterDecision};
-pub use copy::{Copied, CopyProgress};
+pub use copy::{BackupInfo, Backups, Copied, CopyProgress, NewBackup};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;
 pub use esker_format::compression::Compression;

@@ -32,6 +32,7 @@
 //! | `Comparator`, user-defined timestamps | none | keys are compared bytewise |
 //! | `SstFileWriter`, `IngestExternalFile` | [`SstFileWriter`], [`Db::ingest`] | sorted input without files: [`Db::bulk_load`] |
 //! | `Checkpoint` | [`Db::checkpoint`] | |
+//! | `BackupEngine` | [`Backups`] | each generation is a store that anybody opens; or one that is brought up to date: [`Db::backup`] |
 //! | `Flush`, `CompactRange`, `SyncWAL` | [`Db::flush`], [`Db::compact_range`], [`Db::sync_wal`] | |
 //! | `WaitForCompact` | [`Db::wait_for_compact`] | |
 //! | `GetProperty`, `Statistics` | [`Db::property`], [`Db::stats`] | |

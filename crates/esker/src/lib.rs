@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
+pub use esker_db::{BackupInfo, Backups, NewBackup};
 pub use esker_db::{
     BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, Cache, CacheStats, Change, ChangedFile, Check,
     CheckProgress, ColumnFamily, CompactionFilter, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{ChecksumKind, Compression, Db, Options, ReclaimMode, Separation, WriteOptions};
+use esker::{Backups, ChecksumKind, Compression, Db, Options, ReclaimMode, Separation, WriteOptions};
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, family, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
@@ -74,6 +74,38 @@ fn rocksdb_reads_every_compression_and_checksum_that_esker_writes() {
         let written = sst_dump::property(&store, "SST file compression algo");
         assert!(written.iter().all(|one| one == name), "tables should be {name}: {written:?}");
     }
+}
+
+/// Goal: every generation of a set of backups is a store that RocksDB reads as it is, which changes nothing of it, and so is what is restored.
+#[test]
+fn rocksdb_reads_every_generation_of_a_set_of_backups() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let (store, set) = (directory.path().join("store"), directory.path().join("set"));
+    let (db, mut expected) = create(&store, &workload::options(Compression::Lz4, ChecksumKind::Xxh3));
+    let backups = must("opening a set", Backups::open(&set));
+    let mut numbers = Numbers::new(21);
+    let mut generations = Vec::new();
+    for _ in 0..3 {
+        fill(&db, &mut expected, &mut numbers);
+        let made = must("making a generation", backups.create(&db, &mut |_| ()));
+        generations.push((made.info.id, expected.clone()));
+        workload::write(&db, &mut expected, &mut numbers, 50);
+    }
+    must("closing", db.close());
+    for (id, expected) in &generations {
+        let generation = set.join(format!("{id:06}"));
+        let read_only = |arguments: &[&str]| ldb::ldb(&generation, arguments);
+        ldb::assert_holds(&generation, expected);
+        read_only(&["list_live_files_metadata"]);
+        let check = must("checking", backups.check(*id, Options::default(), &mut |_| ()));
+        assert!(check.errors.is_empty(), "after RocksDB read it: {:?}", check.errors);
+        let restored = directory.path().join(format!("restored{id}"));
+        must("restoring", backups.restore(*id, &restored, &mut |_| ()));
+        assert_rocksdb_reads(&restored, expected);
+    }
+    // What RocksDB left there, a diary, is in nobody's way.
+    must("deleting", backups.keep_newest(0));
+    assert!(must("listing", backups.list()).is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod at_write;
 mod background;
 mod background_faults;
+mod backups;
 mod beside;
 mod cask_background;
 mod cask_close;

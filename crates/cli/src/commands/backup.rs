@@ -16,7 +16,7 @@ use crate::stores::{open, open_cask};
 /// Make a copy of a Db or a Cask that shares nothing with it, or bring an earlier one up to date
 ///
 /// A backup is a store: to restore it, open it, or copy it back. It is checked as it is made, and where TARGET holds an
-/// earlier one, only what is new is copied. Nobody else may have the store open: a program that has makes its copies itself. For a
+/// earlier one, only what is new is copied; for several in one directory, see `esker backups`. Nobody else may have the store open: a program that has makes its copies itself. For a
 /// Raft log, see `esker raft fork`.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {

@@ -43,14 +43,18 @@ impl Check {
         let show = &mut |progress: CheckProgress| bar.set(progress.bytes_done, progress.bytes_total);
         let check = Db::check_store(&self.store, Options::default(), show).map_err(|error| why_not(&self.store, error));
         drop(bar);
-        let check = check?;
-        if self.json {
-            print_json(out, &check)?
-        } else {
-            print_text(out, &check)?
-        }
-        Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
+        tell(out, &check?, self.json)
     }
+}
+
+/// Prints what was found.
+pub(super) fn tell(out: &mut Output, check: &Found, as_json: bool) -> Result<Answer, Failure> {
+    if as_json {
+        print_json(out, check)?
+    } else {
+        print_text(out, check)?
+    }
+    Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
 }
 
 fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {

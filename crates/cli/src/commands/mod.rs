@@ -1,6 +1,7 @@
 //! The commands, one file each. Each has its arguments as a struct, whose comments are its help, and `run`.
 
 mod backup;
+mod backups;
 mod bench;
 mod check;
 mod checkpoint;
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     Bench(Box<bench::Bench>),
     Checkpoint(checkpoint::Checkpoint),
     Backup(backup::Backup),
+    Backups(backups::Backups),
     Repair(repair::Repair),
     Dump(dump::Dump),
     Raft(raft::Raft),
@@ -89,6 +91,7 @@ impl Command {
             Self::Bench(command) => command.run(out),
             Self::Checkpoint(command) => command.run(out),
             Self::Backup(command) => command.run(out),
+            Self::Backups(command) => command.run(out),
             Self::Repair(command) => command.run(out),
             Self::Dump(command) => command.run(out),
             Self::Raft(command) => command.run(out),

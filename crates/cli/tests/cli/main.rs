@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint's leave for tests does not reach what tests share")]
 
+mod backups;
 mod bench;
 mod cask;
 mod copies;

@@ -1,4 +1,4 @@
-//! Copies of a store at work: a checkpoint shares its files, a backup has its own.
+//! Copies of a store at work: a checkpoint shares its files, a backup has its own, and generations of backups share theirs with each other ([`set`]).
 //!
 //! - C1: a copy is one moment: everything in it was written before everything that is not, in all column families.
 //! - C2: it consists of tables and blob files, which change no more, and of what names them. It has no logs, so RocksDB reads
@@ -7,9 +7,14 @@
 //! - C4: what a version has is on the disk as long as somebody holds the version ([`crate::version`]), and [`Moment`] does.
 //! - C5: a copy that failed takes away what it made. One that died leaves a file that says so ([`Target`]).
 
+mod backups;
+mod generation;
+mod label;
 mod moment;
+mod restore;
 mod said;
 mod same;
+mod set;
 pub(crate) mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +24,7 @@ use std::path::{Path, PathBuf};
 use esker_env::durable;
 use esker_format::file_name::FileName;
 
+pub use self::backups::{BackupInfo, Backups, NewBackup};
 use self::moment::{Member, Moment};
 use self::said::Said;
 use self::same::Likeness;
@@ -64,7 +70,18 @@ struct Teller<'a> {
     at: CopyProgress,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    /// Of a copy of all of `moment`: each byte is copied, or found, and read again.
+    fn of(moment: &Moment<'_>, progress: &'a mut dyn FnMut(CopyProgress)) -> Self {
+        Self::of_bytes(moment.members().map(|member| member.bytes()).sum(), progress)
+    }
+
+    fn of_bytes(bytes: u64, progress: &'a mut dyn FnMut(CopyProgress)) -> Self {
+        let mut teller = Self { progress, at: CopyProgress { bytes_done: 0, bytes_total: 2 * bytes } };
+        teller.advance(0);
+        teller
+    }
+
     fn advance(&mut self, bytes: u64) {
         self.at.bytes_done += bytes;
         (self.progress)(self.at);
@@ -97,10 +114,7 @@ impl Store {
         let mut target = Target::for_backup(self, to)?;
         let moment = self.this_moment()?;
         moment.refuse_missing_blobs()?;
-        // Each byte is copied, and read again.
-        let bytes_total = 2 * moment.members().map(|member| member.bytes()).sum::<u64>();
-        let mut teller = Teller { progress, at: CopyProgress { bytes_done: 0, bytes_total } };
-        teller.advance(0);
+        let mut teller = Teller::of(&moment, progress);
         let mut copied = Copied::default();
         // First what there is: a conflict is told before anything is touched.
         let mut missing = Vec::new();
@@ -111,11 +125,27 @@ impl Store {
             }
         }
         target.clear()?;
+        self.copy_members(&moment, missing, &mut target, &mut teller, &mut copied)?;
+        self.complete(&moment, &mut target, &mut copied)?;
+        let names: BTreeSet<_> = moment.members().map(|member| member.name().to_owned()).collect();
+        copied.not_removed.extend(target.remove_others(&names)?);
+        Ok(moment.describe(copied))
+    }
+
+    /// Copies of files of the moment that the target lacks, or has damaged.
+    fn copy_members(
+        &self,
+        moment: &Moment<'_>,
+        missing: Vec<Member<'_>>,
+        target: &mut Target<'_>,
+        teller: &mut Teller<'_>,
+        copied: &mut Copied,
+    ) -> Result<()> {
         let mut passed_over = BTreeMap::new();
         for member in missing {
             let path = target.begin_file(member.name())?;
             self.copy_file(member.path(), &path, member.bytes(), &mut |bytes| teller.advance(bytes))?;
-            let holed = self.check_file(&member.said(), &path)?;
+            let holed = self.check_file(&member.said(), &path).map_err(|error| self.whose_damage(&member, error))?;
             if let Some(number) = member.blob_number().filter(|_| !holed.is_empty()) {
                 passed_over.insert(number, holed);
                 // The one in whose place it comes goes now.
@@ -128,11 +158,15 @@ impl Store {
             teller.advance(member.bytes());
             copied.copied_bytes += member.bytes();
         }
-        moment.refuse_lost_values(&passed_over)?;
-        self.complete(&moment, &mut target, &mut copied)?;
-        let names: BTreeSet<_> = moment.members().map(|member| member.name().to_owned()).collect();
-        copied.not_removed.extend(target.remove_others(&names)?);
-        Ok(moment.describe(copied))
+        moment.refuse_lost_values(&passed_over)
+    }
+
+    /// What is told of a copy that is damaged: the file that it was made of, if that is what has the damage.
+    fn whose_damage(&self, member: &Member<'_>, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corruption {
+            return error;
+        }
+        self.check_file(&member.said(), member.path()).err().unwrap_or(error)
     }
 
     /// Whether the earlier backup has this file, and as good as this one.
@@ -144,7 +178,7 @@ impl Store {
         let path = target.path_of(member.name());
         let before = teller.at.bytes_done;
         let likeness = same::likeness(self, member, &path, &mut |bytes| teller.advance(2 * bytes))?;
-        if likeness == Likeness::Same {
+        if likeness <= Likeness::Fuller {
             return Ok(true);
         }
         teller.at.bytes_done = before;
@@ -182,7 +216,7 @@ impl Store {
     fn complete(&self, moment: &Moment<'_>, target: &mut Target<'_>, copied: &mut Copied) -> Result<()> {
         let files = &*self.env.files;
         if !durable::is_there(files, &target.path_of(&FileName::Identity.to_string()))? {
-            target.write(&FileName::Identity, self.db_id.as_bytes())?;
+            target.write(&FileName::Identity.to_string(), self.db_id.as_bytes())?;
         }
         target.write_options(self.new_file_number(), moment.options().as_bytes())?;
         let number = self.new_file_number();

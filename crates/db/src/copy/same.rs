@@ -11,10 +11,12 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// What holes are made of, and what a device writes whole.
 const SECTOR_BYTES: usize = 512;
 
-/// What the file of a backup is to that of its store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the file of a backup is to that of its store. Of two parts of it the greater counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Likeness {
     Same,
+    /// The same, but for what stands there where the store has holes: nothing points to it any more, and nothing was compared with it.
+    Fuller,
     /// It has zeroes in place of some sectors.
     Zeroed,
     Another,
@@ -40,10 +42,9 @@ pub(super) fn likeness(store: &Store, member: &Member<'_>, path: &Path, each: &m
         ours.read_exact_at(at, &mut left)?;
         theirs.read_exact_at(at, &mut right)?;
         if left != right {
-            match compare(&left, &right, member.may_have_holes()) {
-                Likeness::Same => {}
-                Likeness::Zeroed => found = Likeness::Zeroed,
-                Likeness::Another => return Ok(Likeness::Another),
+            found = found.max(compare(&left, &right, member.may_have_holes()));
+            if found == Likeness::Another {
+                return Ok(found);
             }
         }
         at += count;
@@ -58,13 +59,14 @@ fn compare(ours: &[u8], theirs: &[u8], may_have_holes: bool) -> Likeness {
     let is_zero = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
     let mut found = Likeness::Same;
     for (ours, theirs) in sectors(ours).zip(sectors(theirs)) {
-        if ours == theirs || (may_have_holes && is_zero(ours)) {
+        if ours == theirs {
             continue;
         }
-        if !is_zero(theirs) {
-            return Likeness::Another;
-        }
-        found = Likeness::Zeroed;
+        found = found.max(match () {
+            () if may_have_holes && is_zero(ours) => Likeness::Fuller,
+            () if is_zero(theirs) => Likeness::Zeroed,
+            () => return Likeness::Another,
+        });
     }
     found
 }

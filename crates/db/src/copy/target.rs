@@ -15,6 +15,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 use esker_log::copying::{Place, UNFINISHED, refuse_file};
 
+use super::label::LABEL;
 use super::said::Said;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
@@ -22,7 +23,7 @@ use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
 
 /// See D4.
-const CHECKPOINT: &str = "CHECKPOINT";
+pub(super) const CHECKPOINT: &str = "CHECKPOINT";
 
 /// See the module's head. What was made is removed when it is dropped, unless it was [kept](Target::keep).
 pub(super) struct Target<'a> {
@@ -47,14 +48,15 @@ enum State {
 impl<'a> Target<'a> {
     /// One for a checkpoint: empty but for what says so (D4).
     pub(super) fn for_checkpoint(store: &'a Store, dir: &Path) -> Result<Self> {
-        let mut target = Self::empty(store, dir)?;
+        let mut target = Self::empty(&*store.env.files, dir)?;
         let mark = target.begin(CHECKPOINT)?;
         target.files.create(&mark)?;
         Ok(target)
     }
 
-    fn empty(store: &'a Store, dir: &Path) -> Result<Self> {
-        let mut target = Self::take(store, dir)?;
+    /// One for a copy that nothing is known of in advance: empty.
+    pub(super) fn empty(files: &'a dyn FileSystem, dir: &Path) -> Result<Self> {
+        let mut target = Self::take(files, dir)?;
         target.place.begin_empty(&FileName::Current.to_string())?;
         Ok(target)
     }
@@ -63,12 +65,17 @@ impl<'a> Target<'a> {
     pub(super) fn for_backup(store: &'a Store, dir: &Path) -> Result<Self> {
         refuse_file(&*store.env.files, dir)?;
         if !durable::is_there(&*store.env.files, &dir.join(FileName::Current.to_string()))? {
-            return Self::empty(store, dir);
+            return Self::empty(&*store.env.files, dir);
         }
-        let mut target = Self::take(store, dir)?;
+        let mut target = Self::take(&*store.env.files, dir)?;
         let names = target.place.names()?;
         if names.iter().any(|name| name == CHECKPOINT) {
             let reason = "this is a checkpoint, not a backup; choose another directory".to_owned();
+            return Err(target.refuse(ErrorKind::Conflict, reason));
+        }
+        if names.iter().any(|name| name == LABEL) {
+            let reason =
+                "this is a generation of a set of backups, not a backup by itself; choose another directory".to_owned();
             return Err(target.refuse(ErrorKind::Conflict, reason));
         }
         if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
@@ -125,8 +132,7 @@ impl<'a> Target<'a> {
         left.iter().try_for_each(|name| Ok(self.files.remove(&self.path_of(name))?))
     }
 
-    fn take(store: &'a Store, dir: &Path) -> Result<Self> {
-        let files = &*store.env.files;
+    fn take(files: &'a dyn FileSystem, dir: &Path) -> Result<Self> {
         let place = Place::take(files, dir)?;
         let target = Self { files, place, earlier: None, options: FileNumber::default(), state: State::Unfinished };
         if durable::is_there(files, &target.path_of(UNFINISHED_REPAIR))? {
@@ -177,8 +183,8 @@ impl<'a> Target<'a> {
     }
 
     /// Writes a small file, durable but for its name.
-    pub(super) fn write(&mut self, name: &FileName, bytes: &[u8]) -> Result<()> {
-        let path = self.begin(&name.to_string())?;
+    pub(super) fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.begin(name)?;
         let file = self.files.create(&path)?;
         file.append(&[bytes])?;
         Ok(file.sync()?)
