@@ -22,10 +22,10 @@
 //!   would read the same again, and be in conflict again, as often as a processor can.
 //!
 //! Cost: a snapshot; a copy of each key that is read or written, and of each value that is written; to commit, for each key that was read a look
-//! into the memtables, and, if the family's tables have something newer, into those; a place in the commit queue. Measured (`esker bench --benchmarks
-//! randomtransaction --value-size 100`, two processors), of those that get two keys and put them: of 300,000 keys 6.6 µs by one thread, 248,000 a second by
-//! four; if these fight for 20 keys, 501,000; by sixteen, synced, 50,000 of 20,000 keys, 9,000 of 20, 2,300 of two: a sync takes one write of a key. (To commit each
-//! alone in its turn, and sync then with others, made 92,000, 81,000, 9,800, 9,000 and 3,900.)
+//! into the memtables, and, if the family's tables have something newer, into those; a place in the commit queue. Measured (`bench/`,
+//! `transaction_bars`, values of 100 bytes, two processors), of those that get two keys and put them, commits a second without locks and with: of 300,000 keys
+//! 208,000 and 180,000 by one thread, 319,000 and 273,000 by four; if these fight for 20 keys, 487,000 and 205,000; by sixteen, synced, 58,000 and 55,000 of
+//! 300,000 keys, 22,000 and 16,000 of 20, 4,800 and 9,200 of two: a sync takes one write of a key.
 //!
 //! Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS 1981 (backward validation).
 
