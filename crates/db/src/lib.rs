@@ -77,4 +77,5 @@ pub use update::Change;
 mod sync {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::{OnceLock, atomic};
+    pub(crate) use std::thread::yield_now as give_way;
 }

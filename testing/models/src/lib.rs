@@ -29,6 +29,7 @@ const LOCK_SHARDS: usize = 2;
 mod sync {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use shuttle::sync::atomic;
+    pub(crate) use shuttle::thread::yield_now as give_way;
 
     pub(crate) use super::patience::Condvar;
 }
